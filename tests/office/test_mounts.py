@@ -13,7 +13,7 @@ import pytest
 
 import agentgym
 from agentgym import ToolCall, render, tool_env
-from agentgym.envs.loca.plan import query_rows
+from agentgym.envs.loca.results import query_rows
 from agentgym.office import SERVERS, Office, OfficeContext, server_class
 from agentgym.office.calendar import Calendar, Event
 from agentgym.office.files.filesystem import Filesystem

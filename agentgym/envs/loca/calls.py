@@ -90,6 +90,8 @@ def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
 Effects: TypeAlias = Mapping[str, str]
 
 NO_EFFECTS: Effects = {}
+# Who is logged in to the mail server.
+SESSION = "session"
 # Every turn compares the same pending steps, so their effects are cached.
 _CACHED = 512
 
@@ -155,6 +157,8 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Effects]] = {
     "woo_products_update": lambda arguments: _product(
         arguments["productId"], arguments["productData"]
     ),
+    "login": lambda arguments: {SESSION: arguments["email"]},
+    "logout": lambda _: {SESSION: ""},
     "storage_create_bucket": lambda arguments: {f"bucket {arguments['bucket_name']}": ""},
     "update_cells": _cells,
     "batch_update_cells": _cells,
@@ -170,8 +174,11 @@ _THINGS = {
     "storage": re.compile("storage_(create|upload|delete|copy|move|enable|set)_.*"),
     "tables": re.compile("(bigquery_load|snowflake_create)_.*"),
 }
-_PROGRAMS = frozenset({"python_execute", "run_command"})
-_READS = re.compile("(read|list|directory|search|get|validate)_.*")
+PROGRAMS = frozenset({"python_execute", "run_command"})
+# A tool with one of these words in its name changes nothing that counts.
+_READS = frozenset(
+    "read list directory search get validate describe show open check health reports status".split()
+)
 # Arguments with the path of a file that a call may write.
 _PATHS = (
     "path",
@@ -188,21 +195,27 @@ _CHANGES = re.compile(
 )
 
 
+def is_read(call: ToolCall) -> bool:
+    """Return whether a call surely changes nothing that counts."""
+    if call.name in _DIALECTS:
+        return not _CHANGES.search(str(call.arguments.get("query")))
+    return not _READS.isdisjoint(call.name.split("_"))
+
+
 def things_changed(call: ToolCall, files: Collection[str] = ()) -> frozenset[str]:
     """Return the kinds of records, and `file <path>` for files, that a call may have changed.
 
     Programs may change every file whose name they contain.
     """
+    if is_read(call):
+        return frozenset()
     if call.name in _DIALECTS:
-        is_change = _CHANGES.search(str(call.arguments.get("query")))
-        return frozenset({"tables"} if is_change else ())
+        return frozenset({"tables"})
     for thing, tools in _THINGS.items():
         if tools.fullmatch(call.name):
             return frozenset({thing})
-    if call.name in _PROGRAMS:
+    if call.name in PROGRAMS:
         text = json.dumps(call.arguments, ensure_ascii=False)
         return frozenset(f"file {path}" for path in files if path in text)
-    if _READS.fullmatch(call.name):
-        return frozenset()
     named = [_canonical_value(call.arguments.get(key)) for key in _PATHS]
     return frozenset(f"file {path}" for path in files if path in named)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from agentgym.envs.loca.draws import load_texts, pick, shuffled
+from agentgym.envs.loca.draws import load_texts, pick, shuffled, whole
 from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseBook, PhraseSlot, sentences
 
 SLOTS = {"number": PhraseSlot(r"\d+", read=int)}
@@ -68,7 +68,7 @@ def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
 def _describe(rng: np.random.Generator, about: Sequence[Phrase]) -> str:
 
     def values() -> dict[str, int]:
-        return {"number": int(rng.integers(20, 91)), "few_number": int(rng.integers(3, 10))}
+        return {"number": whole(rng, 20, 91), "few_number": whole(rng, 3, 10)}
 
     count, more = (int(each) for each in rng.integers(*_SENTENCES))
     texts = [phrase.write(rng, values()) for phrase in shuffled(rng, about, count)]
@@ -78,8 +78,8 @@ def _describe(rng: np.random.Generator, about: Sequence[Phrase]) -> str:
 def add_note(rng: np.random.Generator, description: str, kind: str) -> str:
     """Insert a sentence of a kind into a product description."""
     parts = sentences(description)
-    note = products_book().write(kind, rng, few_number=int(rng.integers(3, 10)))
-    parts.insert(int(rng.integers(len(parts) + 1)), note)
+    note = products_book().write(kind, rng, few_number=whole(rng, 3, 10))
+    parts.insert(whole(rng, len(parts) + 1), note)
     return " ".join(parts)
 
 
@@ -90,7 +90,7 @@ def has_note(description: str, kind: str) -> bool:
 
 def cents(rng: np.random.Generator, low: int, high: int) -> str:
     """Draw a price in `[low, high)` cents, as decimal text."""
-    return in_decimals(int(rng.integers(low, high)))
+    return in_decimals(whole(rng, low, high))
 
 
 def in_decimals(hundredths: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 ItemT = TypeVar("ItemT")
+
+
+def whole(rng: np.random.Generator, low: int, high: int | None = None) -> int:
+    """Draw an integer from `[low, high)`, or from `[0, low)`."""
+    return int(rng.integers(low, high))
 
 
 def pick(rng: np.random.Generator, items: Sequence[ItemT]) -> ItemT:
@@ -50,6 +56,16 @@ TEXTS = Path(__file__).parent / "texts"
 def load_texts(name: str) -> dict[str, Any]:
     """Return the tables of a text file."""
     return tomllib.loads((TEXTS / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _strings(name: str) -> dict[str, str]:
+    return load_texts(name)
+
+
+def text_of(file: str, key: str) -> str:
+    """Return a string of a text file."""
+    return _strings(file)[key]
 
 
 _NAMES = load_texts("names")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agentgym.envs.loca.belief import OfficeBelief
-from agentgym.envs.loca.calls import Effects, effects_of, things_changed
+from agentgym.envs.loca.calls import SESSION, Effects, effects_of, things_changed
 from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, PlanStep
 from agentgym.text.messages import ToolCall
 
@@ -23,14 +24,30 @@ MAX_PREFETCHED = 1_000
 _DONE = "done: "
 # Prefix of a line about an off-plan call whose effects later steps may need.
 _OTHER = "also changed"
-# Prefix of a line about a thing that off-plan calls have changed in an unknown way.
-_UNSEEN = "to look at"
+# Prefixes of a line about a thing that off-plan calls have changed in an unknown way, or ruined.
+_UNSEEN, _RUINED = "to look at", "to make anew"
+# Prefix of the line about the records that the agent has added.
+_OWN = "own records"
 # Escaped arrow in the JSON of a fact: a bare one separates label and fact.
 _ARROW = "\\u003d>"
 
 
 def _identity(call: ToolCall) -> ToolCall:
     return call
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """What the office shows after a call, whatever the call says.
+
+    Attributes:
+        files: The changed files as `file <path>`, and whether they can be read.
+        own_records: The records that the agent has added to a table, if it may have changed; see
+            `PlanStep.mark_own`.
+    """
+
+    files: Mapping[str, bool]
+    own_records: Sequence[Any] | None = None
 
 
 class Progress:
@@ -47,10 +64,12 @@ class Progress:
         plan: Callable[[], Plan],
         canonicalize: Canonicalizer = _identity,
         files: Collection[str] = (),
+        remade: Collection[str] = (),
     ) -> None:
         self._plan = plan
         self._canonicalize = canonicalize
         self._files = files
+        self._remade = remade
         self._reset()
 
     def _reset(self) -> None:
@@ -66,7 +85,8 @@ class Progress:
         self._prefetched: dict[str, str] = {}
         self._others: list[ToolCall] = []  # off-plan calls whose effects show
         self._effects: dict[str, str] = {}  # the newest value of each thing that they have set
-        self._unseen: dict[str, None] = {}  # things to look at, in order
+        self._unseen: dict[str, str] = {}  # the line prefix of each thing to look at, in order
+        self._own_records: Sequence[Any] = ()
         # Effects of off-plan calls since the last look, by thing.
         self._touched: dict[str, list[Effects]] = {}
         self._things: dict[str, str] = {}  # what each step with a fact writes or shows
@@ -96,7 +116,9 @@ class Progress:
             needed and needed.items() <= effects_of(call).items()
         )
 
-    def record(self, call: ToolCall, result: str, lasting: bool) -> None:
+    def record(
+        self, call: ToolCall, result: str, lasting: bool, noticed: Noticed | None = None
+    ) -> None:
         """Record an executed call; a `lasting` effect matters even off plan."""
         self._advance()
         step = self._match(call)
@@ -110,6 +132,17 @@ class Progress:
             self._record_change(call, effects)
         elif len(self._prefetched) < MAX_PREFETCHED:
             self._prefetched[self._key(call)] = result  # a later step may make the same call
+        if noticed is not None:
+            self._notice(noticed, step)
+
+    def _notice(self, noticed: Noticed, step: PlanStep | None) -> None:
+        if step is None and noticed.own_records is not None:
+            self._own_records = noticed.own_records
+            self._outdate_others()
+        for thing, is_readable in noticed.files.items():
+            if step is None or step.thing != thing:
+                self._hide(thing, _UNSEEN if is_readable else _RUINED)
+        self._advance()
 
     def _record_change(self, call: ToolCall, effects: Effects) -> None:
         if effects:
@@ -138,9 +171,10 @@ class Progress:
             if is_known and not all(each.items() <= wanted.items() for each in touches):
                 self._hide(thing)
 
-    def _hide(self, thing: str) -> None:
+    def _hide(self, thing: str, prefix: str = _UNSEEN) -> None:
         self._touched.pop(thing, None)
-        self._unseen[thing] = None
+        if thing not in self._remade:
+            self._unseen[thing] = prefix
         for label in [label for label in self.facts if self._things.get(label) == thing]:
             self._forget(label)
         self._outdate_others()
@@ -173,7 +207,9 @@ class Progress:
             ]
             for call in self._unexplained():
                 self._other_lines.append(f"{_OTHER}: {call.name} {_dump(call.arguments)}")
-            self._other_lines += [f"{_UNSEEN}: {thing}" for thing in self._unseen]
+            self._other_lines += [f"{prefix}: {thing}" for thing, prefix in self._unseen.items()]
+            if self._own_records:
+                self._other_lines.append(f"{_OWN}: {_dump(self._own_records)}")
         return self._other_lines
 
     def _outdate_others(self) -> None:
@@ -220,8 +256,10 @@ class Progress:
                 self._add_other(call)
                 for thing in self._changed(call):
                     self._touched.setdefault(thing, []).append(effects_of(call))
-            elif kind == _UNSEEN:
-                self._unseen[rest] = None
+            elif kind in (_UNSEEN, _RUINED):
+                self._unseen[rest] = kind
+            elif kind == _OWN:
+                self._own_records = json.loads(rest)
             elif kind == "done":
                 self._learn(rest, None, change=True)
             else:
@@ -237,7 +275,7 @@ class Progress:
         try:
             fact = None if step.learn is None else json.loads(_dump(step.learn(result)))
             if step.mark_own is not None:
-                fact = step.mark_own(fact, self._effects)
+                fact = step.mark_own(fact, self._effects, self._own_records)
         except SENSELESS:
             return
         if step.is_look:
@@ -275,12 +313,12 @@ class Progress:
         undone = set()
         for thing, value in effects.items():
             done_value, label = self._done_effects.get(thing, (value, ""))
-            if done_value != value:
+            # No later step depends on such a fact.
+            if done_value != value and (thing == SESSION or self.facts.get(label) is None):
                 undone.add(label)
         for label in undone:
-            if self.facts[label] is None:  # no later step depends on its fact
-                self._forget(label)
-                self._script = None
+            self._forget(label)
+            self._script = None
 
     def _add_other(self, call: ToolCall) -> None:
         self._others.append(call)
@@ -348,8 +386,10 @@ class Progress:
         self._explain()
 
     def _credit_earlier_calls(self) -> None:
-        for step in list(self._pending.values()) if self._prefetched else ():
-            if not step.changes:
+        for step in list(self._pending.values()):
+            if step.is_look and self._unseen.get(step.thing) == _RUINED:
+                self._learn_from(step, "")  # it shows as much as a missing one
+            elif not step.changes and not step.thing and self._prefetched:
                 result = self._prefetched.pop(self._key(step.call), None)
                 if result is not None:
                     self._learn_from(step, result)

@@ -5,10 +5,12 @@ A task defines `text`, `draw`, `plan` and `task_failures`; the oracle hooks foll
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,12 +20,14 @@ from pydantic import Field
 
 from agentgym.envs.loca import LENGTHS
 from agentgym.envs.loca.belief import LIMIT, NEXT_STEPS, words_of
-from agentgym.envs.loca.calls import canonical_call
+from agentgym.envs.loca.calls import PROGRAMS, canonical_call, is_read, things_changed
 from agentgym.envs.loca.checks import file_failures
 from agentgym.envs.loca.config import MAX_LENGTH, MAX_SIZE, MIN_LENGTH
 from agentgym.envs.loca.drafts import draw_state, plan_length
+from agentgym.envs.loca.draws import whole
+from agentgym.envs.loca.outlook import Outlook
 from agentgym.envs.loca.plan import CLAIM, Plan, PlanStep
-from agentgym.envs.loca.progress import Progress
+from agentgym.envs.loca.progress import Noticed, Progress
 from agentgym.envs.loca.protected_state import (
     DRAFTS,
     HARMLESS,
@@ -33,10 +37,12 @@ from agentgym.envs.loca.protected_state import (
 )
 from agentgym.envs.loca.writing.openings import draw_opening
 from agentgym.office.context import START
-from agentgym.office.files.workspace import Workspace
+from agentgym.office.files.workspace import Workspace, within
 from agentgym.office.office import SERVERS, Office
 from agentgym.office.server import requirements
+from agentgym.office.spreadsheet.workbooks import read_workbook
 from agentgym.text.messages import ToolCall
+from agentgym.text.tools import ToolError
 from agentgym.world.config import TokenCount
 from agentgym.world.digests import digest
 from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
@@ -66,6 +72,9 @@ IRREVERSIBLE_TOOLS = frozenset({"send_email", "reply_email", "forward_email", "l
 # Bounds the time of a step.
 MAX_CALLS = 128
 
+# The plan may return to a step after a repair; more often means that it makes no progress.
+_MOST_REPEATS = 3
+
 # Two sizes to estimate how plans grow, far enough apart for plans that read pages.
 _HORIZON_SIZES = (4, 64)
 
@@ -84,7 +93,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     """Office work through the tools of the servers, until the agent calls `claim_done`.
 
     The score is 1 if the agent has called `claim_done` and the final state meets every requirement,
-    else 0. The pending calls of the reference plan are optimal.
+    else 0. The pending calls of the reference plan are optimal while following it leads to the full
+    score. After changes of the agent's own, the plan is played in a copy of the office to find out.
 
     Step labels: a call is `productive` if it is optimal or its reply reduces the number of
     failures, and `harmful` if its reply increases that number or it claims too early. Any other
@@ -94,6 +104,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         servers: The servers of the task (table 7 of the paper).
         start: The start time of the episode.
         outputs: The required outputs; files by path.
+        remade: Files and folders, as `file <path>`, that the plan makes again if they change.
         mutable_tables: The tables that the work changes, as `server.table`. `task_failures` checks
             their records; every other change in the services is a failure.
         harmless: Differences that this task ignores in addition to `HARMLESS`.
@@ -112,6 +123,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     servers: ClassVar[tuple[str, ...]]
     start: ClassVar[datetime] = START
     outputs: ClassVar[tuple[str, ...]]
+    remade: ClassVar[tuple[str, ...]] = ()
     mutable_tables: ClassVar[tuple[str, ...]] = ()
     harmless: ClassVar[Mapping[str, str]] = {}
     forbidden: ClassVar[tuple[str, ...]] = ()
@@ -126,8 +138,10 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self.tokens = 0
         self._protected_hashes: Mapping[str, str] = {}
         canonicalize = functools.partial(canonical_call, self.servers)
-        self.progress = Progress(self.plan, canonicalize, self.outputs)
-        self._failures = _FailureCount()
+        self.progress = Progress(self.plan, canonicalize, self.outputs, self.remade)
+        self._files_seen: Any = None  # the version of the workspace after the last change
+        self.deviations = 0  # changes other than the calls of the plan
+        self._outlook = Outlook()
 
     @functools.cached_property
     def office(self) -> Office:
@@ -155,6 +169,10 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         """Yield a sentence for each requirement that the office does not meet."""
         raise NotImplementedError
 
+    def own_records(self) -> Sequence[Any]:
+        """Return the records that the agent has added to a table that the plan reads."""
+        return ()
+
     @classmethod
     def harmless_differences(cls) -> Mapping[str, str]:
         """Return the differences that this task ignores; see `HARMLESS`."""
@@ -170,17 +188,28 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         """Return the calls that read everything relevant; None means the plan's reading steps."""
         return None
 
+    # Draws for `draw`.
+
+    def whole(self, low: int, high: int | None = None) -> int:
+        """Draw an integer from `[low, high)`, or from `[0, low)`."""
+        return whole(self.rng, low, high)
+
+    def happens(self, probability: float) -> bool:
+        """Draw whether an event of this probability happens."""
+        return bool(self.rng.random() < probability)
+
     # The world.
 
     def generate(self) -> None:
         """Draw a state of the configured length; repeated seeds use a cache."""
         kind: Any = type(self)
-        drawn = draw_state(kind, self.config, int(self.rng.integers(2**63)))
+        drawn = draw_state(kind, self.config, whole(self.rng, 2**63))
         self.office, self.truth = pickle.loads(drawn.state)
         self.tokens, self._protected_hashes = drawn.tokens, drawn.hashes
-        self.office.context.seed = int(self.rng.integers(2**63))
+        self.office.context.seed = whole(self.rng, 2**63)
         self.max_turns = self.config.budget(drawn.steps)
         self.opening = draw_opening(self.rng, type(self).__name__, self.text, self.start)
+        self._files_seen = self.files.version()
 
     def instance_key(self) -> str:
         """Return a digest of the truth and the description length."""
@@ -301,9 +330,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def subtask(self, with_state: bool) -> str:
         """Return the instruction for the next step, with the call of a read."""
-        if not self.optimal_calls():
-            return "The task can no longer be completed correctly."
-        return _order(self.progress.pending()[0])
+        steps = self.next_steps()
+        return _order(steps[0]) if steps else "The task can no longer be completed correctly."
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Return the instruction for the step that makes the call."""
@@ -323,11 +351,45 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return "Look again."
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the pending calls; none at the end after an irreversible off-plan call."""
+        """Return the calls of the next steps; none if the full score is out of reach."""
+        return [step.call for step in self.next_steps()]
+
+    def next_steps(self) -> Sequence[PlanStep]:
+        """Return the pending steps if following the plan leads to the full score, or `CLAIM` if
+        claiming now does; else none.
+        """
         pending = self.progress.pending()
-        if pending == [CLAIM] and self.progress.is_spoiled():
-            return []
-        return [step.call for step in pending]
+        if not self._is_played:
+            return [] if pending == [CLAIM] and self.progress.is_spoiled() else pending
+        if not self.deviations or self._outlook.plan_succeeds(self):
+            return pending
+        return [] if self._outlook.count(self) else [CLAIM]
+
+    @property
+    def _is_played(self) -> bool:
+        # A world that is read from a chat has no office.
+        return self.truth is not None
+
+    def plan_succeeds(self) -> bool:
+        """Play the plan in a copy of the office, and return whether it reaches the full score."""
+        world = pickle.loads(pickle.dumps(self))
+        counts = Counter[str]()
+        with contextlib.closing(world.office):
+            while (steps := world.progress.pending()) and steps != [CLAIM]:
+                counts[steps[0].label] += 1
+                if counts[steps[0].label] > _MOST_REPEATS or not world.follow(steps[0]):
+                    return False
+            world.done = True
+            return bool(steps and world.score() == 1.0)
+
+    def follow(self, step: PlanStep) -> bool:
+        """Make the call of a pending step, and return whether that completes it."""
+        try:
+            result = self.office.call(step.call.name, step.call.arguments)
+        except ToolError:
+            return False
+        self.read_result(step.call, result)
+        return step.label in self.progress.facts
 
     def legal_calls(self) -> Sequence[ToolCall]:
         """Return the optimal calls, the reads of completed steps, and the claim."""
@@ -337,22 +399,26 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
         """Label calls as `productive`, `redundant` or `harmful`; see `OfficeTask`."""
-        before, pending = self._failures.count(self), self.progress.pending()
+        pending, before = self.progress.pending(), self._outlook.count(self)
+        is_alive = bool(self.next_steps())
 
         def label(calls: Sequence[ToolCall]) -> Sequence[str]:
-            after = self._failures.count(self)
-            return [self._label(call, pending, before, after) for call in calls]
+            after = self._outlook.count(self)
+            change = after - before
+            if is_alive and after and not self.next_steps():
+                change = 1
+            return [self._label(call, pending, change, after) for call in calls]
 
         return label
 
-    def _label(self, call: ToolCall, pending: Sequence[PlanStep], before: int, after: int) -> str:
+    def _label(self, call: ToolCall, pending: Sequence[PlanStep], change: int, after: int) -> str:
         if call.name == CLAIM.call.name:
             return "harmful" if after else "productive"
-        if after < before or any(
+        if change < 0 or any(
             (call.name, call.arguments) == (step.call.name, step.call.arguments) for step in pending
         ):
             return "productive"
-        if after > before:
+        if change > 0:
             return "harmful"
         planned = any(self.progress.counts(step, call) for step in pending)
         return "productive" if planned else "redundant"
@@ -366,7 +432,29 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def read_result(self, call: ToolCall, result: str) -> None:
         """Update the progress with the result of a call."""
-        self.progress.record(call, result, call.name in IRREVERSIBLE_TOOLS)
+        lasting = call.name in IRREVERSIBLE_TOOLS
+        if not self._is_played or is_read(call):
+            self.progress.record(call, result, lasting)
+            return
+        is_planned = any(step.call == call for step in [*self.progress.pending(), CLAIM])
+        before, self._files_seen = self._files_seen, self.files.version()
+        if not is_planned and (call.name not in PROGRAMS or before != self._files_seen):
+            self.deviations += 1
+        changed = {}
+        for thing in {*(f"file {path}" for path in self.outputs), *self.remade}:
+            full = self.files.resolve(thing.removeprefix("file "))
+            if _files_below(full, before) != _files_below(full, self._files_seen):
+                changed[thing] = self._is_readable(full)
+        own = self.own_records() if "tables" in things_changed(call) else None
+        self.progress.record(call, result, lasting, Noticed(changed, own))
+
+    def _is_readable(self, path: str) -> bool:
+        if not path.endswith(".xlsx") or not self.files.is_file(path):
+            return True
+        try:
+            return bool(read_workbook(self.files.read(path)))
+        except ToolError:
+            return False
 
     def read_state(self, state: str) -> None:
         """Restore the progress from a text of `state()`."""
@@ -383,27 +471,9 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return None
 
 
-class _FailureCount:
-    """Failure count, cached because labels need it twice per step."""
-
-    def __init__(self) -> None:
-        self._version: object = None
-        self._count = 0
-
-    def count(self, task: OfficeTask[Any]) -> int:
-        version = task.office.version()
-        if version != self._version:
-            self._version, self._count = version, len(list(task.all_failures()))
-        return self._count
-
-    def __eq__(self, other: object) -> bool:
-        # The cache is not part of the state.
-        return isinstance(other, _FailureCount)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __reduce__(self) -> tuple[type[_FailureCount], tuple[()]]:
-        return _FailureCount, ()
+def _files_below(path: str, version: Any) -> Mapping[str, bytes]:
+    files, _ = version
+    return {name: file.data for name, file in files.items() if within(name, path)}
 
 
 def _order(step: PlanStep) -> str:

@@ -220,6 +220,38 @@ def _broken_csv(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCa
     return calls
 
 
+def _ruined_files(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
+    """Overwrite or truncate each file that the plan writes, by a tool or by a program."""
+    calls = []
+    paths = [each.get("path") or each["filepath"] for tool in ("write_file", "write_data_to_excel")
+             for each in _of(tool, changes)]  # fmt: skip
+    for path in paths:
+        content = draw.choice(("", "{", "PK\x03\x04 no book", "a,b\n1", '"', "\ufeff[1,"))
+        if draw.random() < 0.5:
+            calls.append(ToolCall("write_file", {"path": path, "content": content}))
+        else:
+            calls += by_program(path, content.encode())
+    return calls
+
+
+def by_program(path: str, data: bytes) -> list[ToolCall]:
+    """Return calls that write a file without its name; only one of the tools need exist."""
+    name = path.removeprefix("/workspace/")
+    code = (
+        f"import os; p = '/workspace/' + bytes.fromhex('{name.encode().hex()}').decode(); "
+        "os.makedirs(os.path.dirname(p), exist_ok=True); "
+        f"open(p, 'wb').write(bytes.fromhex('{data.hex()}'))"
+    )
+    return [
+        ToolCall("python_execute", {"code": code}),
+        ToolCall("run_command", {"command": f'python -c "{code}"'}),
+    ]
+
+
+def _session(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
+    return [ToolCall("logout", {}) for step in changes if step.call.name == "login"]
+
+
 def _moved(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
     return [ToolCall("move_file", {"source": each["path"], "destination": f"old/{each['path']}"})
             for each in _files(changes)]  # fmt: skip
@@ -341,6 +373,8 @@ def _products(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall
 Damage = Callable[[Sequence[PlanStep], random.Random], list[ToolCall]]
 DAMAGES: Sequence[Damage] = (
     _broken_csv,
+    _ruined_files,
+    _session,
     _moved,
     _cells,
     _workbooks,

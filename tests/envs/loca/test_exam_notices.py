@@ -17,7 +17,6 @@ from agentgym.envs.loca.writing.exam_notices import (
 )
 from agentgym.envs.loca.writing.news import course_news, inbox_news
 from agentgym.envs.loca.writing.phrase_book import DURATIONS, Phrase
-from benchmarks.text_policies import find_exams
 from benchmarks.texts import documents, variety
 from tests.envs.loca.office import fresh
 from tests.envs.loca.phrases import check_readings
@@ -104,8 +103,3 @@ def test_texts_do_not_repeat() -> None:
         _, distinct, _, vocabulary = (float(cell.replace(",", "")) for cell in variety(texts[kind]))
         assert distinct >= 100, kind
         assert vocabulary >= words, kind
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_regular_expressions_do_not_find_the_exams(seed: int) -> None:
-    assert find_exams(fresh("CanvasArrangeExam", 64_000, seed)) <= 0.2

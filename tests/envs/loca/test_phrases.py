@@ -19,7 +19,7 @@ from tests.envs.loca.test_shown_texts import wrong
 
 FILES = sorted(path.stem for path in TEXTS.glob("*.toml"))
 # Texts that are not phrases.
-PLAIN = {"invoices", "questions", "subjects"}
+PLAIN = {"letters", "prompts", "invoices", "questions", "subjects"}
 SLOTS = {
     **COMMON_SLOTS,
     **dict.fromkeys(

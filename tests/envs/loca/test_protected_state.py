@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.plan import listed_items
 from agentgym.envs.loca.protected_state import DRAFTS
+from agentgym.envs.loca.results import listed_items
 from agentgym.office.store import Store
 from agentgym.text.tools import ToolError
 from tests.envs.loca.office import TASKS, faults_after, fresh, solved

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.plan import listed_items
+from agentgym.envs.loca.results import listed_items
 from agentgym.office import START
 from agentgym.text.tools import ToolError
 from tests.office.direct import DirectCloud

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.plan import listed_items, query_rows
+from agentgym.envs.loca.results import listed_items, query_rows
 from agentgym.office.gcloud.cloud import PROJECT
 from agentgym.text.tools import ToolError
 from tests.office.direct import DirectCloud

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.plan import data_rows, query_rows
+from agentgym.envs.loca.results import data_rows, query_rows
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.store import Store
 from agentgym.office.warehouse.snowflake import Snowflake

@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from agentgym.envs.loca.plan import query_rows
+from agentgym.envs.loca.results import query_rows
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.warehouse.dialects.macros import HIDDEN
 from agentgym.office.warehouse.snowflake import Snowflake

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.plan import data_rows
+from agentgym.envs.loca.results import data_rows
 from agentgym.office.warehouse.snowflake import Snowflake
 from agentgym.text.tools import ToolError
 

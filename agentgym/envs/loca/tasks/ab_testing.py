@@ -14,18 +14,18 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.checks import (
-    CsvTable,
+from agentgym.envs.loca.checks import CsvTable, file_state, number, write_csv
+from agentgym.envs.loca.draws import pick, text_of
+from agentgym.envs.loca.fragments import settle_file
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.results import query_rows
+from agentgym.envs.loca.service_checks import (
     bigquery_failures,
     bigquery_state,
-    file_state,
     log_state,
-    number,
     storage_failures,
     storage_state,
-    write_csv,
 )
-from agentgym.envs.loca.plan import Plan, query_rows, read, settle_file, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.messages import ToolCall
@@ -111,23 +111,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         "own:google_cloud.buckets.*": "settings of the bucket that the agent made"
     }
     tokens_per_unit = 71.0
-    text = (
-        f"The BigQuery dataset {DATASET} [contains|has] the clickstream of an A/B test that has just ended. There is one table "
-        "ab_<scenario> for each scenario; tables with other names are not scenarios. Their columns are "
-        f"{', '.join(TYPES)}. An hour may have several rows, from several shops; all rows count.\n"
-        "The conversion of a version is its store views divided by its clicks, each summed over all rows; it is 0 if "
-        f"there are no clicks. {RECORD} in the workspace shows the format. Replace its example rows:\n"
-        "- Write a row for each scenario (named like its table, without ab_) with both conversions in percent with two "
-        "decimals.\n"
-        f"- Write a row {OVERALL} with the total store views of all scenarios divided by their total clicks, which is not "
-        "the mean of the conversions.\n"
-        "- Keep the names of the columns; the rows may be in any order.\n"
-        "Compare the overall conversions exactly, before any rounding:\n"
-        f"- If that of B is higher, create an empty Cloud Storage bucket {BUCKET} and write no log entry.\n"
-        "- If that of A is higher or both are equal, create no bucket and write one entry to the log "
-        f"{LOG} with this JSON payload: {json.dumps(PAYLOAD)}\n"
-        "[Leave|Keep] the tables, buckets and log entries of earlier tests as they are."
-    )
+    text = text_of("prompts", "ABTesting")
 
     def draw(self, size: int) -> None:
         """Draw the scenarios, their hours and earlier tests."""
@@ -228,7 +212,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             DATASET,
             "scenario_owners",
             {"scenario": "STRING", "owner": "STRING"},
-            [(name, str(self.rng.choice(["Ada", "Bo", "Chen"]))) for name in names],
+            [(name, pick(self.rng, ["Ada", "Bo", "Chen"])) for name in names],
         )
         for name in names[:3]:
             for dataset, table in (
@@ -239,25 +223,18 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 cloud.bigquery.load(dataset, table, TYPES, self._rows(4, counts, counts * 2 // 3))
         for bucket in self.rng.permutation(
             ["promo-assets-for-a", f"{BUCKET}-2024", "promo-assets"]
-        )[: 2 + int(self.rng.integers(2))]:
+        )[: 2 + self.whole(2)]:
             cloud.storage.add_bucket(str(bucket))
-            cloud.storage.put_object(
-                str(bucket), "banner.txt", f"Banner {int(self.rng.integers(100, 999))}"
-            )
-        for _ in range(int(self.rng.integers(1, 4))):
+            cloud.storage.put_object(str(bucket), "banner.txt", f"Banner {self.whole(100, 999)}")
+        for _ in range(self.whole(1, 4)):
             winner = (
-                PAYLOAD
-                if self.rng.random() < 0.5
-                else {**PAYLOAD, "winner": "B", "action": "Roll_Out"}
+                PAYLOAD if self.happens(0.5) else {**PAYLOAD, "winner": "B", "action": "Roll_Out"}
             )
             cloud.logging.log(
                 LOG,
                 winner,
                 "INFO",
-                self.start
-                - timedelta(
-                    days=int(self.rng.integers(12, 25)), seconds=int(self.rng.integers(9999))
-                ),
+                self.start - timedelta(days=self.whole(12, 25), seconds=self.whole(9999)),
             )
 
     @classmethod

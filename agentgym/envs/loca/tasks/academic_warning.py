@@ -15,18 +15,12 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.checks import (
-    CsvTable,
-    bigquery_failures,
-    bigquery_state,
-    exact,
-    file_state,
-    log_state,
-    number,
-    write_csv,
-)
-from agentgym.envs.loca.draws import people
-from agentgym.envs.loca.plan import Plan, query_rows, read, settle_file, write
+from agentgym.envs.loca.checks import CsvTable, exact, file_state, number, write_csv
+from agentgym.envs.loca.draws import people, text_of
+from agentgym.envs.loca.fragments import settle_file
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.results import query_rows
+from agentgym.envs.loca.service_checks import bigquery_failures, bigquery_state, log_state
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.messages import ToolCall
@@ -84,17 +78,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     outputs = (RESULT, LOG)
     mutable_tables = ("google_cloud.log_entries",)
     tokens_per_unit = 529.0
-    text = (
-        f"{LATEST} in the workspace [contains|has] the scores of the latest quiz. The BigQuery dataset {DATASET} has a table "
-        "scores_YYMM for each earlier exam. Compare each student's quiz with the mean of the scores of all exams that the "
-        "student took (not everybody took every exam). The drop is the mean minus the quiz, as a share of the mean.\n"
-        f"- Write {RESULT} with the columns {', '.join(COLUMNS)} and a row for every student whose drop is more than 25 % "
-        "(exactly 25 % is not enough), in any order; drop_percent is the drop in percent with one decimal. Students without "
-        "a quiz or without an exam do not count.\n"
-        f"- For every student whose drop is more than 45 %, write one entry with severity CRITICAL to the log {LOG}, with the "
-        "full name and the ID of that student and of no other.\n"
-        "- Write no other [log entries|entries], and leave tables and files as they are."
-    )
+    text = text_of("prompts", "AcademicWarning")
 
     def draw(self, size: int) -> None:
         """Draw students, exams, the latest quiz and earlier log entries."""
@@ -103,9 +87,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         exams = min(15, 1 + -(-size // 42)) if self.config.exams is None else self.config.exams
         names = people(self.rng, size + 8)
         ids = [f"S{int(k):04}" for k in 1 + self.rng.permutation(size + 8)]
-        classes = [
-            f"Class {chr(65 + int(self.rng.integers(max(3, min(26, size // 50)))))}" for _ in ids
-        ]
+        classes = [f"Class {chr(65 + self.whole(max(3, min(26, size // 50))))}" for _ in ids]
         students = list(zip(ids, names, classes, strict=True))
         # Four students left before the quiz; four joined after the exams.
         stayed, left, new = students[:size], students[size : size + 4], students[size + 4 :]
@@ -170,7 +152,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         ability = float(np.clip(self.rng.normal(75, 12), 45, 98))
         abilities = np.clip(self.rng.normal(ability, 6, exams), 20, 100)
         past: list[int | None] = [
-            None if self.rng.random() < self.config.absence_rate else round(10 * float(score))
+            None if self.happens(self.config.absence_rate) else round(10 * float(score))
             for score in abilities
         ]
         if not any(past):

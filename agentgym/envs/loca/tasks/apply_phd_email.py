@@ -14,16 +14,12 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from agentgym.envs.loca.archives import read_archive
-from agentgym.envs.loca.checks import (
-    file_state,
-    mail_failures,
-    mail_places,
-    same_subject,
-    set_failures,
-)
-from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
-from agentgym.envs.loca.plan import Plan, PlanStep, mail_of, read, read_folder, write
+from agentgym.envs.loca.checks import file_state, same_subject, set_failures
+from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of, whole
+from agentgym.envs.loca.fragments import mail_of, read_folder
+from agentgym.envs.loca.plan import Plan, PlanStep, read, write
 from agentgym.envs.loca.protected_state import DRAFTS
+from agentgym.envs.loca.service_checks import mail_failures, mail_places
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.applications import (
     FLAT,
@@ -94,6 +90,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     Config = ApplyPhDEmailConfig
     servers = ("filesystem", "terminal", "pdf_tools", "memory", "email", "claim_done")
     outputs = ("archives", "mails")
+    remade = (f"file {LIST}", f"file {OUT}")
     forbidden = (DRAFTS,)
     harmless: ClassVar[Mapping[str, str]] = {
         "own:email.sent.messages.body": "the text of a mail to a professor",
@@ -101,30 +98,14 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         "own:email.sent.messages.words": "the same as the index of the mailbox has it",
     }
     tokens_per_unit = 308.0
-    text = (
-        "I have written to professors about a PhD position. Their replies are in my mailbox, where you are logged in. Some of "
-        "them ask me to send them application papers. Send each of these professors what that professor asks for.\n"
-        "- If an address has sent several mails, [only the newest|the newest] counts, without the automatic replies (whose "
-        "subject begins with Automatic reply:). Leave out everybody whose newest mail does not ask me to send papers to that "
-        "professor now.\n"
-        f"- My papers are in the folder {FLAT}; do not send files whose name begins with old_ or draft_. In the text of a "
-        "file, the line Date gives the date of an award or of a letter of recommendation, and the line Author names the "
-        "writer of a letter. My name and my student ID (of the university where I am enrolled) are in the memory.\n"
-        f"- Make a zip file for each of these professors with exactly the folders and files of the mail, in the folder {ROOT}: "
-        "<Name> is my full name with _ for each blank, <Last_Name> the last word of an author's name. Papers get the names in "
-        "the mail and are otherwise unchanged; award certificates are merged into one PDF file with all their pages, in the "
-        "order that the mail gives.\n"
-        "- Send each of these professors exactly one mail, to the address that the mail came from and to nobody else, with the "
-        f"subject {SUBJECT} and one attachment: the zip file, named like the folder, with .zip.\n"
-        f"- Change nothing in {FLAT}, the memory and the mailbox; other new files in the workspace do not matter."
-    )
+    text = text_of("prompts", "ApplyPhDEmail")
 
     def draw(self, size: int) -> None:
         """Draw the applicant, her papers, the professors and their mails."""
         rng, email = self.rng, self.office.get(Email)
         last = pick(rng, [name for name in LAST if name.startswith("C")])
         name = f"Mary {pick(rng, ('', 'Ann ', 'Jo '))}{last}"
-        student = f"{int(rng.integers(2019, 2024))}{int(rng.integers(100_000)):05}"
+        student = f"{whole(rng, 2019, 2024)}{whole(rng, 100_000):05}"
         names = people(rng, size + 3)
         self._mails = Correspondence(rng, self.start, names[size:])
         letters, awards = draw_papers(rng, self.files, name, student, names[size:])
@@ -170,7 +151,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         write, tree = self._mails, self._tree(layout)
         if self.rng.random() >= self.config.repeat_rate:
             return [write.request("ask", tree)]
-        if self.rng.random() < 0.5:
+        if self.happens(0.5):
             return [write.refusal(), write.request("ask", tree)]
         return [write.request("ask", self._tree()), write.request("changed", tree)]
 
@@ -180,19 +161,17 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             return [write.request("shown", self._tree())]
         if kind < _SHOWN_RATE + 0.3 * self.config.repeat_rate:
             return [write.request("ask", self._tree()), write.withdrawal()]
-        return [
-            write.refusal() for _ in range(1 + int(self.rng.random() < self.config.repeat_rate / 2))
-        ]
+        return [write.refusal() for _ in range(1 + int(self.happens(self.config.repeat_rate / 2)))]
 
     def _letters(self, professor: str, box: str, texts: Sequence[str]) -> list[Mail]:
-        sender = f"{professor} <{box}>" if self.rng.random() < 0.8 else box
+        sender = f"{professor} <{box}>" if self.happens(0.8) else box
         write, moment, mails = self._mails, self._moment(), []
         for text in texts:
             body = write.signed(text, professor)
             mails.append(Mail(sender, ME, write.says("subject"), body, moment))
-            moment += timedelta(minutes=int(self.rng.integers(60, 2_000)))
-        if self.rng.random() < self.config.automatic_rate:
-            moment = mails[0].date + timedelta(minutes=int(self.rng.integers(-2_000, 4_000)))
+            moment += timedelta(minutes=self.whole(60, 2_000))
+        if self.happens(self.config.automatic_rate):
+            moment = mails[0].date + timedelta(minutes=self.whole(-2_000, 4_000))
             mails.append(Mail(sender, ME, f"{AUTOMATIC}PhD application", write.absence(), moment))
         return mails
 
@@ -200,7 +179,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return draw_tree(self.rng, draw_layout(self.rng) if layout is None else layout)
 
     def _moment(self) -> datetime:
-        return self.start - timedelta(minutes=int(self.rng.integers(6_000, 30_000)))
+        return self.start - timedelta(minutes=self.whole(6_000, 30_000))
 
     def plan(self) -> Plan:
         """Merge the awards, make all archives and send them."""
@@ -242,11 +221,17 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         }
         yield [
             *_merges(awards, {source for members in members_by_recipient.values() for source in members.values()}),
-            write("Write down what belongs into each archive.", "archives", "write_file", same=("path",),
+            write("Write down what belongs into each archive.", "archives", "write_file", thing=f"file {LIST}", same=("path",),
+                  accepts=lambda arguments: json.loads(arguments["content"]) == archives,
                   path=LIST, content=json.dumps(archives, indent=1)),
         ]  # fmt: skip
         yield write(
-            "Make the archives.", "archives", "run_command", same=("command",), command=SCRIPT
+            "Make the archives.",
+            "archives",
+            "run_command",
+            thing=f"file {OUT}",
+            same=("command",),
+            command=SCRIPT,
         )
         body = f"Dear professor,\n\nhere are the papers that you have asked for.\n\nBest regards\n{name}"
         yield [
@@ -372,6 +357,7 @@ def _merges(awards: Sequence[str], sources: set[str]) -> list[PlanStep]:
             f"Merge the {order}.",
             "archives",
             "merge_pdfs",
+            thing=f"file {OUT}",
             pdf_paths=paths,
             output_path=_merged(order),
         )

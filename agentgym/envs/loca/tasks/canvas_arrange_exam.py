@@ -18,11 +18,12 @@ from agentgym.envs.loca.checks import (
     loose,
     number,
     open_output,
-    sent_failures,
     table_failures,
 )
-from agentgym.envs.loca.draws import address, people, pick, pick_by_share, shuffled
-from agentgym.envs.loca.plan import Plan, look_at_workbook, read, read_folder, remove_sheets, write
+from agentgym.envs.loca.draws import address, people, pick, pick_by_share, shuffled, text_of
+from agentgym.envs.loca.fragments import look_at_workbook, read_folder, remove_sheets
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.service_checks import sent_failures
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.coursework import Course, draw_courses
 from agentgym.envs.loca.writing.exam_notices import (
@@ -103,22 +104,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     servers = ("filesystem", "python_execute", "excel", "memory", "email", "canvas", "claim_done")
     outputs = (FILE,)
     tokens_per_unit = 1_630.0
-    text = (
-        f"It is 15 January 2025, 09:00 UTC. Fill {FILE} in the workspace with all final exams that I still have to take. They "
-        "are announced in my Canvas courses or by mail; you are logged in to both as me.\n"
-        "- [Leave out|Skip] courses without a final exam, exams that were called off or that I am exempt from, and exams that "
-        "have begun before now (all times are UTC; a date without a year is in 2025).\n"
-        "- Later notices about an exam change what they mention; the rest stays as earlier ones have it.\n"
-        "- Write one row for each exam under the headers, which stay as they are. Dates are MM/DD/YYYY, times HH:MM; what is "
-        f"not known yet is {TBD}.\n"
-        "- Give course codes and names without the section at their end (section 7: CS121-7 is CS121, Real-Time Systems-7 is "
-        "Real-Time Systems); mails may name a course by either.\n"
-        "- The proctor is the teacher of the course, unless a notice names [another|somebody else].\n"
-        "- Whether books are allowed is in a notice or else in the welcome post, where the credits are, too.\n"
-        "- The source is where the notices are, Announcement or Email.\n"
-        "- Sort by date and start time, earliest first; exams whose date is not known come last, by course code.\n"
-        "Change nothing else."
-    )
+    text = text_of("prompts", "CanvasArrangeExam")
 
     def draw(self, size: int) -> None:
         """Draw courses, announcements, mails and the empty schedule."""
@@ -133,7 +119,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         ]
         self._idle = idle_values(self.rng, START, names)
         self._timetable = Timetable(self.rng, START, max(45, size))
-        sure = int(self.rng.integers(size))  # this course certainly has an exam to take
+        sure = self.whole(size)  # this course certainly has an exam to take
         mails: list[Mail] = []
         exams = []
         for k, course in enumerate(draw_courses(self.rng, size)):
@@ -172,10 +158,10 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         kind = pick_by_share(self.rng, shares)
         kind = "Email" if sure and kind in ("none", "exempt") else kind
         books = pick(self.rng, [OPEN, CLOSED])
-        credit = int(self.rng.integers(2, 6))
+        credit = self.whole(2, 6)
         setting, posts = self._posts(section)
         exam = Exam(
-            proctor=f"{other} ({other_box})" if self.rng.random() < 0.25 else None,
+            proctor=f"{other} ({other_box})" if self.happens(0.25) else None,
             books=books if kind == "Email" else None,
         )
         if kind == "none":
@@ -192,7 +178,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
                 posted_at=START - timedelta(days=90 - 5 * j),
                 author=teacher,
             )
-        reference = listed["code"] if self.rng.random() < 0.6 else course.name
+        reference = listed["code"] if self.happens(0.6) else course.name
         letters = self._letters(kind, reference, listed, notices)
         takes = kind in ("Email", "Announcement") and exam.held
         row = _row(listed, credit, replace(exam, books=books), kind) if takes else None
@@ -215,14 +201,14 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return exam, [first, *changes]
 
     def _posts(self, section: int) -> tuple[Setting, list[tuple[str, str]]]:
-        midterm = (START - timedelta(days=int(self.rng.integers(5, 50)))).date().isoformat()
-        project = (START + timedelta(days=int(self.rng.integers(-5, 40)))).date().isoformat()
+        midterm = (START - timedelta(days=self.whole(5, 50))).date().isoformat()
+        project = (START + timedelta(days=self.whole(-5, 40))).date().isoformat()
         place = draw_place(self.rng)
         facts = {
             "midterm": self._says("midterm", date=midterm, place=place),
             "project": self._says("project", date=project),
         }
-        topics = [topic for topic in ANCHORS if self.rng.random() < 0.5]
+        topics = [topic for topic in ANCHORS if self.happens(0.5)]
         others = [topic for topic in course_news().topics if topic not in ANCHORS]
         topics += shuffled(self.rng, others, POSTS - len(topics))
         posts = [
@@ -246,7 +232,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return " ".join(shuffled(self.rng, says))
 
     def _among(self, posts: list[tuple[str, str]], notices: list[str]) -> list[tuple[str, str]]:
-        places = sorted(int(self.rng.integers(len(posts) + 1)) for _ in notices)
+        places = sorted(self.whole(len(posts) + 1) for _ in notices)
         posts = list(posts)
         for count, (place, text) in enumerate(zip(places, notices, strict=True)):
             posts.insert(place + count, (self._filler("title"), text))
@@ -263,11 +249,11 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             for j, notice in enumerate(notices):
                 head = notice[1:] if notice[0] == "opening" else notice
                 text = told(self.rng, [self._says("about", course=reference), *head])
-                letters.append((text, 9_000 - 900 * j - int(self.rng.integers(800))))
+                letters.append((text, 9_000 - 900 * j - self.whole(800)))
         exempt = kind == "exempt"
-        if exempt or (kind != "none" and self.rng.random() < self.config.exemption_rate):
+        if exempt or (kind != "none" and self.happens(self.config.exemption_rate)):
             text = self._exemption(reference, exempt)
-            letters.append((text, int(self.rng.integers(1, 8_000))))
+            letters.append((text, self.whole(1, 8_000)))
         return [
             self._mail(course["email"], self._filler("subject"), self._letter(text, course), time)
             for text, time in letters
@@ -277,10 +263,10 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         ending = self._filler("praise" if exempt else "regret")
         if self.rng.random() >= self.config.indirect_rate:
             return f"{self._says('exempt' if exempt else 'not_exempt', course=reference)} {ending}"
-        limit = int(self.rng.integers(60, 96))
+        limit = self.whole(60, 96)
         points = limit + (0 if exempt else -1)
         if self.rng.integers(2):  # not on the limit
-            points += int(self.rng.integers(1, 9)) * (1 if exempt else -1)
+            points += self.whole(1, 9) * (1 if exempt else -1)
         rule = self._says("exemption", course=reference, limit_number=limit)
         return f"{rule} {self._says('score', points_number=points)} {ending}"
 
@@ -293,7 +279,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def _news(self) -> Mail:
         sender, subject, text = inbox_news().draw(self.rng, self._idle)
-        return self._mail(sender, subject, text, int(self.rng.integers(1, 30_000)))
+        return self._mail(sender, subject, text, self.whole(1, 30_000))
 
     def _mail(self, sender: str, subject: str, body: str, minutes: int) -> Mail:
         return Mail(sender, LOGIN, subject, body, START - timedelta(minutes=minutes))

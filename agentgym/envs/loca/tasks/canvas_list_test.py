@@ -16,8 +16,9 @@ from agentgym.envs.loca.checks import (
     number,
     write_csv,
 )
-from agentgym.envs.loca.draws import people, pick, shuffled
-from agentgym.envs.loca.plan import Plan, PlanStep, read, settle_file
+from agentgym.envs.loca.draws import people, pick, shuffled, text_of
+from agentgym.envs.loca.fragments import settle_file
+from agentgym.envs.loca.plan import Plan, PlanStep, read
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.coursework import (
     ASSIGNMENTS,
@@ -116,21 +117,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     servers = ("filesystem", "python_execute", "memory", "canvas", "claim_done")
     outputs = (QUIZ_FILE, ASSIGNMENT_FILE)
     tokens_per_unit = 2010.0
-    text = (
-        "It is 15 January 2025, 09:00 UTC. Find all quizzes and assignments in Canvas that I still have to do, and put them "
-        f"into {QUIZ_FILE} and {ASSIGNMENT_FILE} in the workspace. What you need to know about me, such as my points, is in "
-        "the memory.\n"
-        "- I have to do [everything that|whatever] is due in the future, unless I have handed it in already (assignments), its "
-        "description says that it is voluntary, it was dropped, or I am exempt.\n"
-        "- Teachers may have announced that a quiz or an assignment is dropped, or that an entrance assessment exempts from a "
-        "course's quizzes and assignments; of several such announcements about the same thing the newest counts, which may "
-        "take back the earlier ones.\n"
-        "- Keep the header of each file and write one row for each item, in the form of the example row, which has to go: "
-        "numbers as Canvas gives them, deadlines like 2025-01-20T23:59:00Z, texts as they are in Canvas.\n"
-        "- Sort the rows by deadline, those with the same deadline by course code (in the order of the characters), and those "
-        "of one course by title.\n"
-        "Change nothing in Canvas."
-    )
+    text = text_of("prompts", "CanvasListTest")
 
     def draw(self, size: int) -> None:
         """Draw courses, announcements, notes and the files to fill in."""
@@ -143,14 +130,14 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         ]
         self.truth = {"quizzes": [], "assignments": []}
         notes = [f"I am a student and log in to Canvas as {LOGIN} with the password brown-2025."]
-        open_course = int(self.rng.integers(size))  # this course certainly has something to do
+        open_course = self.whole(size)  # this course certainly has something to do
         for k, drawn in enumerate(draw_courses(self.rng, size)):
             name, code = drawn.name, f"{drawn.code}-{k + 1}"
             teacher = pick(self.rng, teachers)
             course = {
                 "course_code": code,
                 "course_name": name,
-                "credits": int(self.rng.integers(2, 6)),
+                "credits": self.whole(2, 6),
             }
             course_id = canvas.courses.add_course(
                 name, code, teacher, students=[1, classmate], credits=course["credits"]
@@ -183,14 +170,14 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         self, code: str, titles: Sequence[str], notes: list[str], sure: bool
     ) -> tuple[list[Post], set[str]]:
         threads, closed = draw_changes(self.rng, [] if sure else titles, self.config.drop_rate)
-        score, need = int(self.rng.integers(70, 100)), None
-        if self.rng.random() < self.config.exemption_rate:
+        score, need = self.whole(70, 100), None
+        if self.happens(self.config.exemption_rate):
             posts, need, limit = draw_policy(self.rng, code)
             threads.append(posts)
             # Half of the scores are decisive: the threshold itself, or a point below it.
             score = pick(self.rng, [limit, limit - 1, score, score])
             score = min(score, need - 1) if sure else score
-        if need is not None or self.rng.random() < 0.5:
+        if need is not None or self.happens(0.5):
             notes.append(f"My entrance assessment of {code}: {score} points.")
         posts = with_news(self.rng, merged(self.rng, threads), self._news())
         return posts, set(titles) if need is not None and score >= need else closed
@@ -205,8 +192,8 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
 
     def _due(self, sure: bool) -> tuple[str, bool]:
         """Draw one of few deadlines, many of which tie, and whether it is in the future."""
-        past = not sure and self.rng.random() < self.config.past_rate
-        days = -int(self.rng.integers(1, 9)) if past else int(self.rng.integers(3, 15))
+        past = not sure and self.happens(self.config.past_rate)
+        days = -self.whole(1, 9) if past else self.whole(3, 15)
         return iso((START + timedelta(days=days)).replace(hour=23, minute=59, second=0)), not past
 
     def _count(self, rate: float, sure: bool) -> int:
@@ -222,7 +209,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         for k in range(self._count(self.config.quiz_rate, sure)):
             due, ahead = self._due(sure)
             kind = pick(self.rng, ["Midterm", "Chapter", "Unit"])
-            count, attempts = int(self.rng.integers(2, 4)), int(self.rng.integers(1, 4))
+            count, attempts = self.whole(2, 4), self.whole(1, 4)
             fields: dict[str, Any] = {
                 "time_limit": pick(self.rng, [30, 45, 60, 90]),
                 "allowed_attempts": attempts,
@@ -249,7 +236,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             yield title, row if ahead and not voluntary else None
 
     def _voluntary(self, sure: bool) -> bool:
-        return not sure and self.rng.random() < self.config.voluntary_rate
+        return not sure and self.happens(self.config.voluntary_rate)
 
     def _assignments(
         self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool
@@ -263,12 +250,12 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             assignment = canvas.assignments.add_assignment(
                 course_id, title, description=about, points_possible=points, due_at=due
             )
-            submitted = not sure and self.rng.random() < self.config.submission_rate
+            submitted = not sure and self.happens(self.config.submission_rate)
             if submitted:
                 canvas.assignments.add_submission(
                     assignment,
                     1,
-                    submitted_at=START - timedelta(days=int(self.rng.integers(1, 6))),
+                    submitted_at=START - timedelta(days=self.whole(1, 6)),
                     body=describe_submission(self.rng, k + 1),
                 )
             row = {

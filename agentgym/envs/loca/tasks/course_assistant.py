@@ -12,17 +12,12 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from agentgym.envs.loca.checks import (
-    digest,
-    file_state,
-    hides_text,
-    mail_failures,
-    mail_places,
-    parts_of,
-    same_subject,
-)
-from agentgym.envs.loca.draws import LAST, address, load_texts, people
-from agentgym.envs.loca.plan import Plan, cell_rows, mail_of, read, read_folder, write
+from agentgym.envs.loca.checks import digest, file_state, hides_text, parts_of, same_subject
+from agentgym.envs.loca.draws import LAST, address, load_texts, people, pick, text_of
+from agentgym.envs.loca.fragments import mail_of, read_folder
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.results import cell_rows
+from agentgym.envs.loca.service_checks import mail_failures, mail_places
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook
 from agentgym.office.email.messages import Mail, addresses
@@ -113,38 +108,22 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     servers = ("filesystem", "terminal", "python_execute", "excel", "email", "claim_done")
     outputs = ("reminders",)
     tokens_per_unit = 590.0
-    text = (
-        "You assist in the course on natural language processing. The students had to hand in their final presentations by "
-        f"mail to the mailbox of the course; {ACCOUNT} in the workspace has its address and password. The students are on the "
-        f"sheet {SHEET} of {ROSTER}. [Remind|Send a reminder to] everybody who is enrolled and has not handed in; leave out "
-        "students who have withdrawn.\n"
-        "- A submission is a mail in the INBOX with a subject of the form nlp-presentation-<student ID>-<name> (in upper or "
-        "lower case, with nothing before it) and with at least one attachment whose name ends with .pdf.\n"
-        "- The student ID alone tells whose submission it is: the name may be spelled otherwise, and some students write from "
-        "private addresses.\n"
-        "- Nothing else counts, such as mails with other subjects, of other courses, without such a file, or whose text says "
-        "that the file is not the final presentation (but a draft, an outline, a wrong file and the like).\n"
-        "- One submission is enough, whatever else the student has sent before or after it.\n"
-        "- Send each student who needs a reminder exactly one mail from the mailbox of the course, only to the address on the "
-        f"roster, with the subject {SUBJECT}. The text has the full name and the ID of that student as on the roster, and of "
-        "no other student.\n"
-        "Write to nobody else, and change nothing else."
-    )
+    text = text_of("prompts", "CourseAssistant")
 
     def draw(self, size: int) -> None:
         """Draw the roster, the mailbox and the account file."""
         students = self._students(size)
-        sure = int(self.rng.integers(size))  # this student certainly needs a reminder
+        sure = self.whole(size)  # this student certainly needs a reminder
         students[sure] = students[sure]._replace(status=ENROLLED)
         mails, missing = [], {}
         for k, student in enumerate(students):
-            attempts = int(self.rng.random() < self.config.attempt_rate)
-            attempts *= 1 + int(self.rng.random() < 0.2)
+            attempts = int(self.happens(self.config.attempt_rate))
+            attempts *= 1 + int(self.happens(0.2))
             mails += [self._mail(student, students, counts=False) for _ in range(attempts)]
-            submitted = k != sure and self.rng.random() < self.config.submission_rate
+            submitted = k != sure and self.happens(self.config.submission_rate)
             mails += [
                 self._mail(student, students, counts=True)
-                for _ in range(submitted * (1 + (self.rng.random() < 0.15)))
+                for _ in range(submitted * (1 + (self.happens(0.15))))
             ]
             if student.status == ENROLLED and not submitted:
                 missing[student.email] = [student.name, student.id]
@@ -172,19 +151,16 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         """Draw often similar IDs; some names are equal or prefixes of others."""
         names = people(self.rng, size)
         for k in range(1, size):
-            namesake = names[int(self.rng.integers(k))]
+            namesake = names[self.whole(k)]
             kind = self.rng.random()
             if kind < 0.04:
                 names[k] = namesake
             elif kind < 0.12:
                 names[k] = f"{namesake} {self.rng.choice(LAST)}"
         span = min(100_000, 5 * size + 100)
-        numbers = int(self.rng.integers(100_001 - span)) + self.rng.choice(
-            span, size, replace=False
-        )
+        numbers = self.whole(100_001 - span) + self.rng.choice(span, size, replace=False)
         states = [
-            WITHDRAWN if self.rng.random() < self.config.withdrawal_rate else ENROLLED
-            for _ in names
+            WITHDRAWN if self.happens(self.config.withdrawal_rate) else ENROLLED for _ in names
         ]
         marks = self.rng.permutation(size)
         return [
@@ -193,38 +169,38 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         ]
 
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
-        speaks = self.rng.random() < self.config.draft_rate
+        speaks = self.happens(self.config.draft_rate)
         draft = speaks and not counts
         # Otherwise the subject or the file is wrong.
-        right_subject = counts or draft or self.rng.random() < 0.4
-        subject = str(self.rng.choice(RIGHT if right_subject else WRONG)).format(
+        right_subject = counts or draft or self.happens(0.4)
+        subject = pick(self.rng, RIGHT if right_subject else WRONG).format(
             id=student.id, name=student.name, upper=student.name.upper(), first=student.name.split()[0],
             short=student.id[:-1], tail=student.id[4:],
         )  # fmt: skip
         attachments: dict[str, bytes] = {}
         if counts or draft or not right_subject:
-            attachments[str(self.rng.choice(FILES))] = _slides()
-        elif self.rng.random() < 0.5:
-            attachments[str(self.rng.choice(OTHER_FILES))] = b"This file cannot be shown.\n"
-        other = students[int(self.rng.integers(len(students)))].name
+            attachments[pick(self.rng, FILES)] = _slides()
+        elif self.happens(0.5):
+            attachments[pick(self.rng, OTHER_FILES)] = b"This file cannot be shown.\n"
+        other = students[self.whole(len(students))].name
         says, values = functools.partial(self._says, other=other), lambda: self._values(other)
-        count = int(self.rng.integers(3, 6))
+        count = self.whole(3, 6)
         texts = presentations_book().write_some("remark", self.rng, count, values)
         texts.append(says("attached"))
         if speaks:
-            place = int(self.rng.integers(len(texts) + 1))
+            place = self.whole(len(texts) + 1)
             texts.insert(place, says("final" if counts else "not_final"))
         body = (
             f"{says('greeting')}\n\n{says('story')} {' '.join(texts)}\n\n"
             f"{says('closing')}\n{student.name}"
         )
         sender = student.email
-        if self.rng.random() < self.config.private_rate:
-            sender = f"{student.name.split()[-1].lower()}.{int(self.rng.integers(10, 10_000))}@home.example.org"
+        if self.happens(self.config.private_rate):
+            sender = f"{student.name.split()[-1].lower()}.{self.whole(10, 10_000)}@home.example.org"
         return Mail(sender, ME, subject, body, self._moment(), attachments=attachments)
 
     def _news(self) -> Mail:
-        count = int(self.rng.integers(1, 3))
+        count = self.whole(1, 3)
         more = presentations_book().write_some("news_more", self.rng, count, dict)
         body = f"{self._says('greeting')}\n\n{self._says('news')} {' '.join(more)}\n\nThe office"
         sender = "Office <office@department.example.org>"
@@ -235,13 +211,13 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
 
     def _values(self, other: str) -> dict[str, Any]:
         return {
-            "number": int(self.rng.integers(13, 90)),
-            "few_number": int(self.rng.integers(4, 13)),
+            "number": self.whole(13, 90),
+            "few_number": self.whole(4, 13),
             "other_name": other,
         }
 
     def _moment(self) -> Any:
-        return self.start - timedelta(minutes=int(self.rng.integers(30, 20_000)))
+        return self.start - timedelta(minutes=self.whole(30, 20_000))
 
     def plan(self) -> Plan:
         """Read the roster and all mails, then send the reminders."""

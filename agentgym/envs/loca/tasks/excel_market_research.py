@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,17 +16,10 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import exact, file_state, open_output, table_failures
-from agentgym.envs.loca.draws import pick, shuffled
-from agentgym.envs.loca.plan import (
-    Plan,
-    PlanStep,
-    cell_rows,
-    look_at_workbook,
-    read,
-    read_metadata,
-    remove_sheets,
-    write,
-)
+from agentgym.envs.loca.draws import pick, shuffled, text_of
+from agentgym.envs.loca.fragments import look_at_workbook, remove_sheets
+from agentgym.envs.loca.plan import Plan, PlanStep, read, write
+from agentgym.envs.loca.results import cell_rows, read_metadata
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.office.spreadsheet.excel_parts import spot_name
@@ -107,26 +101,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
     servers = ("filesystem", "terminal", "python_execute", "excel", "claim_done")
     outputs = (RESULT,)
     tokens_per_unit = 1_000.0
-    text = (
-        f"{DATA} in the workspace has two sheets. {VALUES} has the size of markets by year, with a column for each raw "
-        "category, whose head gives the unit: millions (mn USD) or billions (bn USD) of dollars. "
-        f"{WEIGHTS} has a column for each raw category and a row for each category of our company, with the weight with "
-        "which the raw category goes into ours; an empty cell is a weight of 0. The size of one of our categories in a year is "
-        "the sum of weight times size over the raw categories, all in one unit. Take the weights as they are in the sheet, "
-        "even if they do not sum to 1.\n"
-        f"{REQUEST} names, under 'Report to be made', the target category (one of ours) and the first and last year of the "
-        f"report, both included. [Make|Create] {RESULT} for it: a workbook with one sheet in the form of {FORMAT} (same title "
-        "of the sheet and same kinds of columns, without its example categories and rows).\n"
-        f"- Row 1 has the heads: {YEAR}; then, for each raw category whose weight for the target is not 0, its name with ' %' "
-        f"after it, in the order of the columns of {WEIGHTS}; then '{TOTAL}', which is for the target category. Raw categories "
-        "with the weight 0 have no column.\n"
-        "- Below the heads is one row for each year of the report, oldest first.\n"
-        "- Growth is the change from the year before, in percent of the year before, rounded to two decimals: 5.25 for 5.25 "
-        "percent (a deviation of 0.01 is allowed). The year before is in the data even where it is not in the report. Only "
-        f"the first year of {VALUES} has no year before; if it is in the report, all its growth cells are the text {NONE}.\n"
-        "- Years and growth are real numbers, not text, and no formulas.\n"
-        "Change no other file."
-    )
+    text = text_of("prompts", "ExcelMarketResearch")
 
     def draw(self, size: int) -> None:
         """Draw weights, market data and the request."""
@@ -137,13 +112,13 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         names = self.rng.choice(markets, raw, replace=False).tolist()
         categories = [f"{field}{line}" for field in FIELDS for line in LINES]
         own = self.rng.choice(categories, internal, replace=False).tolist()
-        target = int(self.rng.integers(internal))
+        target = self.whole(internal)
         weights = [_weights(self.rng, raw, self.config.weight_rate) for _ in own]
         weights[target] = _weights(self.rng, raw, self.config.weight_rate, mixed=True)
         used = [k for k, weight in enumerate(weights[target]) if weight]
         units = {k: pick(self.rng, ("mn", "mn", "bn")) for k in range(raw)}
         units |= dict(zip(self.rng.permutation(used).tolist()[:2], ("mn", "bn"), strict=False))
-        last = int(self.rng.integers(2015, 2025))
+        last = self.whole(2015, 2025)
         data = {
             last - years + 1 + t: row for t, row in enumerate(_values(self.rng, years, raw, units))
         }
@@ -180,8 +155,8 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         self, own: Sequence[str], target: int, years: Sequence[int]
     ) -> tuple[int, int]:
         spare = min(3, len(years) - 2)
-        first = years[0] + int(self.rng.integers(0, spare + 1)) * int(self.rng.random() < 0.5)
-        last = max(first + 1, years[-1] - int(self.rng.integers(0, 3)))
+        first = years[0] + self.whole(0, spare + 1) * int(self.happens(0.5))
+        last = max(first + 1, years[-1] - self.whole(0, 3))
         older = [
             f"- Target category: {own[k]}\n- Years: {years[0]} to {years[-1] - 1}"
             for k in self.rng.integers(len(own), size=2)
@@ -210,7 +185,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             for name, row in zip(own, weights, strict=True)
         ]
         order = self.rng.permutation(len(names)).tolist()
-        years = sorted(data, reverse=bool(self.rng.random() < 0.4))
+        years = sorted(data, reverse=bool(self.happens(0.4)))
         table: list[list[Any]] = [[YEAR, *(f"{names[k]} ({units[k]} USD)" for k in order)]]
         table += [[year, *(float(data[year][k]) for k in order)] for year in years]
         form: list[list[Any]] = [
@@ -256,42 +231,19 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
                 functools.partial(_read_weights, target=request["target"]),
             ),
         ]
-        names, weights = (
-            parts[0]["names"],
-            next(part["weights"] for part in parts if part["weights"]),
-        )
-        used = {
-            name: Decimal(str(weight))
-            for name, weight in zip(names, weights, strict=True)
-            if weight
-        }
-        headers = {
-            match[1]: (k, match[2])
-            for k, head in enumerate(heads)
-            if (match := _HEAD.fullmatch(head))
-        }
-        columns = [headers[name][0] for name in used]
+        used, columns, factors = _used_columns(parts, heads)
         pages = yield _pieces(
             VALUES,
             2,
             sizes[VALUES],
             lambda rows: [[row[0], *(row[k] for k in columns)] for row in rows],
         )
-        factors = [
-            weight * (1000 if headers[name][1] == "bn" else 1) for name, weight in used.items()
-        ]
-        data = {
-            row[0]: _with_sum([Decimal(str(value)) for value in row[1:]], factors)
-            for part in pages
-            for row in part
-        }
+        data = {}
+        for row in itertools.chain.from_iterable(pages):
+            data[row[0]] = _with_sum([Decimal(str(value)) for value in row[1:]], factors)
         table: list[list[Any]] = [[YEAR, *(f"{name} %" for name in used), last]]
         for year in range(request["first"], request["last"] + 1):
-            pairs = zip(data.get(year - 1, ()), data[year], strict=False)
-            growth: list[Any] = [
-                float(round((new - old) / old * 100, 2)) for old, new in pairs
-            ] or [NONE] * len(data[year])
-            table.append([year, *growth])
+            table.append([year, *_growth(data, year)])
         sheets = yield from look_at_workbook(RESULT, form)
         rows = [dict(zip(table[0], row, strict=True)) for row in table[1:]]
         if sheets is None or any(_table_failures(sheets.get(form, []), table[0], rows)):
@@ -383,6 +335,31 @@ def _pieces(
 def _read_weights(rows: Sequence[Sequence[Any]], target: str) -> dict[str, Any]:
     names = rows[0][1:] if rows[0][0] == "Category" else None
     return {"names": names, "weights": next((row[1:] for row in rows if row[0] == target), None)}
+
+
+def _used_columns(
+    parts: Sequence[Mapping[str, Any]], heads: Sequence[str]
+) -> tuple[list[str], list[int], list[Decimal]]:
+    """Return name, column and factor of each raw category with a weight."""
+    weights = next(part["weights"] for part in parts if part["weights"])
+    places = {}
+    for k, head in enumerate(heads):
+        if match := _HEAD.fullmatch(head):
+            places[match[1]] = (k, 1000 if match[2] == "bn" else 1)
+    used, columns, factors = [], [], []
+    for name, weight in zip(parts[0]["names"], weights, strict=True):
+        if weight:
+            used.append(name)
+            columns.append(places[name][0])
+            factors.append(Decimal(str(weight)) * places[name][1])
+    return used, columns, factors
+
+
+def _growth(data: Mapping[int, Sequence[Decimal]], year: int) -> list[Any]:
+    if year - 1 not in data:
+        return [NONE] * len(data[year])
+    pairs = zip(data[year - 1], data[year], strict=True)
+    return [float(round((new - old) / old * 100, 2)) for old, new in pairs]
 
 
 def _with_sum(values: list[Decimal], factors: Sequence[Decimal]) -> list[Decimal]:

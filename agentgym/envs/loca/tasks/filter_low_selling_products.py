@@ -23,17 +23,9 @@ from agentgym.envs.loca.checks import (
     set_failures,
     write_csv,
 )
-from agentgym.envs.loca.draws import address, people, pick, shuffled
-from agentgym.envs.loca.plan import (
-    Plan,
-    fill_letter,
-    look,
-    read,
-    read_shop,
-    send_letter,
-    settle_file,
-    write,
-)
+from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
+from agentgym.envs.loca.fragments import create, fill_letter, read_shop, send_letter, settle_file
+from agentgym.envs.loca.plan import Plan, look, read, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.context import START
 from agentgym.office.email.messages import Mail
@@ -73,15 +65,7 @@ OFFERS = CsvTable(
     key=("Product ID",),
     ordered=True,
 )
-LETTER = """Subject: Outlet prices for you, {name}
-
-Dear {name},
-
-we are making room on our shelves: {count} products have just moved to our outlet.
-The attached table lists them with their old and new prices.
-
-Your shop
-"""
+LETTER = text_of("letters", "FilterLowSellingProducts")
 # Shop tables other than products that no step changes.
 PROTECTED = (
     "tags",
@@ -138,27 +122,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         "own:woocommerce.categories.menu_order": "its place in menus",
     }
     tokens_per_unit = 318.0
-    text = (
-        "It is 15 January 2025 (UTC); the shop keeps its time in UTC, too. Find the products of our WooCommerce shop that "
-        "hardly sell. All of this is true of such a product:\n"
-        "- It is published and in stock (stock_status instock).\n"
-        f"- Its date_created is more than {DAYS} days ago (whole days, from its date to today's; exactly {DAYS} are not "
-        "enough).\n"
-        f"- It had fewer than {SALES} sales in the last 30 days (the custom field sales_last_30_days in meta_data).\n"
-        "- Its description does not say that it is kept out of the outlet or that it is not cleared.\n"
-        "[Then do|Do] three things:\n"
-        f"1. Create the product category {OUTLET} and move these products into it: it becomes their only category.\n"
-        f"2. Write {TABLE} in the workspace, with a row for each of them. Keep its header; the example row shows the format "
-        "and has to go. In Stock Since is the date of date_created, Original Price the regular price, Discounted Price the "
-        "sale price (the regular price, if there is no sale price), Discount Ratio what is taken off, in percent of the "
-        "original price. Sort by In Stock Since, earliest first; rows of one date by Discount "
-        "Ratio, smallest first; and those that agree in this too by Product Name, in the order of the characters.\n"
-        f"3. Send this table as an attachment to every subscriber in {SUBSCRIBERS} whose status is active: one mail for each, "
-        "to nobody else, and one only to an address that is listed twice (capitals do not matter). Subject and text are those "
-        f"of {TEMPLATE}, word for word, with the subscriber's name for {{name}} and the number of products in the table for "
-        f"{{count}}. You are logged in to the mail server as {ME}; send no copies.\n"
-        "Change nothing else in the shop and no other file."
-    )
+    text = text_of("prompts", "FilterLowSellingProducts")
 
     def draw(self, size: int) -> None:
         """Draw the products, the subscribers and the files to fill in."""
@@ -199,21 +163,21 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }
 
     def _add_note(self, product: dict[str, Any], role: str) -> None:
-        if product["excluded"] or self.rng.random() < self.config.note_rate:
+        if product["excluded"] or self.happens(self.config.note_rate):
             # Some products that stay anyway mention it too.
-            stays = product["excluded"] or (role == "other" and self.rng.random() < 0.5)
+            stays = product["excluded"] or (role == "other" and self.happens(0.5))
             kind = "excluded" if stays else "admitted"
             product["description"] = add_note(self.rng, product["description"], kind)
 
     def _prices(self) -> dict[str, str]:
-        regular = Decimal(2 * int(self.rng.integers(3, 150)))
-        percent = Decimal(5 * int(self.rng.integers(4, 21))) / 2
-        sale = "" if self.rng.random() < 0.1 else f"{regular * (100 - percent) / 100:.2f}"
+        regular = Decimal(2 * self.whole(3, 150))
+        percent = Decimal(5 * self.whole(4, 21)) / 2
+        sale = "" if self.happens(0.1) else f"{regular * (100 - percent) / 100:.2f}"
         return {"regular": f"{regular:.2f}", "sale": sale}
 
     def _slow(self, before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        days = DAYS + 1 if self.rng.random() < 0.15 else int(self.rng.integers(DAYS + 1, 365))
-        sold = SALES - 1 if self.rng.random() < 0.2 else int(self.rng.integers(0, SALES))
+        days = DAYS + 1 if self.happens(0.15) else self.whole(DAYS + 1, 365)
+        sold = SALES - 1 if self.happens(0.2) else self.whole(0, SALES)
         product = {
             "since": _day(days),
             "sold": sold,
@@ -221,7 +185,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             "excluded": False,
             **self._prices(),
         }
-        if before and self.rng.random() < self.config.tie_rate:
+        if before and self.happens(self.config.tie_rate):
             twin = pick(self.rng, before)
             double = {
                 "regular": f"{2 * Decimal(twin['regular']):.2f}",
@@ -231,25 +195,23 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
                 "since": twin["since"],
                 **(double if Decimal(twin["regular"]) < 10_000 else {}),
             }
-        return product | (
-            {"since": before[-1]["since"]} if before and self.rng.random() < 0.3 else {}
-        )
+        return product | ({"since": before[-1]["since"]} if before and self.happens(0.3) else {})
 
     def _other(self, others: int) -> dict[str, Any]:
-        old, few = int(self.rng.integers(DAYS + 1, 365)), int(self.rng.integers(0, SALES))
+        old, few = self.whole(DAYS + 1, 365), self.whole(0, SALES)
         kinds: list[tuple[int, int, dict[str, str]]] = [
             (DAYS, few, {}),
             (old, SALES, {}),
-            (int(self.rng.integers(1, DAYS)), int(self.rng.integers(0, 16)), {}),
-            (old, int(self.rng.integers(SALES, 100)), {}),
+            (self.whole(1, DAYS), self.whole(0, 16), {}),
+            (old, self.whole(SALES, 100), {}),
             (old, few, {"stock_status": "outofstock"}),
-            (old, few, {"status": str(self.rng.choice(["draft", "private"]))}),
+            (old, few, {"status": pick(self.rng, ["draft", "private"])}),
         ]
         kind = int(self.rng.choice([2, 2, 2, 3, 3, 3, 4, 5]))
-        if others < 2 or self.rng.random() < self.config.boundary_rate:
-            kind = others if others < 2 else int(self.rng.integers(2))
+        if others < 2 or self.happens(self.config.boundary_rate):
+            kind = others if others < 2 else self.whole(2)
         days, sold, state = kinds[kind]
-        excluded = others >= 2 and self.rng.random() < self.config.excluded_rate
+        excluded = others >= 2 and self.happens(self.config.excluded_rate)
         if excluded:
             days, sold, state = old, few, {}
         return {
@@ -261,14 +223,14 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }
 
     def _record(self, product: Mapping[str, Any]) -> dict[str, Any]:
-        sold = product["sold"] + int(self.rng.integers(0, 300))
+        sold = product["sold"] + self.whole(0, 300)
         since = datetime.fromisoformat(product["since"]).replace(tzinfo=UTC)
         return {
             "name": product["name"], "sku": product["sku"], "description": product["description"],
             "categories": [product["department"]], "regular_price": product["regular"], "sale_price": product["sale"],
-            "date_created": since + timedelta(minutes=int(self.rng.integers(0, 1440))),
+            "date_created": since + timedelta(minutes=self.whole(0, 1440)),
             "meta_data": {"sales_last_30_days": str(product["sold"]), "sales_last_90_days": str(sold)},
-            "total_sales": sold + int(self.rng.integers(0, 200)), **product["state"],
+            "total_sales": sold + self.whole(0, 200), **product["state"],
         }  # fmt: skip
 
     def _subscribers(self, count: int, products: int) -> dict[str, tuple[str, str]]:
@@ -278,7 +240,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         email.add_user(ME, "admin-2025", "Shop Admin")
         email.login_as(ME)
         for k, name in enumerate(people(self.rng, count)):
-            if k and self.rng.random() < 0.08:
+            if k and self.happens(0.08):
                 # One person has subscribed twice, with different spellings of the address.
                 twice = pick(self.rng, entries)
                 entries.append(
@@ -318,12 +280,12 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             perPage=100,
         )
         if not outlet:
-            outlet = yield write(
+            outlet = yield create(
+                "categories",
                 f"Create the category {OUTLET}.",
                 self.outputs[0],
+                "id",
                 "woo_products_categories_create",
-                thing="categories",
-                learn=lambda text: json.loads(text)["id"],
                 categoryData={"name": OUTLET},
             )
         steps = yield from settle_file(OFFERS, rows)

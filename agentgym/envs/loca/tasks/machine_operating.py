@@ -12,29 +12,16 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.checks import (
-    CsvTable,
-    as_text,
+from agentgym.envs.loca.checks import CsvTable, as_text, file_state, number
+from agentgym.envs.loca.draws import pick, shuffled, text_of
+from agentgym.envs.loca.fragments import settle_file
+from agentgym.envs.loca.plan import Plan, PlanStep, look, look_on, read, write
+from agentgym.envs.loca.results import cell_rows, listed_items, query_rows, read_metadata
+from agentgym.envs.loca.service_checks import (
     bigquery_failures,
     bigquery_state,
-    file_state,
-    number,
     storage_failures,
     storage_state,
-)
-from agentgym.envs.loca.draws import pick, shuffled
-from agentgym.envs.loca.plan import (
-    Plan,
-    PlanStep,
-    cell_rows,
-    listed_items,
-    look,
-    look_on,
-    query_rows,
-    read,
-    read_metadata,
-    settle_file,
-    write,
 )
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.files.workspace import Workspace
@@ -125,19 +112,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         "own:google_cloud.objects.generation": "how often the report was uploaded",
     }
     tokens_per_unit = 945.0
-    text = (
-        f"The BigQuery table {DATASET}.{TABLE} [has|contains] sensor readings of machines. The sheet {SHEET} of {BOOK} in the "
-        "workspace has the normal range of each sensor, that is of each machine_id and sensor_type. Check the readings of 19 "
-        "August 2025 from 11:30:00 to 12:30:00 UTC, both included.\n"
-        "- A reading is an anomaly if it is below min_value or above max_value; a reading that equals one of them is normal.\n"
-        "- Sensors without a range in that sheet are not judged.\n"
-        f"- Write all anomalies to {REPORT} in the workspace, with the columns {', '.join(COLUMNS)} and a row for each, in any "
-        "order. The first four are as in the table (timestamp in ISO 8601, UTC); normal_range has min_value and max_value in "
-        "the form `min - max`, such as `12.5 - 80`.\n"
-        f"- Upload the report as {REPORT} to the Cloud Storage bucket {BUCKET}. Create the bucket if "
-        "there is none of exactly that name; an object of an earlier report with that name is to be replaced.\n"
-        "Leave everything else in BigQuery, Cloud Storage and the workspace as it is."
-    )
+    text = text_of("prompts", "MachineOperating")
 
     def draw(self, size: int) -> None:
         """Draw the sensors, ranges, readings and earlier reports."""
@@ -186,7 +161,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         sensors: list[tuple[str, str]] = []
         numbers = iter(1 + self.rng.permutation(size + 3))
         while len(sensors) < size:
-            kinds = self.rng.choice(list(SENSORS), int(self.rng.integers(2, 7)), replace=False)
+            kinds = self.rng.choice(list(SENSORS), self.whole(2, 7), replace=False)
             machine = f"M{int(next(numbers)):03}"
             sensors += [(machine, str(kind)) for kind in kinds]
         return sensors[:size]
@@ -211,19 +186,17 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         values[at_limit] = self.rng.choice([low, high], int(at_limit.sum()))
         inside = np.flatnonzero(np.abs(minutes) <= 30)
         for places in (inside, np.arange(len(minutes))):
-            if self.rng.random() < self.config.anomaly_rate:
+            if self.happens(self.config.anomaly_rate):
                 begin = int(self.rng.choice(places))
                 spell = self._spell(limits)[: len(minutes) - begin]
                 values[begin : begin + len(spell)] = spell
-        if self.rng.random() < self.config.anomaly_rate:  # barely out of range
+        if self.happens(self.config.anomaly_rate):  # barely out of range
             values[int(self.rng.choice(inside))] = int(self.rng.choice([low - 1, high + 1]))
         extra = []
-        if sure or self.rng.random() < self.config.anomaly_rate:
+        if sure or self.happens(self.config.anomaly_rate):
             ends = [inside[0], inside[-1]] if sure else [self.rng.choice([inside[0], inside[-1]])]
             values[ends] = self._out(limits)
-            extra = [
-                (moment, self._out(limits)) for moment in OUTSIDE if sure or self.rng.random() < 0.5
-            ]
+            extra = [(moment, self._out(limits)) for moment in OUTSIDE if sure or self.happens(0.5)]
             extra += [(NOON + timedelta(days=int(self.rng.choice([-1, 1]))), self._out(limits))]
         moments = [NOON + timedelta(minutes=minute) for minute in minutes.tolist()]
         return [
@@ -245,22 +218,20 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     def _spell(self, limits: Range) -> list[int]:
         low, high = limits
         width = high - low
-        kind = int(self.rng.integers(4))
+        kind = self.whole(4)
         if kind == 0:  # a spike
             return [
                 high + round(width * float(part)) + 1
-                for part in self.rng.uniform(0.1, 0.8, int(self.rng.integers(1, 3)))
+                for part in self.rng.uniform(0.1, 0.8, self.whole(1, 3))
             ]
         if kind == 1:  # a drift
             return [
                 int(value)
-                for value in np.linspace(
-                    high - width // 3, high + width // 3, int(self.rng.integers(4, 10))
-                )
+                for value in np.linspace(high - width // 3, high + width // 3, self.whole(4, 10))
             ]
         if kind == 2:  # it swings
-            return [self._out(limits) for _ in range(int(self.rng.integers(3, 7)))]
-        return [0] * int(self.rng.integers(2, 5))  # it fails
+            return [self._out(limits) for _ in range(self.whole(3, 7))]
+        return [0] * self.whole(2, 5)  # it fails
 
     def _book(
         self, sensors: Sequence[tuple[str, str]], ranges: dict[tuple[str, str], Range]
@@ -268,7 +239,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         machines: dict[str, str] = {}
         for machine, _ in sensors:
             if machine not in machines:
-                machines[machine] = str(self.rng.choice(KINDS))
+                machines[machine] = pick(self.rng, KINDS)
         rows = [
             (machine, machines[machine], kind, SENSORS[kind][0], low / 100, high / 100)
             for (machine, kind), (low, high) in sorted(ranges.items())
@@ -278,7 +249,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             for row in rows[:: max(1, len(rows) // 10)]
         ]
         summary = [
-            (machine, name, f"Hall {int(self.rng.integers(1, 9))}")
+            (machine, name, f"Hall {self.whole(1, 9)}")
             for machine, name in sorted(machines.items())
         ]
         self.rng.shuffle(rows)
@@ -302,10 +273,10 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         for bucket in map(str, self.rng.choice(BUCKETS, 2, replace=False)):
             cloud.storage.add_bucket(bucket)
             cloud.storage.put_object(bucket, REPORT, text)
-        if self.rng.random() < 0.5:
+        if self.happens(0.5):
             cloud.storage.add_bucket(BUCKET, "EU")
             cloud.storage.put_object(BUCKET, "anomaly_report_2025-08-12.csv", text)
-            if self.rng.random() < 0.5:
+            if self.happens(0.5):
                 cloud.storage.put_object(BUCKET, REPORT, text)
 
     def plan(self) -> Plan:

@@ -21,18 +21,10 @@ from agentgym.envs.loca.checks import (
     number,
     table_failures,
 )
-from agentgym.envs.loca.draws import shuffled
-from agentgym.envs.loca.plan import (
-    Plan,
-    PlanStep,
-    look,
-    look_on,
-    over,
-    read,
-    settle_file,
-    sheet_values,
-    write,
-)
+from agentgym.envs.loca.draws import shuffled, text_of, whole
+from agentgym.envs.loca.fragments import create, over, settle_file
+from agentgym.envs.loca.plan import Plan, PlanStep, look, look_on, read, write
+from agentgym.envs.loca.results import sheet_values
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
@@ -94,17 +86,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         "own:google_sheet.sheets/*": "titles and sizes of the sheets of the new spreadsheet, and empty sheets",
     }
     tokens_per_unit = 59.0
-    text = (
-        f"The Google spreadsheet '{SOURCE}' has the schedule of a season, sheet {SHEET}. Count, for each team that is in it, "
-        "how often it played on two consecutive days: a back-to-back.\n"
-        "- Two games of one team on [days that follow each other|consecutive days] make one back-to-back, so games on three "
-        "days in a row make two.\n"
-        "- Games that were postponed were not played on that day and do not count.\n"
-        "- Split the counts by where the team played first and then: HA (home, then away), AH, HH and AA; Total is their sum.\n"
-        f"- Write the columns {', '.join(COLUMNS)}, with one row for each team in any order (zeros included), into a new "
-        f"Google spreadsheet titled {RESULT}, on its first sheet from A1 on, and the same into {FILE} in the workspace.\n"
-        "Make no other spreadsheet and change none of those that are there."
-    )
+    text = text_of("prompts", "NhlB2bAnalysis")
 
     def draw(self, size: int) -> None:
         """Draw this and another season's schedule, and another spreadsheet."""
@@ -175,13 +157,13 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             yield file
             return
         if not seen:
-            spreadsheet = yield write(
+            spreadsheet = yield create(
+                "spreadsheets",
                 f"Make the spreadsheet {RESULT}.",
                 self.outputs[0],
+                "spreadsheetId",
                 "create_spreadsheet",
-                thing="spreadsheets",
                 title=RESULT,
-                learn=lambda text: json.loads(text)["spreadsheetId"],
             )
             seen = {"id": spreadsheet, "sheet": "Sheet1", "table": []}
         data = over(seen["table"], table)
@@ -261,7 +243,7 @@ def _season(
         order = shuffled(rng, teams)
         ready = [team for team in order if team not in tired or rng.random() < 0.3]
         pairs = list(zip(ready[::2], ready[1::2], strict=False))[
-            : int(rng.integers(0, 1 + max(1, len(teams) // 3)))
+            : whole(rng, 0, 1 + max(1, len(teams) // 3))
         ]
         tired = set()
         for visitor, home in pairs[: count - len(games)]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any
@@ -14,37 +13,38 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.checks import (
-    Same,
     file_state,
     hides_text,
-    identical,
-    loose,
-    number,
     parts_of,
     row_failures,
     same_subject,
     set_failures,
 )
-from agentgym.envs.loca.draws import address, people, pick, shuffled
-from agentgym.envs.loca.plan import Plan, PlanStep, data_rows, look, look_on, mail_of, read, write
+from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
+from agentgym.envs.loca.fragments import mail_of
+from agentgym.envs.loca.plan import Plan, PlanStep, read, write
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.tasks.invoice_tables import (
+    CELLS,
+    COMMENT,
+    FLAG,
+    INVOICES,
+    PAYMENTS,
+    TABLES,
+    enter_rows,
+    form_of,
+    key_of,
+    records_of,
+)
 from agentgym.envs.loca.writing.invoices import SUPPLIERS, draw_invoice, read_payment
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
 from agentgym.office.warehouse.snowflake import Snowflake
-from agentgym.office.warehouse.tables import Table, TableName
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import echo
 from agentgym.world.config import Share
 
 ME, FOLDER, SUBJECT = "walkera@mcp.com", "invoices", "Process Outstanding Invoices"
-INVOICES, PAYMENTS = "PURCHASE_INVOICE.PUBLIC.INVOICES", "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
-FLAG, COMMENT = "OUTSTANDING_FLAG", "0=Paid, 1=Outstanding"
-TABLES = {
-    INVOICES: {"INVOICE_ID": "VARCHAR", "SUPPLIER_NAME": "VARCHAR", "INVOICE_AMOUNT": "NUMBER(12,2)", "PURCHASER_EMAIL": "VARCHAR",
-               "INVOICE_DATE": "DATE"},
-    PAYMENTS: {"INVOICE_ID": "VARCHAR", "PAYMENT_AMOUNT": "NUMBER(12,2)", FLAG: "INTEGER"},
-}  # fmt: skip
 _ID = re.compile(r"(?:Invoice number:|Invoice no\.|Invoice) ([A-Z]+-\d{4}-\d+)")
 _SUPPLIER = re.compile(r"(?:Supplier|Seller|From|Issued by): (.+)")
 _DATE = re.compile(r"(?:Invoice date|Date of invoice|Issued on): (.+)|Invoice no\. \S+ of (.+)")
@@ -90,24 +90,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
     outputs = ("rows of INVOICES", "rows of INVOICE_PAYMENTS", "comment", "mails")
     mutable_tables = (f"snowflake.{INVOICES}", f"snowflake.{PAYMENTS}")
     tokens_per_unit = 3_740.0
-    text = (
-        f"The folder {FOLDER} of the workspace has the invoices, as PDF files, that we have received. Enter them into the "
-        "tables of the Snowflake database PURCHASE_INVOICE, schema PUBLIC, one row in each table for an invoice:\n"
-        "- INVOICES: INVOICE_ID (the number of the invoice), SUPPLIER_NAME (as on the invoice), INVOICE_AMOUNT (the total "
-        "with tax, to the cent), PURCHASER_EMAIL (address of the purchaser, whom some suppliers call purchasing manager), "
-        "INVOICE_DATE (the date of the invoice).\n"
-        "- INVOICE_PAYMENTS: INVOICE_ID; PAYMENT_AMOUNT (all that was paid so far: the whole amount if it is paid in full, 0 "
-        "if nothing was paid); OUTSTANDING_FLAG (0 if it is paid in full, 1 if anything is missing, even a cent).\n"
-        "An invoice whose number is in INVOICES already was entered before, correctly and in both tables: do not enter it "
-        "again. Leave all rows that are there as they are.\n"
-        "[Two more tasks|Two things remain]:\n"
-        f"- Set the comment of the column OUTSTANDING_FLAG to exactly {COMMENT!r} (without the quotes).\n"
-        "- Send each purchaser with invoices in the folder that are not paid in full, whether entered before or now, "
-        f"exactly one mail, to this purchaser only, with the subject {SUBJECT!r}. It lists the names of the files of all these "
-        "invoices (such as ABC.pdf) and names no other file. Purchasers without such an invoice in the folder get no mail; "
-        "other outstanding invoices in the tables do not matter.\n"
-        "Change nothing else."
-    )
+    text = text_of("prompts", "PayableInvoiceChecker")
 
     def draw(self, size: int) -> None:
         """Draw the invoices, their files, and tables with other invoices."""
@@ -123,14 +106,14 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         rates = {name: getattr(self.config, f"{name}_rate") for name in ("paid", "partial", "box")}
         invoices, pdfs = [], []
         for k, key in enumerate(ids[:size]):
-            mail, other = str(self.rng.choice(mails)), str(self.rng.choice(list(buyers)[:8]))
+            mail, other = pick(self.rng, mails), pick(self.rng, list(buyers)[:8])
             # The first invoice is unpaid: at least one mail is due.
             invoice, pdf = draw_invoice(
                 self.rng, key, (mail, buyers[mail]), other, rates if k else rates | {"paid": 0.0}
             )
             invoices.append(invoice)
             pdfs.append(pdf)
-        is_entered = [k > 0 and self.rng.random() < self.config.entered_rate for k in range(size)]
+        is_entered = [k > 0 and self.happens(self.config.entered_rate) for k in range(size)]
         rows = [self._other(key, list(buyers)) for key in ids[size:]]
         rows += [
             _row(invoice) for invoice, entered in zip(invoices, is_entered, strict=True) if entered
@@ -147,7 +130,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             )
         snowflake.set_comment(INVOICES, "INVOICE_DATE", "Date on the invoice")
         snowflake.set_comment(
-            PAYMENTS, FLAG, str(self.rng.choice(["", "1 = open", "0=Outstanding, 1=Paid"]))
+            PAYMENTS, FLAG, pick(self.rng, ["", "1 = open", "0=Outstanding, 1=Paid"])
         )
         email.add_users(
             [
@@ -164,7 +147,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             "entered": [k for k, entered in enumerate(is_entered) if entered],
             "rows": rows,
             "comments": {table: snowflake.comments(table) for table in TABLES},
-            "forms": {table: _form(snowflake.engine.tables[_key(table)]) for table in TABLES},
+            "forms": {table: form_of(snowflake.engine.tables[key_of(table)]) for table in TABLES},
             "files": file_state(self.files),
         }
 
@@ -178,9 +161,9 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         return dict(sorted(names.items()))
 
     def _other(self, key: str, mails: Sequence[str]) -> dict[str, Any]:
-        cents = int(self.rng.integers(5_000, 5_000_000))
-        paid = cents if self.rng.random() < 0.9 else cents * int(self.rng.integers(0, 10)) // 10
-        day = date(int(key.split("-")[1]), 1, 1) + timedelta(days=int(self.rng.integers(0, 150)))
+        cents = self.whole(5_000, 5_000_000)
+        paid = cents if self.happens(0.9) else cents * self.whole(0, 10) // 10
+        day = date(int(key.split("-")[1]), 1, 1) + timedelta(days=self.whole(0, 150))
         facts = {"id": key, "mail": pick(self.rng, mails), "day": day.isoformat()}
         return _row({**facts, "cents": cents, "paid": paid})
 
@@ -205,54 +188,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             )
             for name in names
         ]
-        ids = ", ".join(_quoted(invoice["id"]) for invoice in invoices)
-        *columns, entered = yield [
-            *(
-                read(
-                    f"Describe {table}.",
-                    lambda text: [column["COLUMN_NAME"] for column in data_rows(text)],
-                    "describe_table",
-                    table_name=table,
-                )
-                for table in TABLES
-            ),
-            read(
-                "Look which invoices were entered before.",
-                lambda text: [row["INVOICE_ID"] for row in data_rows(text)],
-                "read_query",
-                query=f"SELECT INVOICE_ID FROM {INVOICES} WHERE INVOICE_ID IN ({ids}) "
-                f"AND INVOICE_ID IN (SELECT INVOICE_ID FROM {PAYMENTS})",
-            ),
-        ]
-        everything = [_row(invoice) for invoice in invoices]
-        seen = yield from _look_at_tables(ids)
-        plans: list[tuple[Sequence[str], Sequence[Mapping[str, Any]]]]
-        if seen is None:
-            new = [row for row in everything if row["INVOICE_ID"] not in entered]
-            plans = [([], new) for _ in TABLES]
-        else:
-            plans = [_compare(table, seen[table], everything) for table in TABLES]
-        # Wrong rows have to go before right ones are merged.
-        yield [
-            _remove(table, wrong, output)
-            for table, output, (wrong, _) in zip(TABLES, self.outputs, plans, strict=False)
-            if wrong
-        ]
-        entries = [
-            write(
-                f"Enter the invoices into {table}.",
-                output,
-                "write_query",
-                thing="tables",
-                query=_merge(table, labels, rows),
-            )
-            for table, labels, output, (_, rows) in zip(
-                TABLES, columns, self.outputs, plans, strict=False
-            )
-            if rows
-        ]
-        if seen is None or seen[FLAG] != COMMENT:
-            entries.append(_comment(self.outputs[2]))
+        entries = yield from enter_rows([_row(invoice) for invoice in invoices], self.outputs)
         unpaid: dict[str, list[str]] = {}
         for name, invoice in zip(names, invoices, strict=True):
             if invoice["paid"] < invoice["cents"]:
@@ -293,12 +229,12 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
 
     def _table_failures(self, table: str, new: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         engine, columns = self.office.get(Snowflake).engine, TABLES[table]
-        actual_table = engine.committed_table(_key(table))
+        actual_table = engine.committed_table(key_of(table))
         if actual_table is None:
             yield f"there is no table {table}"
             return
-        if _form(actual_table) != self.truth["forms"][table]:
-            yield f"the columns of {table} were changed: {echo(_form(actual_table))}"
+        if form_of(actual_table) != self.truth["forms"][table]:
+            yield f"the columns of {table} were changed: {echo(form_of(actual_table))}"
             return
         for column in actual_table.columns:
             if column.default is not None:
@@ -311,7 +247,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             if comments[column] != text:
                 yield f"the comment of {column} in {table} is {echo(comments[column])}, expected {echo(text)}"
         ids = {row["INVOICE_ID"] for row in new}
-        rows = _records(tuple(columns.values()), actual_table.data)
+        rows = records_of(tuple(columns.values()), actual_table.data)
         yield from set_failures(
             table,
             (row for row in rows if row[0] not in ids),
@@ -342,66 +278,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         for name, content in mail.attachments.items():
             if data.get(name) != content:
                 yield f"the mail to {mail.recipients[0]} has the attachment {echo(name)}"
-
-
-CELLS: Mapping[str, Mapping[str, Same]] = {
-    INVOICES: {
-        "INVOICE_ID": identical,
-        "SUPPLIER_NAME": identical,
-        "INVOICE_AMOUNT": number(0.001),
-        "PURCHASER_EMAIL": loose,
-        "INVOICE_DATE": identical,
-    },
-    PAYMENTS: {"INVOICE_ID": identical, "PAYMENT_AMOUNT": number(0.001), FLAG: number()},
-}
-
-
-def _look_at_tables(ids: str) -> Generator[PlanStep, Any, Mapping[str, Any] | None]:
-    first, second = TABLES
-    where = f"WHERE INVOICE_ID IN ({ids})"
-    rows = yield look(
-        "tables",
-        f"Look at {first}.",
-        data_rows,
-        "read_query",
-        query=f"SELECT * FROM {first} {where}",
-    )
-    if rows is None:
-        return None
-    query = f"SELECT * FROM {second} {where}"
-    payments = yield look_on("tables", f"Look at {second}.", data_rows, "read_query", query=query)
-    label = f"Look at the comment of {FLAG}."
-    comment = yield look_on("tables", label, _read_comment, "describe_table", table_name=second)
-    return {first: rows, second: payments, FLAG: comment}
-
-
-def _read_comment(text: str) -> str:
-    return next(row["COMMENT"] for row in data_rows(text) if row["COLUMN_NAME"] == FLAG)
-
-
-def _compare(
-    table: str, actual: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
-) -> tuple[list[str], list[Mapping[str, Any]]]:
-    wrong, missing = [], []
-    for row in expected:
-        found = [each for each in actual if each["INVOICE_ID"] == row["INVOICE_ID"]]
-        if any(row_failures(table, found, [row], CELLS[table], ("INVOICE_ID",))):
-            missing.append(row)
-            if found:
-                wrong.append(row["INVOICE_ID"])
-    return wrong, missing
-
-
-def _remove(table: str, ids: Sequence[str], output: str) -> PlanStep:
-    listed = ", ".join(map(_quoted, ids))
-    query = f"DELETE FROM {table} WHERE INVOICE_ID IN ({listed})"
-    label = f"Remove the wrong rows of {table}."
-    return write(label, output, "write_query", thing="tables", query=query)
-
-
-def _comment(output: str) -> PlanStep:
-    query = f"COMMENT ON COLUMN {PAYMENTS}.{FLAG} IS {_quoted(COMMENT)}"
-    return write(f"Set the comment of {FLAG}.", output, "write_query", thing="tables", query=query)
 
 
 def _mail(output: str, to: str, files: Sequence[str], names: Sequence[str]) -> PlanStep:
@@ -459,32 +335,6 @@ def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
     return list(ids)
 
 
-def _key(table: str) -> TableName:
-    schema, _, name = table.rpartition(".")
-    return schema, name
-
-
-def _form(table: Table) -> list[Any]:
-    return [
-        table.view,
-        *([column.name, column.type, column.nullable, column.key] for column in table.columns),
-    ]
-
-
-@functools.lru_cache(maxsize=8)
-def _records(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return the records of a table, cached: the check runs after each call."""
-    columns: list[list[Any]] = []
-    for kind, values in zip(kinds, data, strict=True):
-        convert: Callable[[Any], Any] = str
-        if kind == "INTEGER":
-            convert = int
-        elif kind[0] == "N":
-            convert = float
-        columns.append([None if v is None else convert(v) for v in json.loads(values)])
-    return list(zip(*columns, strict=True))
-
-
 def _row(invoice: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "INVOICE_ID": invoice["id"],
@@ -497,26 +347,12 @@ def _row(invoice: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _merge(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    names = ", ".join(columns)
-    tuples = [", ".join(_quoted(row[name]) for name in columns) for row in rows]
-    values = ", ".join(f"({each})" for each in tuples)
-    return (
-        f"MERGE INTO {table} t USING (SELECT * FROM VALUES {values} AS v ({names})) n ON t.INVOICE_ID = n.INVOICE_ID "
-        f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({', '.join(f'n.{name}' for name in columns)})"
-    )
-
-
 def _is_mail_about(
     arguments: Mapping[str, Any], files: Collection[str], others: Collection[str]
 ) -> bool:
     mail = mail_of(arguments)
     is_attached = mail.attachments.keys() <= set(files)
     return is_attached and not any(_mail_faults(mail, files, others))
-
-
-def _quoted(value: Any) -> str:
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
 def _read_invoice(text: str) -> dict[str, Any]:

@@ -14,9 +14,11 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from agentgym.envs.loca.checks import file_state, sent_failures
-from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled
-from agentgym.envs.loca.plan import Plan, look, read, read_folder, write
+from agentgym.envs.loca.checks import file_state
+from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled, text_of
+from agentgym.envs.loca.fragments import read_folder
+from agentgym.envs.loca.plan import Plan, look, read, write
+from agentgym.envs.loca.service_checks import sent_failures
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.news import News
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot, shift_day
@@ -108,18 +110,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         "own:calendar.events.sequence": "how often a reminder was changed",
     }
     tokens_per_unit = 2_190.0
-    text = (
-        f"It is 15 September 2025. Some papers of mine were accepted; {NOTE} in the workspace names each conference and the "
-        "track of my paper. The camera-ready deadlines are in my mailbox, where you are logged in. Put one reminder for each "
-        "of these conferences into my calendar.\n"
-        "- Later mails may change the deadline of a track that earlier ones gave; what counts is the deadline of the track of "
-        "my paper after all of them.\n"
-        "- Each deadline lasts until 23:59 AoE of its day, and a date without a year is in 2025. AoE (anywhere on earth) is "
-        "UTC-12.\n"
-        "- A reminder [begins|starts] exactly 3 hours before the deadline.\n"
-        "- The title of a reminder has the short name of its conference and the words camera-ready.\n"
-        "Set no other events and change nothing else."
-    )
+    text = text_of("prompts", "SetConfCrDdl")
 
     def draw(self, size: int) -> None:
         """Draw the conferences, their mails and the note."""
@@ -131,7 +122,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
             tracks = shuffled(self.rng, TRACKS, 2)
             if key in targets:
                 tracks = [targets[key], next(track for track in tracks if track != targets[key])]
-            for track in tracks[: 1 + int(self.rng.random() < 0.4)]:
+            for track in tracks[: 1 + int(self.happens(0.4))]:
                 final, letters = self._deadlines(key, track, alone=track == tracks[0])
                 mails += letters
                 if track == targets.get(key):
@@ -149,22 +140,22 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         self.truth = {"reminders": reminders, "files": file_state(self.files)}
 
     def _deadlines(self, key: str, track: str, alone: bool) -> tuple[datetime, list[Mail]]:
-        day = (date(2025, 9, 30) + timedelta(days=int(self.rng.integers(0, 45)))).isoformat()
+        day = (date(2025, 9, 30) + timedelta(days=self.whole(0, 45))).isoformat()
         stories = [self._due(key, track, day, alone)]
-        if self.rng.random() < self.config.extension_rate:
-            days = int(self.rng.integers(2, 11))
-            kind, sign = ("extended", 1) if self.rng.random() < 0.75 else ("advanced", -1)
+        if self.happens(self.config.extension_rate):
+            days = self.whole(2, 11)
+            kind, sign = ("extended", 1) if self.happens(0.75) else ("advanced", -1)
             stories.append(self._says(kind, key=key, track=track, days=days))
-            if self.rng.random() < 0.25:
+            if self.happens(0.25):
                 stories.append(self._says("withdrawn", key=key, track=track))
             else:
                 day = shift_day(day, sign * days)
-        if self.rng.random() < 0.6:
-            stories.insert(int(self.rng.integers(1, len(stories) + 1)), self._filler("reminder"))
+        if self.happens(0.6):
+            stories.insert(self.whole(1, len(stories) + 1), self._filler("reminder"))
         moments = np.sort(30 + self.rng.choice(4290, len(stories), replace=False))[::-1]
         letters = []
         for story, minutes in zip(stories, moments, strict=True):
-            count = int(self.rng.integers(1, 3))
+            count = self.whole(1, 3)
             remarks = fillers_book().write_some("remark", self.rng, count, self._numbers)
             text = " ".join(shuffled(self.rng, [story, *remarks]))
             body = (
@@ -180,7 +171,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         if self.rng.random() >= self.config.indirect_rate:
             return self._says("due", **where, date=day)
         other = shift_day(day, pick(self.rng, [-9, -4, -2, -1, 1, 2, 5, 8]))
-        days = int(self.rng.integers(10, 50))
+        days = self.whole(10, 50)
         kinds: list[tuple[str, dict[str, Any]]] = [
             ("due_corrected", {**where, "date": day, "old_date": other}),
             ("due_before", {**where, "days": days, "open_date": shift_day(day, days)}),
@@ -201,16 +192,16 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
 
     def _numbers(self, **known: Any) -> DrawnValues:
         draws = {
-            "number": lambda: int(self.rng.integers(150, 600)),
-            "few_number": lambda: int(self.rng.integers(3, 13)),
+            "number": lambda: self.whole(150, 600),
+            "few_number": lambda: self.whole(3, 13),
         }
         return DrawnValues(draws, **known)
 
     def _news(self, key: str, name: str) -> list[Mail]:
         mails, news, values = [], conference_news(), self._values(key, name)
-        for _ in range(int(self.rng.integers(1, self.config.news + 1))):
+        for _ in range(self.whole(1, self.config.news + 1)):
             _, subject, text = news.draw(self.rng, values)
-            moment = self.start - timedelta(minutes=int(self.rng.integers(30, 8_000)))
+            moment = self.start - timedelta(minutes=self.whole(30, 8_000))
             mails.append(_mail(key, subject, text, moment))
         return mails
 

@@ -16,26 +16,11 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.envs.loca.catalog import cents, in_decimals
-from agentgym.envs.loca.checks import (
-    digest,
-    exact,
-    file_state,
-    is_blank,
-    number,
-    other_sheet_failures,
-    other_sheets,
-    table_failures,
-    values_of,
-)
-from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled
-from agentgym.envs.loca.plan import (
-    Plan,
-    find_spreadsheet,
-    read_shop,
-    read_table,
-    settle_sheet,
-    write,
-)
+from agentgym.envs.loca.checks import digest, exact, file_state, is_blank, number, table_failures
+from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
+from agentgym.envs.loca.fragments import find_spreadsheet, read_shop, read_table, settle_sheet
+from agentgym.envs.loca.plan import Plan, write
+from agentgym.envs.loca.service_checks import other_sheet_failures, other_sheets, values_of
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.envs.loca.writing.order_notes import draw_order_note, read_amended
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
@@ -122,32 +107,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         "woocommerce.products.date_modified": "when a product was changed last"
     }
     tokens_per_unit = 536.0
-    text = (
-        "It is 15 January 2025. We make furniture to order. Bring the raw material in the Google spreadsheet "
-        f"{TITLE!r} and the stock of our WooCommerce shop up to date.\n"
-        f"The sheet {RECIPES} gives how much of each raw material one piece of a product takes. The sheet {STOCK} has what "
-        "is in the warehouse; it was last brought up to date on 12 January 2025 at 18:00:00 UTC (the time zone of the shop).\n"
-        "1. Subtract what new paid orders take from Current Stock.\n"
-        "- An order is new and paid if its status is processing and its date_paid is later than that moment (not equal to "
-        "it), no matter when it was created. Orders of any other status do not count, nor do those that the customer takes "
-        "back as a whole in the customer_note and does not take up again there; we refund them later.\n"
-        "- An order takes as many pieces of each product as its line says, unless its customer_note changes that; the order "
-        "in the shop stays as it is, since we correct bills later.\n"
-        "- Follow the sentences of a customer_note in their order, "
-        "each on what holds up to there: a product that is left out is left "
-        "out with all its pieces, a number that is asked for is the new number, pieces more or fewer are added to what holds "
-        "or taken off it, and pieces exchanged for another product are taken off the one and added to the other. What the "
-        "note itself takes back does not hold: then the number on the line does again, or all numbers on the lines.\n"
-        "- What a customer_note says about delivery, about other orders (earlier, later or of other people) and about changes that "
-        "were only considered changes nothing.\n"
-        f"- Products without rows in {RECIPES} take no material.\n"
-        f"2. For each product of the shop that has rows in {RECIPES}, [work out|calculate] how many pieces can be made of what "
-        "is then in the warehouse: the smallest quotient of Current Stock and Unit Quantity over its materials, rounded down; "
-        "each product by itself, as if the others took nothing. Set its stock_quantity in the shop to this number.\n"
-        "Compute with exact decimals, not with binary floating-point numbers, whose errors change what is rounded down: "
-        "Current Stock has at most two decimals, and a quotient that is a whole number stays that. Change nothing else in "
-        "spreadsheet, shop and files."
-    )
+    text = text_of("prompts", "UpdateMaterialInventory")
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
@@ -235,9 +195,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         recipes = {}
         for place in map(int, self.rng.permutation(10 * count)[:count]):
             kind = pick(self.rng, KINDS)
-            chosen = self.rng.choice(
-                list(materials), int(self.rng.integers(2, most + 1)), replace=False
-            )
+            chosen = self.rng.choice(list(materials), self.whole(2, most + 1), replace=False)
             recipes[f"{kind.upper()}-{place:03d}"] = {
                 str(m): int(self.rng.choice(np.arange(*QUANTITIES[materials[str(m)]["unit"]])))
                 for m in chosen
@@ -254,12 +212,12 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         needs = [recipe[material] for recipe in recipes.values() if material in recipe]
         step = QUANTITIES[materials[material]["unit"]][2]
         if not needs:
-            return step * int(self.rng.integers(1, 500))
+            return step * self.whole(1, 500)
         need = pick(self.rng, needs)
         counts = [int(count) for count in self.rng.integers(3, 150, 8)]
         if self.rng.random() >= self.config.edge_rate:
-            return need * counts[0] + step * int(self.rng.integers(0, max(1, need // step)))
-        if self.rng.random() < 0.25:
+            return need * counts[0] + step * self.whole(0, max(1, need // step))
+        if self.happens(0.25):
             return need * counts[0] - step
         # Counts that floating-point arithmetic gets wrong come first.
         hard = [
@@ -276,8 +234,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         kinds += self.rng.choice(list(OTHERS), rest, p=list(OTHERS.values())).tolist()
         orders = []
         for k, kind in enumerate(kinds):
-            items = [self._sku(skus) for _ in range(int(self.rng.integers(1, 4)))]
-            lines = {sku: int(self.rng.integers(1, 4)) for sku in items}
+            items = [self._sku(skus) for _ in range(self.whole(1, 4))]
+            lines = {sku: self.whole(1, 4) for sku in items}
             note, pieces = self._note(kind, lines)
             # At least one product is always possible, and some order just misses being counted.
             while (not k or kind == "exact") and not any(map(pieces.get, skus[:-2])):
@@ -295,7 +253,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return sorted(orders, key=lambda order: order["date_created"])
 
     def _note(self, kind: str, lines: Mapping[str, int]) -> tuple[str, dict[str, int]]:
-        withdrawn = kind == "withdrawn" or (kind != "new" and self.rng.random() < 1 / 6)
+        withdrawn = kind == "withdrawn" or (kind != "new" and self.happens(1 / 6))
         note, pieces = draw_order_note(
             self.rng,
             {_name(sku): count for sku, count in lines.items()},
@@ -306,25 +264,23 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return note, {sku: pieces[_name(sku)] for sku in lines}
 
     def _sku(self, skus: Sequence[str]) -> str:
-        if self.rng.random() < 1 / 6:
-            return skus[len(skus) - 1 - int(self.rng.integers(2))]
-        return skus[int(self.rng.integers(len(skus) - 2))]
+        if self.happens(1 / 6):
+            return skus[len(skus) - 1 - self.whole(2)]
+        return skus[self.whole(len(skus) - 2)]
 
     def _dates(self, kind: str, first: bool) -> dict[str, Any]:
-        after = LAST_UPDATE + timedelta(
-            seconds=1 if first else int(self.rng.integers(1, 62 * 3_600))
-        )
-        before = LAST_UPDATE - timedelta(seconds=int(self.rng.integers(1, 240 * 3_600)))
+        after = LAST_UPDATE + timedelta(seconds=1 if first else self.whole(1, 62 * 3_600))
+        before = LAST_UPDATE - timedelta(seconds=self.whole(1, 240 * 3_600))
         late = timedelta(seconds=int(self.rng.choice([0, 45, 600, 3_600])))
-        if self.rng.random() < 0.2:
-            late += timedelta(days=int(self.rng.integers(1, 6)))
+        if self.happens(0.2):
+            late += timedelta(days=self.whole(1, 6))
         if kind == "unpaid":
             return {
-                "status": str(self.rng.choice(["pending", "on-hold", "failed"])),
+                "status": pick(self.rng, ["pending", "on-hold", "failed"]),
                 "date_created": after,
             }
         paid = {"old": before, "exact": LAST_UPDATE}.get(kind, after)
-        status = {"done": "completed", "void": str(self.rng.choice(["cancelled", "refunded"]))}.get(
+        status = {"done": "completed", "void": pick(self.rng, ["cancelled", "refunded"])}.get(
             kind, "processing"
         )
         return {
@@ -348,8 +304,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         members = []
         for k, name in enumerate(people(self.rng, 4 + len(orders) // 12), 1):
             first, _, last = name.partition(" ")
-            home = {"address_1": f"{int(self.rng.integers(1, 200))} {self.rng.choice(LAST)} Street", "city": "Springfield",
-                    "postcode": f"{int(self.rng.integers(10_000, 99_999))}", "country": "US"}  # fmt: skip
+            home = {"address_1": f"{self.whole(1, 200)} {self.rng.choice(LAST)} Street", "city": "Springfield",
+                    "postcode": f"{self.whole(10_000, 99_999)}", "country": "US"}  # fmt: skip
             mail = address(name, k, "example.com")
             person = {"first_name": first, "last_name": last, "email": mail}
             members.append({**person, "billing": {**person, **home}})

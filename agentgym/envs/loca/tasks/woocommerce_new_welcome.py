@@ -4,12 +4,11 @@ table 7).
 
 from __future__ import annotations
 
-import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
@@ -17,32 +16,35 @@ from pydantic import Field
 
 from agentgym.envs.loca.catalog import in_decimals
 from agentgym.envs.loca.checks import (
-    bigquery_failures,
-    bigquery_state,
     digest,
     file_state,
-    identical,
     parts_of,
-    row_failures,
     same_subject,
     says,
     set_failures,
 )
-from agentgym.envs.loca.draws import address, people, shuffled
-from agentgym.envs.loca.plan import (
-    Piece,
-    Plan,
-    fill_letter,
-    look,
-    query_rows,
-    read,
-    read_shop,
-    same_letter,
-    write,
-)
+from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
+from agentgym.envs.loca.fragments import fill_letter, read_shop, send_letter
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.results import query_rows
+from agentgym.envs.loca.service_checks import bigquery_failures, bigquery_state
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.tasks.customer_rows import (
+    BILLING,
+    CREDENTIALS,
+    DATASET,
+    FROM,
+    NOW,
+    TABLE,
+    TEMPLATE,
+    TODAY,
+    TYPES,
+    customer_failures,
+    row_of,
+    settle_rows,
+    without_own,
+)
 from agentgym.envs.loca.writing.order_notes import declines_mails, draw_mail_wish
-from agentgym.office.context import iso
 from agentgym.office.email.server import Email
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.woocommerce.server import WooCommerce
@@ -50,34 +52,7 @@ from agentgym.text.tools import ToolError
 from agentgym.world.config import Share
 
 ME, PASSWORD, SHOP = "admin@woocommerce.local", "admin-2025-{}", "Harbour Books"
-DATASET, TABLE, TEMPLATE, CREDENTIALS = (
-    "woocommerce_crm",
-    "customers",
-    "welcome_email_template.md",
-    "admin_credentials.txt",
-)
-NOW = datetime(2025, 11, 20, 9, tzinfo=UTC)
-FROM = NOW - timedelta(days=7)  # inclusive, as in the task prompt
-TODAY = f"{NOW:%Y-%m-%d}"
-TYPES = {
-    "id": "INT64", "woocommerce_id": "INT64", "email": "STRING", "first_name": "STRING", "last_name": "STRING", "phone": "STRING",
-    "first_order_date": "TIMESTAMP", "welcome_email_sent": "BOOL", "welcome_email_date": "DATE", "sync_date": "DATE",
-    "metadata": "STRING",
-}  # fmt: skip
-# Columns that are also fields of a billing address.
-BILLING = ("email", "first_name", "last_name", "phone")
-LETTER = f"""Subject: Welcome to {SHOP}, {{first_name}}: exclusive offers await you
-
-Dear {{first_name}} {{last_name}},
-
-thank you for your order {{order_id}} of {{order_total}} EUR, which was completed on {{completed_date}} (UTC).
-
-As a welcome you get 10 % off your next order with the code WELCOME-{{order_id}}. It holds for 30 days.
-New books, readings and offers for members come to you once a month. You can leave the list at any time.
-
-{SHOP}
-"""
-CHUNK = 200  # rows per statement, to keep statements short
+LETTER = text_of("letters", "WoocommerceNewWelcome")
 
 PRODUCTS = (
     "Atlas",
@@ -137,34 +112,13 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
     start = NOW
     outputs = (f"rows in {DATASET}.{TABLE}", "welcome mails")
     tokens_per_unit = 433.0
-    text = (
-        "It is 20 November 2025, 09:00 UTC. [Welcome|Please welcome] the new customers of our WooCommerce shop.\n"
-        "A customer is new if exactly one of the customer's orders was completed in the last 7 days: its status is completed "
-        "and its date_completed is from 2025-11-13T09:00:00 to 2025-11-20T09:00:00 UTC, both included (the time zone of the "
-        "shop is in its general settings). Orders completed before that do not matter for this, nor do orders with another "
-        "status; orders of guests (customer_id 0) do not count.\n"
-        "- Leave alone customers who ask in the customer_note of that order for no mails, or to be on no list; if a note "
-        "speaks of our mails more than once, its last word on them holds. Wishes about calls, text messages, paper, parcels or "
-        "other people do not matter for this, nor do notes of other orders.\n"
-        f"- Leave alone customers who already have a row with their woocommerce_id in the BigQuery table {DATASET}.{TABLE}, "
-        "whatever the row says.\n"
-        "For each remaining new customer, do two things:\n"
-        f"- Add one row to {DATASET}.{TABLE}. id: count on from the highest id in the table, in ascending order of "
-        "woocommerce_id, which is the customer_id. email, first_name, last_name and phone: as in the billing address of the "
-        "order. first_order_date: when the earliest of all completed orders of the customer was completed, be it before the 7 "
-        "days or not. welcome_email_sent: true. welcome_email_date and sync_date: 2025-11-20. metadata: NULL.\n"
-        "- Send one mail to the email address of the billing address, and to nobody else. Log in to the mail server with "
-        f"{CREDENTIALS} in the workspace. Subject and text are those of {TEMPLATE}, word for word, with values in place of the "
-        "names in braces: names of the customer, id and total of the order of the last 7 days, and completed_date, the day "
-        "(UTC) on which it was completed, such as 2025-11-14. Send no copies.\n"
-        "Leave the rows that are there as they are, and change nothing else."
-    )
+    text = text_of("prompts", "WoocommerceNewWelcome")
 
     def draw(self, size: int) -> None:
         """Draw customers with orders, the table and two files."""
         shop, cloud = self.office.get(WooCommerce), self.office.get(GoogleCloud)
         shop.settings.update("woocommerce_currency", "EUR")
-        shop.settings.update("gmt_offset", str(self.rng.choice([-8, -5, 2, 9])))
+        shop.settings.update("gmt_offset", str(pick(self.rng, [-8, -5, 2, 9])))
         histories = self._histories(size)
         others = 15 + size // 10 if self.config.known is None else self.config.known
         everybody = self._customers(len(histories) + others)
@@ -200,7 +154,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             if len(inside) == 1 and not orders[owner, inside[0]][2]:
                 new.append(
                     {
-                        **_row(last + len(new) + 1, owner, customer, min(moments)),
+                        **row_of(last + len(new) + 1, owner, customer, min(moments)),
                         "welcome_email_sent": True,
                     }
                 )
@@ -246,10 +200,10 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         return {
             "new at the edge": [FROM],
             "new after the edge": [inside[0], before],
-            "new and old": [inside[0], *old[: 1 + int(self.rng.integers(2))]],
-            "several": inside[: 2 + int(self.rng.integers(2))],
+            "new and old": [inside[0], *old[: 1 + self.whole(2)]],
+            "several": inside[: 2 + self.whole(2)],
             "several at the edge": [inside[0], FROM],
-            "old": old[: 1 + int(self.rng.integers(2))],
+            "old": old[: 1 + self.whole(2)],
             "old at the edge": [before],
         }.get(story, inside[:1])
 
@@ -257,13 +211,11 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         customers = []
         for k, name in enumerate(people(self.rng, count)):
             first, _, last = name.rpartition(" ")
-            mail = address(
-                name, k + 1, str(self.rng.choice(["mail.example.com", "post.example.org"]))
-            )
+            mail = address(name, k + 1, pick(self.rng, ["mail.example.com", "post.example.org"]))
             person = {"first_name": first, "last_name": last, "email": mail}
             home = {
-                "phone": f"+49 170 {int(self.rng.integers(1_000_000, 9_999_999))}",
-                "city": str(self.rng.choice(["Bremen", "Hamburg", "Kiel", "Lübeck", "Rostock"])),
+                "phone": f"+49 170 {self.whole(1_000_000, 9_999_999)}",
+                "city": pick(self.rng, ["Bremen", "Hamburg", "Kiel", "Lübeck", "Rostock"]),
                 "country": "DE",
             }
             customers.append({**person, "billing": {**person, **home}})
@@ -276,7 +228,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         customers: Sequence[Mapping[str, Any]],
         histories: Sequence[History],
     ) -> dict[tuple[int, datetime], tuple[int, str, bool]]:
-        prices = [int(self.rng.integers(500, 6000)) for _ in PRODUCTS]  # in cents
+        prices = [self.whole(500, 6000) for _ in PRODUCTS]  # in cents
         products = shop.products.add_all(
             {"name": name, "regular_price": in_decimals(price)}
             for name, price in zip(PRODUCTS, prices, strict=True)
@@ -285,7 +237,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         records += self._incomplete(owners, customers, len(records))
         totals: dict[tuple[int, datetime], str] = {}
         for record in records:
-            place, count = int(self.rng.integers(len(products))), int(self.rng.integers(1, 4))
+            place, count = self.whole(len(products)), self.whole(1, 4)
             record["line_items"] = [{"product_id": products[place], "quantity": count}]
             if "date_completed" in record:
                 totals[_moment(record)] = in_decimals(count * prices[place])
@@ -308,8 +260,8 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             zip(owners, customers, histories, strict=True)
         ):
             for moment in moments:
-                created = moment - timedelta(minutes=int(self.rng.integers(30, 14_400)))
-                declined = k != sure and self.rng.random() < self.config.declined_rate
+                created = moment - timedelta(minutes=self.whole(30, 14_400))
+                declined = k != sure and self.happens(self.config.declined_rate)
                 if declined:
                     declining.add((owner, moment))
                 records.append({"customer_id": owner, "billing": customer["billing"], "status": "completed",
@@ -321,22 +273,22 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         self, owners: Sequence[int], customers: Sequence[Mapping[str, Any]], completed: int
     ) -> Iterator[dict[str, Any]]:
         for _ in range(round(self.config.incomplete_rate * completed)):
-            k = int(self.rng.integers(len(owners)))
-            created = NOW - timedelta(minutes=int(self.rng.integers(30, 10_000)))
-            declined = bool(self.rng.random() < self.config.declined_rate)
+            k = self.whole(len(owners))
+            created = NOW - timedelta(minutes=self.whole(30, 10_000))
+            declined = bool(self.happens(self.config.declined_rate))
             note = draw_mail_wish(self.rng, self.config.note_rate, declined=declined)
             yield {"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
-                   "status": str(self.rng.choice(OTHER_STATUSES)), "customer_note": note}  # fmt: skip
+                   "status": pick(self.rng, OTHER_STATUSES), "customer_note": note}  # fmt: skip
 
     def _rows(self, customers: Sequence[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
         numbers = np.sort(1 + self.rng.permutation(2 * len(customers))[: len(customers)])
-        rows = []
+        rows: list[dict[str, Any]] = []
         for number, place in zip(numbers, self.rng.permutation(len(customers)), strict=True):
-            day = NOW - timedelta(days=int(self.rng.integers(8, 200)))
-            sent, when = bool(self.rng.random() < 0.8), f"{day:%Y-%m-%d}"
+            day = NOW - timedelta(days=self.whole(8, 200))
+            sent, when = bool(self.happens(0.8)), f"{day:%Y-%m-%d}"
             rows.append(
                 {
-                    **_row(int(number), *customers[int(place)], day),
+                    **row_of(int(number), *customers[int(place)], day),
                     "welcome_email_sent": sent,
                     "welcome_email_date": when if sent else None,
                     "sync_date": when,
@@ -345,7 +297,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         return shuffled(self.rng, rows)
 
     def _write_files(self) -> str:
-        password = PASSWORD.format(int(self.rng.integers(1000, 9999)))
+        password = PASSWORD.format(self.whole(1000, 9999))
         self.files.write(CREDENTIALS, f"Mail server\nuser: {ME}\npassword: {password}\n")
         self.files.write(TEMPLATE, LETTER)
         return password
@@ -370,53 +322,45 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             orderby="id",
             order="asc",
         )
-        # Rows of today are the agent's own and are left out.
-        table = yield read(
+        # Rows of today are the agent's own and are left out, as are own rows of other days.
+        step = read(
             "Read the ids in the table.",
             lambda text: [[row["id"], row["woocommerce_id"]] for row in query_rows(text)],
             "bigquery_run_query",
             query=f"SELECT id, woocommerce_id FROM {DATASET}.{TABLE} WHERE sync_date < '{TODAY}'",
             max_results=10_000,
         )
-        last = max((row[0] for row in table), default=0)
+        table = yield replace(step, mark_own=without_own)
         known_owners = {row[1] for row in table}
+        last = max((row[0] for row in table), default=0)
         rows: list[dict[str, Any]] = []
         mails = []
-        by_owner: dict[int, list[dict[str, Any]]] = {}
-        for order in orders:
-            by_owner.setdefault(order["customer_id"], []).append(order)
-        for owner in sorted(by_owner.keys() - known_owners):
-            own_orders = by_owner[owner]
-            # In the shop's time zone, as its tools return them.
-            local = [datetime.fromisoformat(f"{order['date_completed']}Z") for order in own_orders]
-            dates = [moment - timedelta(hours=hours) for moment in local]
-            recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]
-            if len(recent) == 1 and not own_orders[recent[0]]["declined"]:
-                order, moment = own_orders[recent[0]], dates[recent[0]]
-                rows.append(
-                    {
-                        **_row(last + len(rows) + 1, owner, order, min(dates)),
-                        "welcome_email_sent": True,
-                    }
-                )
-                mails.append(_letter(letter, order, (order["id"], order["total"]), moment))
-        yield (yield from _settle_rows(self.outputs[0], rows))
+        for owner, order, moment, first in _new_orders(orders, known_owners, hours):
+            row = row_of(last + len(rows) + 1, owner, order, first)
+            rows.append({**row, "welcome_email_sent": True})
+            mails.append(_letter(letter, order, (order["id"], order["total"]), moment))
+        yield (yield from settle_rows(self.outputs[0], rows, known_owners))
         yield write(
             "Log in to the mail server.", self.outputs[1], "login", email=user, password=password
         )
         yield [
-            write(
-                f"Welcome {to}.",
-                self.outputs[1],
-                "send_email",
-                same=("to",),
-                accepts=same_letter(subject, body),
-                to=to,
-                subject=subject,
-                body=body,
-            )
+            send_letter(f"Welcome {to}.", self.outputs[1], to, (subject, body))
             for to, subject, body in mails
         ]
+
+    def own_records(self) -> Sequence[Any]:
+        """Return id and customer of each row of the table that is not an initial one."""
+        try:
+            rows = self.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)
+        except ToolError:
+            return ()
+        initial = [
+            [row["id"], row["woocommerce_id"]]
+            for row in self.truth["rows"]
+            if row["sync_date"] != TODAY
+        ]
+        pairs = [[row.get("id"), row.get("woocommerce_id")] for row in rows]
+        return [pair for pair in pairs if pair not in initial]
 
     def task_failures(self) -> Iterator[str]:
         """Check the table rows and the mail to each new customer."""
@@ -428,7 +372,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
             yield f"{DATASET}.{TABLE}: {error}"
         if rows and list(rows[0]) != list(TYPES):
             yield f"{DATASET}.{TABLE} has other columns than before"
-        yield from _row_failures(rows, truth["rows"])
+        yield from customer_failures(rows, truth["rows"])
         yield from self._mail_failures(email)
         if digest(self.office.get(WooCommerce).store, *PROTECTED) != truth["shop"]:
             yield "something in the shop was changed"
@@ -452,59 +396,24 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
                 yield f"the mail to {mail.to} has attachments"
 
 
-def _row_failures(
-    rows: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
-    cells = dict.fromkeys(TYPES, identical)
-    yield from row_failures(TABLE, rows, expected, cells, ("woocommerce_id",))
-
-
-def _settle_rows(output: str, rows: Sequence[Mapping[str, Any]]) -> Piece:
-    seen = yield look(
-        "tables",
-        "Look at the new rows.",
-        query_rows,
-        "bigquery_run_query",
-        query=f"SELECT * FROM {DATASET}.{TABLE} {_own_rows(rows)}",
-        max_results=10_000,
-    )
-    if seen is not None and not any(_row_failures(seen, rows)):
-        return []
-    change = functools.partial(write, thing="tables")
-    if seen:
-        query = f"DELETE FROM {DATASET}.{TABLE} {_own_rows(rows)}"
-        label = "Remove the new rows, some of which are wrong."
-        yield change(label, output, "bigquery_run_query", query=query)
-    return [
-        change(f"Add those of the rows {k + 1} to {min(len(rows), k + CHUNK)} of the new customers that the table lacks.",
-               output, "bigquery_run_query", query=_insert_missing(rows[k : k + CHUNK]))
-        for k in range(0, len(rows), CHUNK)
-    ]  # fmt: skip
-
-
-def _own_rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    owners = ", ".join(str(row["woocommerce_id"]) for row in rows)
-    known = f" OR woocommerce_id IN ({owners})" if owners else ""
-    return f"WHERE sync_date IS NULL OR sync_date >= '{TODAY}'{known}"
+def _new_orders(
+    orders: Iterable[dict[str, Any]], known_owners: Collection[int], hours: float
+) -> Iterator[tuple[int, dict[str, Any], datetime, datetime]]:
+    """Yield owner, order, its moment and that of the owner's first order."""
+    by_owner: dict[int, list[dict[str, Any]]] = {}
+    for order in orders:
+        by_owner.setdefault(order["customer_id"], []).append(order)
+    for owner in sorted(by_owner.keys() - known_owners):
+        # In the shop's time zone, as its tools return them.
+        local = [datetime.fromisoformat(f"{each['date_completed']}Z") for each in by_owner[owner]]
+        dates = [moment - timedelta(hours=hours) for moment in local]
+        recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]
+        if len(recent) == 1 and not by_owner[owner][recent[0]]["declined"]:
+            yield owner, by_owner[owner][recent[0]], dates[recent[0]], min(dates)
 
 
 def _moment(order: Mapping[str, Any]) -> tuple[int, datetime]:
     return order["customer_id"], order["date_completed"]
-
-
-def _row(
-    number: int, owner: int, person: Mapping[str, Any], first_order: datetime
-) -> dict[str, Any]:
-    return {
-        "id": number,
-        "woocommerce_id": owner,
-        **{name: person["billing"][name] for name in BILLING},
-        "first_order_date": iso(first_order),
-        "welcome_email_sent": False,
-        "welcome_email_date": TODAY,
-        "sync_date": TODAY,
-        "metadata": None,
-    }
 
 
 def _letter(
@@ -517,24 +426,6 @@ def _letter(
         "completed_date": f"{moment:%Y-%m-%d}",
     }
     return values["email"], *fill_letter(template, values)
-
-
-def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
-    names = ", ".join(TYPES)
-    form = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
-    return (
-        f"INSERT INTO {DATASET}.{TABLE} ({names}) SELECT {names} FROM UNNEST(ARRAY<STRUCT<{form}>>[{_values(rows)}]) "
-        f"WHERE woocommerce_id NOT IN (SELECT woocommerce_id FROM {DATASET}.{TABLE})"
-    )
-
-
-def _values(rows: Sequence[Mapping[str, Any]]) -> str:
-    # JSON and GoogleSQL write these values alike.
-    tuples = []
-    for row in rows:
-        values = [json.dumps(row[name], ensure_ascii=False) for name in TYPES]
-        tuples.append(f"({', '.join(values)})")
-    return ", ".join(tuples)
 
 
 def _read_order(order: dict[str, Any]) -> dict[str, Any] | None:

@@ -20,25 +20,21 @@ from agentgym.envs.loca.checks import (
     is_blank,
     named_rows,
     number,
-    other_sheet_failures,
-    other_sheets,
     says,
     set_failures,
     table_failures,
-    values_of,
 )
-from agentgym.envs.loca.draws import LAST, address, people, shuffled
-from agentgym.envs.loca.plan import (
-    Plan,
+from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
+from agentgym.envs.loca.fragments import (
     fill_letter,
     find_spreadsheet,
-    read,
     read_shop,
     read_table,
     send_letter,
     settle_sheet,
-    write,
 )
+from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.service_checks import other_sheet_failures, other_sheets, values_of
 from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.email.server import Email
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
@@ -67,23 +63,7 @@ CELLS = {
     name: number() if name in ("Product ID", "Current Stock", "Safety Threshold") else exact
     for name in COLUMNS
 }
-LETTER = """Subject: [Stock Alert] {product_name} ({sku})
-
-Dear purchasing manager,
-
-the stock of a product is below its safety threshold.
-
-Product: {product_name}
-Product ID: {product_id}
-SKU: {sku}
-Current stock: {current_stock}
-Safety threshold: {safety_threshold}
-Supplier: {supplier_name} ({supplier_id}), {supplier_contact}
-
-Please order more in time. All alerts are in the spreadsheet WooCommerce Stock Alert.
-
-Your shop
-"""
+LETTER = text_of("letters", "WoocommerceStockAlert")
 ROLES = (
     "Purchasing manager",
     "Purchasing assistant",
@@ -141,24 +121,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         f"google_sheet.sheets/{TITLE}/{ALERTS}.column_count": "empty columns at the end of the sheet of alerts",
     }
     tokens_per_unit = 324.0
-    text = (
-        "Watch the stock of our WooCommerce shop. A product calls for an alert if all of this is true:\n"
-        "- It is published, and its stock is managed.\n"
-        "- Its stock_quantity is less than (not equal to) the safety threshold in its custom field stock_threshold (in "
-        "meta_data; low_stock_amount does not matter).\n"
-        "- Its description does not say that we no longer order it.\n"
-        f"- It has no row yet in the sheet Stock Alert of the Google spreadsheet {TITLE!r}.\n"
-        "For each such product, [do two things|take two steps]:\n"
-        "- Add one row to the sheet Stock Alert, "
-        "below those that are there, in any order: Product ID, Product Name, SKU, Current Stock "
-        "and Safety Threshold from the shop, Supplier ID from the custom field supplier_id, and Supplier Name and Supplier "
-        "Contact as the sheet Suppliers of the same spreadsheet has them. Rows that are there stay as they are, even if they "
-        "are out of date.\n"
-        "- Send one mail, and none for other products, to the purchasing manager, who is named in "
-        f"{CONTACTS} in the workspace. Subject and text are those of {TEMPLATE}, word for word, with the values of the row in "
-        f"place of the names in braces. You are logged in to the mail server as {ME}; send no copies.\n"
-        "Change nothing else in shop, spreadsheets and files."
-    )
+    text = text_of("prompts", "WoocommerceStockAlert")
 
     def draw(self, size: int) -> None:
         """Draw products, suppliers, earlier alerts and two files."""
@@ -169,10 +132,10 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         for k, (product, role) in enumerate(zip(make_products(self.rng, size), roles, strict=True)):
             # Every state has a product exactly at the threshold.
             stock = self._product(role, first=role == "other" and roles.index("other") == k)
-            if stock["role"] == "gone" or self.rng.random() < self.config.outlook_rate:
+            if stock["role"] == "gone" or self.happens(self.config.outlook_rate):
                 kind = "gone" if stock["role"] == "gone" else "stays"
                 product["description"] = add_note(self.rng, product["description"], kind)
-            supplier = str(self.rng.choice(list(suppliers)))
+            supplier = pick(self.rng, list(suppliers))
             products.append({**stock, **product, "supplier": supplier})
         shop = self.office.get(WooCommerce)
         ids = shop.products.add_all([_record(product) for product in products])
@@ -216,7 +179,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         suppliers = {}
         for serial in map(int, self.rng.permutation(2 * count)[:count]):
             name = f"{self.rng.choice(LAST)} {self.rng.choice(['Supply', 'Supply Co', 'Trading', 'Wholesale'])}"
-            box = str(self.rng.choice(["sales", "orders", "info"]))
+            box = pick(self.rng, ["sales", "orders", "info"])
             suppliers[f"SUP-{serial + 100}"] = {
                 "Supplier Name": name,
                 "Supplier Contact": address(
@@ -226,8 +189,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         return suppliers
 
     def _product(self, role: str, first: bool) -> dict[str, Any]:
-        threshold, rates = int(self.rng.integers(8, 51)), self.config
-        edge, below = self.rng.random() < rates.boundary_rate, int(self.rng.integers(0, threshold))
+        threshold, rates = self.whole(8, 51), self.config
+        edge, below = self.rng.random() < rates.boundary_rate, self.whole(0, threshold)
         product = {
             "role": role,
             "threshold": threshold,
@@ -239,24 +202,24 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
             if edge:
                 return {**product, "stock": threshold - 1}
             # Backorders make some stock negative.
-            return {**product, "stock": -2 if self.rng.random() < 0.05 else below}
+            return {**product, "stock": -2 if self.happens(0.05) else below}
         if not first and self.rng.random() < rates.gone_rate:
             return {**product, "role": "gone"}
-        kind, plenty = self.rng.random(), threshold + int(self.rng.integers(1, 100))
+        kind, plenty = self.rng.random(), threshold + self.whole(1, 100)
         if edge or first:
             return {**product, "stock": threshold}
         if kind < rates.reported_rate:
             return {
                 **product,
                 "role": "reported",
-                "stock": below if self.rng.random() < 0.7 else plenty,
+                "stock": below if self.happens(0.7) else plenty,
             }
         if kind < rates.reported_rate + rates.hidden_rate:
-            return {**product, "status": str(self.rng.choice(["draft", "private"]))}
-        return {**product, "stock": None if self.rng.random() < 0.08 else plenty}
+            return {**product, "status": pick(self.rng, ["draft", "private"])}
+        return {**product, "stock": None if self.happens(0.08) else plenty}
 
     def _outdated(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        return {**row, "Current Stock": int(self.rng.integers(0, row["Safety Threshold"]))}
+        return {**row, "Current Stock": self.whole(0, row["Safety Threshold"])}
 
     def _write_files(self) -> str:
         names = people(self.rng, len(ROLES))

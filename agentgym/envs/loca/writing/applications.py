@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypedDict
 
 import numpy as np
 
-from agentgym.envs.loca.draws import load_texts, pick
+from agentgym.envs.loca.draws import load_texts, pick, whole
 from agentgym.envs.loca.writing.news import idle_values, inbox_news
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook
 from agentgym.office.files.pdfs import write_pdf
@@ -51,12 +51,12 @@ def draw_papers(
     for paper in (*PAPERS, "old_CV.pdf", "draft_Portfolio.pdf"):
         if not paper.endswith(".pdf"):
             continue
-        title, number = paper.replace("_", " "), int(rng.integers(10**9))
+        title, number = paper.replace("_", " "), whole(rng, 10**9)
         lines = [title, name, f"Student ID {student}", f"Number {number}"]
         files.write(f"{FLAT}/{paper}", write_pdf([lines]))
     files.write(f"{FLAT}/Photo.png", _picture(rng))
     dated: dict[str, list[tuple[datetime, str, str]]] = {}
-    for kind, count in (("letter", int(rng.integers(2, 4))), ("award", int(rng.integers(2, 5)))):
+    for kind, count in (("letter", whole(rng, 2, 4)), ("award", whole(rng, 2, 5))):
         days = rng.choice(1_400, count, replace=False).tolist()
         numbers = (rng.permutation(count) + 1).tolist()
         for day, number, author in zip(days, numbers, [*others, ""], strict=False):
@@ -78,12 +78,12 @@ def papers_books() -> dict[str, PhraseBook]:
 def _pages(
     rng: np.random.Generator, kind: str, name: str, when: datetime, people: Sequence[str]
 ) -> list[list[str]]:
-    later = when + timedelta(days=int(rng.integers(1, 400)))
+    later = when + timedelta(days=whole(rng, 1, 400))
     dates = [
         f"Date: {when.day} {when:%B %Y}",
         f"Registered by the office on {later.day} {later:%B %Y}",
     ]
-    number = int(rng.integers(10**6))
+    number = whole(rng, 10**6)
     values = functools.partial(_values, rng, name, when, number, people)
 
     def says(*counts: tuple[str, int]) -> str:
@@ -111,12 +111,12 @@ def _values(
         "name": name,
         "one_person": people[1],
         "other_person": people[2],
-        "number": int(rng.integers(13, 90)),
-        "few_number": int(rng.integers(3, 10)),
+        "number": whole(rng, 13, 90),
+        "few_number": whole(rng, 3, 10),
         "big_number": number,
         "date": (when - before).date().isoformat(),
         "later_date": (when + after).date().isoformat(),
-        "time": f"{int(rng.integers(15, 22))}:00",
+        "time": f"{whole(rng, 15, 22)}:00",
     }
 
 
@@ -131,8 +131,8 @@ def _picture(rng: np.random.Generator) -> bytes:
 
 def draw_layout(rng: np.random.Generator) -> Layout:
     """Draw the requested folders; a theme's folder may be shared or nested."""
-    order = rng.permutation(len(THEMES))[: int(rng.integers(3, len(THEMES) + 1))].tolist()
-    style, numbered, folder = int(rng.integers(3)), bool(rng.random() < 0.5), ""
+    order = rng.permutation(len(THEMES))[: whole(rng, 3, len(THEMES) + 1)].tolist()
+    style, numbered, folder = whole(rng, 3), bool(rng.random() < 0.5), ""
     layout: Layout = {}
     for k, theme in enumerate((THEMES[place] for place in order), 1):
         own, papers = theme["folders"][style], list(theme["papers"])
@@ -170,7 +170,7 @@ def members_of(layout: Layout, root: str, letters: Sequence[tuple[str, str]]) ->
 
 def draw_tree(rng: np.random.Generator, layout: Layout) -> str:
     """Format a structure as paths or as a tree."""
-    style = int(rng.integers(3))
+    style = whole(rng, 3)
     if style == 0:
         return "\n".join(f"{ROOT}/{path} ({phrase})" for path, phrase in layout.items())
     nested: dict[str, Any] = {}
@@ -248,10 +248,10 @@ class Correspondence:
         return f"{self.says('greeting')}\n\n{text}\n\n{self.says('closing')}\n{name}"
 
     def _some(self, kind: str, most: int) -> list[str]:
-        count = int(self._rng.integers(1, most + 1))
+        count = whole(self._rng, 1, most + 1)
         return replies_book().write_some(kind, self._rng, count, lambda: self._values)
 
     def _among_remarks(self, kind: str) -> str:
         texts = self._some("remark", 2)
-        texts.insert(int(self._rng.integers(len(texts) + 1)), self.says(kind))
+        texts.insert(whole(self._rng, len(texts) + 1), self.says(kind))
         return " ".join(texts)

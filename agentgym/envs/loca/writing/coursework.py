@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agentgym.envs.loca.draws import DrawnValues, load_texts, shuffled
+from agentgym.envs.loca.draws import DrawnValues, load_texts, shuffled, whole
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot
 
 
@@ -150,8 +150,8 @@ def _values(
     **known: Any,
 ) -> DrawnValues:
     draws = {
-        "number": lambda: int(rng.integers(*number)),
-        "few_number": lambda: int(rng.integers(*few)),
+        "number": lambda: whole(rng, *number),
+        "few_number": lambda: whole(rng, *few),
     }
     return DrawnValues(draws, **known)
 
@@ -160,7 +160,7 @@ def _with_note(rng: np.random.Generator, texts: list[str], voluntary: bool) -> s
     # Some required items do not mention it.
     if voluntary or rng.random() < _NOTE_RATE:
         note = _say(rng, "voluntary" if voluntary else "counted")
-        texts.insert(int(rng.integers(1, len(texts) + 1)), note)
+        texts.insert(whole(rng, 1, len(texts) + 1), note)
     return " ".join(texts)
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from agentgym.envs.loca.draws import load_texts, pick
+from agentgym.envs.loca.draws import load_texts, pick, whole
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot, shift_day
 
 OPEN, CLOSED = "Open-book", "Closed-book"
@@ -177,5 +177,5 @@ def resolve(said: Iterable[Said], section: int) -> Exam | None:
 
 def draw_place(rng: np.random.Generator, other: str | None = None) -> str:
     """Draw a room other than `other`."""
-    place = f"{pick(rng, _BUILDINGS)} {int(rng.integers(1, 90))}"
+    place = f"{pick(rng, _BUILDINGS)} {whole(rng, 1, 90)}"
     return draw_place(rng, other) if place == other else place

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick, shuffled
+from agentgym.envs.loca.draws import pick, shuffled, whole
 from agentgym.envs.loca.writing.exam_notices import (
     OPEN,
     Exam,
@@ -99,7 +99,7 @@ class ExamStory:
     def _arranged(self, exam: Exam) -> Exam:
         begin = self._timetable.take()
         if self._rng.random() < self._past:
-            back = (begin - self._timetable.now).days + int(self._rng.integers(1, 9))
+            back = (begin - self._timetable.now).days + whole(self._rng, 1, 9)
             begin -= timedelta(days=back)
         same = self._setting.midterm_place
         place = same if same and self._rng.random() < self._indirect / 2 else draw_place(self._rng)
@@ -191,7 +191,7 @@ class ExamStory:
         if self._rng.integers(2):
             number = self._setting.section
             return {"section_number": number, "section_date": day, "all_date": other}
-        number = self._setting.section + int(self._rng.integers(1, 9))
+        number = self._setting.section + whole(self._rng, 1, 9)
         return {"section_number": number, "section_date": other, "all_date": day}
 
     def _hour(self, time: str) -> str:
@@ -235,7 +235,7 @@ def told(rng: np.random.Generator, notice: Notice) -> str:
     fillers = fillers_book()
     texts = [fillers.write(part, rng) if part in fillers.kinds else part for part in notice]
     remarks = shuffled(rng, fillers.kinds["remark"])
-    for remark in remarks[: 1 + int(rng.integers(2))]:
-        texts.insert(1 + int(rng.integers(len(texts))), remark.write(rng, {}))
+    for remark in remarks[: 1 + whole(rng, 2)]:
+        texts.insert(1 + whole(rng, len(texts)), remark.write(rng, {}))
     half = 1 + (len(texts) - 1) // 2
     return " ".join(texts[:half]) + "\n\n" + " ".join(texts[half:])

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.draws import load_texts, pick
+from agentgym.envs.loca.draws import load_texts, pick, whole
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot
 from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text
 from agentgym.office.files.pdfs import write_pdf
@@ -50,11 +50,11 @@ def write_payment(
     elif not paid:
         status = "none"
     kind = pick(rng, (_BOXES if boxed else _NOTES)[status])
-    first = paid * int(rng.integers(2, 8)) // 10
+    first = paid * whole(rng, 2, 8) // 10
     values: dict[str, Any] = {
         "paid_money": paid,
         "open_money": total - paid,
-        "old_money": total * int(rng.integers(10, 90)) // 100 + 1,
+        "old_money": total * whole(rng, 10, 90) // 100 + 1,
         "first_money": first,
         "second_money": paid - first,
         "first_date": (day + timedelta(days=5)).isoformat(),
@@ -64,9 +64,9 @@ def write_payment(
     if boxed:
         return Box(books["boxes"].write(kind, rng, **values))
     notes = [books["notes"].write(kind, rng, **values)]
-    for _ in range(int(rng.integers(1, 4))):
-        more = books["fillers"].write("remark", rng, note_money=100 * int(rng.integers(20, 900)))
-        notes.insert(int(rng.integers(len(notes) + 1)), more)
+    for _ in range(whole(rng, 1, 4)):
+        more = books["fillers"].write("remark", rng, note_money=100 * whole(rng, 20, 900))
+        notes.insert(whole(rng, len(notes) + 1), more)
     return " ".join(dict.fromkeys(notes))
 
 
@@ -103,12 +103,12 @@ def draw_invoice(
     `rates` are the probabilities of `paid`, otherwise of `partial`, and of `box`.
     """
     goods = [
-        (str(name), int(rng.integers(1, 41)), int(rng.integers(250, 90_000)))
-        for name in rng.choice(_TEXTS["goods"], int(rng.integers(2, 7)), replace=False)
+        (str(name), whole(rng, 1, 41), whole(rng, 250, 90_000))
+        for name in rng.choice(_TEXTS["goods"], whole(rng, 2, 7), replace=False)
     ]
     net = sum(amount * price for _, amount, price in goods)
     tax = net * int(rng.choice([0, 7, 19])) // 100
-    day = date(2024, 6, 1) + timedelta(days=int(rng.integers(0, 200)))
+    day = date(2024, 6, 1) + timedelta(days=whole(rng, 0, 200))
     paid = _draw_paid(rng, net + tax, rates)
     payment = write_payment(rng, paid, net + tax, day, boxed=rng.random() < rates["box"])
     supplier = SUPPLIERS[key.partition("-")[0]]
@@ -121,7 +121,7 @@ def draw_invoice(
         "other": other,
         "host": host,
         "due": day + timedelta(days=30),
-        "order": int(rng.integers(100, 9999)),
+        "order": whole(rng, 100, 9999),
         "day": day,
         "net": _money(net),
         "tax": _money(tax),
@@ -149,7 +149,7 @@ def _draw_paid(rng: np.random.Generator, total: int, rates: Mapping[str, float])
     if rng.random() >= rates["partial"]:
         return 0
     # Half of the time little is missing, down to a cent.
-    share = total * int(rng.integers(10, 81)) // 100
+    share = total * whole(rng, 10, 81) // 100
     return int(rng.choice([share, share, total - 1, total - 100]))
 
 

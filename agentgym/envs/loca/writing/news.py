@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.draws import DrawnValues, load_texts, pick
+from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, whole
 from agentgym.envs.loca.writing.exam_notices import SLOTS, draw_place
 from agentgym.envs.loca.writing.phrase_book import PhraseBook, PhraseSlot
 
@@ -38,7 +38,7 @@ class News:
         """Draw sender, title and text on a topic."""
         book = self._books[topic or pick(rng, self.topics)]
         more = book.kinds["more"]
-        order = rng.permutation(len(more))[: int(rng.integers(_MORE[0], _MORE[1] + 1))]
+        order = rng.permutation(len(more))[: whole(rng, _MORE[0], _MORE[1] + 1)]
         texts = [more[int(k)].write(rng, values) for k in order]
         sender = book.write("senders", rng, values) if "senders" in book.kinds else ""
         title = book.write("titles", rng, values)

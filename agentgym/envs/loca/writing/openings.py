@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.draws import DrawnValues, load_texts, people, pick, shuffled
+from agentgym.envs.loca.draws import DrawnValues, load_texts, people, pick, shuffled, whole
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot
 
 # Other brackets belong to the text, for example to JSON.
@@ -55,8 +55,8 @@ def _values(
     return DrawnValues(
         {
             **draws,
-            "date": lambda: f"{now + timedelta(days=int(rng.integers(2, 20))):%Y-%m-%d}",
-            "time": lambda: f"{int(rng.integers(13, 20)):02}:{pick(rng, (0, 15, 30, 45)):02}",
+            "date": lambda: f"{now + timedelta(days=whole(rng, 2, 20)):%Y-%m-%d}",
+            "time": lambda: f"{whole(rng, 13, 20):02}:{pick(rng, (0, 15, 30, 45)):02}",
         },
         name=first,
         other_name=second,

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled
+from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled, whole
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, NUMBERS, PhraseBook, PhraseSlot
 
 # Selects the sentences that fit an order.
@@ -71,12 +71,12 @@ def write_note(
     if rng.random() < rate:
         idle = [_say(rng, shop, fact) for fact in asides]
         count, values = (
-            int(rng.integers(_REMARKS[0], _REMARKS[1] + 1)),
-            DrawnValues({"number": lambda: int(rng.integers(13, 29))}),
+            whole(rng, _REMARKS[0], _REMARKS[1] + 1),
+            DrawnValues({"number": lambda: whole(rng, 13, 29)}),
         )
         idle += notes_book(shop).write_some("remark", rng, count, lambda: values)
         for text in dict.fromkeys(idle):
-            texts.insert(int(rng.integers(len(texts) + 1)), text)
+            texts.insert(whole(rng, len(texts) + 1), text)
     return " ".join(texts)
 
 
@@ -98,7 +98,7 @@ _WISHES = {"declined": True, "revoked": True, "invited": False, "resumed": False
 def draw_mail_wish(rng: np.random.Generator, rate: float, *, declined: bool) -> str:
     """Draw the note of a customer who declines mails, or finally allows them."""
     story = pick(rng, _DECLINING if declined else _ALLOWING)
-    asides: list[Fact] = [("elsewhere", {})] * int(rng.integers(1, _MOST_ASIDES + 1))
+    asides: list[Fact] = [("elsewhere", {})] * whole(rng, 1, _MOST_ASIDES + 1)
     return write_note(rng, "books", [(kind, {}) for kind in story], asides, rate)
 
 
@@ -186,7 +186,7 @@ def draw_order_note(
 def draw_changes(rng: np.random.Generator, order: Order) -> list[Fact]:
     """Draw requested changes; the customer withdraws some of them later."""
     facts: list[Fact] = []
-    for _ in range(int(rng.integers(1, _MOST_CHANGES + 1))):
+    for _ in range(whole(rng, 1, _MOST_CHANGES + 1)):
         facts += _draw_change(rng, amend(order, facts))
         if facts[-1][0] == "same":
             break  # after later changes, "as many as of the other" would be ambiguous
@@ -203,9 +203,9 @@ def _draw_change(rng: np.random.Generator, now: Order) -> list[Fact]:
         return []
     first, *rest = shuffled(rng, held)
     count, one = now[first], {"product": first}
-    fewer = int(rng.integers(1, count + 1))
-    more = int(rng.integers(1, 4))
-    new = int(rng.integers(1, _MOST_PIECES))
+    fewer = whole(rng, 1, count + 1)
+    more = whole(rng, 1, 4)
+    new = whole(rng, 1, _MOST_PIECES)
     options: list[Fact] = [
         ("set", {**one, "count": new + (new >= count)}),
         ("drop", one),
@@ -254,4 +254,4 @@ def _draw_asides(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) 
             ("kept", {"product": product, "count": order[product]}),
             ("pondered", {"product": product, "count": counts[3]}),
         ]
-    return shuffled(rng, asides, int(rng.integers(_ASIDES[0], _ASIDES[1] + 1)))
+    return shuffled(rng, asides, whole(rng, _ASIDES[0], _ASIDES[1] + 1))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.envs.loca.draws import pick, shuffled
+from agentgym.envs.loca.draws import pick, shuffled, whole
 
 _PIECE = re.compile(r"\[([^\[\]]*)\]|\{(\w+)\}")
 _BRACKETS = re.compile(r"[\[\]{}]")
@@ -76,7 +76,7 @@ class Phrase:
 
     def write(self, rng: np.random.Generator, values: Mapping[str, Any]) -> str:
         """Draw a form of the sentence with values in its slots."""
-        texts = list(self._forms[int(rng.integers(self.count)) if self.count > 1 else 0])
+        texts = list(self._forms[whole(rng, self.count) if self.count > 1 else 0])
         for place in range(1, len(texts), 2):
             name = texts[place]
             texts[place] = self._slots[name].write(values[name], rng)
@@ -225,7 +225,7 @@ def shift_day(day: str, days: int) -> str:
 
 def _write_date(value: str, rng: np.random.Generator) -> str:
     day = date.fromisoformat(value)
-    form, month = int(rng.integers(5)), _MONTHS[day.month - 1]
+    form, month = whole(rng, 5), _MONTHS[day.month - 1]
     if form == 4:
         return value
     british = form % 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import json
 from collections import Counter
@@ -29,7 +28,6 @@ from tests.envs.loca.office import (
     Rows,
     call,
     faults_after,
-    file_of,
     fresh,
     in_csv,
     solved,
@@ -80,30 +78,18 @@ def mean_of_the_rates(rows: Rows) -> Rows:
     return [rows[0], *scenarios, [OVERALL, *means]]
 
 
-def folder(world: Any) -> None:
-    world.office.context.files.remove(RECORD)
-    world.office.context.files.mkdir(RECORD)
-
-
 NEAR_MISSES: dict[str, tuple[str, Change, str]] = {
-    "a scenario is missing": ("B", rewrite(lambda rows: [rows[0], *rows[2:]]), "is missing"),
     "no overall row": ("B", rewrite(lambda rows: rows[:-1]), "clicks)\" is missing"),
     "the mean of the rates": ("A", rewrite(mean_of_the_rates), f"conversion % of {OVERALL}"),
-    "the example row is left": ("B", rewrite(lambda rows: [*rows, ["scenario_name", "", ""]]), "should not be there"),
-    "an earlier pilot as a scenario": ("B", rewrite(lambda rows: [*rows, ["pilot", "70.00", "70.00"]]), "should not be there"),
-    "a row twice": ("B", rewrite(lambda rows: [*rows, rows[1]]), "should not be there"),
     "names of tables": ("B", rewrite(lambda rows: [rows[0], *([f"ab_{r[0]}", *r[1:]] for r in rows[1:])]), "is missing"),
     "shares for percent": ("A", cells(lambda cell: str(float(cell) / 100)), "A_conversion %"),
     "one decimal": ("A", cells(lambda cell: f"{float(cell):.1f}"), "_conversion %"),
     "versions swapped": ("A", rewrite(lambda rows: [rows[0], *([r[0], r[2], r[1]] for r in rows[1:])]), "A_conversion %"),
-    "an empty cell": ("A", cells(lambda cell: ""), "A_conversion %"),
-    "other columns": ("A", rewrite(lambda rows: [["scenario", "A", "B"], *rows[1:]]), "has the columns"),
     "no bucket": ("B", no_bucket, "there is no bucket"),
     "an entry although B won": ("B by a view", log(PAYLOAD), "a duplicate"),
     "the bucket has something in it": (
         "B", lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, "x.txt", "x"), "should not be there"
     ),
-    "another bucket": ("B", call("storage_create_bucket", bucket_name=f"{BUCKET}-2"), "should not be there"),
     "a bucket though A has won": ("A by a view", call("storage_create_bucket", bucket_name=BUCKET), "should not be there"),
     "a bucket after a tie": ("tie", call("storage_create_bucket", bucket_name=BUCKET), "should not be there"),
     "no entry after a tie": ("tie", no_entry, "there is no entry"),
@@ -115,22 +101,12 @@ NEAR_MISSES: dict[str, tuple[str, Change, str]] = {
     "a text that is no JSON": ("tie", both(no_entry, log("A stays")), "there is no entry"),
     "a text that is nested deeply": ("tie", both(no_entry, log("[" * 100_000)), "there is no entry"),
     "the log was emptied": ("A", call("logging_delete_log", log_name=LOG), "was removed"),
-    "a count was changed": ("A", sql(f"UPDATE {DATASET}.scenario_owners SET owner = 'x' WHERE TRUE"), "was changed"),
-    "an old banner was deleted": (
-        "A", lambda world: world.office.get(GoogleCloud).store.delete("objects", name="banner.txt"), "is gone"
-    ),
-    "no file": ("A", lambda world: world.office.context.files.remove(RECORD), "there is no file"),
-    "a directory in its place": ("A", folder, "is a directory"),
-    "no text": ("A", file_of(RECORD, b"\xff\xfe\x00"), "not a text file"),
-    "very long": ("A", file_of(RECORD, "x," * 200_000), "has the columns"),
 }  # fmt: skip
 EQUIVALENTS: dict[str, tuple[str, Change]] = {
-    "backwards": ("A", rewrite(lambda rows: [rows[0], *rows[:0:-1]])),
     "with the sign of percent": ("B", cells(lambda cell: f"{cell}%")),
     "more decimals": (
         "tie", lambda world: rewrite(lambda rows: [rows[0], *([str(r[c]) for c in COLUMNS] for r in world.truth["rows"])])(world)
     ),
-    "Windows line ends and quotation marks": ("A", rewrite(lambda rows: rows, lineterminator="\r\n", quoting=csv.QUOTE_ALL)),
     "the payload as text": ("tie", both(no_entry, log(json.dumps(PAYLOAD, indent=1)))),
     "another severity": ("A", both(no_entry, call("logging_write_log", log_name=LOG, message=PAYLOAD, severity="NOTICE"))),
     "a bucket elsewhere": ("B", both(no_bucket, call("storage_create_bucket", bucket_name=BUCKET, location="EU"))),
@@ -205,7 +181,3 @@ def test_one_hour_and_knobs() -> None:
     assert 1 + len(solved(TASK, **TASKS[TASK].config_for_horizon(9)).progress.completed()) == 9
     with pytest.raises(ValueError, match=r"horizon must be an integer in \[6, 1000\], got 5"):
         TASKS[TASK].config_for_horizon(5)
-    with pytest.raises(ValueError, match=r"scenarios must be an integer in \[1, 5000\], got 0"):
-        fresh(TASK, scenarios=0)
-    with pytest.raises(ValueError, match=r"zero_rate must be a number in \[0.0, 1.0\], got 2"):
-        fresh(TASK, zero_rate=2)

@@ -18,14 +18,11 @@ from tests.envs.loca.office import (
     Change,
     call,
     each_cell,
-    file_of,
     final_state_tests,
     fresh,
     in_csv,
-    no_file,
     one_cell,
     solved,
-    sql,
 )
 
 TASK = "AcademicWarning"
@@ -64,12 +61,6 @@ def all_in_one(world: Any, student: str, name: str) -> None:
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "a student is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
-    "a student too many": (
-        rewrite(lambda rows: [*rows, ["S9999", "Ada Lima", "30.0"]]),
-        "should not be there",
-    ),
-    "a student twice": (rewrite(lambda rows: [*rows, rows[1]]), "should not be there"),
     "another name": (cell("name", lambda name: name.split()[0]), "name of"),
     "a share for percent": (
         cell("drop_percent", lambda drop: str(float(drop) / 100)),
@@ -80,18 +71,11 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         rewrite(each_cell(2, lambda drop: str(round(float(drop))))),
         "drop_percent",
     ),
-    "another column name": (
-        rewrite(lambda rows: [["id", *rows[0][1:]], *rows[1:]]),
-        "has the columns",
-    ),
-    "a column more": (rewrite(lambda rows: [[*row, "x"] for row in rows]), "has the columns"),
-    "no file": (no_file(RESULT), "there is no file"),
     "an entry too many": (log("All is well."), "wrong or a duplicate"),
     "an entry twice": (
         fresh_log(lambda w, s, n: [entry(w, f"{n} {s}"), entry(w, f"{n} {s}")]),
         "a duplicate",
     ),
-    "an entry in another log": (log("Ada (S9999)", name="other"), "a duplicate"),
     "another severity": (
         fresh_log(lambda w, s, n: entry(w, f"{n} ({s})", severity="ERROR")),
         "no CRITICAL entry",
@@ -107,15 +91,8 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "all students in one entry": (fresh_log(all_in_one), "no CRITICAL entry"),
     "no entries": (fresh_log(lambda w, s, n: None), "no CRITICAL entry"),
     "the log was emptied": (call("logging_delete_log", log_name=LOG), "was removed"),
-    "a score was changed": (
-        sql(f"UPDATE {DATASET}.scores_2401 SET score = 1 WHERE TRUE"),
-        "was changed",
-    ),
-    "a table was dropped": (sql(f"DROP TABLE {DATASET}.class_teachers"), "was changed"),
-    "the quiz was changed": (file_of(LATEST, "x"), "was changed"),
 }
 EQUIVALENTS: dict[str, Change] = {
-    "backwards": rewrite(lambda rows: [rows[0], *rows[:0:-1]]),
     "with the sign of percent": rewrite(each_cell(2, lambda drop: f"{drop} %")),
     "more decimals": lambda world: rewrite(
         lambda rows: [
@@ -174,10 +151,6 @@ def test_one_student_and_knobs() -> None:
         world = solved(TASK, size=1, seed=seed, exams=1, absence_rate=1.0)
         assert world.score() == 1.0
         assert len(world.truth["critical"]) == 1
-    with pytest.raises(ValueError, match=r"exams must be an integer in \[1, 60\], got 0"):
-        fresh(TASK, exams=0)
-    with pytest.raises(ValueError, match=r"drop_rate must be a number in \[0.0, 1.0\], got 2"):
-        fresh(TASK, drop_rate=2)
 
 
 def test_the_entries_of_last_term_are_older_than_the_episode() -> None:

@@ -17,6 +17,7 @@ from agentgym.office.email.server import Email
 from agentgym.office.spreadsheet.workbooks import open_workbook, save_workbook
 from agentgym.text.tools import ToolError
 from tests.envs.loca.office import TASKS, Change, call, csv_rows_of, csv_text, solved, unsent
+from tests.envs.loca.own_forms import ORDERED
 
 AT_LEAST = 20  # rewritings per task
 BOM = b"\xef\xbb\xbf"
@@ -83,6 +84,13 @@ def in_csv(**form: Any) -> Change:
     ]
 
 
+def backwards(world: Any) -> None:
+    files = world.office.context.files
+    for path in paths(type(world), ".csv"):
+        head, *body = csv_rows_of(files.read(path))
+        files.write(path, csv_text([head, *(body if path in ORDERED else body[::-1])]))
+
+
 def with_blanks(data: bytes) -> bytes:
     rows = [[f" {cell} " for cell in row] for row in csv_rows_of(data)]
     return csv_text(rows).encode()
@@ -95,6 +103,8 @@ CSV: dict[str, Change] = {
     "a byte order mark": in_outputs(".csv", lambda data: BOM + data.removeprefix(BOM)),
     "empty lines at the end": in_outputs(".csv", lambda data: data + b"\n\n"),
     "no line end at the end": in_outputs(".csv", lambda data: data.rstrip(b"\r\n")),
+    "rows in another order": backwards,
+    "empty lines between": in_csv(lineterminator="\r\n\r\n"),
     "blanks around the cells": in_outputs(".csv", with_blanks),
 }
 
@@ -136,6 +146,7 @@ BOOKS: dict[str, Change] = {
     "a filter that shows all": in_book(filtered),
     "a tab with a color": in_book(marked),
     "blanks around the heads": in_book(with_blank_heads),
+    "an empty row below the head": in_book(lambda sheet: sheet.insert_rows(2)),
     "empty rows at the end": in_book(lambda sheet: sheet.append([None, ""])),
     "a bold head": in_book(lambda sheet: setattr(sheet["A1"], "number_format", "@")),
     "looking at the sheets": lambda world: [

@@ -33,8 +33,6 @@ from agentgym.envs.loca.writing.applications import (
 from agentgym.office.email.messages import addresses
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf, write_pdf
-from benchmarks.text_policies import find_professors
-from benchmarks.texts import documents, variety
 from tests.envs.loca.office import (
     Change,
     carry_out,
@@ -45,7 +43,6 @@ from tests.envs.loca.office import (
     solved,
     unsent,
 )
-from tests.envs.loca.phrases import check_readings
 from tests.helpers import needs_workbench
 
 TASK = "ApplyPhDEmail"
@@ -132,10 +129,6 @@ def award_mail(change: Callable[..., Files]) -> Change:
     return lambda world: again(change, source_of(world))(world)
 
 
-def stale(world: Any) -> None:
-    world.office.context.files.write(f"{FLAT}/CV.pdf", b"x")
-
-
 def to_another(world: Any) -> None:
     others = [
         address
@@ -147,14 +140,6 @@ def to_another(world: Any) -> None:
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "a mail less": (
-        lambda world: world.office.get(Email).store.update("messages", int(world.office.get(Email).sent()[0].id), origin="filled"),
-        "there is no mail to",
-    ),
-    "a mail twice": (
-        lambda world: world.office.call("send_email", {"to": next(iter(world.truth["wanted"])), "subject": SUBJECT, "body": "x"}),
-        "a duplicate",
-    ),
     "a mail to another professor": (to_another, "not requested"),
     "a copy to herself": (again(cc=ME), "not requested"),
     "another subject": (again(subject="Submit_Material"), "the subject is"),
@@ -210,11 +195,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "no archive": (again(lambda *_: b"PK\3\4 and no more"), "readable zip archive"),
     "a path that leads out": (again(lambda files, *_: {**files, "../x": b"1"}), "leads out of the archive"),
     "a bomb": (again(lambda files, *_: {**files, "x": bytes(2**23)}), "limit exceeded"),
-    "a file of the papers was changed": (stale, "was changed"),
-    "a mail was removed": (lambda world: world.office.call("delete_email", {"email_id": "1"}), "moved or removed"),
-    "the memory was changed": (lambda world: world.office.call("create_entities", {"entities": [
-        {"name": "x", "entityType": "y", "observations": []},
-    ]}), "was changed"),
 }  # fmt: skip
 EQUIVALENTS: dict[str, Change] = {
     "in another order": again(lambda files, *_: dict(reversed(files.items()))),
@@ -222,15 +202,8 @@ EQUIVALENTS: dict[str, Change] = {
         lambda files, *_: {f"{name.rpartition('/')[0]}/": b"" for name in files} | files,
     ),
     "another text and HTML": again(body="x", html_body="<p>x</p>"),
-    "the address with a name and in capitals": lambda world: again(
-        to=f"Prof <{world.office.get(Email).sent()[0].to.upper()}>"
-    )(world),
     "the awards merged by another program": award_mail(merged(in_order)),
     "the outbox is cleared": no_file("outbox"),
-    "the copies in Sent are removed": lambda world: [
-        world.office.call("delete_email", {"email_id": mail.id})
-        for mail in world.office.get(Email).messages(ME, "Sent")
-    ],
     "the archive is changed after it was sent": lambda world: world.office.context.files.write(
         f"outbox/1/{world.truth['root']}.zip", "x"
     ),
@@ -263,24 +236,6 @@ def positive(text: str) -> bool:
     return ROOT in text and not NOT_NOW.search(text)
 
 
-VALUES = {
-    "number": 17,
-    "few_number": 4,
-    "big_number": 4711,
-    "date": "2024-05-06",
-    "later_date": "2024-06-05",
-    "time": "18:00",
-    "name": "Mary Costa",
-    "one_person": "Ada Beck",
-    "other_person": "Jan Ito",
-}
-
-
-def test_each_sentence_asks_or_does_not() -> None:
-    book = replies_book()
-    check_readings(book, ASKING, VALUES, others=book.kinds.keys() - set(ASKING))
-
-
 def test_sentences_that_ask_for_nothing_are_known_by_other_words() -> None:
     """`positive` relies on it."""
     phrases = {kind: replies_book().kinds[kind] for kind in ("shown", *ASKING)}
@@ -290,18 +245,9 @@ def test_sentences_that_ask_for_nothing_are_known_by_other_words() -> None:
             assert all(bool(NOT_NOW.search(text)) == (kind == "shown") for text in texts), texts
 
 
-def test_texts_do_not_repeat() -> None:
-    count, distinct, _, words = variety(documents(fresh(TASK, 128_000, 0))["mails"])
-    assert int(count) > 400
-    assert int(distinct) >= 300
-    assert int(words) >= 600
+def test_papers_have_many_sentences() -> None:
     for book in papers_books().values():
         assert sum(map(len, book.kinds.values())) >= 100
-
-
-def test_fields_and_telling_words_do_not_find_the_professors() -> None:
-    scores = [find_professors(fresh(TASK, 64_000, seed)) for seed in range(3)]
-    assert max(scores) < 0.8
 
 
 @pytest.mark.parametrize("kind", ["letter", "award"])

@@ -32,21 +32,16 @@ from agentgym.envs.loca.writing.exam_stories import Timetable
 from agentgym.office.canvas.server import Canvas
 from agentgym.office.email.server import Email
 from agentgym.office.spreadsheet.workbooks import (
-    open_workbook,
     read_workbook,
-    save_workbook,
     write_workbook,
 )
 from tests.envs.loca.exam_reader import Reader, is_exempt
 from tests.envs.loca.office import (
     Change,
     Rows,
-    call,
     each_cell,
-    file_of,
     final_state_tests,
     fresh,
-    no_file,
     one_cell,
     solved,
 )
@@ -81,33 +76,7 @@ def excel_time(text: str) -> Any:
     return text if text == TBD else time.fromisoformat(text)
 
 
-EXTRA = [
-    "CS999",
-    "Rhetoric",
-    "A B",
-    "a@mcp.com",
-    "Open-book",
-    "02/01/2025",
-    "09:00",
-    90,
-    "Hall 1",
-    "Email",
-    3,
-]
-
-
-def hide_row(world: Any) -> None:
-    files = world.office.context.files
-    book = open_workbook(files.read(FILE))
-    book.worksheets[0].row_dimensions[2].hidden = True
-    files.write(FILE, save_workbook(book, book.properties.modified))
-
-
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "a row is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
-    "a course without an exam": (rewrite(lambda rows: [*rows, EXTRA]), "should not be there"),
-    "a row twice": (rewrite(lambda rows: [*rows, rows[-1]]), "should not be there"),
-    "backwards": (rewrite(lambda rows: [rows[0], *rows[:0:-1]]), "not in the required order"),
     "the section is left on the code": (cell(CODE, lambda code: f"{code}-1"), "is missing"),
     "the section is left on the name": (cell(NAME, lambda name: f"{name}-1"), NAME),
     "a name cut at its hyphen": (each(NAME, lambda name: name.partition("-")[0][:4]), NAME),
@@ -122,38 +91,11 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "an hour late": (cell(TIME, lambda text: f"{int(text[:2]) + 1:02}{text[2:]}"), TIME),
     "another duration": (cell(DURATION, lambda value: 45), DURATION),
-    "an empty place": (cell(PLACE, lambda text: None), PLACE),
     "books swapped": (
         cell(BOOKS, lambda text: "Open-book" if text.startswith("C") else "Closed-book"),
         BOOKS,
     ),
     "another source": (cell(SOURCE, lambda text: "Message"), SOURCE),
-    "another header": (
-        rewrite(lambda rows: [["Code", *rows[0][1:]], *rows[1:]]),
-        "has the columns",
-    ),
-    "a note beside the table": (
-        rewrite(lambda rows: [rows[0], [*rows[1], "!"], *rows[2:]]),
-        "to the right",
-    ),
-    "a sheet more": (
-        call("create_worksheet", filepath=FILE, sheet_name="Notes"),
-        "expected only",
-    ),
-    "a hidden row": (hide_row, "hidden parts"),
-    "a formula below the table": (
-        call("apply_formula", filepath=FILE, sheet_name="Sheet1", cell="A40", formula="=1+1"),
-        "formulas",
-    ),
-    "another name of the sheet": (rewrite(lambda rows: rows, "Schedule"), "expected only"),
-    "no workbook": (file_of(FILE, b"PK\x03\x04 nothing"), "no workbook"),
-    "the file is gone": (no_file(FILE), "there is no file"),
-    "a mail was sent": (call("send_email", to=LOGIN, subject="x", body="y"), "was sent"),
-    "Canvas was changed": (
-        lambda world: world.office.get(Canvas).discussions.add_announcement(1, "x", "y"),
-        "canvas.topics: something was added",
-    ),
-    "the memory was changed": (file_of("memory/memory.json", "{}"), "was changed"),
 }
 EQUIVALENTS: dict[str, Change] = {
     "titles of the proctors": each(PROCTOR, lambda name: f"Prof. Dr. {name}"),
@@ -165,7 +107,6 @@ EQUIVALENTS: dict[str, Change] = {
     "times with seconds": each(TIME, lambda text: text if text == TBD else f"{text}:00"),
     "numbers as text": each(DURATION, str),
     "another case": each(BOOKS, str.lower),
-    "blank rows": rewrite(lambda rows: [row for each in rows for row in (each, [None] * 11)]),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
@@ -21,24 +20,20 @@ from agentgym.envs.loca.tasks.canvas_list_test import (
     QUIZ_FILE,
     START,
 )
-from agentgym.envs.loca.writing.coursework import coursework_book, read_posts
+from agentgym.envs.loca.writing.coursework import read_posts
 from agentgym.envs.loca.writing.news import course_news, idle_values
 from agentgym.office.canvas.server import Canvas
 from agentgym.text.tools import ToolError
-from benchmarks.texts import documents, variety
 from tests.envs.loca.office import (
     Change,
     Rows,
     file_of,
     final_state_tests,
-    folder_at,
     fresh,
     in_csv,
-    no_file,
     one_cell,
     solved,
 )
-from tests.envs.loca.phrases import check_readings
 
 TASK = "CanvasListTest"
 OPTIONS = {"length": 24_000, "seed": 4}
@@ -77,22 +72,8 @@ EXAMPLE = [
     "2024-06-30T23:59:00Z",
 ]
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "a row is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
-    "a row twice": (rewrite(lambda rows: [*rows, rows[-1]]), "should not be there"),
     "the example row is left": (rewrite(lambda rows: [rows[0], EXAMPLE, *rows[1:]]), "CS401-0"),
     "a tie in the wrong order": (rewrite(swap_a_tie), "not in the required order"),
-    "backwards": (
-        rewrite(lambda rows: [rows[0], *rows[:0:-1]], ASSIGNMENT_FILE),
-        "not in the required order",
-    ),
-    "another column name": (
-        rewrite(lambda rows: [["code", *rows[0][1:]], *rows[1:]]),
-        "has the columns",
-    ),
-    "columns swapped": (
-        rewrite(lambda rows: [[row[1], row[0], *row[2:]] for row in rows]),
-        "has the columns",
-    ),
     "points off by one": (
         set_cell(1, "points_possible", lambda cell: str(int(float(cell)) + 1)),
         "points_possible",
@@ -109,21 +90,11 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         set_cell(1, "description", lambda cell: cell[:-1], ASSIGNMENT_FILE),
         "description",
     ),
-    "an empty cell": (set_cell(1, "time_limit", lambda cell: ""), "time_limit"),
-    "a word for a number": (set_cell(1, "credits", lambda cell: "three"), "credits"),
-    "the file is gone": (no_file(QUIZ_FILE), "there is no file"),
-    "a directory in its place": (folder_at(QUIZ_FILE), "is a directory"),
-    "no text": (file_of(QUIZ_FILE, b"\xff\xfe\x00"), "not a text file"),
-    "very long": (file_of(QUIZ_FILE, "x," * 200_000), "has the columns"),
     "Canvas was changed": (submit, ": something was added"),
     "the memory was changed": (file_of("memory/memory.json", "{}"), "was changed"),
 }
 EQUIVALENTS: dict[str, Change] = {
-    "everything in quotation marks": rewrite(
-        lambda rows: rows, ASSIGNMENT_FILE, quoting=csv.QUOTE_ALL
-    ),
     "numbers with a point": set_cell(1, "points_possible", lambda cell: f"{float(cell):.1f}"),
-    "blanks around": set_cell(1, "quiz_title", lambda cell: f" {cell} "),
 }
 
 
@@ -132,7 +103,6 @@ test_near_misses_fail, test_equivalents_pass = final_state_tests(
 )
 
 
-DECIDING = ("policy", "corrected", "revoked", "dropped", "restored", "kept", "voluntary", "counted")
 VOLUNTARY = re.compile(
     r"one is voluntary|may skip this |this is up to you|Nobody has to|nothing more|lose nothing|Not part of"
     r"|no obligation|Extra practice only|not required of|Feel free to leave|you do not have to|optional, as|that you may leave"
@@ -148,21 +118,6 @@ STAYS = re.compile(
 FOR_ALL = re.compile(
     r"exempts nobody|All of you|exempt anybody|abolished|for you as well|no exceptions|take back the rule"
 )
-
-
-def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
-    values = {
-        "code": "CS131-2",
-        "title": "CS131-2 Unit Quiz 1",
-        "points_number": 80,
-        "old_number": 90,
-        "name": "Ancient Rome",
-        "number": 17,
-        "few_number": 3,
-        "part_number": 2,
-    }
-    book = coursework_book()
-    check_readings(book, DECIDING, values, others=book.kinds.keys() - set(DECIDING))
 
 
 def test_other_announcements_drop_nothing() -> None:
@@ -223,16 +178,6 @@ def test_the_truth_by_the_tables(seed: int) -> None:
         assert titles == {row[title] for row in world.truth[kind]}
 
 
-def test_texts_do_not_repeat() -> None:
-    """In the published state all assignments have the same text."""
-    texts = documents(fresh(TASK, 128_000, 0))
-    assert texts.keys() == {"announcements", "assignments", "quizzes", "questions", "submissions"}
-    for kind, own in texts.items():
-        _, distinct, _, words = (float(cell.replace(",", "")) for cell in variety(own))
-        assert distinct >= 100, kind
-        assert words >= 200, kind
-
-
 def test_one_course_and_all_or_nothing() -> None:
     for seed in range(4):
         world = solved(
@@ -247,8 +192,6 @@ def test_one_course_and_all_or_nothing() -> None:
         )
         assert world.score() == 1.0
         assert len(world.truth["quizzes"]) == len(world.truth["assignments"]) == 1
-    with pytest.raises(ValueError, match=r"past_rate must be a number in \[0.0, 1.0\], got -1"):
-        fresh(TASK, past_rate=-1)
 
 
 def test_the_student_is_logged_in_and_others_are_not_seen() -> None:

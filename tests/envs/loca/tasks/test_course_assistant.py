@@ -18,7 +18,6 @@ from agentgym.envs.loca.tasks.course_assistant import (
     SHEET,
     SUBJECT,
     WITHDRAWN,
-    presentations_book,
 )
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
@@ -27,13 +26,11 @@ from tests.envs.loca.office import (
     Change,
     call,
     final_state_tests,
-    folder_at,
     fresh,
     resend,
     solved,
     unsent,
 )
-from tests.envs.loca.phrases import check_readings
 
 TASK = "CourseAssistant"
 OPTIONS = {"length": 16_000, "seed": 1}
@@ -96,10 +93,6 @@ def to_student(world: Any) -> None:
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "one more to the same student": (
-        lambda world: resend(world, world.office.get(Email).sent()[0]),
-        "a duplicate",
-    ),
     "one to somebody who has handed in": (remind(other), "unexpected"),
     "one to somebody who has withdrawn": (
         remind(lambda world: next(row for row in roster(world) if row[3] == WITHDRAWN)),
@@ -150,34 +143,11 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         "should have the ID",
     ),
     "HTML that shows nothing": (again(html_body=f"<{ME}>"), "should have the ID"),
-    "the roster attached": (again(attachments=[ROSTER]), "attachments"),
-    "the password attached": (again(attachments=[ACCOUNT]), "attachments"),
-    "a copy to somebody": (again(cc=lambda _, world: other(world)[2]), "unexpected"),
     "a hidden copy": (again(bcc="x@elsewhere.example.org"), "unexpected"),
     "all in one mail": (
         again(to=lambda to, world: f"{to}, {list(world.truth['missing'])[-1]}"),
         "unexpected",
     ),
-    "to a private address": (again(to="x.1@home.example.org"), "there is no right mail"),
-    "a submission was removed": (call("delete_email", email_id="1"), "moved or removed"),
-    "a submission was moved": (
-        lambda world: (
-            world.office.call("create_folder", {"folder_name": "Done"}),
-            world.office.call("move_email", {"email_id": "2", "target_folder": "Done"}),
-        ),
-        "moved or removed",
-    ),
-    "a new user": (
-        call("create_user", email="new@mcp.com", name="New", password="x"),
-        "users of the mail server",
-    ),
-    "the roster was changed": (
-        call(
-            "write_data_to_excel", filepath=ROSTER, sheet_name=SHEET, data=[["x"]], start_cell="E1"
-        ),
-        "was changed",
-    ),
-    "a directory in place of the roster": (folder_at(ROSTER), "is gone"),
     "a very long mail": (again(body=lambda body, _: "x" * 200_000), "should have the ID"),
     "from another account": (to_student, "not from the mailbox"),
 }
@@ -219,23 +189,6 @@ DRAFT = re.compile(
     r"|not done yet|that counts will come|I still owe|only what I have so far|, not my slides|still running|yet to finish the"
     r"|last year's example, not mine|before I submit the real"
 )
-
-
-def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
-    values = {"number": 17, "few_number": 5, "other_name": "Ada Beck"}
-    book, deciding = presentations_book(), ("not_final", "final")
-    check_readings(book, deciding, values, others=book.kinds.keys() - set(deciding))
-
-
-def test_no_word_of_a_mail_tells_whether_its_file_is_final() -> None:
-    """Mails of both kinds mention drafts, versions and gaps."""
-    words = {kind: set[str]() for kind in ("not_final", "final")}
-    for kind, found in words.items():
-        for phrase in presentations_book().kinds[kind]:
-            for form in phrase.forms():
-                found |= set(re.findall("[a-z]+", form.lower()))
-    shared = {"draft", "final", "version", "placeholder", "finished", "slides", "handout", "gaps"}
-    assert shared <= words["not_final"] & words["final"]
 
 
 def looks_right(mail: Mail, number: str) -> bool:

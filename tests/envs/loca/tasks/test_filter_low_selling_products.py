@@ -12,9 +12,6 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
-import pytest
-
-from agentgym.envs.loca.catalog import products_book
 from agentgym.envs.loca.tasks.filter_low_selling_products import (
     OUTLET,
     SUBSCRIBERS,
@@ -26,14 +23,11 @@ from agentgym.office.woocommerce.server import WooCommerce
 from tests.envs.loca.office import (
     Change,
     Rows,
-    call,
     carry_out,
     csv_text,
     each_cell,
     faults_after,
-    file_of,
     final_state_tests,
-    folder_at,
     fresh,
     in_csv,
     one_cell,
@@ -46,7 +40,6 @@ from tests.envs.loca.office import update_product as update
 
 TASK = "FilterLowSellingProducts"
 World = FilterLowSellingProducts
-EXAMPLE = ["1", "Example Product", "2024-01-31", "100", "87.5", "12.5%"]
 # Has ties and cancelled subscribers.
 STATE: dict[str, Any] = {"length": 20_000, "seed": 1, "tie_rate": 0.5, "inactive_rate": 0.4}
 rewrite = functools.partial(in_csv, TABLE)
@@ -119,17 +112,11 @@ def cancelled(world: World) -> None:
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "one row is missing": (rewrite(lambda rows: [*rows[:2], *rows[3:]]), "is missing"),
-    "a row twice": (rewrite(lambda rows: [*rows, rows[1]]), "should not be there"),
-    "the example row is left": (rewrite(lambda rows: [rows[0], EXAMPLE, *rows[1:]]), TABLE),
     "a tie the wrong way": (rewrite(lambda rows: swapped(rows, tied)), "not in the required order"),
     "the discounts of a date the wrong way": (
         rewrite(lambda rows: swapped(rows, of_one_date)),
         "not in the required order",
     ),
-    "latest first": (rewrite(lambda rows: [rows[0], *rows[:0:-1]]), "not in the required order"),
-    "another column name": (rewrite(one_cell(0, 5, lambda _: "Discount")), "has the columns"),
-    "no header": (rewrite(lambda rows: rows[1:]), "has the columns"),
     "a fraction for the percents": (
         set_cell(5, lambda cell: str(float(cell[:-1]) / 100 + 1)),
         "Discount Ratio of",
@@ -140,9 +127,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "a cent off": (set_cell(4, lambda cell: f"{float(cell) + 0.01:.2f}"), "Discounted Price of"),
     "the day of another zone": (set_cell(2, lambda cell: f"{cell[:-2]}32"), "In Stock Since of"),
-    "a directory in place of the table": (folder_at(TABLE), "directory"),
-    "a binary file": (file_of(TABLE, b"\xff\xfe\x00" * 100), "UTF-8"),
-    "a huge file": (file_of(TABLE, "x" * 3_000_000), "is not valid CSV"),
     "a huge attachment": (mail_with("Product ID\n" * 300_000), "has the columns"),
     "a product was not moved": (
         lambda world: update(world, moves(world), categories=[{"id": 2}]),
@@ -156,34 +140,11 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         lambda world: update(world, stays(world), categories=[{"id": outlet(world)}]),
         "expected",
     ),
-    "another category": (
-        call("woo_products_categories_create", categoryData={"name": "Sale"}),
-        "added",
-    ),
-    "a price was changed": (
-        lambda world: update(world, moves(world), sale_price="1.00"),
-        "something other than categories",
-    ),
-    "a product was deleted": (
-        lambda world: world.office.call("woo_products_delete", {"productId": stays(world)}),
-        "something other than categories",
-    ),
-    "a mail is missing": (unsent, "is missing"),
-    "a mail twice": (lambda world: mail(world, again=False), "should not be there"),
     "a mail to one who has cancelled": (cancelled, "should not be there"),
-    "a copy to the shop": (
-        lambda world: mail(world, bcc="admin@woocommerce.local"),
-        "should not be there",
-    ),
     "no attachment": (lambda world: mail(world, attachments=[]), "expected"),
-    "two attachments": (
-        lambda world: mail(world, attachments=[TABLE, SUBSCRIBERS]),
-        "expected",
-    ),
     "the table under another name": (mail_with("x", "table.csv"), "expected"),
     "the table of the start": (example_first, "the attachment of the mail"),
     "a binary attachment": (mail_with(b"\x00\xff" * 50), "the attachment of the mail"),
-    "another subject": (lambda world: mail(world, subject="Outlet"), "does not match the template"),
     "another number": (
         lambda world: mail(
             world,
@@ -193,7 +154,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         ),
         "does not match the template",
     ),
-    "the list of subscribers was changed": (file_of(SUBSCRIBERS, "{}"), "was changed"),
 }
 
 EQUIVALENTS: dict[str, Change] = {
@@ -203,14 +163,6 @@ EQUIVALENTS: dict[str, Change] = {
     ),
     "an attachment of another form": lambda world: mail_with(in_quotes(world).replace("%", " %"))(
         world
-    ),
-    "the address as it is in capitals": lambda world: mail(
-        world, to=world.office.get(Email).sent()[-1].to.upper()
-    ),
-    "other line ends in a mail": (
-        lambda world: mail(
-            world, body=world.office.get(Email).sent()[-1].body.replace("\n", "\r\n") + "\r\n"
-        )
     ),
     "a product was moved twice": lambda world: update(
         world, moves(world), categories=[{"id": outlet(world)}]
@@ -323,17 +275,3 @@ def test_size_and_knobs() -> None:
     assert len(world.truth["rows"]) == 9
     assert len(world.truth["letters"]) == 1
     assert len(fresh(TASK, size=1).truth["rows"]) == 1
-    with pytest.raises(ValueError, match=r"tie_rate must be a number in \[0.0, 1.0\], got -1"):
-        fresh(TASK, tie_rate=-1)
-    with pytest.raises(ValueError, match="subscribers must be an integer"):
-        fresh(TASK, subscribers=0)
-
-
-def test_no_word_of_a_description_tells_whether_a_product_is_excluded() -> None:
-    words = {kind: set[str]() for kind in ("excluded", "admitted")}
-    for kind, found in words.items():
-        for phrase in products_book().kinds[kind]:
-            for form in phrase.forms():
-                found |= set(re.findall("[a-z]+", form.lower()))
-    shared = {"never", "outlet", "maker", "excluded", "clearance", "permanent", "range", "promise"}
-    assert shared <= words["excluded"] & words["admitted"]

@@ -16,11 +16,9 @@ from tests.envs.loca.office import (
     Rows,
     call,
     enter,
-    file_of,
     final_state_tests,
     fresh,
     in_csv,
-    no_file,
     one_cell,
     solved,
 )
@@ -49,44 +47,19 @@ def again_in_a_new_book(world: Any) -> None:
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "a team is missing": (rewrite(lambda rows: rows[:-1]), "is missing"),
-    "a team twice": (rewrite(lambda rows: [*rows, rows[1]]), "should not be there"),
-    "another team": (
-        rewrite(lambda rows: [*rows, ["Ottawa Oilers", "0", "0", "0", "0", "0"]]),
-        "should not be there",
-    ),
     "a total off by one": (rewrite(one_cell(1, 5, lambda cell: str(int(cell) + 1))), "Total"),
     "HA and AH swapped": (rewrite(swap), "HA"),
-    "another column name": (rewrite(one_cell(0, 0, lambda _: "Team Name")), "has the columns"),
-    "an empty cell": (rewrite(one_cell(1, 3, lambda _: "")), "HH"),
-    "no file": (no_file(FILE), "there is no file"),
-    "no csv": (file_of(FILE, b"\x00\xff"), FILE),
     "another count in the spreadsheet": (entered("B2", [[99]]), "HA"),
     "a row more in the spreadsheet": (
         entered("A60", [["Sum", 1, 1, 1, 1, 4]]),
         "should not be there",
     ),
-    "a note beside the table": (entered("J3", [["checked"]]), "to the right"),
-    "another header in the spreadsheet": (entered("A1", [["Club"]]), "has the columns"),
-    "another spreadsheet": (call("create_spreadsheet", title=RESULT), "should not be there"),
     "a blank behind the title": (
         call("create_spreadsheet", title=f"{RESULT} "),
         "should not be there",
     ),
-    "a spreadsheet with another title": (
-        call("create_spreadsheet", title="scratch"),
-        "should not be there",
-    ),
-    "the schedule was changed": (entered("A2", [["2020-01-01"]], SOURCE, SHEET), "was changed"),
-    "a sheet was added to another season": (
-        lambda world: world.office.call(
-            "create_sheet", {"spreadsheet_id": book(world, "NHL Playoffs 2025"), "title": "x"}
-        ),
-        "was changed",
-    ),
 }
 EQUIVALENTS: dict[str, Change] = {
-    "backwards": rewrite(lambda rows: [rows[0], *rows[:0:-1]]),
     "with a point": rewrite(
         lambda rows: [rows[0], *([row[0], *(f"{cell}.0" for cell in row[1:])] for row in rows[1:])]
     ),
@@ -98,7 +71,6 @@ EQUIVALENTS: dict[str, Change] = {
         entered("A2", [[""] * 6])(world),
         entered("A60", [list(world.truth["rows"][0].values())])(world),
     ),
-    "blank lines": rewrite(lambda rows: [row for each in rows for row in (each, [""] * 6)]),
     "a second sheet": lambda world: world.office.call(
         "create_sheet", {"spreadsheet_id": book(world), "title": "notes"}
     ),
@@ -148,5 +120,3 @@ def test_small_seasons_and_knobs() -> None:
         world = solved(TASK, size=1, seed=seed, teams=2)
         assert world.score() == 1.0
         assert [row["Total"] for row in world.truth["rows"]] == [0, 0]
-    with pytest.raises(ValueError, match=r"teams must be an integer in \[2, 32\], got 33"):
-        fresh(TASK, teams=33)

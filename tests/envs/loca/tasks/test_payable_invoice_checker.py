@@ -10,15 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.tasks.payable_invoice_checker import (
-    COMMENT,
-    FLAG,
-    FOLDER,
-    INVOICES,
-    ME,
-    PAYMENTS,
-    SUBJECT,
-)
+from agentgym.envs.loca.tasks.invoice_tables import COMMENT, FLAG, INVOICES, PAYMENTS
+from agentgym.envs.loca.tasks.payable_invoice_checker import FOLDER, ME, SUBJECT
 from agentgym.envs.loca.writing.invoices import LAYOUTS, SUPPLIERS, draw_invoice, payment_books
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf
@@ -143,10 +136,7 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "no comment": (sql(f"COMMENT ON COLUMN $PAY.{FLAG} IS ''"), "the comment of"),
     "another comment": (sql(f"COMMENT ON COLUMN $PAY.{FLAG} IS '0=paid, 1=outstanding'"), "the comment of"),
     "the comment of another column": (sql(f"COMMENT ON COLUMN $INV.INVOICE_DATE IS '{COMMENT}'"), "the comment of"),
-    "a mail is missing": (mails(lambda told: []), "there is no mail to"),
-    "a mail twice": (mails(lambda told: [told, told]), "a duplicate"),
     "a mail to another purchaser": (to_somebody_else, "is unexpected"),
-    "a copy to me": (mails(lambda told: [told | {"cc": ME}]), "is unexpected"),
     "the subject in small letters": (mails(lambda told: [told | {"subject": SUBJECT.lower()}]), "has the subject"),
     "names of other files": (mails(lambda told: [told | {"body": told["body"].replace(".pdf", ".pdf.exe")}]), "is missing"),
     "a name that goes on": (mails(lambda told: [told | {"body": f"{told['body']}.bak"}]), "should not be there"),
@@ -160,7 +150,6 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
         sql("UPDATE $INV SET SUPPLIER_NAME = SUPPLIER_NAME || ' ' WHERE INVOICE_ID = ?"),
         "SUPPLIER_NAME of",
     ),
-    "another subject": (mails(lambda told: [told | {"subject": "Outstanding Invoices"}]), "has the subject"),
     "a file is missing": (mails(lambda told: [told | {"body": "\n".join(names(told)[1:])}]), "is missing"),
     "a file that is paid": (paid_file, "should not be there"),
     "a file that is not there": (mails(lambda told: [told | {"body": f"{told['body']}\nscan_1.pdf"}]), "should not be there"),
@@ -168,7 +157,6 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda w: mails(lambda told: [told | {"body": " ".join(i["file"] for i in w.truth["invoices"])}], every=True)(w),
         "should not be there",
     ),
-    "an invoice was deleted": (lambda world: world.office.context.files.remove(f"{FOLDER}/{new(world)['file']}"), "is gone"),
 }  # fmt: skip
 
 EQUIVALENTS: dict[str, Callable[[Any], object]] = {
@@ -385,7 +373,3 @@ def test_the_smallest_states_and_knobs() -> None:
         True,
         True,
     ]
-    with pytest.raises(ValueError, match=r"box_rate must be a number in \[0.0, 1.0\], got 2"):
-        fresh(TASK, box_rate=2)
-    with pytest.raises(ValueError, match="num_interference must be an integer in"):
-        fresh(TASK, num_interference=-1)

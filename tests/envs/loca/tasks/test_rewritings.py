@@ -18,10 +18,12 @@ import agentgym
 from agentgym import ToolCall, render
 from agentgym.envs.loca.plan import CLAIM, PlanStep
 from agentgym.envs.loca.task import OfficeTask
-from agentgym.text.tools import ToolError
+from agentgym.text.tools import ToolError, tools_of
 from tests.envs.loca.office import TASKS, fresh, solved
-from tests.envs.loca.own_forms import DAMAGES, own_forms
+from tests.envs.loca.own_forms import DAMAGES, by_program, own_forms
 from tests.envs.loca.rewriting import merged, rewritten
+from tests.envs.loca.tasks.test_mutations import Arguments
+from tests.laws.test_refusals import PROGRAMS
 
 REPEATABLE = {
     "update_cells",
@@ -37,7 +39,7 @@ REPEATABLE = {
 def play(world: Any, calls: Iterable[ToolCall]) -> None:
     """Make calls as the env does, which passes on the results of completed calls."""
     for call in calls:
-        with suppress(ToolError):
+        with suppress(ToolError, KeyError):  # not every task has every tool
             world.read_result(call, world.office.call(call.name, call.arguments))
 
 
@@ -52,7 +54,7 @@ def follow(world: Any) -> None:
         assert seen.count(hint) <= 3, f"{hint} is repeated"
         restored = type(world).read_task(world.task())
         restored.read_state(world.state())
-        assert restored.optimal_calls() == calls
+        assert restored.optimal_calls() == calls or world.progress.pending() != [CLAIM] == calls
         assert pickle.loads(pickle.dumps(world.progress)).lines() == world.progress.lines()
         label_calls = world.label_calls()
         play(world, calls[:1])
@@ -129,6 +131,49 @@ def test_damage_is_repaired(name: str, seed: int) -> None:
             follow(world)
 
 
+def part_of_the_plan(world: Any, draw: random.Random) -> None:
+    """Take none, some or all steps of the plan before the claim, in any order."""
+    steps = draw.choice((0, 1, draw.randrange(30), 1_000))
+    while steps and (pending := world.progress.pending()) != [CLAIM]:
+        play(world, [draw.choice(pending).call])
+        steps -= 1
+
+
+def check_hints(world: Any) -> bool:
+    """Follow the hints from any state; return whether it is alive."""
+    copy = pickle.loads(pickle.dumps(world))
+    if not world.optimal_calls():
+        assert claim_now(world) == 0.0
+        assert world.subtask(True) == "The task can no longer be completed correctly."
+        return False
+    follow(world)
+    assert bool(copy.optimal_calls()), "a copy agrees"
+    return True
+
+
+@pytest.mark.family(name=list(TASKS), seed=range(8))
+def test_hints_lead_from_any_living_state_to_the_full_score(name: str, seed: int) -> None:
+    """The state follows from damage, or from any calls of any tools, at any time."""
+    draw = random.Random(f"{name} {seed}")
+    world, changes = fresh(name, seed=seed % 3), changes_of(name, seed % 3)
+    part_of_the_plan(world, draw)
+    if seed % 2:
+        play(world, [call for damage in draw.sample(DAMAGES, 2) for call in damage(changes, draw)])
+    else:
+        play(world, any_calls(world, draw))
+    check_hints(world)
+
+
+def any_calls(world: Any, draw: random.Random) -> list[ToolCall]:
+    calls = []
+    for server in draw.sample(world.office.toolsets(), 3):
+        drawn = Arguments(world, server, draw)
+        tools = {name: tool for name, tool in tools_of(server).items() if name not in PROGRAMS}
+        for name in draw.sample(sorted(tools), min(4, len(tools))):
+            calls += [ToolCall(name, drawn.of(tools[name])) for _ in range(6)]
+    return [call for call in calls if call != CLAIM.call]
+
+
 @pytest.mark.family(name=list(TASKS), seed=range(3))
 def test_labels_agree_with_the_plan(name: str, seed: int) -> None:
     """A step in another form is productive, and success stays possible."""
@@ -182,3 +227,50 @@ def test_a_wrong_mail_counts_as_no_step(name: str, changes: dict[str, Any]) -> N
     assert list(world.all_failures())
     assert world.optimal_calls() == []
     assert world.subtask(True) == "The task can no longer be completed correctly."
+
+
+@pytest.mark.parametrize("name", ["FilterLowSellingProducts", "ApplyPhDEmail"])
+@pytest.mark.parametrize("way", ["elsewhere", "by a program"])
+def test_a_mail_with_a_wrong_attachment_ends_the_hopes(name: str, way: str) -> None:
+    """The attachment has the right name; its mail cannot be undone."""
+    world = fresh(name)
+    while (step := world.progress.pending()[0]).call.name != "send_email":
+        play(world, [step.call])
+    mail = dict(step.call.arguments)
+    path = mail["attachments"][0]
+    if way == "elsewhere":
+        path = f"/workspace/wrong/{path.rpartition('/')[2]}"
+        play(world, [ToolCall("create_directory", {"path": "/workspace/wrong"})])
+        play(world, [ToolCall("write_file", {"path": path, "content": "wrong"})])
+    else:
+        play(world, by_program(path, b"wrong"))
+    assert world.optimal_calls(), "it can still be corrected"
+    labels = world.label_calls()
+    wrong = ToolCall("send_email", {**mail, "attachments": [path]})
+    play(world, [wrong])
+    assert labels([wrong]) == ["harmful"]
+    assert not check_hints(world)
+
+
+@pytest.mark.parametrize("moment", ["before the table is read", "after it", "at the end"])
+@pytest.mark.parametrize("day", ["2025-11-01", "2025-11-20", None])
+@pytest.mark.parametrize("customer", ["new", "unknown"])
+def test_own_rows_of_any_day_are_not_taken_for_initial_ones(
+    moment: str, day: str | None, customer: str
+) -> None:
+    world = fresh("WoocommerceNewWelcome")
+    new = next(row for row in world.truth["rows"] if row["sync_date"] == "2025-11-20")
+    table = "Read the ids in the table."
+    while not (
+        moment == "before the table is read"
+        or (moment == "after it" and table in world.progress.facts)
+        or world.progress.pending() == [CLAIM]
+    ):
+        play(world, [world.progress.pending()[0].call])
+    owner = new["woocommerce_id"] if customer == "new" else 999_999
+    date = f"DATE '{day}'" if day else "NULL"
+    play(world, [ToolCall("bigquery_run_query", {"query": (
+        "INSERT INTO woocommerce_crm.customers (id, woocommerce_id, email, sync_date) "
+        f"VALUES (77777, {owner}, 'own@example.org', {date})"
+    )})])  # fmt: skip
+    assert check_hints(world)

@@ -8,14 +8,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
-import pytest
 
 from agentgym.envs.loca.tasks.set_conf_cr_ddl import ME, NOTE, TRACKS, SetConfCrDdl, facts_book
 from agentgym.office.email.server import Email
-from benchmarks.text_policies import find_reminders
-from benchmarks.texts import documents, variety
 from tests.envs.loca.exam_reader import after, days_in, spell_in
-from tests.envs.loca.office import Change, call, file_of, final_state_tests, fresh
+from tests.envs.loca.office import Change, final_state_tests, fresh
 
 TASK = "SetConfCrDdl"
 
@@ -50,10 +47,6 @@ def old_deadline(world: SetConfCrDdl) -> None:
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "one reminder is missing": (
-        lambda world: world.office.call("delete_event", {"eventId": events(world)[0]["id"]}),
-        "there is no right reminder",
-    ),
     "a reminder twice": (again, "a duplicate"),
     "the old deadline": (old_deadline, "not a requested reminder"),
     "at the deadline": (
@@ -98,17 +91,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         lambda world: change(world, summary=f"{' '.join(world.truth['reminders'])} camera-ready"),
         "not a requested reminder",
     ),
-    "an event for another conference": (
-        call(
-            "create_event",
-            summary="ZZZ camera-ready",
-            start={"dateTime": "2025-10-01T00:00:00Z"},
-            end={"dateTime": "2025-10-01T01:00:00Z"},
-        ),
-        "a duplicate",
-    ),
-    "a mail was sent": (call("send_email", to=ME, subject="x", body="y"), "was sent"),
-    "the note was changed": (file_of(NOTE, "x"), "was changed"),
 }
 
 EQUIVALENTS: dict[str, Change] = {
@@ -197,20 +179,8 @@ def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
                 assert book.read(phrase.write(rng, own)) == [(kind, own)]
 
 
-def test_texts_do_not_repeat() -> None:
-    _, distinct, _, vocabulary = variety(documents(fresh(TASK, 128_000, 0))["mails"])
-    assert min(int(distinct.replace(",", "")), int(vocabulary)) >= 220
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_regular_expressions_do_not_find_the_deadlines(seed: int) -> None:
-    assert find_reminders(fresh(TASK, 64_000, seed)) <= 0.5
-
-
 def test_size_and_knobs() -> None:
     world = fresh(TASK, size=3, noise_conferences=0, extension_rate=0.0)
     assert len(world.truth["reminders"]) == 3
     mails = world.office.get(Email).messages(ME)
     assert not any(re.search("postponed|[0-9] days later", mail.body) for mail in mails)
-    with pytest.raises(ValueError, match=r"extension_rate must be a number in \[0.0, 1.0\], got 2"):
-        fresh(TASK, extension_rate=2)

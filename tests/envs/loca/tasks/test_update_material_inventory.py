@@ -13,19 +13,15 @@ import pytest
 from agentgym.envs.loca.tasks.update_material_inventory import (
     RECIPES,
     STOCK,
-    TITLE,
     UpdateMaterialInventory,
 )
 from agentgym.envs.loca.writing.order_notes import amend, notes_book
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
-from benchmarks.text_policies import find_pieces
-from benchmarks.texts import documents, variety
 from tests.envs.loca.note_reader import amended
-from tests.envs.loca.office import Change, carry_out, file_of, final_state_tests, fresh, solved
+from tests.envs.loca.office import Change, carry_out, final_state_tests, fresh, solved
 from tests.envs.loca.office import enter as enter_into
 from tests.envs.loca.office import update_product as update
-from tests.envs.loca.phrases import check_readings
 
 TASK = "UpdateMaterialInventory"
 World = UpdateMaterialInventory
@@ -108,22 +104,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         lambda world: enter(world, f"A{len(table(world)) + 1}", [table(world)[1]]),
         "should not be there",
     ),
-    "another header": (lambda world: enter(world, "C1", [["Stock"]]), "has the columns"),
-    "a remark beside": (lambda world: enter(world, "G2", [["checked"]]), "to the right"),
-    "a recipe was changed": (
-        cell("E", lambda value: value + 1, RECIPES),
-        "a protected spreadsheet",
-    ),
-    "a sheet was added": (
-        lambda world: world.office.call(
-            "create_sheet", {"spreadsheet_id": world.truth["sheet"], "title": "Log"}
-        ),
-        "a protected spreadsheet",
-    ),
-    "another spreadsheet": (
-        lambda world: world.office.call("create_spreadsheet", {"title": TITLE}),
-        "a protected spreadsheet",
-    ),
     "one piece less": (stock(-1), "has the stock"),
     "one piece more": (stock(1), "has the stock"),
     "stock for a product without material": (
@@ -134,19 +114,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         lambda world: update(world, 1, manage_stock=False),
         "has the stock",
     ),
-    "a product is gone": (
-        lambda world: world.office.call("woo_products_delete", {"productId": 1, "force": True}),
-        "gone",
-    ),
-    "a price was changed": (
-        lambda world: update(world, 1, regular_price="5.00"),
-        "something other than product stock",
-    ),
-    "an order was completed": (
-        lambda world: order(world, 1, status="completed"),
-        "something other than product stock",
-    ),
-    "a file was changed": (file_of("README.md", b"\xff\x00"), "was changed"),
 }
 
 EQUIVALENTS: dict[str, Change] = {
@@ -197,12 +164,6 @@ def is_new(each: dict[str, Any]) -> bool:
 
 def is_paid(each: dict[str, Any]) -> bool:
     return each["status"] == "processing" and each["date_paid"] > MOMENT
-
-
-def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
-    book = notes_book("furniture")
-    values = {"number": 17, "product": "Desk 061", "other_product": "Gift Card", "count": 3}
-    check_readings(book, book.kinds.keys() - {"remark"}, values, others=["remark"])
 
 
 @pytest.mark.rotation
@@ -305,17 +266,6 @@ def test_the_orders() -> None:
     }
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_regular_expressions_do_not_find_the_pieces(seed: int) -> None:
-    assert find_pieces(fresh(TASK, 64_000, seed)) <= 0.5
-
-
-def test_notes_of_orders_do_not_repeat() -> None:
-    _, distinct, _, words = variety(documents(fresh(TASK, 128_000))["notes"])
-    assert int(distinct) >= 300
-    assert int(words) >= 500
-
-
 def test_hostile_states_give_failures() -> None:
     world = solved(TASK)
     world.office.call(
@@ -336,10 +286,6 @@ def test_size_and_knobs() -> None:
     assert len({row[0] for row in table(world, RECIPES)[1:]}) == 4  # one is discontinued
     assert all(map(is_paid, world.office.get(WooCommerce).orders.all()))
     assert sum(map(is_new, fresh(TASK, size=1).office.get(WooCommerce).orders.all())) == 1
-    with pytest.raises(ValueError, match=r"edge_rate must be a number in \[0.0, 1.0\], got 2"):
-        fresh(TASK, edge_rate=2)
-    with pytest.raises(ValueError, match="materials must be an integer"):
-        fresh(TASK, materials=1)
 
 
 def test_a_plan_of_a_wanted_length_has_as_many_products() -> None:

@@ -9,34 +9,21 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.tasks.woocommerce_new_welcome import (
-    CREDENTIALS,
-    DATASET,
-    FROM,
-    LETTER,
-    ME,
-    NOW,
-    TABLE,
-    TEMPLATE,
-)
-from agentgym.envs.loca.writing.order_notes import notes_book
+from agentgym.envs.loca.tasks.customer_rows import CREDENTIALS, DATASET, FROM, NOW, TABLE
+from agentgym.envs.loca.tasks.woocommerce_new_welcome import LETTER
 from agentgym.office.email.server import Email
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.woocommerce.server import WooCommerce
-from benchmarks.text_policies import find_customers
-from benchmarks.texts import documents, variety
 from tests.envs.loca import note_reader
 from tests.envs.loca.office import (
     Change,
     call,
     carry_out,
-    file_of,
     final_state_tests,
     fresh,
     solved,
     sql,
 )
-from tests.envs.loca.phrases import check_readings
 
 TASK = "WoocommerceNewWelcome"
 CRM = f"{DATASET}.{TABLE}"
@@ -97,22 +84,6 @@ def declined(world: Any) -> set[int]:
     }
 
 
-def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
-    book = notes_book("books")
-    check_readings(book, book.kinds.keys() - {"remark"}, {"number": 17}, others=["remark"])
-
-
-def test_notes_of_orders_do_not_repeat() -> None:
-    _, distinct, _, words = variety(documents(fresh(TASK, 128_000))["notes"])
-    assert int(distinct) >= 180
-    assert int(words) >= 400
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_regular_expressions_do_not_find_the_customers(seed: int) -> None:
-    assert find_customers(fresh(TASK, 64_000, seed)) <= 0.9
-
-
 def test_what_customers_wrote_in_other_orders_does_not_matter() -> None:
     """Customers who declined mails in an earlier order are welcomed."""
     world = fresh(TASK, 64_000)
@@ -153,10 +124,6 @@ def again(change: Callable[[dict[str, Any]], dict[str, Any]], k: int = -1) -> Ch
     return apply
 
 
-def unsent(world: Any) -> None:
-    again(lambda mail: {**mail, "to": ME, "subject": "x"})(world)
-
-
 def mail(**changes: Any) -> Change:
     return again(lambda held: {**held, **changes})
 
@@ -195,26 +162,11 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         sql(f"UPDATE {CRM} SET welcome_email_sent = TRUE WHERE welcome_email_sent = FALSE"), "welcome_email_sent"
     ),
     "an old row is gone": (sql(f"DELETE FROM {CRM} WHERE woocommerce_id >= 90000"), "is missing"),
-    "the table is gone": (sql(f"DROP TABLE {CRM}"), "not found"),
-    "the table has another column": (sql(f"ALTER TABLE {CRM} ADD COLUMN note STRING"), "other columns"),
-    "the description of the table": (sql(f"ALTER TABLE {CRM} SET OPTIONS (description = 'x')"), "was altered"),
-    "another table was changed": (sql(f"DELETE FROM {CRM}_2024 WHERE TRUE"), "was changed"),
-    "a mail is missing": (unsent, "is missing"),
     "a mail to a customer with several orders": (mail_to(with_several), "should not be there"),
-    "a mail twice": (lambda world: call("send_email", to=world.truth["letters"][0][0], subject="x", body="y")(world),
-                     "should not be there"),
-    "a copy to somebody": (mail(cc=ME), "should not be there"),
     "a hidden copy": (mail(bcc="a@example.com"), "should not be there"),
-    "another subject": (mail(subject="Welcome"), "does not match the template"),
     "names in braces left": (mail(body=LETTER.partition("\n")[2]), "does not match the template"),
     "a sentence more": (again(lambda held: {**held, "body": held["body"] + "\nBest wishes"}), "does not match the template"),
     "a number changed": (again(lambda held: {**held, "body": held["body"].replace("10 %", "15 %")}), "does not match the template"),
-    "an attachment": (mail(attachments=[TEMPLATE]), "has attachments"),
-    "a user more": (call("create_user", email="x@woocommerce.local", name="X", password="long-enough-1"), "a user was added"),
-    "the shop was changed": (call("woo_orders_notes_create", orderId=1, note="welcomed"), "something in the shop"),
-    "an order was completed": (call("woo_orders_update", orderId=1, orderData={"status": "on-hold"}), "something in the shop"),
-    "the template was changed": (file_of(TEMPLATE, b"\xff"), "was changed"),
-    "the credentials are gone": (lambda world: world.office.context.files.remove(CREDENTIALS), "is gone"),
 }  # fmt: skip
 EQUIVALENTS: dict[str, Change] = {
     "a row written anew": lambda world: [
@@ -228,12 +180,6 @@ EQUIVALENTS: dict[str, Change] = {
     "rows in another order": sql(
         f"CREATE OR REPLACE TABLE {CRM} AS SELECT * FROM {CRM} ORDER BY id DESC"
     ),
-    "other line ends and blanks": again(
-        lambda held: {**held, "body": held["body"].replace("\n", "\r\n") + "\n"}
-    ),
-    "the name beside the address": again(lambda held: {**held, "to": f"A Customer <{held['to']}>"}),
-    "capitals in the address": again(lambda held: {**held, "to": held["to"].upper()}),
-    "as HTML too": again(lambda held: {**held, "html_body": f"<p>{held['body']}</p>"}),
 }
 
 
@@ -310,9 +256,3 @@ def test_one_order_and_knobs() -> None:
         assert world.score() == 1.0
         assert len(world.truth["letters"]) == 1
     assert carry_out(fresh(TASK, size=9, known=3, incomplete_rate=3.0)).score() == 1.0
-    with pytest.raises(ValueError, match=r"known must be an integer in \[0, 5000\], got -1"):
-        fresh(TASK, known=-1)
-    with pytest.raises(
-        ValueError, match=r"incomplete_rate must be a number in \[0.0, 10.0\], got 11"
-    ):
-        fresh(TASK, incomplete_rate=11)

@@ -8,14 +8,10 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.catalog import products_book
 from agentgym.envs.loca.tasks.woocommerce_stock_alert import (
     ALERTS,
     COLUMNS,
-    CONTACTS,
     SUPPLIERS,
-    TEMPLATE,
-    TITLE,
     WoocommerceStockAlert,
 )
 from agentgym.office.email.server import Email
@@ -23,19 +19,14 @@ from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
 from tests.envs.loca.office import (
     Change,
-    call,
     carry_out,
     enter,
-    file_of,
     final_state_tests,
     fresh,
-    no_file,
     resend,
     solved,
     unsent,
-    update_product,
 )
-from tests.envs.loca.phrases import check_readings
 
 TASK = "WoocommerceStockAlert"
 
@@ -125,26 +116,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     ),
     "no contact": (lambda world: last(world, 7, lambda _: ""), "Supplier Contact of"),
     "an old row was brought up to date": (lambda world: cell(world, "D2", 999), "expected"),
-    "another header": (lambda world: cell(world, "D1", "Stock"), "has the columns"),
-    "a remark beside the table": (lambda world: cell(world, "I2", "done"), "to the right"),
-    "another sheet was changed": (
-        lambda world: enter(world, world.truth["sheet"], SUPPLIERS, "B2", [["x"]]),
-        "a protected spreadsheet",
-    ),
-    "another spreadsheet": (call("create_spreadsheet", title=TITLE), "a protected spreadsheet"),
-    "one mail is missing": (unsent, "is missing"),
-    "one mail twice": (
-        lambda world: resend(world, world.office.get(Email).sent()[0]),
-        "should not be there",
-    ),
-    "a copy to somebody": (
-        lambda world: mail(world, cc="admin@woocommerce.local"),
-        "should not be there",
-    ),
-    "to somebody else": (
-        lambda world: mail(world, to="someone@example.com"),
-        "should not be there",
-    ),
     "a field of the template is left": (
         lambda world: mail(world, body="Supplier: {supplier_name}"),
         "does not match the template",
@@ -153,12 +124,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         lambda world: mail(world, body=world.office.get(Email).sent()[-1].body + "\nUrgent!"),
         "does not match the template",
     ),
-    "the stock was changed": (
-        lambda world: update_product(world, 1, manage_stock=True, stock_quantity=500),
-        "in the shop was changed",
-    ),
-    "the template was changed": (file_of(TEMPLATE, b"\xff\x00"), "was changed"),
-    "the contacts are gone": (no_file(CONTACTS), "is gone"),
 }
 
 EQUIVALENTS: dict[str, Change] = {
@@ -166,17 +131,6 @@ EQUIVALENTS: dict[str, Change] = {
     "numbers with a point": lambda world: last(world, 4, lambda value: f"'{value}.0"),
     "a formula": lambda world: last(world, 4, lambda value: f"={value - 1}+1"),
     "blanks around": lambda world: last(world, 6, lambda value: f" {value} "),
-    "other line ends in a mail": (
-        lambda world: mail(
-            world,
-            body="\r\n\r\n"
-            + world.office.get(Email).sent()[-1].body.replace("\n", "\r\n")
-            + "\r\n",
-        )
-    ),
-    "a mail with the address in full": lambda world: mail(
-        world, to=f"The Manager <{world.truth['manager'].upper()}>"
-    ),
 }
 
 
@@ -261,31 +215,6 @@ def test_neither_the_ids_nor_the_fields_of_the_shop_tell_the_answer() -> None:
     assert 0.4 < sum(places) / len(places) < 0.6
 
 
-def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
-    book, values = products_book(), {"number": 17, "few_number": 5}
-    check_readings(book, book.kinds.keys() - {"about"}, values, others=["about"])
-
-
-def test_no_word_of_a_description_tells_whether_a_product_is_still_ordered() -> None:
-    """Descriptions of both kinds mention endings, batches and closed makers."""
-    words = {kind: set[str]() for kind in products_book().kinds}
-    for kind, phrases in products_book().kinds.items():
-        for phrase in phrases:
-            for form in phrase.forms():
-                words[kind] |= set(re.findall("[a-z]+", form.lower()))
-    assert {
-        "discontinued",
-        "longer",
-        "ordered",
-        "last",
-        "batch",
-        "closed",
-        "line",
-        "sold",
-        "ended",
-    } <= (words["gone"] & words["stays"])
-
-
 @pytest.mark.exhaustive
 def test_many_alerts_need_more_rows_than_the_sheet_has() -> None:
     world = carry_out(fresh(TASK, size=1_100, low_stock=1_050))
@@ -299,7 +228,3 @@ def test_size_and_knobs() -> None:
     assert not world.truth["old"]
     assert len(fresh(TASK, size=1).truth["new"]) == 1
     assert len(fresh(TASK, size=2, low_stock=9).truth["new"]) == 2
-    with pytest.raises(ValueError, match=r"hidden_rate must be a number in \[0.0, 1.0\], got 3"):
-        fresh(TASK, hidden_rate=3)
-    with pytest.raises(ValueError, match="low_stock must be an integer"):
-        fresh(TASK, low_stock=0)

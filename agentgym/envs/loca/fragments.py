@@ -1,0 +1,275 @@
+"""Fragments that several plans share: reads of whole listings, repairs of outputs, and letters."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentgym.envs.loca.calls import Effects, cell_effects
+from agentgym.envs.loca.checks import CsvTable, same_subject, says, write_csv
+from agentgym.envs.loca.plan import Piece, PlanStep, look, look_on, read, write
+from agentgym.envs.loca.results import cell_rows, read_metadata, sheet_values
+from agentgym.office.context import START
+from agentgym.office.email.messages import Mail
+from agentgym.office.spreadsheet.cells import parse_area
+from agentgym.office.spreadsheet.excel_parts import spot_name
+from agentgym.text.messages import ToolCall
+
+_MAILS = 20  # the default of get_emails
+_SHOP_PAGE = 20  # products and orders are long: 20 still fit a small context window
+
+
+def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
+    """Read all mails of a folder, newest first."""
+
+    def learn(text: str) -> dict[str, Any]:
+        listing = json.loads(text)
+        if listing["page_size"] < _MAILS:
+            raise ValueError("a smaller page does not set the page size")
+        facts = [keep(mail) for mail in listing["emails"]]
+        return {
+            "pages": listing["total_pages"],
+            "size": listing["page_size"],
+            "kept": [fact for fact in facts if fact is not None],
+        }
+
+    def page(number: int, **size: int) -> PlanStep:
+        return read(
+            f"Read the mails on page {number} of {folder}.",
+            learn,
+            "get_emails",
+            folder=folder,
+            page=number,
+            **size,
+        )
+
+    first = yield replace(page(1), same=("folder", "page"))
+    size = {} if first["size"] == _MAILS else {"page_size": first["size"]}
+    others = yield [page(number, **size) for number in range(2, first["pages"] + 1)]
+    return [fact for listing in (first, *others) for fact in listing["kept"]]
+
+
+def read_shop(
+    what: str, tool: str, keep: Callable[[dict[str, Any]], Any], **arguments: Any
+) -> Piece:
+    """Read a shop listing page by page."""
+
+    def learn(text: str) -> dict[str, Any]:
+        items = json.loads(text)
+        kept = [keep(item) for item in items]
+        return {"count": len(items), "kept": [fact for fact in kept if fact is not None]}
+
+    facts: list[Any] = []
+    for page in itertools.count(1):
+        listing = yield read(
+            f"List page {page} of {what}.", learn, tool, perPage=_SHOP_PAGE, page=page, **arguments
+        )
+        facts += listing["kept"]
+        if listing["count"] < _SHOP_PAGE:
+            break
+    return facts
+
+
+def find_spreadsheet(title: str) -> PlanStep:
+    """Return the step that finds the first spreadsheet with a title."""
+
+    def learn(text: str) -> str:
+        return next(str(each["id"]) for each in json.loads(text) if each["title"] == title)
+
+    return read("Find the spreadsheet.", learn, "list_spreadsheets")
+
+
+def read_table(spreadsheet: str, sheet: str) -> PlanStep:
+    """Return the step that reads a sheet.
+
+    Its fact contains `rows` (header included), `room` (the sheet's number of rows) and `own` (the
+    positions of rows that off-plan calls wrote).
+    """
+
+    def learn(text: str) -> dict[str, Any]:
+        [area] = json.loads(text)["valueRanges"]
+        return {"rows": area["values"], "room": int(re.findall("[0-9]+", area["range"])[-1])}
+
+    def mark_own(fact: dict[str, Any], effects: Effects, _: Sequence[Any]) -> dict[str, Any]:
+        own = []
+        if effects:
+            for k, row in enumerate(fact["rows"]):
+                entered = cell_effects(f"{spreadsheet} {sheet}", k + 1, row)
+                if entered.items() & effects.items():
+                    own.append(k)
+        return {**fact, "own": own}
+
+    call = ToolCall("get_sheet_data", {"spreadsheet_id": spreadsheet, "sheet": sheet})
+    return PlanStep(f"Read the sheet {sheet}.", call, learn, mark_own=mark_own)
+
+
+def settle_file(table: CsvTable, rows: Sequence[Mapping[str, Any]]) -> Piece:
+    """Look at a CSV file changed off plan; return the step that corrects it."""
+    path = table.path
+
+    def is_right(text: str) -> bool:
+        return table.matches(text.removeprefix(f"{path}:\n").removesuffix("\n"), rows)
+
+    # This tool reports a missing file as a result, which the plan can read.
+    if (yield look(f"file {path}", f"Look at {path}.", is_right, "read_multiple_files", paths=[path])):  # fmt: skip
+        return []
+    step = write(
+        f"Write {path}.",
+        path,
+        "write_file",
+        thing=f"file {path}",
+        same=("path",),
+        accepts=lambda arguments: table.matches(arguments["content"], rows),
+        path=path,
+        content=write_csv(table.columns, rows),
+    )
+    return [step]
+
+
+def look_at_workbook(
+    path: str, title: str
+) -> Generator[PlanStep, Any, Mapping[str, list[list[Any]]] | None]:
+    """Return the sheets of a workbook changed off plan, or None."""
+    thing = f"file {path}"
+    label, learn = f"See whether {path} is there.", lambda text: text.startswith("/")
+    is_there = yield look(thing, label, learn, "search_files", path="/workspace", pattern=path)
+    if is_there is None:
+        return None
+    if not is_there:
+        return {}
+    titles = yield look_on(
+        thing,
+        f"Look at the sheets of {path}.",
+        lambda text: read_metadata(text)["sheets"],
+        "get_workbook_metadata",
+        filepath=path,
+    )
+    sheets: dict[str, list[list[Any]]] = {name: [] for name in titles}
+    if title not in sheets:
+        return sheets
+    sheets[title] = yield look_on(
+        thing,
+        f"Look at {path}.",
+        cell_rows,
+        "read_data_from_excel",
+        filepath=path,
+        sheet_name=title,
+    )
+    return sheets
+
+
+def remove_sheets(path: str, sheets: Iterable[str], kept: str) -> Iterator[PlanStep]:
+    """Yield the steps that remove the other sheets of a workbook."""
+    for title in sheets:
+        if title != kept:
+            yield write(
+                f"Remove the sheet {title}.",
+                path,
+                "delete_worksheet",
+                thing=f"file {path}",
+                filepath=path,
+                sheet_name=title,
+            )
+
+
+def create(
+    thing: str, label: str, output: str, key: str, tool: str, /, **arguments: Any
+) -> PlanStep:
+    """Return the step that creates a record and learns the field `key` of it."""
+    return write(
+        label, output, tool, thing=thing, learn=lambda text: json.loads(text)[key], **arguments
+    )
+
+
+def over(table: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Return rows as data that replaces a table, clearing the other cells."""
+    width = max(map(len, [*table, *rows]))
+    height = max(len(table), len(rows))
+    data = [[*row, *[""] * (width - len(row))] for row in rows]
+    return data + [[""] * width] * (height - len(rows))
+
+
+def settle_sheet(
+    write_step: Callable[..., PlanStep],
+    where: Mapping[str, str],
+    table: Sequence[Sequence[Any]],
+    area: str,
+    is_right: Callable[[Sequence[Sequence[Any]]], bool],
+) -> Piece:
+    """Look at a sheet changed off plan; return the step that corrects it.
+
+    Args:
+        write_step: Returns the step that writes `data` into `range`.
+        where: The spreadsheet and the sheet.
+        table: All required rows, header included.
+        area: The part of the initial sheet to write, as in `A5:C9`.
+        is_right: Whether the sheet needs no change.
+    """
+    label = f"Look at the entries of {where['sheet']}."
+    seen = yield look("spreadsheets", label, sheet_values, "get_sheet_data", **where)
+    if seen is not None and is_right(seen):
+        return []
+    if seen is not None:
+        data = over(seen, table)
+        corner = spot_name(len(data), len(data[0]))
+        return [write_step(range=f"A1:{corner}", data=data)]
+    part = parse_area(area)
+    rows = table[part.top - 1 : part.bottom]
+    return [write_step(range=area, data=[list(row[part.left - 1 : part.right]) for row in rows])]
+
+
+def mail_of(arguments: Mapping[str, Any]) -> Mail:
+    """Return the mail that a `send_email` call sends."""
+    names = [path.rpartition("/")[2] for path in arguments.get("attachments") or ()]
+    return Mail(
+        sender="",
+        to=arguments["to"],
+        subject=arguments["subject"],
+        body=arguments.get("body") or "",
+        date=START,
+        html=arguments.get("html_body"),
+        attachments=dict.fromkeys(names, b""),
+    )
+
+
+def same_letter(subject: str, body: str, *attachments: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Return a `PlanStep.accepts` condition on subject, words and attachment names."""
+
+    def accepts(arguments: Mapping[str, Any]) -> bool:
+        mail = mail_of(arguments)
+        return (
+            same_subject(mail, subject)
+            and says(mail, body)
+            and list(mail.attachments) == list(attachments)
+        )
+
+    return accepts
+
+
+def fill_letter(template: str, values: Mapping[str, Any]) -> tuple[str, str]:
+    """Return subject (the first line) and text of a filled letter template."""
+    text = re.sub(r"\{(\w+)\}", lambda match: str(values[match[1]]), template)
+    subject, _, body = text.partition("\n")
+    return subject.removeprefix("Subject: "), body.strip()
+
+
+def send_letter(
+    label: str, output: str, to: str, letter: tuple[str, str], attachments: Sequence[str] = ()
+) -> PlanStep:
+    """Return the step that sends a letter."""
+    subject, body = letter
+    message: dict[str, Any] = {"to": to, "subject": subject, "body": body}
+    if attachments:
+        message["attachments"] = list(attachments)
+    return write(
+        label,
+        output,
+        "send_email",
+        same=("to",),
+        accepts=same_letter(subject, body, *attachments),
+        **message,
+    )

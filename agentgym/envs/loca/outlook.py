@@ -1,0 +1,47 @@
+"""Failures and prospects of an office task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentgym.envs.loca.task import OfficeTask
+
+
+class Outlook:
+    """Failures and prospects of a task, cached because labels need them twice per step."""
+
+    def __init__(self) -> None:
+        self._version: object = None
+        self._failures = Counter[str]()
+        self._deviations = 0  # how many of them the verdict covers
+        self._succeeds = True
+        self._hopeful: Counter[str] | None = None  # the failures at the last good verdict
+
+    def count(self, task: OfficeTask[Any]) -> int:
+        """Return the number of failures."""
+        version = task.office.version()
+        if version != self._version:
+            self._version, self._failures = version, Counter(task.all_failures())
+        return self._failures.total()
+
+    def plan_succeeds(self, task: OfficeTask[Any]) -> bool:
+        """Return whether the plan still succeeds; it is played only after doubtful changes."""
+        if self._deviations != task.deviations:
+            self.count(task)
+            self._deviations = task.deviations
+            # A change that only removes failures is progress in another form.
+            if self._hopeful is None or not self._failures < self._hopeful:
+                self._succeeds = task.plan_succeeds()
+            self._hopeful = self._failures if self._succeeds else None
+        return self._succeeds
+
+    def __eq__(self, other: object) -> bool:
+        # The cache is not part of the state.
+        return isinstance(other, Outlook)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[type[Outlook], tuple[()]]:
+        return Outlook, ()

@@ -1,0 +1,60 @@
+"""Facts in the results of tools."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from typing import Any
+
+
+def query_rows(text: str) -> list[dict[str, Any]]:
+    """Return the rows of a BigQuery result."""
+    start = re.search(r"^\[", text, re.MULTILINE)
+    if start is None and "Total rows: 0" not in text:
+        raise ValueError("the text has no rows")
+    return list(json.loads(text[start.start() :])) if start else []
+
+
+def data_rows(text: str) -> list[dict[str, str]]:
+    """Return the records of a Snowflake result as text."""
+    _, mark, data = text.partition("\ndata:")
+    if not mark:
+        raise ValueError("the text has no records")
+    blocks = [block.removeprefix("\n").split("\n") for block in data.split("\n- ")[1:]]
+    fields = [[line.removeprefix("  ").partition(": ") for line in block] for block in blocks]
+    if not all(colon for block in fields for _, colon, _ in block):
+        raise ValueError("a line is not a field")
+    return [{name: value for name, _, value in block} for block in fields]
+
+
+def listed_items(text: str) -> list[str]:
+    """Return the items of a Google Cloud listing."""
+    heading, *lines = text.split("\n")
+    count = re.fullmatch(r".* \((\d+)\):", heading)
+    if count is None or int(count[1]) != len(lines):
+        raise ValueError("the list is incomplete")
+    return [line.removeprefix("- ") for line in lines]
+
+
+def cell_rows(text: str) -> list[list[Any]]:
+    """Return the values in a `read_data_from_excel` result."""
+    rows: dict[int, list[Any]] = {}
+    for cell in json.loads(text)["cells"]:
+        rows.setdefault(cell["row"], []).append(cell["value"])
+    return list(rows.values())
+
+
+def sheet_values(text: str) -> list[list[Any]]:
+    """Return the values in a `get_sheet_data` result."""
+    [area] = json.loads(text)["valueRanges"]
+    return list(area["values"])
+
+
+def read_metadata(text: str) -> dict[str, Any]:
+    """Return the facts in a `get_workbook_metadata` result."""
+    try:
+        facts = ast.literal_eval(text)
+    except (SyntaxError, MemoryError, RecursionError):  # a chat may contain any text as a result
+        raise ValueError("not the facts of a workbook") from None
+    return dict(facts)

@@ -1,0 +1,141 @@
+"""Compare the final state of services with the expected one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from agentgym.envs.loca.checks import hash_of
+from agentgym.office.email.server import Email
+from agentgym.office.gcloud.google_cloud import GoogleCloud
+from agentgym.office.spreadsheet.google_sheet import GoogleSheet
+from agentgym.office.store import Store
+from agentgym.text.tools import echo
+
+
+def _whole_seconds(text: str) -> str:
+    return text[:-3] if text.endswith("+00:00") else text
+
+
+# Conversions of table-image values for the types that do not need DuckDB.
+_CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
+    "VARCHAR": str,
+    "BIGINT": int,
+    "DOUBLE": float,
+    "TIMESTAMP WITH TIME ZONE": _whole_seconds,
+}
+
+
+def mail_places(store: Store) -> list[tuple[Any, ...]]:
+    """Return id, user, folder and message of each mail."""
+    return store.tuples("SELECT id, user, folder, message FROM mails ORDER BY id")
+
+
+def mail_failures(store: Store, before: Sequence[tuple[Any, ...]]) -> Iterator[str]:
+    """Yield a sentence if initial mails were moved or removed."""
+    if mail_places(store)[: len(before)] != list(before):
+        yield "mails of the mailbox were moved or removed"
+
+
+def sent_failures(email: Email) -> Iterator[str]:
+    """Yield a sentence for each sent mail."""
+    for mail in email.sent():
+        yield f"the mail {mail.subject!r} was sent"
+
+
+def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
+    """Hash the records of each table of a dataset."""
+    return {
+        f"{dataset}.{table}": _table_state(cloud, dataset, table)
+        for table in cloud.bigquery.tables(dataset)
+    }
+
+
+def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
+    # An image costs less than a query.
+    image = cloud.engine.table((dataset, table))
+    if image.view or not all(column.type in _CONVERTERS for column in image.columns):
+        return hash_of(cloud.bigquery.rows(dataset, table))
+    content = {}
+    for column, data in zip(image.columns, image.data, strict=True):
+        convert = _CONVERTERS[column.type]
+        content[column.name] = [None if v is None else convert(v) for v in json.loads(data)]
+    return hash_of(content)
+
+
+def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each changed table; new tables are allowed."""
+    if not cloud.store.value(
+        "SELECT 1 FROM bigquery_jobs WHERE statement <> 'SELECT' AND kind <> 'EXTRACT'"
+    ):
+        return  # only queries ran, so no table can differ
+    # A change of a description and its reversal fail as well.
+    if cloud.store.value("SELECT 1 FROM bigquery_jobs WHERE statement LIKE 'ALTER%'"):
+        yield "a table or dataset was altered"
+    for name, state in before.items():
+        dataset, _, table = name.partition(".")
+        if (
+            table not in cloud.bigquery.tables(dataset)
+            or _table_state(cloud, dataset, table) != state
+        ):
+            yield f"the table {name} was changed"
+
+
+def values_of(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> Sequence[Sequence[Any]]:
+    """Return the values of a sheet; none if it is missing."""
+    titles = [row["title"] for row in sheets.store.find("sheets", spreadsheet=spreadsheet)]
+    return sheets.values(spreadsheet, sheet) if sheet in titles else []
+
+
+def other_sheet_failures(
+    sheets: GoogleSheet, spreadsheet: str, sheet: str, before: Sequence[Any]
+) -> Iterator[str]:
+    """Yield a sentence if anything outside one sheet has changed."""
+    if other_sheets(sheets, spreadsheet, sheet) != before:
+        yield "a protected spreadsheet or sheet was added, removed, shared or changed"
+
+
+def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]:
+    """Return all spreadsheets without one sheet's values."""
+    state: list[Any] = [sheets.titles()]
+    for book in sheets.titles():
+        names = sheets.sheet_titles(book)
+        others = [name for name in names if (book, name) != (spreadsheet, sheet)]
+        tables = [(sheets.size(book, name), sheets.values(book, name)) for name in others]
+        state.append([names, tables, sheets.permissions(book)])
+    return state
+
+
+def storage_state(cloud: GoogleCloud) -> dict[str, str]:
+    """Return bucket settings and object hashes, by `gs://` name."""
+    buckets = cloud.store.rows("SELECT name, location FROM buckets")
+    objects = cloud.store.rows("SELECT bucket, name, md5 FROM objects")
+    return {f"gs://{row.pop('name')}": repr(row) for row in buckets} | {
+        f"gs://{o['bucket']}/{o['name']}": o["md5"] for o in objects
+    }
+
+
+def storage_failures(
+    cloud: GoogleCloud, before: Mapping[str, str], changed: Iterable[str] = ()
+) -> Iterator[str]:
+    """Yield a sentence for each unexpected difference in buckets or objects."""
+    free, now = set(changed), storage_state(cloud)
+    for name in before:
+        if name in free:
+            continue
+        if name not in now:
+            yield f"{name} is gone"
+        elif now[name] != before[name]:
+            yield f"{name} was changed"
+    for name in sorted(now.keys() - before.keys() - free):
+        yield f"{echo(name)} should not be there"
+
+
+def log_state(cloud: GoogleCloud) -> list[tuple[str, str, str]]:
+    """Return log, severity and JSON content of all entries."""
+    entries = []
+    for row in cloud.store.rows("SELECT * FROM log_entries ORDER BY id"):
+        payload = json.dumps(row["payload"], ensure_ascii=False)
+        entries.append((row["log"].rsplit("/", 1)[-1], row["severity"], payload))
+    return entries

@@ -1,0 +1,182 @@
+"""Tables of PayableInvoiceChecker: how its plan fills them, and how its check reads them."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any
+
+from agentgym.envs.loca.checks import (
+    Same,
+    identical,
+    loose,
+    number,
+    row_failures,
+)
+from agentgym.envs.loca.plan import Piece, PlanStep, look, look_on, read, write
+from agentgym.envs.loca.results import data_rows
+from agentgym.office.warehouse.tables import Table, TableName
+
+INVOICES, PAYMENTS = "PURCHASE_INVOICE.PUBLIC.INVOICES", "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
+FLAG, COMMENT = "OUTSTANDING_FLAG", "0=Paid, 1=Outstanding"
+TABLES = {
+    INVOICES: {"INVOICE_ID": "VARCHAR", "SUPPLIER_NAME": "VARCHAR", "INVOICE_AMOUNT": "NUMBER(12,2)", "PURCHASER_EMAIL": "VARCHAR",
+               "INVOICE_DATE": "DATE"},
+    PAYMENTS: {"INVOICE_ID": "VARCHAR", "PAYMENT_AMOUNT": "NUMBER(12,2)", FLAG: "INTEGER"},
+}  # fmt: skip
+CELLS: Mapping[str, Mapping[str, Same]] = {
+    INVOICES: {
+        "INVOICE_ID": identical,
+        "SUPPLIER_NAME": identical,
+        "INVOICE_AMOUNT": number(0.001),
+        "PURCHASER_EMAIL": loose,
+        "INVOICE_DATE": identical,
+    },
+    PAYMENTS: {"INVOICE_ID": identical, "PAYMENT_AMOUNT": number(0.001), FLAG: number()},
+}
+
+
+def enter_rows(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> Piece:
+    """Read the tables and remove wrong rows; return the steps that enter rows and set the comment.
+
+    Args:
+        rows: The row of each invoice of the folder, for both tables.
+        outputs: The outputs of the two tables and the comment.
+    """
+    ids = ", ".join(_quoted(row["INVOICE_ID"]) for row in rows)
+    *columns, entered = yield [*map(_describe, TABLES), _read_entered(ids)]
+    seen = yield from _look_at_tables(ids)
+    plans: list[tuple[Sequence[str], Sequence[Mapping[str, Any]]]]
+    if seen is None:
+        new = [row for row in rows if row["INVOICE_ID"] not in entered]
+        plans = [([], new) for _ in TABLES]
+    else:
+        plans = [_compare_rows(table, seen[table], rows) for table in TABLES]
+    removals, entries = [], []
+    for table, names, output, (wrong, missing) in zip(
+        TABLES, columns, outputs, plans, strict=False
+    ):
+        if wrong:
+            removals.append(_remove_rows(table, wrong, output))
+        if missing:
+            entries.append(_enter(table, names, missing, output))
+    yield removals  # before right rows are merged
+    if seen is None or seen[FLAG] != COMMENT:
+        entries.append(_set_comment(outputs[2]))
+    return entries
+
+
+def _describe(table: str) -> PlanStep:
+    def learn(text: str) -> list[str]:
+        return [column["COLUMN_NAME"] for column in data_rows(text)]
+
+    return read(f"Describe {table}.", learn, "describe_table", table_name=table)
+
+
+def _read_entered(ids: str) -> PlanStep:
+    return read(
+        "Look which invoices were entered before.",
+        lambda text: [row["INVOICE_ID"] for row in data_rows(text)],
+        "read_query",
+        query=f"SELECT INVOICE_ID FROM {INVOICES} WHERE INVOICE_ID IN ({ids}) "
+        f"AND INVOICE_ID IN (SELECT INVOICE_ID FROM {PAYMENTS})",
+    )
+
+
+def _enter(
+    table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], output: str
+) -> PlanStep:
+    query = _merge_rows(table, columns, rows)
+    label = f"Enter the invoices into {table}."
+    return write(label, output, "write_query", thing="tables", query=query)
+
+
+def _look_at_tables(ids: str) -> Generator[PlanStep, Any, Mapping[str, Any] | None]:
+    first, second = TABLES
+    where = f"WHERE INVOICE_ID IN ({ids})"
+    rows = yield look(
+        "tables",
+        f"Look at {first}.",
+        data_rows,
+        "read_query",
+        query=f"SELECT * FROM {first} {where}",
+    )
+    if rows is None:
+        return None
+    query = f"SELECT * FROM {second} {where}"
+    payments = yield look_on("tables", f"Look at {second}.", data_rows, "read_query", query=query)
+    label = f"Look at the comment of {FLAG}."
+    comment = yield look_on("tables", label, _read_comment, "describe_table", table_name=second)
+    return {first: rows, second: payments, FLAG: comment}
+
+
+def _read_comment(text: str) -> str:
+    return next(row["COMMENT"] for row in data_rows(text) if row["COLUMN_NAME"] == FLAG)
+
+
+def _compare_rows(
+    table: str, actual: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
+) -> tuple[list[str], list[Mapping[str, Any]]]:
+    wrong, missing = [], []
+    for row in expected:
+        found = [each for each in actual if each["INVOICE_ID"] == row["INVOICE_ID"]]
+        if any(row_failures(table, found, [row], CELLS[table], ("INVOICE_ID",))):
+            missing.append(row)
+            if found:
+                wrong.append(row["INVOICE_ID"])
+    return wrong, missing
+
+
+def _remove_rows(table: str, ids: Sequence[str], output: str) -> PlanStep:
+    listed = ", ".join(map(_quoted, ids))
+    query = f"DELETE FROM {table} WHERE INVOICE_ID IN ({listed})"
+    label = f"Remove the wrong rows of {table}."
+    return write(label, output, "write_query", thing="tables", query=query)
+
+
+def _set_comment(output: str) -> PlanStep:
+    query = f"COMMENT ON COLUMN {PAYMENTS}.{FLAG} IS {_quoted(COMMENT)}"
+    return write(f"Set the comment of {FLAG}.", output, "write_query", thing="tables", query=query)
+
+
+def key_of(table: str) -> TableName:
+    """Return schema and name of a table."""
+    schema, _, name = table.rpartition(".")
+    return schema, name
+
+
+def form_of(table: Table) -> list[Any]:
+    """Return what a check compares besides rows: view and columns."""
+    return [
+        table.view,
+        *([column.name, column.type, column.nullable, column.key] for column in table.columns),
+    ]
+
+
+@functools.lru_cache(maxsize=8)
+def records_of(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return the records of a table, cached: the check runs after each call."""
+    columns: list[list[Any]] = []
+    for kind, values in zip(kinds, data, strict=True):
+        convert: Callable[[Any], Any] = str
+        if kind == "INTEGER":
+            convert = int
+        elif kind[0] == "N":
+            convert = float
+        columns.append([None if v is None else convert(v) for v in json.loads(values)])
+    return list(zip(*columns, strict=True))
+
+
+def _merge_rows(table: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+    names = ", ".join(columns)
+    tuples = [", ".join(_quoted(row[name]) for name in columns) for row in rows]
+    values = ", ".join(f"({each})" for each in tuples)
+    return (
+        f"MERGE INTO {table} t USING (SELECT * FROM VALUES {values} AS v ({names})) n ON t.INVOICE_ID = n.INVOICE_ID "
+        f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({', '.join(f'n.{name}' for name in columns)})"
+    )
+
+
+def _quoted(value: Any) -> str:
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)

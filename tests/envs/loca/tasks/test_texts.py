@@ -1,0 +1,120 @@
+"""The texts of the offices: each sentence says one thing, and no single word tells the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import pytest
+
+from agentgym.envs.loca.catalog import products_book
+from agentgym.envs.loca.tasks.course_assistant import presentations_book
+from agentgym.envs.loca.writing.applications import ASKING, replies_book
+from agentgym.envs.loca.writing.coursework import coursework_book
+from agentgym.envs.loca.writing.order_notes import notes_book
+from agentgym.envs.loca.writing.phrase_book import PhraseBook
+from benchmarks import text_policies
+from benchmarks.texts import documents, variety
+from tests.envs.loca.office import fresh
+from tests.envs.loca.phrases import check_readings
+
+VALUES: Mapping[str, Any] = {
+    "big_number": 4711,
+    "code": "CS131-2",
+    "count": 3,
+    "date": "2024-05-06",
+    "few_number": 4,
+    "later_date": "2024-06-05",
+    "name": "Mary Costa",
+    "number": 17,
+    "old_number": 90,
+    "one_person": "Ada Beck",
+    "other_name": "Ada Beck",
+    "other_person": "Jan Ito",
+    "other_product": "Gift Card",
+    "part_number": 2,
+    "points_number": 80,
+    "product": "Desk 061",
+    "time": "18:00",
+    "title": "CS131-2 Unit Quiz 1",
+}
+NOTES = {"remark"}
+COURSEWORK = "policy corrected revoked dropped restored kept voluntary counted".split()
+READINGS: Mapping[str, tuple[PhraseBook, Collection[str]]] = {
+    "applications": (replies_book(), ASKING),
+    "coursework": (coursework_book(), COURSEWORK),
+    "presentations": (presentations_book(), ("not_final", "final")),
+    "products": (products_book(), products_book().kinds.keys() - {"about"}),
+    "notes about furniture": (
+        notes_book("furniture"),
+        notes_book("furniture").kinds.keys() - NOTES,
+    ),
+    "notes about books": (notes_book("books"), notes_book("books").kinds.keys() - NOTES),
+}
+# Two opposite kinds, and words that say nothing because both use them.
+SHARED: Mapping[str, tuple[PhraseBook, tuple[str, str], str]] = {
+    "a file is final": (
+        presentations_book(),
+        ("not_final", "final"),
+        "draft final version placeholder finished slides handout gaps",
+    ),
+    "a product is kept out of the outlet": (
+        products_book(),
+        ("excluded", "admitted"),
+        "never outlet maker excluded clearance permanent range promise",
+    ),
+    "a product is ordered": (
+        products_book(),
+        ("gone", "stays"),
+        "discontinued longer ordered last batch closed line sold ended",
+    ),
+}
+# The highest scores of policies that look for words, of one seed.
+SHORTCUTS: Mapping[str, tuple[Callable[[Any], float], float]] = {
+    "ApplyPhDEmail": (text_policies.find_professors, 0.8),
+    "CanvasArrangeExam": (text_policies.find_exams, 0.2),
+    "SetConfCrDdl": (text_policies.find_reminders, 0.5),
+    "UpdateMaterialInventory": (text_policies.find_pieces, 0.5),
+    "WoocommerceNewWelcome": (text_policies.find_customers, 0.9),
+}
+# The least number of distinct sentences and of words, in a state of 128K tokens.
+VARIETY: Mapping[str, Mapping[str, tuple[int, int]]] = {
+    "ApplyPhDEmail": {"mails": (300, 600)},
+    "CanvasListTest": dict.fromkeys(
+        ("announcements", "assignments", "quizzes", "questions", "submissions"), (100, 200)
+    ),
+    "SetConfCrDdl": {"mails": (220, 220)},
+    "UpdateMaterialInventory": {"notes": (300, 500)},
+    "WoocommerceNewWelcome": {"notes": (180, 400)},
+}
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_each_sentence_says_what_its_kind_is_and_nothing_else(name: str) -> None:
+    book, kinds = READINGS[name]
+    check_readings(book, kinds, VALUES, others=book.kinds.keys() - set(kinds))
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_no_word_tells_whether(name: str) -> None:
+    book, kinds, shared = SHARED[name]
+    for kind in kinds:
+        texts = [form for phrase in book.kinds[kind] for form in phrase.forms()]
+        assert set(shared.split()) <= set(re.findall("[a-z]+", " ".join(texts).lower()))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("task", SHORTCUTS)
+def test_regular_expressions_do_not_find_the_answer(task: str, seed: int) -> None:
+    find, most = SHORTCUTS[task]
+    assert find(fresh(task, 64_000, seed)) <= most
+
+
+@pytest.mark.parametrize("task", VARIETY)
+def test_texts_do_not_repeat(task: str) -> None:
+    texts = documents(fresh(task, 128_000))
+    for kind, (sentences, vocabulary) in VARIETY[task].items():
+        _, distinct, _, words = (float(cell.replace(",", "")) for cell in variety(texts[kind]))
+        assert distinct >= sentences, kind
+        assert words >= vocabulary, kind
