@@ -202,11 +202,11 @@ class ToolEnv(ToolHost):
                 f"an action must be the policy's text (str), got {type(action).__name__}"
             )
         reply, turn = self._read(world, action)
-        room = reply_work.set_room(reply_work.ROOM)
-        try:
+        if len(reply.calls) > 1:
+            with reply_work.shared_room():
+                answers, errors = self._answer(world, reply, action, turn)
+        else:
             answers, errors = self._answer(world, reply, action, turn)
-        finally:
-            reply_work.set_room(room)
         if self.guard.faults:
             world = self.world  # a fault may have re-created it
         self.chat = chat = self.chat.extend([reply, *answers])
@@ -255,6 +255,8 @@ class ToolEnv(ToolHost):
                     raise ToolError(
                         f"one reply may hold at most {MAX_CALLS} calls; this one was not run"
                     )
+                if k > 1:
+                    reply_work.check_room()
                 result = self._guarded(self._direct, call.name, call.arguments)
             except ToolError as error:
                 result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
@@ -280,11 +282,7 @@ class ToolEnv(ToolHost):
         check_jsonable(arguments)
         if nested:
             return self._call_from_code(name, arguments)
-        room = reply_work.set_room(reply_work.ROOM)
-        try:
-            result = self._guarded(self._tools, name, arguments)
-        finally:
-            reply_work.set_room(room)
+        result = self._guarded(self._tools, name, arguments)
         content = result if isinstance(result, Content) else Content(result)
         if len(content.text) > self.max_result_chars:
             content = replace(content, text=cut_result(content.text, self.max_result_chars))
@@ -292,6 +290,7 @@ class ToolEnv(ToolHost):
 
     def _call_from_code(self, name: str, arguments: Mapping[str, Any]) -> Content:
         try:
+            reply_work.check_room()
             result = self._guarded(self._tools, name, arguments)
         except ToolError as error:
             shown = f"error: {error}"[:MAX_ERROR_CHARS]
@@ -357,7 +356,6 @@ class ToolEnv(ToolHost):
             raise ToolError(f"there is no tool {echo(name)}; tools: {listed(tools)}")
         if world.done:
             raise ToolError("the episode has ended; this call was not run")
-        reply_work.check_room()
         if name in self._own:
             return carry_out(world, bound, name, arguments)
         return run_tool(bound, arguments)

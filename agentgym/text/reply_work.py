@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from agentgym.text.tools import ToolError
 
@@ -29,10 +31,17 @@ class _Room(threading.local):
 _room = _Room()
 
 
-def set_room(calls: float) -> float:
-    """Set the number of calls at their limits that remain; return the number before."""
-    before, _room.left = _room.left, calls
-    return before
+@contextmanager
+def shared_room() -> Iterator[None]:
+    """Let the calls in this block share the work of a reply, unless they already do."""
+    opened = _room.left == math.inf
+    if opened:
+        _room.left = ROOM
+    try:
+        yield
+    finally:
+        if opened:
+            _room.left = math.inf
 
 
 def spend(share: float) -> None:

@@ -115,7 +115,8 @@ class PythonTool(Toolset):
             code: The program. A call that is refused raises ToolError, which the code may catch.
         """
         started = time.monotonic()
-        result = self.sandbox.run(code, self._functions(), self.limits, self._seed())
+        with reply_work.shared_room():  # with the other calls of this code
+            result = self.sandbox.run(code, self._functions(), self.limits, self._seed())
         reply_work.spend_seconds(time.monotonic() - started)
         if result.kind == "refused":
             raise ToolError(f"the code was not run: {result.error}")

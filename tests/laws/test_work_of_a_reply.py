@@ -19,6 +19,7 @@ from agentgym.office.server import Server
 from agentgym.office.warehouse.engine import MAX_CHARACTERS
 from agentgym.text import reply_work
 from agentgym.text.tools import HostLimitError, ToolError, Toolset, tools_of
+from agentgym.wrappers import ProgrammaticTools
 from tests import bombs
 from tests.helpers import needs_workbench
 from tests.office.test_laws import SLOW
@@ -103,6 +104,7 @@ def stored_bytes(server: Server) -> int:
     return len(pickle.dumps({name: getattr(server, name) for name in server.episode_state}))
 
 
+NINE = {"dateTime": "2025-02-01T09:00:00Z"}
 ROWS = "SELECT COUNT(*) AS c FROM "
 ARRAY = "UNNEST(GENERATE_ARRAY(1, 6000))"
 FORMULA = "=SUM(MAP(SEQUENCE(200, 200), LAMBDA(x, x + 1)))"
@@ -169,3 +171,50 @@ def test_the_law_finds_tools_that_break_it(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(bombs, "WORDS", ("a", "a" * 5_000))
     found = faults_of(Greedy())
     assert [each.split(" ")[0] for each in found] == ["count", "stop", "stop"]
+
+
+def test_the_calls_of_code_share_their_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reply_work, "ROOM", 0.5)
+    server = server_class("filesystem")()
+    server.context.files.write("big.txt", "a line\n" * 100_000)
+    world = tool_env(make("ListWorld"))
+    world.mount(server)
+    env = ProgrammaticTools(world, also=["read_text_file"])
+    env.reset(seed=0)
+    code = "read_text_file(path='big.txt')\nread_text_file(path='big.txt')"
+    for _ in range(2):
+        chat, _, _, _, info = env.step(render(ToolCall("run_python", {"code": code}), "json"))
+        assert "used up" in chat.messages[-1].text
+        first, second = info["detail"].nested
+        assert first.result.startswith("a line")
+        assert "used up" in second.result
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "tool_name", "arguments"),
+    [
+        ("google_cloud", "logging_write_log", {"log_name": "a", "message": "m" * 60_000}),
+        ("google_sheet", "update_cells", {"sheet": "Sheet1", "range": "A{}", "data": [["m" * 40_000]]}),
+        ("calendar", "create_event", {"summary": "m", "description": "m" * 8_000, "start": NINE, "end": NINE}),
+    ],
+)  # fmt: skip
+def test_a_server_refuses_more_records_than_it_stores(
+    monkeypatch: pytest.MonkeyPatch, name: str, tool_name: str, arguments: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(store, "MAX_BYTES", 500_000)
+    server = server_class(name)()
+    if name == "google_sheet":
+        arguments = {**arguments, "spreadsheet_id": add_sheet(server, [["a"]])}
+    bound, table, problem = tools_of(server)[tool_name], server.store.tables()[-1], ""
+    for row in range(1, 200):
+        before = server.store.fingerprint(table)
+        try:
+            bound({k: v.format(row) if k == "range" else v for k, v in arguments.items()})
+        except ToolError as error:
+            problem = str(error)
+            break
+    assert "the service stores at most 500000 bytes" in problem
+    assert row > 3
+    assert server.store.fingerprint(table) == before
+    assert len(pickle.dumps(server.store)) < 600_000

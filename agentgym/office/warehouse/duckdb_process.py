@@ -72,7 +72,9 @@ class _Session:
         if not self._counts:
             return 0.0
         self._counts = False
-        counted = self._live.execute("SELECT sequence_name, last_value FROM duckdb_sequences() WHERE schema_name = 'lib'")
+        counted = self._live.execute(
+            "SELECT sequence_name, last_value FROM duckdb_sequences() WHERE schema_name = 'lib'"
+        )
         return max((last or 0) / self._limits[name] for name, last in counted.fetchall())
 
     def read(
