@@ -1,12 +1,13 @@
 """Compare a team with a single agent: `python benchmarks/teams.py`.
 
-The table shows mean turns, replies and tokens of scripted play over five instances. A worker plays
+The table shows turns, replies and tokens of scripted play, mean ± standard deviation of five
+instances. A worker plays
 up to 32 turns of a sub-task.
 """
 
 from __future__ import annotations
 
-from statistics import fmean
+from statistics import fmean, stdev
 
 from agentgym import make
 from agentgym.oracles import TeamPolicy
@@ -29,7 +30,7 @@ def main() -> None:
         cells = [
             f"{fmean(trajectory.reward for trajectory in played):.1f}",
             *(
-                f"{fmean(values):,.0f}"
+                f"{fmean(values):,.0f} ± {stdev(values):,.0f}"
                 for values in (
                     [trajectory.steps[-1].info["turn"] for trajectory in played],
                     [len(trajectory.steps) for trajectory in played],

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,19 +39,12 @@ The ceiling is fixed before they play: chance, or 10 % if that is more. Chance i
 seeds. A policy `holds` if the 99 % Wilson interval of its score ends below the ceiling or, where chance reaches 10 %, does not
 start above it. It is a `leak` if the interval starts above the ceiling; otherwise more seeds must decide. Measures are shares
 of episodes with an event that must not happen: {measures}. Baselines have no verdict: random legal calls (those that the
-world's belief state allows), the oracle, and an oracle policy that sees only the task and the last result. A world registers
+world's belief state allows), the oracle, and an oracle policy that sees only the task and the last result. The last column names
+the commit at which the row was measured. A world registers
 further shortcuts with `agentgym.assemble.adversaries.register_adversary`.
-
-| TreeWorld | 100 | 10.0 [6.8, 14.5] | 400 | 10.0 | holds (chance is 10.0) |
-
-A model that stays at zero never met a reward to learn from. This shows that blind play earns nothing, but not that a larger
-model would fail too. GridWorld's prompt contains its whole board, so blind play is the task itself there, and its score is not
-a leak.
-
-## The battery
 """
 SUMMARY = ("world", "ceiling", "chance", "best shortcut", "its score", "worst measure",
-           "random legal", "without memory", "oracle", "seeds", "verdict")  # fmt: skip
+           "random legal", "without memory", "oracle", "seeds", "verdict", "commit")  # fmt: skip
 
 
 def audit(entry: Entry) -> Audit:
@@ -64,6 +58,11 @@ def audit(entry: Entry) -> Audit:
             splits=not office,
         )
     )
+
+
+def commit() -> str:
+    command = ["git", "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
 
 
 def summary(result: Audit) -> str:
@@ -86,6 +85,7 @@ def summary(result: Audit) -> str:
         ),
         str(best.seeds),
         result.verdict,
+        commit(),
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 from dataclasses import asdict
 from math import comb
 from pathlib import Path
@@ -49,6 +50,11 @@ policies draw by instance, so their seeds are clusters.
 """
 
 
+def commit() -> str:
+    command = ["git", "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
+
+
 def worlds() -> list[str]:
     ids = (entry.id for entry in agentgym.worlds())
     return [name.removeprefix("agentgym/").removesuffix("-v0") for name in ids]
@@ -60,12 +66,14 @@ def play(names: list[str]) -> None:
         path = FOLDER / f"{name}.json"
         if not path.exists():
             control = run_controls(name, SEEDS)
-            path.write_text(json.dumps(asdict(control)) + "\n", encoding="utf-8")
+            stored = {"commit": commit(), **asdict(control)}
+            path.write_text(json.dumps(stored) + "\n", encoding="utf-8")
             print(name, {letter: control.found(letter) for letter in NAMES}, flush=True)
 
 
 def read(path: Path) -> Control:
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    del data["commit"]
     for agent in ("planted", "null"):
         data[agent] = {
             letter: {metric: Interval(**values) for metric, values in metrics.items()}
@@ -74,7 +82,9 @@ def read(path: Path) -> Control:
     return Control(**data)
 
 
-def page(controls: list[Control], covered: dict[str, float], studies: int) -> str:
+def page(
+    controls: list[Control], covered: dict[str, float], studies: int, commits: set[str]
+) -> str:
     complete = [c for c in controls if all(map(c.found, NAMES))]
     misses = [sum(part) for part in zip(*(c.false_findings() for c in controls), strict=True)]
     rates = ", ".join(
@@ -89,7 +99,9 @@ def page(controls: list[Control], covered: dict[str, float], studies: int) -> st
             "the oracle that compensates for it: the plan for planning, the state for tracking, and the "
             "pruned history plus the state for distraction. A deficit is found if the 95 % interval "
             "of the effect on success or on step accuracy lies above 0. "
-            f"All three are found in {len(complete)} of {len(controls)} worlds.\n"
+            f"All three are found in {len(complete)} of {len(controls)} worlds. "
+            f"Measured with seeds 0 to {SEEDS - 1} at commit {', '.join(sorted(commits))} "
+            "(`PYTHONPATH=. python docs/build_controls.py`).\n"
         ),
         "| world | options | turns | planning | tracking | distraction |",
         "|---|---|---|---|---|---|",
@@ -116,7 +128,7 @@ def page(controls: list[Control], covered: dict[str, float], studies: int) -> st
     ]
     if covered:
         lines += [
-            "## Intervals hold the truth as often as they say\n",
+            "## Intervals have the stated coverage\n",
             (
                 f"The table covers {studies:,} synthetic studies of 20 to 40 seeds, one to three horizons, six arms "
                 "and two contexts with known probabilities, evaluated by the functions that produce the tables "
@@ -149,8 +161,9 @@ def main() -> None:
         shares = {"studies": options.coverage, "shares": coverage(options.coverage)}
         simulated.write_text(json.dumps(shares) + "\n", encoding="utf-8")
     stored = json.loads(simulated.read_text()) if simulated.exists() else {}
-    played = [read(path) for name in worlds() if (path := FOLDER / f"{name}.json").exists()]
-    text = page(played, stored.get("shares", {}), stored.get("studies", 0))
+    paths = [path for name in worlds() if (path := FOLDER / f"{name}.json").exists()]
+    commits = {json.loads(path.read_text())["commit"] for path in paths}
+    text = page(list(map(read, paths)), stored.get("shares", {}), stored.get("studies", 0), commits)
     PAGE.write_text(text, encoding="utf-8")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -11,7 +12,10 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+
+from agentgym.sandboxes.namespaces import children
 
 LONG = 200_000
 WORDS = (
@@ -50,9 +54,10 @@ WORDS = (
     "bomb.xlsx",
     "bomb.pdf",
     "deep.json",
+    "big.txt",
     "/workspace",
 )  # fmt: skip
-NUMBERS = (10**18, -(10**18), 2**31, 10**6, 0)
+NUMBERS = (10**18, -(10**18), 2**31, 10**6, 0, 1)
 """Values of schemas, by type."""
 
 
@@ -70,17 +75,25 @@ def files() -> dict[str, bytes]:
         "bomb.xlsx": archive.getvalue(),
         "bomb.pdf": pdf,
         "deep.json": b"[" * 100_000,
+        "big.txt": b"a line\n" * 200_000,
     }
 
 
-def calls(parameters: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def calls(
+    parameters: Mapping[str, Any], known: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[dict[str, Any]]:
     """Yield arguments for a tool's schema, as long as a reply allows; each word is once in every
-    place that takes text.
+    place that takes text, except where the text is `known` by its name.
     """
     properties = parameters.get("properties", {})
+    required = {name: properties[name] for name in parameters.get("required", ())}
     for number, word in enumerate(WORDS):
-        draw = _Draw(number, word[: LONG // max(1, len(properties))], parameters.get("$defs", {}))
-        yield {name: draw.value(schema) for name, schema in properties.items()}
+        draw = _Draw(
+            number, word[: LONG // max(1, len(properties))], parameters.get("$defs", {}), known
+        )
+        yield draw.values(properties)
+        if len(required) < len(properties):  # an invalid option would hide the other arguments
+            yield draw.values(required)
 
 
 @dataclass(frozen=True)
@@ -90,6 +103,11 @@ class _Draw:
     number: int
     word: str
     definitions: Mapping[str, Any]
+    known: Mapping[str, str]
+
+    def values(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of properties."""
+        return {name: self.known.get(name) or self.value(properties[name]) for name in properties}
 
     def value(self, schema: Mapping[str, Any]) -> Any:
         """Return a value for a schema."""
@@ -102,10 +120,10 @@ class _Draw:
         kind = schema.get("type")
         if kind == "array":
             item = self.value(schema.get("items", {}))
-            return [item] * max(1, min(2_000, len(self.word) // len(json.dumps(item))))
+            return [item] * max(1, min(2_000, LONG // len(json.dumps(item))))
         if schema.get("properties"):
             share = replace(self, word=self.word[: len(self.word) // len(schema["properties"])])
-            return {name: share.value(each) for name, each in schema["properties"].items()}
+            return share.values(schema["properties"])
         if kind == "object":
             return {f"k{k}": self.word[:200] for k in range(200)}
         if kind in ("integer", "number"):
@@ -115,24 +133,13 @@ class _Draw:
 
 def seconds() -> float:
     """Return the CPU time of this process and its descendants, including those that have ended."""
-    parents: dict[int, int] = {}
-    used: dict[int, int] = {}
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended
-            continue
-        parents[int(folder.name)] = int(fields[1])
-        used[int(folder.name)] = sum(map(int, fields[11:15]))
-    mine, total = os.getpid(), 0
-    for process, ticks in used.items():
-        above = process
-        while above not in (mine, 0, 1):
-            above = parents.get(above, 0)
-        total += ticks if above == mine else 0
-    return total / os.sysconf("SC_CLK_TCK")
+    ticks, processes = 0, [os.getpid()]
+    for process in processes:  # the list grows
+        with contextlib.suppress(OSError):  # it has ended
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+            processes += children(process)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def megabytes() -> float:

@@ -280,21 +280,24 @@ def spec(
     }
     if "team" in env_spec.kwargs:
         stacks = _team_stacks(world, shared, agents or {}, shots)
-        env_spec.kwargs["stacks"] = {}
-        for agent, stack in stacks.items():
-            env_spec.kwargs["stacks"][agent] = [
-                {"entry_point": each.entry_point, "kwargs": each.kwargs or {}} for each in stack
-            ]
+        env_spec.kwargs["stacks"] = {
+            agent: list(map(_as_plain, stack)) for agent, stack in stacks.items()
+        }
     else:
         stacks = {"": build_stack(world, shots=shots, **shared)}
         env_spec.additional_wrappers += tuple(stacks[""])
     for layer in chain.from_iterable(stacks.values()):
-        wrapper, arguments = load_env_creator(layer.entry_point), layer.kwargs or {}
-        check_defined(world, config, needed_hooks(wrapper, arguments))
-        requirements = getattr(wrapper, "requirements", None)
-        if requirements is not None:
-            check_requirements(layer.entry_point.rpartition(":")[2], requirements(**arguments))
+        _check_layer(layer, world, config)
     return env_spec
+
+
+def _check_layer(layer: WrapperSpec, world: type[World[Any]], config: Any) -> None:
+    """Raise unless the world has the hooks and the host the means that a wrapper needs."""
+    wrapper, arguments = load_env_creator(layer.entry_point), layer.kwargs or {}
+    check_defined(world, config, needed_hooks(wrapper, arguments))
+    requirements = getattr(wrapper, "requirements", None)
+    if requirements is not None:
+        check_requirements(layer.entry_point.rpartition(":")[2], requirements(**arguments))
 
 
 def _bare_spec(
@@ -316,6 +319,10 @@ def _bare_spec(
         raise ValueError(f"agents requires a team, and {env_spec.name} has one agent; {TEAM_IDS}")
     check_requirements(world.__name__, world.requirements(config))
     return env_spec, world, config
+
+
+def _as_plain(layer: WrapperSpec) -> dict[str, Any]:
+    return {"entry_point": layer.entry_point, "kwargs": layer.kwargs or {}}
 
 
 def _team_stacks(

@@ -21,7 +21,7 @@ from agentgym.assemble.context_options import (
     split_context,
 )
 from agentgym.assemble.wrapper_order import Stage
-from agentgym.text.imports import import_named
+from agentgym.text.imports import UntrustedModule, import_named
 from agentgym.text.validation import (
     check_bool,
     check_choice,
@@ -142,6 +142,8 @@ def import_owner(name: str) -> str:
     if module:
         try:
             import_named(module)
+        except UntrustedModule as error:
+            raise ValueError(str(error)) from None
         except Exception as error:  # the module is code of anyone
             raise ValueError(
                 f"the module of {name!r} cannot be imported ({type(error).__name__}: {error}); "

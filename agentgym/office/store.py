@@ -28,6 +28,12 @@ def _from_json(text: str) -> Any:
 _DECODERS: dict[str, Callable[[Any], Any]] = {"JSON": _from_json, "BOOL": bool}
 
 
+# One server's records, with attachments, uploads and versions. They stay in memory, and each copy of
+# an env copies them.
+MAX_BYTES = 256 * 2**20
+_PAGE_BYTES = 1_024
+
+
 class _Database(sqlite3.Connection):
     """Connection that closes itself when dropped; Python 3.13 would warn otherwise."""
 
@@ -184,12 +190,15 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """Make several changes atomically: an exception undoes all of them."""
+        """Make several changes atomically; an exception or a lack of room undoes all of them."""
         name = f"change_{self._depth}"
+        before = self._db.total_changes
         self._db.execute(f"SAVEPOINT {name}")
         self._depth += 1
         try:
             yield
+            if self._depth == 1 and self._db.total_changes != before:
+                self._check_size()
         except BaseException:
             self._undone += 1
             # SQLite rolls back by itself if it runs out of memory.
@@ -202,6 +211,13 @@ class Store:
             self._depth -= 1
             if self._db.in_transaction:
                 self._db.execute(f"RELEASE {name}")
+
+    def _check_size(self) -> None:
+        pages = self._db.execute("PRAGMA page_count").fetchone()[0]
+        if pages * _PAGE_BYTES > MAX_BYTES:
+            raise ToolError(
+                f"limit exceeded: the service stores at most {MAX_BYTES} bytes; delete something"
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {"schema": self._schema, "image": self._db.serialize()}
@@ -245,7 +261,7 @@ def _encode(value: Any) -> Any:
 def _empty(schema: str) -> bytes:
     with closing(sqlite3.connect(":memory:")) as db:
         # Setting a version creates the first page; an empty file cannot be serialised.
-        db.executescript(f"PRAGMA page_size = 1024; PRAGMA user_version = 1; {schema}")
+        db.executescript(f"PRAGMA page_size = {_PAGE_BYTES}; PRAGMA user_version = 1; {schema}")
         return db.serialize()
 
 

@@ -15,6 +15,7 @@ from agentgym.play.guard import FAULT, Guard, carry_out, is_stop, of_host, rebui
 from agentgym.play.rendering import render_chat
 from agentgym.play.spaces import ActionSpace, ChatSpace
 from agentgym.play.tool_host import ToolHost, episode_state
+from agentgym.text import reply_work
 from agentgym.text.messages import SYSTEM_ID, TASK_ID, Chat, Content, Message, Messages
 from agentgym.text.parsing import DIALECTS, NO_CALL, Dialect, explain, parse
 from agentgym.text.requirements import check_requirements
@@ -43,6 +44,9 @@ MAX_ERROR_CHARS = 2_000
 
 # About 250,000 tokens: more than the oracle reads at once in an office of 256K tokens.
 DEFAULT_RESULT_CHARS = 1_000_000
+
+# Shorter results are free, because counting them would take longer than keeping them.
+_SHORT_RESULT = 10_000
 
 # Shared by all resets and nearly all steps, because building a `StepInfo` costs as much as a call.
 _QUIET = {0: StepInfo(), 1: StepInfo(calls=1)}
@@ -198,7 +202,11 @@ class ToolEnv(ToolHost):
                 f"an action must be the policy's text (str), got {type(action).__name__}"
             )
         reply, turn = self._read(world, action)
-        answers, errors = self._answer(world, reply, action, turn)
+        if len(reply.calls) > 1:
+            with reply_work.shared_room():
+                answers, errors = self._answer(world, reply, action, turn)
+        else:
+            answers, errors = self._answer(world, reply, action, turn)
         if self.guard.faults:
             world = self.world  # a fault may have re-created it
         self.chat = chat = self.chat.extend([reply, *answers])
@@ -247,12 +255,16 @@ class ToolEnv(ToolHost):
                     raise ToolError(
                         f"one reply may hold at most {MAX_CALLS} calls; this one was not run"
                     )
+                if k > 1:
+                    reply_work.check_room()
                 result = self._guarded(self._direct, call.name, call.arguments)
             except ToolError as error:
                 result, errors = f"error: {str(error)[:MAX_ERROR_CHARS]}", errors + 1
             text, images = (result, ()) if isinstance(result, str) else (result.text, result.images)
             if len(text) > self.max_result_chars:
                 text = cut_result(text, self.max_result_chars)
+            if len(text) > _SHORT_RESULT:
+                reply_work.spend(len(text) / DEFAULT_RESULT_CHARS)
             answers.append(
                 Message("tool", text, "", (), call.id, images, f"{turn}:{k}", "", moment)
             )
@@ -268,19 +280,26 @@ class ToolEnv(ToolHost):
         """
         self._running_world("call reset() before call()")
         check_jsonable(arguments)
+        if nested:
+            return self._call_from_code(name, arguments)
+        result = self._guarded(self._tools, name, arguments)
+        content = result if isinstance(result, Content) else Content(result)
+        if len(content.text) > self.max_result_chars:
+            content = replace(content, text=cut_result(content.text, self.max_result_chars))
+        return content
+
+    def _call_from_code(self, name: str, arguments: Mapping[str, Any]) -> Content:
         try:
+            reply_work.check_room()
             result = self._guarded(self._tools, name, arguments)
         except ToolError as error:
-            if nested:
-                self._nested.append(
-                    NestedCall(name, dict(arguments), f"error: {error}"[:MAX_ERROR_CHARS])
-                )
+            shown = f"error: {error}"[:MAX_ERROR_CHARS]
+            self._nested.append(NestedCall(name, dict(arguments), shown))
             raise
         content = result if isinstance(result, Content) else Content(result)
-        if not nested and len(content.text) > self.max_result_chars:
-            content = replace(content, text=cut_result(content.text, self.max_result_chars))
-        if nested:
-            self._nested.append(NestedCall(name, dict(arguments), content.text))
+        if len(content.text) > _SHORT_RESULT:
+            reply_work.spend(len(content.text) / DEFAULT_RESULT_CHARS)
+        self._nested.append(NestedCall(name, dict(arguments), content.text))
         return content
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:

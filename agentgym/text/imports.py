@@ -13,6 +13,10 @@ _installed: set[str] = set()
 _trusted: set[str] | None = None
 
 
+class UntrustedModule(ImportError):
+    """Error of a module that only a file names; its message says how to allow the import."""
+
+
 def trust_package(module: str) -> None:
     """Trust the package of a module named by an installed package."""
     _installed.add(module.partition(".")[0])
@@ -37,8 +41,9 @@ def import_named(module: str) -> ModuleType:
     """Import a third-party module.
 
     Raises:
-        ImportError: The module is not trusted, cannot be found, or exits on import, as scripts
-            without a `__name__ == "__main__"` guard do.
+        UntrustedModule: Only a file names the module.
+        ImportError: The module cannot be found, or exits on import, as scripts without a
+            `__name__ == "__main__"` guard do.
         Exception: Any exception of the module.
     """
     if _trusted is not None:
@@ -54,9 +59,9 @@ def _check_trusted(module: str, trusted: set[str]) -> None:
     if package == _OWN or package in _installed:
         return
     if module not in trusted:
-        raise ImportError(
-            f"{module!r} is named by a file and not on the command line; if you trust it, write "
-            f"agentgym --import {module} before the command"
+        raise UntrustedModule(
+            f"the run uses the module {module!r}, which runs only if the command line names it; if "
+            f"you trust it, write agentgym --import {module} before the command"
         )
     if str(Path.cwd()) not in sys.path:
         # Last, because no file in the folder may replace an installed module.

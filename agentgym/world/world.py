@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.text.imports import import_named
+from agentgym.text.imports import UntrustedModule, import_named
 from agentgym.text.messages import Content, ToolCall
 from agentgym.world.call_record import CallRecord
 from agentgym.world.digests import digest
@@ -431,6 +431,8 @@ def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
             world = getattr(import_named(module), name)
         except MissingHook:
             raise
+        except UntrustedModule as error:
+            raise ValueError(str(error)) from None
         except Exception as error:  # the module is third-party code
             raise ValueError(
                 f"world {world!r} cannot be imported ({error}); write 'package.module:Class'"

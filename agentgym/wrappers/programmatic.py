@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import keyword
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,6 +16,7 @@ import gymnasium
 
 from agentgym.assemble.wrapper_order import Stage, StagedWrapper
 from agentgym.play.env import MAX_ERROR_CHARS, ToolEnv
+from agentgym.text import reply_work
 from agentgym.text.messages import Chat
 from agentgym.text.tools import Tool, ToolError, Toolset, tool, tools_of
 
@@ -112,7 +114,10 @@ class PythonTool(Toolset):
         Args:
             code: The program. A call that is refused raises ToolError, which the code may catch.
         """
-        result = self.sandbox.run(code, self._functions(), self.limits, self._seed())
+        started = time.monotonic()
+        with reply_work.shared_room():  # with the other calls of this code
+            result = self.sandbox.run(code, self._functions(), self.limits, self._seed())
+        reply_work.spend_seconds(time.monotonic() - started)
         if result.kind == "refused":
             raise ToolError(f"the code was not run: {result.error}")
         printed = result.stdout

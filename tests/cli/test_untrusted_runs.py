@@ -259,6 +259,35 @@ def test_a_module_named_on_the_command_line_is_imported(tmp_path: Path, study: P
     assert "solved 1 of 1" in done.stdout, done.stderr
 
 
+STRATEGY = """
+import gymnasium
+from agentgym.assemble.wrapper_order import Stage
+from agentgym.assemble.wrapper_stack import register_strategy
+
+class Plain(gymnasium.ObservationWrapper):
+    stage = Stage.TOOLS
+    def observation(self, chat):
+        return chat
+
+register_strategy("plain", Plain)
+"""
+
+
+def test_scoring_a_run_with_own_context_says_how(tmp_path: Path) -> None:
+    script = script_in(tmp_path)
+    (tmp_path / "mine.py").write_text(STRATEGY)
+    study = ["--world", "ListWorld", "--horizons", "1", "--episodes", "1", "--oracles", "none"]
+    context = ["--context", "mine:plain", "--workers", "1", "--out", "run"]
+    run(tmp_path, script, ["ablate", *study, *context])
+    refused = run(tmp_path, script, ["score", "run"])
+    assert refused.stderr.splitlines()[0] == (
+        "error: the run uses the module 'mine', which runs only if the command line names it; if you "
+        "trust it, write agentgym --import mine before the command"
+    )
+    done = run(tmp_path, script, ["--import", "mine", "score", "run"])
+    assert "mine:plain" in done.stdout, done.stderr
+
+
 CONTROLS = [chr(k) for k in (*range(9), *range(11, 32), *range(127, 160))]
 BIDI = list(
     "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\U000e0041"

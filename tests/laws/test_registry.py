@@ -98,13 +98,9 @@ def test_doing_nothing_scores_0(env_id: str) -> None:
 
 
 @pytest.mark.family(env_id=IDS)
-def test_copies_in_mid_episode_go_on_alike(env_id: str) -> None:
-    laws.check_copies(env_id, ("", "SP", "SPH"), shots=1)
-
-
-@pytest.mark.family(env_id=IDS)
-def test_snapshots_in_mid_episode_go_on_alike(env_id: str) -> None:
+def test_copies_and_snapshots_in_mid_episode_go_on_alike(env_id: str) -> None:
     laws.check_copies(env_id)
+    laws.check_copies(env_id, ("", "SP", "SPH"), shots=1)
 
 
 @pytest.mark.family(env_id=IDS)

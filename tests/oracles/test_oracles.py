@@ -23,11 +23,10 @@ from agentgym.oracles import (
 from agentgym.oracles.choices import best_call
 from agentgym.oracles.hints import split_hints
 from agentgym.oracles.optimality import TASK_FOLLOWS
-from agentgym.oracles.reading import ParsedChat
 from agentgym.oracles.recall import TOOL
 from agentgym.training.rollout import rollout
 from agentgym.world.world import has_hook
-from tests.sampling import OFFICE, few
+from tests.sampling import OFFICE
 
 IDS = [entry.id for entry in worlds()]
 SCOPES = ["persistent", "ephemeral"]
@@ -189,24 +188,6 @@ def test_the_state_names_no_action_and_tells_what_is_left(env_id: str) -> None:
         left.append(int(re.findall(r"(?:Turns left|moves): ([0-9]+)", state)[0]))
         chat, *_ = env.step(OraclePolicy(env_id)([chat])[0].text)
     assert all(after < before for before, after in itertools.pairwise(left))
-
-
-@pytest.mark.family(arm=["SH", "SPH"], env_id=IDS)
-def test_the_state_suffices(env_id: str, arm: str) -> None:
-    """A player with only the system message, the task and the state text plays optimally."""
-    env = make(env_id, oracles=arm, labels=True)
-    player = OraclePolicy(env_id)
-    for seed in few(env_id, 15):
-        chat, _ = env.reset(seed=seed)
-        over = False
-        while not over:
-            task, hints = split_hints(chat.messages[-1].text)
-            chat, reward, terminated, truncated, info = env.step(
-                render(player.act(ParsedChat(task, {"state": hints["state"]})))
-            )
-            assert info["optimal"]
-            over = terminated or truncated
-        assert reward == 1.0
 
 
 def test_a_plan_refers_to_the_state_only_where_it_is_shown() -> None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 from agentgym.office.files.media_types import media_type
 from agentgym.office.files.patterns import Patterns
 from agentgym.office.files.textedit import EditOperation, apply_edits, show_diff
-from agentgym.office.files.workspace import ROOT
+from agentgym.office.files.workspace import MAX_FILE_BYTES, ROOT
 from agentgym.office.server import Server
 from agentgym.text.tools import ToolError, echo, tool
 
@@ -79,12 +79,18 @@ class Filesystem(Server):
         """
         if not paths:
             raise ToolError("invalid argument: paths must name at least one file")
-        parts = []
+        parts, room = [], MAX_FILE_BYTES
         for path in paths:
             try:
                 parts.append(f"{path}:\n{self._text(path)}\n")
             except ToolError as error:
                 parts.append(f"{path}: Error - {error}")
+            room -= len(parts[-1])
+            if room < 0:  # a call may name the largest file a thousand times
+                raise ToolError(
+                    f"limit exceeded: a call reads at most {MAX_FILE_BYTES} characters; read "
+                    "fewer files"
+                )
         return "\n---\n".join(parts)
 
     @tool

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from agentgym.office.files.pdfs import MAX_PAGES, guarded, open_pdf, read_pdf
 from agentgym.office.libraries import install_hint, pdf_library
 from agentgym.office.server import Server
+from agentgym.text import reply_work
 from agentgym.text.tools import ToolError, echo, tool
 
 MAX_MATCHES = 2_000  # every snapshot contains them
@@ -283,8 +284,9 @@ def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]
     with install_hint("searching PDF files needs regex", "regex"):
         regex = import_module("regex")
     matches = []
+    start_time = time.process_time()
+    deadline = start_time + _SECONDS
     try:
-        deadline = time.process_time() + _SECONDS
         compiled = regex.compile(pattern, regex.IGNORECASE | regex.MULTILINE)
         for number, text in enumerate(pages, 1):
             left = deadline - time.process_time()
@@ -301,4 +303,6 @@ def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]
         ) from None
     except TimeoutError:
         raise ToolError(f"limit exceeded: the search for {echo(pattern)} takes too long") from None
+    finally:
+        reply_work.spend((time.process_time() - start_time) / _SECONDS)
     return matches

@@ -23,6 +23,7 @@ from agentgym.office.files.pdf_pages import (
     set_page,
 )
 from agentgym.office.libraries import pdf_library
+from agentgym.text import reply_work
 from agentgym.text.tools import ToolError
 
 MAX_PAGES = 500  # reading takes milliseconds per page
@@ -32,6 +33,8 @@ MAX_PAGES = 500  # reading takes milliseconds per page
 MAX_WORK = 200_000
 
 _FORM_WORK = 10_000  # a form may contain megabytes without a word
+
+_FREE_SHARE = 0.1  # 20,000 words, more than any file of a task
 
 # Maximum size of an unpacked stream; a page of text has a few kilobytes.
 _STREAM_BYTES = 4 * 2**20
@@ -144,13 +147,16 @@ def read_pdf(data: bytes) -> tuple[str, ...]:
         ImportError: pypdf is not installed.
     """
     texts = _written_texts.get(data)
-    if texts is not None:
-        return texts
-    return _read(data) if len(data) <= _CACHED_BYTES else _read.__wrapped__(data)
+    if texts is None:
+        read = _read if len(data) <= _CACHED_BYTES else _read.__wrapped__
+        texts, share = read(data)
+        reply_work.spend(share)
+    return texts
 
 
 @functools.lru_cache(maxsize=64)
-def _read(data: bytes) -> tuple[str, ...]:
+def _read(data: bytes) -> tuple[tuple[str, ...], float]:
+    """Return the texts and the share of the work limit that a reading without a cache costs."""
     work = _Work()
     limits = {
         "stream_parsing_work_maximum_count": work,
@@ -161,9 +167,8 @@ def _read(data: bytes) -> tuple[str, ...]:
     }
     with guarded(), pdf_library("pypdf").apply_configuration(**limits):
         texts = [work.read(page) for page in open_pdf(data).pages]
-    return tuple(
-        text.encode("utf-8", "replace").decode("utf-8").replace("\0", "") for text in texts
-    )
+    plain = [text.encode("utf-8", "replace").decode("utf-8").replace("\0", "") for text in texts]
+    return tuple(plain), work.share
 
 
 class _Work:
@@ -188,6 +193,12 @@ class _Work:
         self._rest -= _FORM_WORK
         return self._rest < 0
 
+    @property
+    def share(self) -> float:
+        """Return the used share; small files are free, as some processes remember their texts."""
+        share = 1 - self._rest / MAX_WORK
+        return share if share > _FREE_SHARE else 0.0
+
     def read(self, page: Any) -> str:
         """Return a page's text, or raise `ToolError`."""
         contents = page.get_contents()
@@ -205,6 +216,7 @@ class _Work:
 
     def _check(self) -> None:
         if self._rest < 0:
+            reply_work.spend(1.0)
             raise ToolError(
                 "limit exceeded: the PDF file is too complex to be read; extract some "
                 "of its pages into another file"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -12,6 +13,7 @@ from agentgym.office.files.workspace import ROOT
 from agentgym.sandboxes.base import SandboxUnavailable
 from agentgym.sandboxes.determinism import RunSeed
 from agentgym.sandboxes.namespaces import REMEDY
+from agentgym.text import reply_work
 from agentgym.text.tools import echo
 
 if TYPE_CHECKING:
@@ -38,7 +40,9 @@ def run_on(
             entries[path[start:]] = bench.File(data, files.modified(path).timestamp())
     limits = replace(bench.DEFAULT_LIMITS, seconds=float(seconds))
     seed = RunSeed(context.clock.now(), context.seed)
+    started = time.monotonic()
     outcome: ProgramResult = bench.run(arguments, entries, cwd, limits, seed)
+    reply_work.spend_seconds(time.monotonic() - started)
     context.clock.tick()
     if outcome.files is None:
         return outcome, "The workspace is unchanged."

@@ -44,6 +44,7 @@ from agentgym.office.spreadsheet.functions.registry import (
     MATCHING,
     SINGLES,
 )
+from agentgym.text import reply_work
 
 # Cells visited or created and formula parts computed per change, which take less than a second.
 MAX_STEPS = 500_000
@@ -122,6 +123,7 @@ class Evaluator:
             results.setdefault(sheet, {})[row, column] = value
         for sheet, row, column in self._expanded:
             results.setdefault(sheet, {})[row, column] = self._sheet(sheet).lines[row][column]
+        reply_work.spend(self._steps / MAX_STEPS)
         return results
 
     def _find_formulas(self, sheet: str) -> None:

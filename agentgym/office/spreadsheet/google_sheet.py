@@ -19,6 +19,7 @@ from agentgym.office.spreadsheet.spreadsheets import (
     SCHEMA,
     SheetCell,
     Spreadsheets,
+    count_cells,
     properties_of,
 )
 from agentgym.office.store import Row
@@ -280,6 +281,7 @@ class GoogleSheet(Server):
             queries: The ranges.
         """
         results: list[dict[str, Any]] = []
+        cells = 0  # a call may name the same range a thousand times
         for query in queries:
             asked: dict[str, Any] = {"range": None, **query}
             try:
@@ -287,6 +289,7 @@ class GoogleSheet(Server):
                 results.append({**asked, "data": self._books.values(row, asked["range"])})
             except ToolError as error:
                 results.append({**asked, "error": str(error)})
+            cells = count_cells(results[-1].get("data", ()), cells)
         return results
 
     @tool
@@ -305,6 +308,7 @@ class GoogleSheet(Server):
                 f"invalid argument: rows_to_fetch must be at least 1, got {rows_to_fetch}"
             )
         results = []
+        cells = 0
         for spreadsheet in spreadsheet_ids:
             entry: dict[str, Any] = {"spreadsheet_id": spreadsheet, "title": None, "sheets": []}
             try:
@@ -314,6 +318,8 @@ class GoogleSheet(Server):
                 results.append({**entry, "error": None})
             except ToolError as error:
                 results.append({**entry, "error": str(error)})
+            for sheet in entry["sheets"]:
+                cells = count_cells(sheet["first_rows"], cells)
         return results
 
     @tool

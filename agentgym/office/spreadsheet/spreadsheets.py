@@ -6,7 +6,7 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from agentgym.office.context import iso
@@ -25,8 +25,6 @@ from agentgym.office.spreadsheet.formulas import follow, rewrite
 from agentgym.office.spreadsheet.functions.unsupported import check_supported
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
-
-CellT = TypeVar("CellT")
 
 MAX_CELLS = 10_000_000  # per spreadsheet, empty or not, as in the real service
 MAX_COLUMNS = 18_278  # up to ZZZ, as in the real service
@@ -103,14 +101,14 @@ class SheetCell(NamedTuple):
         return self.shown
 
 
-def _within_limit(rows: list[list[CellT]]) -> list[list[CellT]]:
-    """Return rows, or raise if they have too many cells."""
-    count = sum(map(len, rows))
+def count_cells(rows: Sequence[Sequence[Any]], before: int = 0) -> int:
+    """Return the number of cells that a call has read; raise `ToolError` if they are too many."""
+    count = before + sum(map(len, rows))
     if count > MAX_READ:
         raise ToolError(
             f"limit exceeded: {count} cells, a call gives at most {MAX_READ}; name a smaller range"
         )
-    return rows
+    return count
 
 
 class Spreadsheets:
@@ -256,13 +254,17 @@ class Spreadsheets:
 
     def cells(self, sheet: Row, text: str | None) -> list[list[SheetCell | None]]:
         """Return an area, by default the sheet, without empty rows and cells at the ends."""
-        return _within_limit(self._cells(sheet, self.area(sheet, text)))
+        cells = self._cells(sheet, self.area(sheet, text))
+        count_cells(cells)
+        return cells
 
     def values(self, sheet: Row, text: str | None) -> list[list[Any]]:
         """Return typed numbers and booleans and formula results of `cells`."""
         if self._results(sheet["spreadsheet"]):
             return [[cell.shown if cell else "" for cell in row] for row in self.cells(sheet, text)]
-        return _within_limit(self._typed_values(sheet, self.area(sheet, text)))
+        values = self._typed_values(sheet, self.area(sheet, text))
+        count_cells(values)
+        return values
 
     def _typed_values(self, sheet: Row, area: Area) -> list[list[Any]]:
         """Return displayed values in a sheet without formulas; see `cells`."""

@@ -21,6 +21,7 @@ from typing import Any
 
 from agentgym.office.libraries import install_hint
 from agentgym.office.warehouse.dialects.macros import COUNTERS, HIDDEN, MACROS
+from agentgym.text import reply_work
 from agentgym.text.tools import HostLimitError, ToolError
 
 # CPU seconds per request, several times what the work limits allow; tasks need milliseconds.
@@ -196,12 +197,13 @@ class DuckDBProcess:
             self._connection.send(message)
             if not self._answers.poll(1_000 * WALL_SECONDS):
                 raise EOFError
-            kind, value = self._connection.recv()
+            kind, value, share = self._connection.recv()
         except (EOFError, OSError) as error:
             raise self._ended() from error
         except BaseException:  # an interrupted request's answer would go to the next one
             self._end()
             raise
+        reply_work.spend(share)
         if kind == "memory":
             # Parts of DuckDB may have failed, and the next statement should start with as much free
             # memory as any other.
@@ -234,6 +236,7 @@ class DuckDBProcess:
         status = self._end()
         cause = signal.SIGKILL if status is None else os.WTERMSIG(status)
         if cause == signal.SIGPROF:
+            reply_work.spend(reply_work.ROOM)  # no counter has seen its work
             return ToolError(
                 f"{_EXCEEDED}: it ran for more than {SECONDS:g} seconds of CPU time; ask for less"
             )

@@ -2,7 +2,8 @@
 
 This file is run by path and imports nothing from the package. The first process imports DuckDB once
 and forks one per engine. An engine sends a `_Session` method name with arguments over a socket and
-receives `ok` with the result, or an error's kind and text. The kernel kills a process whose
+receives `ok` with the result, or an error's kind and text, and the share of the work limits that the
+request has used. The kernel kills a process whose
 statement exceeds its CPU time.
 """
 
@@ -45,6 +46,8 @@ class _Session:
             f"CREATE OR REPLACE SEQUENCE lib.{name} MAXVALUE {most} NO CYCLE"
             for name, most in counters.items()
         )
+        self._limits = counters
+        self._counts = False
         self._has_views = False
         self.execute([(statement, ()) for statement in statements])
 
@@ -60,8 +63,19 @@ class _Session:
             self._live.execute(statement)
         self._has_views |= any(" VIEW " in statement[:30] for statement in statements)
         # The counters' schema `lib` is invisible inside a view.
-        if self._has_views or any("lib." in statement.lower() for statement in statements):
+        self._counts = self._has_views or any("lib." in each.lower() for each in statements)
+        if self._counts:
             self._live.execute(self._counters)
+
+    def used(self) -> float:
+        """Return the used share of the counter that is closest to its limit."""
+        if not self._counts:
+            return 0.0
+        self._counts = False
+        counted = self._live.execute(
+            "SELECT sequence_name, last_value FROM duckdb_sequences() WHERE schema_name = 'lib'"
+        )
+        return max((last or 0) / self._limits[name] for name, last in counted.fetchall())
 
     def read(
         self, opening: Sequence[str], sql: str, limit: int, most_characters: int
@@ -183,7 +197,15 @@ def _length(value: Any) -> int:
     return len(value) if isinstance(value, (str, bytes)) else 1
 
 
-def _answer(session: _Session, method: str, arguments: Sequence[Any]) -> tuple[str, Any]:
+def _answer(session: _Session, method: str, arguments: Sequence[Any]) -> tuple[str, Any, float]:
+    kind, value = _try(session, method, arguments)
+    if kind in ("work", "memory", "broken"):
+        return kind, value, 1.0
+    counted, share = _try(session, "used", ())
+    return kind, value, share if counted == "ok" else 1.0
+
+
+def _try(session: _Session, method: str, arguments: Sequence[Any]) -> tuple[str, Any]:
     import duckdb  # noqa: PLC0415 - as above
 
     try:
@@ -210,7 +232,7 @@ def serve_engine(connection: Connection) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     seconds, *opening = connection.recv()
     session = _Session(*opening)
-    connection.send(("ok", None))
+    connection.send(("ok", None, 0.0))
     while True:
         method, arguments = connection.recv()
         # The kernel kills the process if the answer exceeds its CPU time.
@@ -220,7 +242,7 @@ def serve_engine(connection: Connection) -> None:
         try:
             connection.send(reply)
         except MemoryError:
-            connection.send(("memory", ""))
+            connection.send(("memory", "", 1.0))
 
 
 def serve_host(control: socket.socket) -> None:

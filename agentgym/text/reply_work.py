@@ -1,0 +1,63 @@
+"""The work that the calls of one reply share.
+
+A tool with a work limit per call reports the share of this limit that a call has used. Shares count
+rows, steps or characters, so every host refuses the same calls.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from agentgym.text.tools import ToolError
+
+# Ten calls at their limits take about a minute, and no task needs them in one reply.
+ROOM = 10.0
+
+# A program's time depends on the host. So a short program is free, and the others of a reply may
+# take about 120 s together, which is what a single one may take.
+_FREE_SECONDS = 1.0
+_SECONDS_PER_CALL = 12.0
+
+
+class _Room(threading.local):
+    """The calls at their limits that the current reply can still make; outside of replies any."""
+
+    left = math.inf
+
+
+_room = _Room()
+
+
+@contextmanager
+def shared_room() -> Iterator[None]:
+    """Let the calls in this block share the work of a reply, unless they already do."""
+    opened = _room.left == math.inf
+    if opened:
+        _room.left = ROOM
+    try:
+        yield
+    finally:
+        if opened:
+            _room.left = math.inf
+
+
+def spend(share: float) -> None:
+    """Count a share of the limit of one call."""
+    _room.left -= share
+
+
+def spend_seconds(seconds: float) -> None:
+    """Count the time of a program that no other unit measures."""
+    _room.left -= max(0.0, seconds - _FREE_SECONDS) / _SECONDS_PER_CALL
+
+
+def check_room() -> None:
+    """Raise `ToolError` if the reply has no room for another call."""
+    if _room.left <= 0:
+        raise ToolError(
+            "limit exceeded: the calls of this reply have used up their work, and this one was not "
+            "run; send it in the next reply"
+        )
