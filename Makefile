@@ -81,9 +81,10 @@ test: $(VENV)/.dev
 # Other libraries exclude some releases of the tests, and each other, so two further environments test them.
 ADAPTERS := .adapters-venv
 BRIDGES := .bridges-venv
+BRIDGE_TESTS := tests/training/integrations
 adapters: $(ADAPTERS)/.done $(BRIDGES)/.done
-	$(ADAPTERS)/bin/python -m pytest tests/training/integrations/test_verifiers.py tests/training/integrations/test_verl.py tests/cli/test_package.py
-	$(BRIDGES)/bin/python -m pytest -n 2 tests/training/integrations/test_openenv.py tests/training/integrations/test_inspect_tasks.py \
+	$(ADAPTERS)/bin/python -m pytest $(BRIDGE_TESTS)/test_verifiers.py $(BRIDGE_TESTS)/test_verl.py $(BRIDGE_TESTS)/test_images.py tests/cli/test_package.py
+	$(BRIDGES)/bin/python -m pytest -n 2 $(BRIDGE_TESTS)/test_openenv.py $(BRIDGE_TESTS)/test_inspect_tasks.py $(BRIDGE_TESTS)/test_images.py \
 		tests/cli/test_package.py
 
 $(ADAPTERS)/.done: EXTRAS := cli,endpoint,export,office,train,verifiers,verl
