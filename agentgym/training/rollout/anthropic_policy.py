@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -14,12 +13,10 @@ from pydantic import Field
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat
 from agentgym.training.rollout.endpoints.anthropic_messages import to_prompt, to_reply, to_usage
-from agentgym.training.rollout.endpoints.config import PolicyEndpointConfig, RequestConfig
+from agentgym.training.rollout.endpoints.config import PolicyEndpointConfig
 from agentgym.training.rollout.endpoints.connection import Connection
-from agentgym.training.rollout.endpoints.endpoint import HttpPolicy
-from agentgym.training.rollout.endpoints.environment import FromEnvironment
 from agentgym.training.rollout.endpoints.kept_replies import KeptReplies
-from agentgym.training.rollout.endpoints.prompts import dialect_of, set_fields, to_wire
+from agentgym.training.rollout.endpoints.policy import FromEnvironment, HttpPolicy, dialect_of
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.config import TokenCount
 
@@ -60,6 +57,7 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
     """Policy that calls the Messages API and returns thinking blocks with their signatures."""
 
     sdk: ClassVar[ModuleType] = anthropic
+    client = anthropic.AsyncAnthropic
     remedies: ClassVar[Mapping[int, str]] = {
         404: "check model and base_url, which ends before /v1",
         413: "play with a context strategy and a window",
@@ -70,29 +68,14 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
         super().__init__(config, connection)
         self._kept = KeptReplies("tool_use", "id")
 
-    @classmethod
-    def connect(cls, config: RequestConfig) -> anthropic.AsyncAnthropic:
-        """Return the SDK's client."""
-        return anthropic.AsyncAnthropic(
-            base_url=config.base_url,
-            api_key=os.environ.get(config.api_key_env) or "none",
-            timeout=config.timeout,
-            max_retries=config.retries,
-        )
-
-    def request(self, chat: Chat) -> dict[str, Any]:
-        """Return the request body."""
+    def compose(self, chat: Chat) -> dict[str, Any]:
+        """Return the prompt and the options."""
         config = self.config
-        options: dict[str, Any] = {
-            "max_tokens": config.max_tokens,
-            "temperature": config.temperature,
-            "top_p": config.top_p,
-            "cache_control": {"type": "ephemeral"},
-        }
+        fields = to_prompt(chat, self._kept)
+        fields |= {"max_tokens": config.max_tokens, "cache_control": {"type": "ephemeral"}}
         if config.thinking_budget is not None:
-            options["thinking"] = {"type": "enabled", "budget_tokens": config.thinking_budget}
-        prompt = to_prompt(to_wire(chat, config.tools), self._kept)
-        return set_fields(config, prompt, options)
+            fields["thinking"] = {"type": "enabled", "budget_tokens": config.thinking_budget}
+        return fields
 
     async def post(self, client: anthropic.AsyncAnthropic, body: dict[str, Any]) -> Any:
         """Send a request."""

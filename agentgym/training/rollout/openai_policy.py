@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -13,12 +12,10 @@ import openai
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat
 from agentgym.training.rollout.endpoints import chat_completions, responses
-from agentgym.training.rollout.endpoints.config import PolicyEndpointConfig, RequestConfig
+from agentgym.training.rollout.endpoints.config import PolicyEndpointConfig
 from agentgym.training.rollout.endpoints.connection import Connection
-from agentgym.training.rollout.endpoints.endpoint import HttpPolicy
-from agentgym.training.rollout.endpoints.environment import FromEnvironment
 from agentgym.training.rollout.endpoints.kept_replies import KeptReplies
-from agentgym.training.rollout.endpoints.prompts import dialect_of, set_fields, to_wire
+from agentgym.training.rollout.endpoints.policy import FromEnvironment, HttpPolicy, dialect_of
 from agentgym.training.rollout.token_usage import EndpointUsage
 
 
@@ -58,6 +55,7 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
     """Policy that calls a Chat Completions or Responses endpoint."""
 
     sdk: ClassVar[ModuleType] = openai
+    client = openai.AsyncOpenAI
     remedies: ClassVar[Mapping[int, str]] = {
         400: "correct the options; a server without tool calling needs tools='text'",
         404: "check model and base_url, which mostly ends in /v1",
@@ -68,23 +66,16 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
         super().__init__(config, connection)
         self._kept = KeptReplies("function_call", "call_id")
 
-    @classmethod
-    def connect(cls, config: RequestConfig) -> openai.AsyncOpenAI:
-        """Return the SDK's client."""
-        return connect_openai(config)
-
-    def request(self, chat: Chat) -> dict[str, Any]:
-        """Return the request body."""
+    def compose(self, chat: Chat) -> dict[str, Any]:
+        """Return the prompt and the options."""
         config = self.config
-        shown = to_wire(chat, config.tools)
-        options = {"temperature": config.temperature, "top_p": config.top_p, "seed": config.seed}
         if config.api == "responses":
-            prompt = responses.to_prompt(shown, self._kept)
-            options["max_output_tokens"] = config.max_tokens
-        else:
-            prompt = chat_completions.to_prompt(shown)
-            options |= {"max_tokens": config.max_tokens, "logprobs": config.logprobs or None}
-        return set_fields(config, prompt, options)
+            return responses.to_prompt(chat, self._kept) | {"max_output_tokens": config.max_tokens}
+        return chat_completions.to_prompt(chat) | {
+            "max_tokens": config.max_tokens,
+            "seed": config.seed,
+            "logprobs": config.logprobs or None,
+        }
 
     async def post(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> Any:
         """Send a request."""
@@ -102,22 +93,6 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
             return reply, responses.to_usage(answer)
         reply = chat_completions.to_reply(answer, dialect, logprobs=self.config.logprobs)
         return reply, chat_completions.to_usage(answer)
-
-
-def connect_openai(config: RequestConfig) -> openai.AsyncOpenAI:
-    """Return a client of an OpenAI-compatible server."""
-    return openai.AsyncOpenAI(**openai_options(config))
-
-
-def openai_options(config: RequestConfig) -> dict[str, Any]:
-    """Return the arguments of the SDK's clients."""
-    return {
-        "base_url": config.base_url,
-        # The SDK requires a key, even for servers without one.
-        "api_key": os.environ.get(config.api_key_env) or "none",
-        "timeout": config.timeout,
-        "max_retries": config.retries,
-    }
 
 
 # Reads `OPENAI_BASE_URL`, `OPENAI_MODEL` and `OPENAI_API_KEY`.

@@ -29,6 +29,7 @@ from agentgym.training.rollout import (
     PolicyConfig,
     rollout,
 )
+from agentgym.training.rollout.event_loop import ENDPOINTS
 from tests.helpers import PATIENCE
 from tests.training.rollout.endpoint_server import (
     Answer,
@@ -45,13 +46,8 @@ ASK = Chat((Message("user", "hello", id="0:1"),))
 def _no_strays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    before = set(threading.enumerate())  # another test file may have left a hanging thread
     yield
-    assert not [
-        thread.name
-        for thread in threading.enumerate()
-        if thread not in before and thread.name.startswith("agentgym")
-    ]
+    assert sum(thread.name == ENDPOINTS for thread in threading.enumerate()) <= 1
 
 
 def test_options_and_key_reach_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,8 +244,11 @@ def test_a_dropped_policy_and_a_forked_one_leave_nothing_behind() -> None:
             os._exit(0 if policy([ASK])[0].text == "x" and not policy.close() else 1)  # type: ignore[func-returns-value]
         assert os.waitpid(child, 0)[1] == 0
         assert policy([ASK])[0].text == "x"
+        client = policy.connection.open().client
+        assert not client.is_closed()
         del policy
-        gc.collect()  # the fixture checks whether its thread has ended
+        gc.collect()
+        assert client.is_closed()
 
 
 @pytest.mark.rotation

@@ -8,31 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import functools
 import json
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import asdict, replace
 from types import ModuleType
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from agentgym.play.policy import Reply
-from agentgym.text.messages import Chat
 from agentgym.training.rollout.endpoints.answers import MALFORMED, quote
-from agentgym.training.rollout.endpoints.config import (
-    TRANSPORT,
-    PolicyEndpointConfig,
-    RequestConfig,
-)
+from agentgym.training.rollout.endpoints.config import TRANSPORT, RequestConfig
 from agentgym.training.rollout.endpoints.connection import (
     CLOSED,
     Connection,
     ContextLengthError,
     EndpointError,
-    Lane,
+    Session,
 )
 from agentgym.training.rollout.endpoints.reply_cache import ReplyCache
 from agentgym.training.rollout.token_usage import EndpointUsage
@@ -49,31 +42,32 @@ _TOO_LONG = re.compile(
 QuestionT = TypeVar("QuestionT")
 AnswerT = TypeVar("AnswerT")
 ConfigT = TypeVar("ConfigT", bound=RequestConfig)
-PolicyConfigT = TypeVar("PolicyConfigT", bound=PolicyEndpointConfig)
 
 
 class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
     """Client of an API that any number of threads and event loops may call.
 
-    Requests run in an event loop in a thread that starts with the first call. Forked processes and
-    pickled copies start their own. Garbage collection closes the connections. Clients may share a
-    `connection` with its `concurrency` and budget.
+    Requests run in the endpoints' event loop. Forked processes and pickled copies open their own
+    connections, and garbage collection closes them. Clients may share a `connection` with its
+    `concurrency` and budget.
 
     Attributes:
         sdk: The vendor's SDK.
+        client: The SDK's asynchronous client.
         remedies: Advice by HTTP status.
         answer: The API's name for an answer, for errors.
         last: Usage of the latest reply.
     """
 
     sdk: ClassVar[ModuleType]
+    client: ClassVar[Callable[..., Any]]
     remedies: ClassVar[Mapping[int, str]] = {}
     answer: ClassVar[str] = "answer"
 
     def __init__(self, config: ConfigT, connection: Connection | None = None) -> None:
         self.config = config
-        self.connection = connection or Connection(functools.partial(self.connect, config), config)
-        # `usage` and `last` are replaced, never mutated, and only by the lane's thread.
+        self.connection = connection or Connection(type(self).client, config)
+        # `usage` and `last` are replaced, never mutated, and only by the loop's thread.
         self.usage = EndpointUsage()
         self.last: EndpointUsage | None = None
         self._cache = ReplyCache(getattr(config, "cache", ""))
@@ -88,11 +82,6 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         return {k: v for k, v in asdict(self.config).items() if k not in TRANSPORT}
 
     # The hooks of an API.
-
-    @classmethod
-    def connect(cls, config: ConfigT) -> Any:
-        """Return the SDK's asynchronous client."""
-        raise NotImplementedError
 
     def request(self, question: QuestionT) -> dict[str, Any]:
         """Return the body of a request."""
@@ -117,8 +106,8 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
             EndpointError: A question got no answer; `replies` contains the others.
             BudgetError: The budget is spent.
         """
-        lane = self.connection.open()
-        future = lane.submit(self._answers(lane, questions))
+        session = self.connection.open()
+        future = session.submit(self._answers(session, questions))
         try:
             return future.result()
         except CancelledError:
@@ -130,8 +119,8 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         """Cancel requests and close the connections; a later call reopens them."""
         self.connection.close()
 
-    async def _answers(self, lane: Lane, questions: Sequence[QuestionT]) -> list[AnswerT]:
-        tasks = [asyncio.create_task(self._answer(lane, question)) for question in questions]
+    async def _answers(self, session: Session, questions: Sequence[QuestionT]) -> list[AnswerT]:
+        tasks = [asyncio.create_task(self._answer(session, question)) for question in questions]
         try:
             await asyncio.wait(tasks) if tasks else None
         finally:
@@ -147,13 +136,13 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
             raise whole from error
         return cast("list[AnswerT]", outcomes)
 
-    async def _answer(self, lane: Lane, question: QuestionT) -> AnswerT:
+    async def _answer(self, session: Session, question: QuestionT) -> AnswerT:
         body = self.request(question)
         key = self._key(body)
         data = self._cache.get(key)
         try:
             if data is None:
-                data, answer, used = await self._send(lane, question, body)
+                data, answer, used = await self._send(session, question, body)
                 self._cache.put(key, data)
             elif _REFUSED in data:
                 raise ContextLengthError(data[_REFUSED])
@@ -167,16 +156,16 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         return answer
 
     async def _send(
-        self, lane: Lane, question: QuestionT, body: dict[str, Any]
+        self, session: Session, question: QuestionT, body: dict[str, Any]
     ) -> tuple[Any, AnswerT, EndpointUsage]:
         sent = 1
-        async with lane.slots, self.connection.budget.reserve() as pay:
+        async with session.slots, self.connection.budget.reserve() as pay:
             began = time.monotonic()
             # In addition to the SDK's timeout, which restarts with each byte received.
             patience = self.config.timeout * (1 + self.config.retries)
             try:
                 async with asyncio.timeout(patience + _MAX_RETRY_AFTER_S * self.config.retries):
-                    response = await self.post(lane.client, body)
+                    response = await self.post(session.client, body)
                 sent += response.retries_taken
                 data = json.loads(response.http_response.content)
                 answer, used = self.read(question, data)
@@ -238,32 +227,6 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         error = kind(f"{where} answered {status}: {failure.message[:500]}; {remedy}")
         error.status = status
         return error
-
-
-class HttpPolicy(HttpClient[PolicyConfigT, Chat, Reply]):
-    """Policy that calls an API.
-
-    A chat that exceeds the context window is the agent's own result: the reply ends its episode as
-    `over_window`.
-    """
-
-    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to each chat, like `ask`."""
-        return self.ask(chats)
-
-    async def areply(self, chat: Chat) -> Reply:
-        """Reply to one chat without blocking the caller's event loop."""
-        lane = self.connection.open()
-        try:
-            return await asyncio.wrap_future(lane.submit(self._answer(lane, chat)))
-        except asyncio.CancelledError:
-            if lane.closed:
-                raise EndpointError(CLOSED) from None
-            raise
-
-    def over_window(self, error: ContextLengthError) -> Reply:
-        """Return the reply that ends the episode."""
-        return Reply("", ended="over_window")
 
 
 def _requests_of(error: Any) -> int:

@@ -19,7 +19,6 @@ from agentgym.training.rollout.endpoints.config import RequestConfig
 from agentgym.training.rollout.endpoints.connection import EndpointError
 from agentgym.training.rollout.endpoints.endpoint import HttpClient
 from agentgym.training.rollout.models.sampling import RequestSeeds, Sample, SamplingOptions
-from agentgym.training.rollout.openai_policy import connect_openai, openai_options
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.config import TokenCount
 
@@ -87,6 +86,7 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
     """
 
     sdk: ClassVar[ModuleType] = openai
+    client = openai.AsyncOpenAI
     remedies: ClassVar[Mapping[int, str]] = {
         400: "correct the options; the prompt and its reply must fit into the server's context",
         404: "check model and base_url, which usually ends in /v1; vLLM accepts weights "
@@ -108,11 +108,6 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
     def seed(self, seed: int) -> None:
         """Seed the sampling."""
         self._seeds = RequestSeeds(seed)
-
-    @classmethod
-    def connect(cls, config: RequestConfig) -> openai.AsyncOpenAI:
-        """Return the SDK's client."""
-        return connect_openai(config)
 
     def request(self, prompt: _Prompt) -> dict[str, Any]:
         """Return the request body."""
@@ -191,7 +186,7 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
     def _control(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         root = self.config.base_url.rstrip("/").removesuffix("/v1")
         try:
-            with openai.OpenAI(**openai_options(self.config)) as client:
+            with openai.OpenAI(**self.config.client_options()) as client:
                 text = client.post(f"{root}/{path}", body=dict(body), cast_to=str)
         except openai.APIError as error:
             raise self.explain(error, 1) from error
