@@ -10,7 +10,7 @@ LOCKED_PIP = -m pip install --quiet --disable-pip-version-check --no-build-isola
 # Containers often forbid bytecode: then each of hundreds of processes would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: ablate learn finetune finetune-full check lint types smoke test adapters exhaustive lock matrix wheel bench docs site preload clean
+.PHONY: ablate learn finetune finetune-full check lint types smoke test adapters exhaustive lock conflicts matrix wheel bench docs site preload clean
 
 ablate: $(VENV)/.cli
 	$(BIN)/agentgym ablate
@@ -69,6 +69,12 @@ types: $(VENV)/.dev
 # The hashes of what CI installs, for the Python that runs it (docs/dependencies.md).
 lock: $(VENV)/bin/python
 	$(BIN)/python .ci/lock.py
+
+# The pairs of extras that cannot be installed together, from a resolver's dry run.
+conflicts:
+	$(PYTHON) -m venv .uv-venv
+	.uv-venv/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+	PATH="$(CURDIR)/.uv-venv/bin:$$PATH" .uv-venv/bin/python .ci/conflicts.py
 
 # Every world, wrapper, engine and command once, in under a minute.
 smoke: $(VENV)/.dev
@@ -190,4 +196,4 @@ preload:
 	.preload-venv/bin/python .ci/build_preload.py
 
 clean:
-	rm -rf $(VENV) $(ADAPTERS) .wheel-venv .preload-venv dist
+	rm -rf $(VENV) $(ADAPTERS) $(BRIDGES) .uv-venv .wheel-venv .preload-venv dist

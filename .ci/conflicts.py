@@ -1,54 +1,49 @@
-"""Find the pairs of extras that no resolver can install together.
+"""Find the pairs of extras that no resolver can install together, and write `.ci/conflicts.json`.
 
-    python .ci/conflicts.py [EXTRA...]
-
-Prints the pairs as the table of docs/stacks.md, and fails if the page shows another one. Names
-limit the pairs to those with one of them. It needs uv and the package index: `make conflicts`.
+`make conflicts` runs it. A dry run of uv resolves each pair from the package index, for Python 3.11
+on this platform. The table of docs/stacks.md explains the pairs; a test compares both, and requires
+a new run when an extra changes.
 """
 
 from __future__ import annotations
 
-import re
+import json
 import subprocess
-import sys
 import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "stacks.md"
-# Sets of other extras, which install what these contain.
-SETS = {"test", "docs", "bench", "dev"}
+RESULT = ROOT / ".ci" / "conflicts.json"
+# Extras for work on the project, which combine others.
+COMBINED = {"test", "docs", "bench", "dev"}
 # Concurrent resolutions; each waits mostly for the index.
 JOBS = 4
-_ROW = re.compile(r"^\| `([a-z0-9]+)` and `([a-z0-9]+)` \|", re.MULTILINE)
 
 
-def main(chosen: Sequence[str]) -> None:
-    pairs = [pair for pair in combinations(extras(), 2) if not chosen or set(pair) & set(chosen)]
+def main() -> None:
+    known = extras()
+    pairs = list(combinations(known, 2))
     with ThreadPoolExecutor(JOBS) as pool:
         resolved = list(pool.map(resolves, pairs))
-    found = {pair for pair, fits in zip(pairs, resolved, strict=True) if not fits}
-    for first, second in sorted(found):
-        print(f"| `{first}` and `{second}` |")
-    if wrong := found ^ (documented() & set(pairs)):
-        raise SystemExit(f"docs/stacks.md differs in {sorted(wrong)}; correct its table")
+    apart = [pair for pair, fits in zip(pairs, resolved, strict=True) if not fits]
+    text = json.dumps({"extras": known, "pairs": apart}, indent=1)
+    RESULT.write_text(f"{text}\n", encoding="utf-8")
+    print(f"{RESULT.relative_to(ROOT)}: {len(apart)} of {len(pairs)} pairs cannot be installed")
 
 
-def extras() -> list[str]:
+def extras() -> dict[str, Any]:
+    """Return the requirements of each extra that users install."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return sorted(set(project["optional-dependencies"]) - SETS)
-
-
-def documented() -> set[tuple[str, str]]:
-    rows = _ROW.findall(PAGE.read_text(encoding="utf-8"))
-    return {(min(row), max(row)) for row in rows}
+    declared: dict[str, Any] = project["optional-dependencies"]
+    return {name: declared[name] for name in sorted(declared.keys() - COMBINED)}
 
 
 def resolves(names: Sequence[str]) -> bool:
-    """Return whether uv finds versions for some extras; an error other than a conflict raises."""
+    """Return whether uv finds versions for some extras; any error but a conflict raises."""
     chosen = [word for name in names for word in ("--extra", name)]
     command = ["uv", "pip", "compile", "--quiet", "--python-version", "3.11", *chosen]
     command += ["--output-file", "/dev/null", "pyproject.toml"]
@@ -59,4 +54,4 @@ def resolves(names: Sequence[str]) -> bool:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
