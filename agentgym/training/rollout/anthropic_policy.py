@@ -77,6 +77,7 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
 
     sdk: ClassVar[ModuleType] = anthropic
     client = anthropic.AsyncAnthropic
+    path = "/v1/messages"
     remedies: ClassVar[Mapping[int, str]] = {
         404: "check model and base_url, which ends before /v1",
         413: "play with a context strategy and a window",
@@ -95,16 +96,6 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
         if config.thinking_budget is not None:
             fields["thinking"] = {"type": "enabled", "budget_tokens": config.thinking_budget}
         return fields
-
-    async def post(self, client: anthropic.AsyncAnthropic, body: dict[str, Any]) -> Any:
-        """Send a request."""
-        return await client.messages.with_raw_response.create(
-            model=body["model"],
-            max_tokens=body["max_tokens"],
-            messages=body["messages"],
-            # The SDK has no arguments for sampling options.
-            extra_body=body,
-        )
 
     def read(self, chat: Chat, answer: Any) -> tuple[Reply, EndpointUsage]:
         """Convert an answer."""

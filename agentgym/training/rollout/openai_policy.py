@@ -74,6 +74,7 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
     def __init__(self, config: EndpointConfig, connection: Connection | None = None) -> None:
         super().__init__(config, connection)
         self._kept = KeptReplies("function_call", "call_id")
+        self.path = "/responses" if config.api == "responses" else "/chat/completions"
 
     def compose(self, chat: Chat) -> dict[str, Any]:
         """Return the prompt and the options."""
@@ -85,14 +86,6 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
             "seed": config.seed,
             "logprobs": config.logprobs or None,
         }
-
-    async def post(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> Any:
-        """Send a request."""
-        if self.config.api == "responses":
-            return await client.responses.with_raw_response.create(extra_body=body)
-        return await client.chat.completions.with_raw_response.create(
-            model=body["model"], messages=body["messages"], extra_body=body
-        )
 
     def read(self, chat: Chat, answer: Any) -> tuple[Reply, EndpointUsage]:
         """Convert an answer."""

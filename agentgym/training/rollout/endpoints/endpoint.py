@@ -44,6 +44,8 @@ from agentgym.world.digests import digest
 
 # The SDKs' maximum retry delay in seconds, if a server asks for one.
 _MAX_RETRY_AFTER_S = 120.0
+# The SDKs' `with_raw_response`, for any path: the answer unparsed, with the number of retries.
+_RAW = {"headers": {"X-Stainless-Raw-Response": "true"}}
 # Cache field with the error for a chat that exceeds the context window.
 _REFUSED = "over the context window"
 # Servers' error messages for a chat that exceeds the context window.
@@ -66,6 +68,7 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
     Attributes:
         sdk: The vendor's SDK.
         client: The SDK's asynchronous client.
+        path: The API's path below `base_url`.
         remedies: Advice by HTTP status.
         answer: The API's name for an answer, for errors.
         last: Usage of the latest reply.
@@ -73,6 +76,7 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
 
     sdk: ClassVar[ModuleType]
     client: ClassVar[Callable[..., Any]]
+    path: str
     remedies: ClassVar[Mapping[int, str]] = {}
     answer: ClassVar[str] = "answer"
 
@@ -97,10 +101,6 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
 
     def request(self, question: QuestionT) -> dict[str, Any]:
         """Return the body of a request."""
-        raise NotImplementedError
-
-    async def post(self, client: Any, body: dict[str, Any]) -> Any:
-        """Send a request and return the SDK's raw response."""
         raise NotImplementedError
 
     def read(self, question: QuestionT, answer: Any) -> tuple[AnswerT, EndpointUsage]:
@@ -177,7 +177,9 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
             patience = self.config.timeout * (1 + self.config.retries)
             try:
                 async with asyncio.timeout(patience + _MAX_RETRY_AFTER_S * self.config.retries):
-                    response = await self.post(session.client, body)
+                    response = await session.client.post(
+                        self.path, body=body, cast_to=object, options=_RAW
+                    )
                 sent += response.retries_taken
                 data = json.loads(response.http_response.content)
                 answer, used = self.read(question, data)
@@ -208,19 +210,16 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         if isinstance(failure, self.sdk.APIStatusError):
             return self._refused(failure, where)
         if isinstance(failure, (TimeoutError, self.sdk.APITimeoutError)):
-            return EndpointError(
-                f"{where} took over {config.timeout:g} s; raise timeout, or lower concurrency or "
-                "max_tokens"
+            said = (
+                f"took over {config.timeout:g} s; raise timeout, or lower concurrency or max_tokens"
             )
-        if isinstance(failure, self.sdk.APIConnectionError):
+        elif isinstance(failure, self.sdk.APIConnectionError):
             cause = failure.__cause__ or failure
-            return EndpointError(
-                f"{where} cannot be reached: {cause}; start the server or correct base_url"
-            )
-        return EndpointError(
-            f"{where} returned no {self.answer}: {type(failure).__name__}: {str(failure)[:500]}; "
-            "check that base_url is the API's URL"
-        )
+            said = f"cannot be reached: {cause}; start the server or correct base_url"
+        else:
+            cause = f"{type(failure).__name__}: {str(failure)[:500]}"
+            said = f"returned no {self.answer}: {cause}; check that base_url is the API's URL"
+        return EndpointError(f"{where} {said}")
 
     def _refused(self, failure: Any, where: str) -> EndpointError:
         status: int = failure.status_code

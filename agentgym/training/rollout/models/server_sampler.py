@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 import openai
 from pydantic import Field
@@ -60,8 +60,7 @@ class SamplingServerConfig(RequestConfig):
     extra_body: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Prompt:
+class _Prompt(NamedTuple):
     """Sampling request; `version` is the required version of the weights, 0 for any."""
 
     ids: tuple[int, ...]
@@ -87,6 +86,7 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
 
     sdk: ClassVar[ModuleType] = openai
     client = openai.AsyncOpenAI
+    path = "/completions"
     remedies: ClassVar[Mapping[int, str]] = {
         400: "correct the options; the prompt and its reply must fit into the server's context",
         404: "check model and base_url, which usually ends in /v1; vLLM accepts weights "
@@ -112,12 +112,6 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
     def request(self, prompt: _Prompt) -> dict[str, Any]:
         """Return the request body."""
         return dict(prompt.body)
-
-    async def post(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> Any:
-        """Send a request."""
-        return await client.completions.with_raw_response.create(
-            model=body["model"], prompt=body["prompt"], extra_body=body
-        )
 
     def read(self, prompt: _Prompt, answer: Any) -> tuple[Sample, EndpointUsage]:
         """Convert an answer."""
