@@ -89,8 +89,8 @@ ADAPTERS := .adapters-venv
 BRIDGES := .bridges-venv
 BRIDGE_TESTS := tests/training/integrations
 adapters: $(ADAPTERS)/.done $(BRIDGES)/.done
-	$(ADAPTERS)/bin/python -m pytest $(BRIDGE_TESTS)/test_verifiers.py $(BRIDGE_TESTS)/test_verl.py $(BRIDGE_TESTS)/test_images.py tests/cli/test_package.py
-	$(BRIDGES)/bin/python -m pytest -n 2 $(BRIDGE_TESTS)/test_openenv.py $(BRIDGE_TESTS)/test_inspect_tasks.py $(BRIDGE_TESTS)/test_images.py \
+	$(ADAPTERS)/bin/python -m pytest $(BRIDGE_TESTS)/test_verifiers.py $(BRIDGE_TESTS)/test_verl.py $(BRIDGE_TESTS)/test_images.py $(BRIDGE_TESTS)/test_stack_commands.py tests/cli/test_package.py
+	$(BRIDGES)/bin/python -m pytest -n 2 $(BRIDGE_TESTS)/test_openenv.py $(BRIDGE_TESTS)/test_inspect_tasks.py $(BRIDGE_TESTS)/test_images.py $(BRIDGE_TESTS)/test_stack_commands.py \
 		tests/cli/test_package.py
 
 $(ADAPTERS)/.done: EXTRAS := cli,endpoint,export,office,train,verifiers,verl

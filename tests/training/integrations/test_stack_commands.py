@@ -128,7 +128,7 @@ def test_verifiers(tmp_path: Path) -> None:
         more += " --env.taskset.stop 1 --push False --rich None --output-dir out"
         run("verifiers, prime-rl", more, tmp_path, VF_CONFIG_DIR=str(tmp_path))
     (traces,) = tmp_path.rglob("traces.jsonl")
-    assert '"world_score":1.0' in traces.read_text(encoding="utf-8").replace(" ", "")
+    assert '"world_score":{"score":1.0' in traces.read_text(encoding="utf-8").replace(" ", "")
 
 
 def test_inspect(tmp_path: Path) -> None:
