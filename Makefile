@@ -10,7 +10,7 @@ LOCKED_PIP = -m pip install --quiet --disable-pip-version-check --no-build-isola
 # Containers often forbid bytecode: then each of hundreds of processes would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: ablate learn finetune finetune-full check lint types smoke test adapters exhaustive lock matrix wheel bench docs site preload clean
+.PHONY: ablate learn finetune finetune-full check lint types smoke test adapters exhaustive lock conflicts matrix wheel bench docs site preload clean
 
 ablate: $(VENV)/.cli
 	$(BIN)/agentgym ablate
@@ -70,6 +70,12 @@ types: $(VENV)/.dev
 lock: $(VENV)/bin/python
 	$(BIN)/python .ci/lock.py
 
+# The pairs of extras that cannot be installed together, from a resolver's dry run.
+conflicts:
+	$(PYTHON) -m venv .uv-venv
+	.uv-venv/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+	PATH="$(CURDIR)/.uv-venv/bin:$$PATH" .uv-venv/bin/python .ci/conflicts.py
+
 # Every world, wrapper, engine and command once, in under a minute.
 smoke: $(VENV)/.dev
 	$(BIN)/pytest -n auto tests/smoke
@@ -81,9 +87,10 @@ test: $(VENV)/.dev
 # Other libraries exclude some releases of the tests, and each other, so two further environments test them.
 ADAPTERS := .adapters-venv
 BRIDGES := .bridges-venv
+BRIDGE_TESTS := tests/training/integrations
 adapters: $(ADAPTERS)/.done $(BRIDGES)/.done
-	$(ADAPTERS)/bin/python -m pytest tests/training/integrations/test_verifiers.py tests/training/integrations/test_verl.py tests/cli/test_package.py
-	$(BRIDGES)/bin/python -m pytest -n 2 tests/training/integrations/test_openenv.py tests/training/integrations/test_inspect_tasks.py \
+	$(ADAPTERS)/bin/python -m pytest $(BRIDGE_TESTS)/test_verifiers.py $(BRIDGE_TESTS)/test_verl.py $(BRIDGE_TESTS)/test_images.py $(BRIDGE_TESTS)/test_stack_commands.py tests/cli/test_package.py
+	$(BRIDGES)/bin/python -m pytest -n 2 $(BRIDGE_TESTS)/test_openenv.py $(BRIDGE_TESTS)/test_inspect_tasks.py $(BRIDGE_TESTS)/test_images.py $(BRIDGE_TESTS)/test_stack_commands.py \
 		tests/cli/test_package.py
 
 $(ADAPTERS)/.done: EXTRAS := cli,endpoint,export,office,train,verifiers,verl
@@ -189,4 +196,4 @@ preload:
 	.preload-venv/bin/python .ci/build_preload.py
 
 clean:
-	rm -rf $(VENV) $(ADAPTERS) .wheel-venv .preload-venv dist
+	rm -rf $(VENV) $(ADAPTERS) $(BRIDGES) .uv-venv .wheel-venv .preload-venv dist

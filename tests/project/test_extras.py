@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -26,6 +28,21 @@ ELSEWHERE = {"bench", "dev", "docs", "inspect", "openenv", "test", "verifiers", 
 def test_every_extra_has_a_program() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert {"core", *project["optional-dependencies"]} - ELSEWHERE == set(PROGRAMS)
+
+
+def test_the_table_of_conflicts_is_what_the_resolver_found() -> None:
+    found = json.loads((ROOT / ".ci" / "conflicts.json").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    combined = {"test", "docs", "bench", "dev"}
+    declared = {
+        name: needs
+        for name, needs in project["optional-dependencies"].items()
+        if name not in combined
+    }
+    assert found["extras"] == declared, "an extra has changed; run make conflicts"
+    page = (ROOT / "docs" / "stacks.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` and `(\w+)` \|", page, re.MULTILINE)
+    assert sorted(map(sorted, rows)) == sorted(map(sorted, found["pairs"]))
 
 
 @pytest.mark.rotation(extra=PROGRAMS)

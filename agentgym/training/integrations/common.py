@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -12,10 +12,11 @@ from gymnasium.envs.registration import EnvSpec
 from agentgym.assemble import registry
 from agentgym.assemble import wrapper_stack as stacks
 from agentgym.assemble.context_options import split_context
-from agentgym.play.env import tool_env
+from agentgym.play.env import ToolEnv, tool_env
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat, Message
 from agentgym.text.token_ids import TokenIds
+from agentgym.training.rollout.models.plain_chat import as_text
 
 if TYPE_CHECKING:
     from agentgym.training.rollout import Renderer
@@ -43,14 +44,40 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
     return registry.spec(env_id, **options)
 
 
-def refuse_images(bridge: str, env: gymnasium.Env[Any, Any]) -> None:
-    """Reject an env with images, for a bridge that carries only text."""
+def refuse_images(
+    bridge: str, env: gymnasium.Env[Any, Any], messages: Iterable[Message] = ()
+) -> None:
+    """Reject an env that announces images, or whose messages contain one, for a text-only bridge."""
     inner = tool_env(env)
-    if "images" in inner.world_class.requirements(inner.config):
+    announced = "images" in inner.world_class.requirements(inner.config)
+    if announced or any(message.images for message in messages):
         raise ValueError(
             f"{bridge} carries only text, and {inner.world_class.__name__} shows images; use "
             "TRL's environment_factory, verifiers, OpenEnv or Inspect, or render='scene'"
         )
+
+
+def text_messages(
+    bridge: str, env: gymnasium.Env[Any, Any], messages: Sequence[Message]
+) -> list[dict[str, str]]:
+    """Return messages with only `role` and `content`.
+
+    Raises:
+        ValueError: The world shows images.
+    """
+    refuse_images(bridge, env, messages)
+    return [{"role": each.role, "content": each.text} for each in as_text(messages).messages]
+
+
+def mcp_instructions(env: ToolEnv, chat: Chat) -> str:
+    """Return an MCP server's instructions: the rules and the task, which must be text."""
+    task = chat.messages[1]
+    if task.images:
+        raise ValueError(
+            f"MCP instructions carry only text, and the task of {env.world_class.__name__} shows "
+            "an image; use verifiers, OpenEnv or Inspect"
+        )
+    return f"{env.world.rules()}\n\n{task.text}"
 
 
 def seed_of(row: Mapping[str, Any]) -> int:

@@ -63,9 +63,11 @@ from agentgym.world.world import load_world
 
 # the metadata entry that contains a sample's trajectory
 KEY = "agentgym"
+# Inspect adds the package's name only to tasks in site-packages, and not in an editable install.
+_INSTALLED = {"site-packages", "dist-packages"} & set(Path(__file__).parts)
 
 
-@task
+@task(name="world" if _INSTALLED else "agentgym/world")
 def world(
     world: str = "ListWorld",
     seeds: int = 100,

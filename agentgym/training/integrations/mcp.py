@@ -28,6 +28,7 @@ from agentgym.play.guard import FAULT, Guard
 from agentgym.text.messages import Content
 from agentgym.text.tool_results import run_tool
 from agentgym.text.tools import Tool, ToolError, check_jsonable, echo, first_paragraph, tools_of
+from agentgym.training.integrations.common import mcp_instructions
 from agentgym.training.integrations.http_server import (
     LOOPBACK,
     MAX_BODY_BYTES,
@@ -102,7 +103,7 @@ class WorldEpisode:
         self._env = tool_env(make(env_id, **options))
         chat, _ = self._env.reset(seed=seed)
         self.tools: Sequence[Tool] = self._env.tools
-        self.instructions = f"{self._env.world.rules()}\n\n{chat.messages[1].text}"
+        self.instructions = mcp_instructions(self._env, chat)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Content:
         """Run a call."""

@@ -29,6 +29,7 @@ from agentgym.training.evaluation import (
 from agentgym.training.evaluation.ablation import HORIZON, finish
 from agentgym.training.evaluation.run_folder import result_cell
 from agentgym.training.evaluation.study import played_by_of
+from agentgym.training.integrations.common import mcp_instructions
 from agentgym.training.rollout import Episode, PolicyConfig, RunLock, Trajectory
 from agentgym.training.rollout.policies import EXTERNAL
 
@@ -50,7 +51,7 @@ class RecordedEpisode:
         inner, chat = tool_env(env), self._episode.chat
         self.name = str(cell)
         self.tools: Sequence[Tool] = inner.tools
-        self.instructions = f"{inner.world.rules()}\n\n{chat.messages[1].text}"
+        self.instructions = mcp_instructions(inner, chat)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Content:
         """Run a call as a step of the episode."""

@@ -23,8 +23,13 @@ from agentgym.assemble.registry import make
 from agentgym.play.env import tool_env
 from agentgym.text.messages import Chat
 from agentgym.text.validation import check_int
-from agentgym.training.integrations.common import added, growing_spec, refuse_images, seed_of
-from agentgym.training.rollout.models.plain_chat import plain_messages
+from agentgym.training.integrations.common import (
+    added,
+    growing_spec,
+    refuse_images,
+    seed_of,
+    text_messages,
+)
 
 _OTHERWISE = "train on the rows of training.export with a generator of your own"
 
@@ -52,7 +57,6 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         if self.max_turns is not None:
             check_int("max_turns", self.max_turns, 1, 1_000_000)
         self._env = gymnasium.make(growing_spec("SkyRL", _OTHERWISE, env_id, options))
-        refuse_images("SkyRL", self._env)
         self._chat = Chat()
         self._outcome: dict[str, Any] = {}
 
@@ -60,7 +64,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         """Start the episode; its first observation equals the row's prompt and replaces it."""
         self._chat, _ = self._env.reset(seed=self._seed)
         self.turns, self._outcome = 0, {}
-        return plain_messages(self._chat.messages), {}
+        return text_messages("SkyRL", self._env, self._chat.messages), {}
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Play a reply."""
@@ -75,7 +79,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
             "success": info["success"],
         }
         return BaseTextEnvStepOutput(
-            observations=plain_messages(added(before, self._chat)),
+            observations=text_messages("SkyRL", self._env, added(before, self._chat)),
             reward=float(reward),
             done=terminated or truncated,
             metadata={
@@ -122,7 +126,7 @@ def prompts(name: str, seeds: Iterable[int]) -> datasets.Dataset:
     return datasets.Dataset.from_list(
         [
             {
-                "prompt": plain_messages(env.reset(seed=seed)[0].messages),
+                "prompt": text_messages("SkyRL", env, env.reset(seed=seed)[0].messages),
                 "env_class": name,
                 "seed": seed,
             }

@@ -66,6 +66,7 @@ _TYPES: dict[Any, Any] = {
     "object": dict,
 }
 _ENDED = "error: the episode has ended; this call was not run"
+_ROLLOUT = "TRL's rollout_func"
 
 
 class ToolEnvironment:
@@ -85,15 +86,15 @@ class ToolEnvironment:
         self._reward = 0.0
         self._invalid = False
 
-    def reset(self, **row: Any) -> str:
+    def reset(self, **row: Any) -> str | list[dict[str, Any]]:
         """Start the episode of a row, whose `seed` selects the instance.
 
         Returns:
-            The task, which TRL appends to the row's last message.
+            The task, which TRL appends to the row's last message; content blocks if it has images.
         """
         self._chat, _ = self._env.reset(seed=seed_of(row))
         self._over, self._reward, self._invalid = False, 0.0, False
-        return str(self._chat.messages[-1].text)
+        return _content(self._chat.messages[-1:])
 
     def get_reward(self) -> float | None:
         """Return the episode's reward; None if it does not measure the policy (`StepInfo.invalid`).
@@ -190,7 +191,14 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
     rows = []
     for seed in seeds:
         chat, _ = env.reset(seed=seed)
-        messages = Chat(chat.messages[:-1]).to_openai(json_arguments=False)
+        # Images of the task come from `reset`; a data set has no place for earlier ones.
+        earlier = chat.messages[:-1]
+        if any(message.images for message in earlier):
+            raise ValueError(
+                f"TRL's prompts carry only text, and {inner.world_class.__name__} shows an image "
+                "before its task; leave shots out, or use verifiers, OpenEnv or Inspect"
+            )
+        messages = Chat(earlier).to_openai(json_arguments=False)
         for message, original in zip(messages, chat.messages, strict=False):
             if original.id == SYSTEM_ID:
                 message["content"] = message["content"].replace(f"\n\n{documentation}", "")
@@ -229,7 +237,7 @@ def rollout_func(
             also raises it if a process's prompts are not whole episodes.
     """
     check_int("rows_per_episode", rows_per_episode, 1, 1_000)
-    refuse_images("TRL's rollout_func", gymnasium.make(spec))
+    refuse_images(_ROLLOUT, gymnasium.make(spec))
     draw = random.Random(seed)
     envs: list[gymnasium.Env[Any, Any]] = []
 
@@ -239,6 +247,8 @@ def rollout_func(
         episodes = [Episode(env, seed) for env, seed in zip(envs, seeds, strict=False)]
         policy = _TrainerPolicy(trainer)
         while going := [episode for episode in episodes if not episode.over]:
+            for episode in going:
+                refuse_images(_ROLLOUT, episode.env, episode.chat.messages)
             for episode, reply in zip(
                 going, policy([episode.chat for episode in going]), strict=True
             ):

@@ -30,10 +30,14 @@ from verl.utils.profiler import simple_timer  # type: ignore[import-not-found,un
 
 from agentgym.assemble.registry import make, resolve
 from agentgym.play.env import tool_env
-from agentgym.training.integrations.common import refuse_images, sampled_reply, seed_of
+from agentgym.training.integrations.common import (
+    refuse_images,
+    sampled_reply,
+    seed_of,
+    text_messages,
+)
 from agentgym.training.integrations.datasets import TokenRow, to_training_dict
 from agentgym.training.rollout import Episode, Renderer
-from agentgym.training.rollout.models.plain_chat import plain_messages
 
 
 class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
@@ -124,6 +128,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         row: Sequence[int] = ()
         start, limits = 0, self.rollout_config
         while not episode.over:
+            refuse_images("verl", episode.env, episode.chat.messages)
             prompt = self.renderer.ids(episode.chat)
             start = start if row and prompt[: len(row)] == row else len(prompt)
             if start > limits.prompt_length and not row:
@@ -181,7 +186,6 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
 def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
     """Return the dataset of a world: a prompt per instance, which verl only measures, and a seed."""
     env = make(env_id, **options)
-    refuse_images("verl", env)
     fixed = {
         "data_source": resolve(env_id),
         "agent_name": agent_name,
@@ -190,7 +194,7 @@ def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) 
     return datasets.Dataset.from_list(
         [
             {
-                "prompt": plain_messages(env.reset(seed=seed)[0].messages),
+                "prompt": text_messages("verl", env, env.reset(seed=seed)[0].messages),
                 "seed": seed,
                 "extra_info": {"index": k},
                 **fixed,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+import base64
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from types import ModuleType
 from typing import Annotated, Any, ClassVar
 
@@ -12,17 +14,31 @@ import anthropic
 from pydantic import Field
 
 from agentgym.play.policy import Reply
-from agentgym.text.messages import Chat
-from agentgym.training.rollout.endpoints.anthropic_messages import to_prompt, to_reply, to_usage
-from agentgym.training.rollout.endpoints.config import PolicyEndpointConfig, RequestConfig
+from agentgym.text.messages import Chat, Image, Message
+from agentgym.text.parsing import Dialect
+from agentgym.training.rollout.endpoints.answers import (
+    AnswerError,
+    call_text,
+    join_parts,
+    quote,
+    read_usage,
+)
+from agentgym.training.rollout.endpoints.config import PolicyEndpointConfig
 from agentgym.training.rollout.endpoints.connection import Connection
-from agentgym.training.rollout.endpoints.endpoint import HttpPolicy
-from agentgym.training.rollout.endpoints.environment import FromEnvironment
-from agentgym.training.rollout.endpoints.kept_replies import KeptReplies
-from agentgym.training.rollout.endpoints.prompts import dialect_of, set_fields, to_wire
+from agentgym.training.rollout.endpoints.endpoint import FromEnvironment, HttpPolicy, dialect_of
+from agentgym.training.rollout.endpoints.kept_replies import Item, KeptReplies, visible_thought
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.config import TokenCount
 
+# Stop reasons of replies that the server cut short.
+_CUT = ("max_tokens", "model_context_window_exceeded", "refusal")
+_LEADING_THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
+# Characters that tool names cannot contain.
+_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+# The API's limit for tool names.
+_MAX_NAME = 128
+# The API rejects messages without content.
+_EMPTY = "(empty)"
 # The API requires a limit; this one leaves room for thinking.
 _MAX_TOKENS = 16_000
 
@@ -60,6 +76,8 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
     """Policy that calls the Messages API and returns thinking blocks with their signatures."""
 
     sdk: ClassVar[ModuleType] = anthropic
+    client = anthropic.AsyncAnthropic
+    path = "/v1/messages"
     remedies: ClassVar[Mapping[int, str]] = {
         404: "check model and base_url, which ends before /v1",
         413: "play with a context strategy and a window",
@@ -70,43 +88,135 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
         super().__init__(config, connection)
         self._kept = KeptReplies("tool_use", "id")
 
-    @classmethod
-    def connect(cls, config: RequestConfig) -> anthropic.AsyncAnthropic:
-        """Return the SDK's client."""
-        return anthropic.AsyncAnthropic(
-            base_url=config.base_url,
-            api_key=os.environ.get(config.api_key_env) or "none",
-            timeout=config.timeout,
-            max_retries=config.retries,
-        )
-
-    def request(self, chat: Chat) -> dict[str, Any]:
-        """Return the request body."""
+    def compose(self, chat: Chat) -> dict[str, Any]:
+        """Return the prompt and the options."""
         config = self.config
-        options: dict[str, Any] = {
-            "max_tokens": config.max_tokens,
-            "temperature": config.temperature,
-            "top_p": config.top_p,
-            "cache_control": {"type": "ephemeral"},
-        }
+        fields = to_prompt(chat, self._kept)
+        fields |= {"max_tokens": config.max_tokens, "cache_control": {"type": "ephemeral"}}
         if config.thinking_budget is not None:
-            options["thinking"] = {"type": "enabled", "budget_tokens": config.thinking_budget}
-        prompt = to_prompt(to_wire(chat, config.tools), self._kept)
-        return set_fields(config, prompt, options)
-
-    async def post(self, client: anthropic.AsyncAnthropic, body: dict[str, Any]) -> Any:
-        """Send a request."""
-        return await client.messages.with_raw_response.create(
-            model=body["model"],
-            max_tokens=body["max_tokens"],
-            messages=body["messages"],
-            # The SDK has no arguments for sampling options.
-            extra_body=body,
-        )
+            fields["thinking"] = {"type": "enabled", "budget_tokens": config.thinking_budget}
+        return fields
 
     def read(self, chat: Chat, answer: Any) -> tuple[Reply, EndpointUsage]:
         """Convert an answer."""
         return to_reply(answer, dialect_of(chat), self._kept), to_usage(answer)
+
+
+def to_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
+    """Return `system`, `messages` and, if there are tools, `tools`."""
+    messages = list(chat.messages)
+    system: list[str] = []
+    while messages and messages[0].role == "system":
+        system.append(messages.pop(0).text)
+    prompt: dict[str, Any] = {"messages": _messages(messages, kept)}
+    if system:
+        prompt["system"] = "\n\n".join(system)
+    if chat.tools:
+        prompt["tools"] = [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "input_schema": dict(tool.parameters),
+            }
+            for tool in chat.tools
+        ]
+    return prompt
+
+
+def _messages(messages: Sequence[Message], kept: KeptReplies) -> list[Item]:
+    out: list[Item] = []
+    open_calls: set[str] = set()
+    for is_reply, turn in groupby(messages, lambda message: message.role == "assistant"):
+        blocks: list[Item] = []
+        for message in turn:
+            blocks += (
+                _reply_blocks(message, kept) if is_reply else _user_blocks(message, open_calls)
+            )
+        if is_reply:
+            open_calls = {block["id"] for block in blocks if block["type"] == "tool_use"}
+        else:
+            blocks.sort(key=lambda block: block["type"] != "tool_result")
+        content = blocks or [{"type": "text", "text": _EMPTY}]
+        out.append({"role": "assistant" if is_reply else "user", "content": content})
+    return out
+
+
+def _reply_blocks(message: Message, kept: KeptReplies) -> Iterator[Item]:
+    if found := kept.find(message):
+        yield from found
+        return
+    text = message.text
+    if message.raw and not message.calls:
+        text = _LEADING_THOUGHT.sub("", message.raw)
+    if text.strip() or not message.calls:
+        yield {"type": "text", "text": text.rstrip() or _EMPTY}
+    for call in message.calls:
+        name = _NAME.sub("_", call.name)[:_MAX_NAME]
+        yield {"type": "tool_use", "id": call.id, "name": name, "input": dict(call.arguments)}
+
+
+def _user_blocks(message: Message, open_calls: set[str]) -> Iterator[Item]:
+    content: list[Item] = [{"type": "text", "text": message.text}] if message.text.strip() else []
+    content += map(_image_block, message.images)
+    if message.role != "tool" or message.call_id not in open_calls:
+        yield from content
+        return
+    result: Item = {"type": "tool_result", "tool_use_id": message.call_id}
+    if content:
+        result["content"] = content
+    if message.text.startswith("error:"):
+        result["is_error"] = True
+    yield result
+
+
+def _image_block(image: Image) -> Item:
+    data = base64.b64encode(image.png).decode("ascii")
+    source = {"type": "base64", "media_type": "image/png", "data": data}
+    return {"type": "image", "source": source}
+
+
+def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
+    """Convert an answer to a reply and keep its thinking.
+
+    A malformed answer raises an error in `MALFORMED`.
+    """
+    # A truncated call is omitted, because its arguments are incomplete.
+    if answer.get("type") != "message" or not isinstance(answer["content"], list):
+        raise AnswerError(quote(answer))
+    content = list(answer["content"])
+    if answer.get("stop_reason") in _CUT and content and content[-1]["type"] == "tool_use":
+        content.pop()
+    thoughts: list[str] = []
+    thinking: list[Item] = []
+    texts: list[str] = []
+    for block in content:
+        if block["type"] == "text":
+            texts.append(block["text"])
+        elif block["type"] == "tool_use":
+            texts.append(call_text(block["name"], block["input"], dialect))
+        elif block["type"] == "thinking":
+            thoughts.append(block["thinking"])
+            thinking.append(block)
+        elif block["type"] == "redacted_thinking":
+            thinking.append(block)
+        else:
+            raise AnswerError(f"content has {quote(block)}, which is no text, thinking or call")
+    text = join_parts(visible_thought(thoughts, thinking), *texts)
+    if thinking:
+        kept.keep(text, content)
+    return Reply(text)
+
+
+def to_usage(answer: Any) -> EndpointUsage:
+    """Return an answer's usage; the API counts cached prompt tokens separately."""
+    return read_usage(
+        answer.get("usage"),
+        ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"],
+        "output_tokens",
+        "cache_read_input_tokens",
+        "output_tokens_details.thinking_tokens",
+        cut=answer.get("stop_reason") in _CUT,
+    )
 
 
 # Reads `ANTHROPIC_BASE_URL`, `ANTHROPIC_MODEL` and `ANTHROPIC_API_KEY`.

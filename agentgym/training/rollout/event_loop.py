@@ -1,6 +1,6 @@
-"""Event loop in which all async policies of a process run.
+"""Event loops that live as long as the process: one for async policies, one for endpoints.
 
-All runs share it because clients bind their connections to the loop that opened them.
+All runs share them because clients bind their connections to the loop that opened them.
 """
 
 from __future__ import annotations
@@ -12,21 +12,25 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-_loops: dict[int, asyncio.AbstractEventLoop] = {}
+POLICIES = "agentgym-policy"
+# Policies may wait for an endpoint in their loop, so endpoints have a loop of their own.
+ENDPOINTS = "agentgym-endpoint"
+_loops: dict[tuple[int, str], asyncio.AbstractEventLoop] = {}
 _LOOPS = threading.Lock()
 
 
-def event_loop() -> asyncio.AbstractEventLoop:
-    """Return this process's event loop, which runs in a thread."""
+def event_loop(name: str = POLICIES) -> asyncio.AbstractEventLoop:
+    """Return this process's event loop, which runs in a thread with this name."""
+    place = os.getpid(), name
     with _LOOPS:
-        if os.getpid() not in _loops:  # a forked child has the parent's loop without its thread
-            loop = _loops[os.getpid()] = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="agentgym-policy", daemon=True).start()
-        return _loops[os.getpid()]
+        if place not in _loops:  # a forked child has the parent's loop without its thread
+            loop = _loops[place] = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name=name, daemon=True).start()
+        return _loops[place]
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in the event loop and wait; an interrupt cancels it."""
+    """Run a coroutine in the policies' event loop and wait; an interrupt cancels it."""
     future = asyncio.run_coroutine_threadsafe(work, event_loop())
     try:
         return future.result()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar, Literal
@@ -11,14 +11,20 @@ from typing import Any, ClassVar, Literal
 import openai
 
 from agentgym.play.policy import Reply
-from agentgym.text.messages import Chat
-from agentgym.training.rollout.endpoints import chat_completions, responses
-from agentgym.training.rollout.endpoints.config import PolicyEndpointConfig, RequestConfig
+from agentgym.text.messages import Chat, Message
+from agentgym.text.parsing import Dialect
+from agentgym.training.rollout.endpoints import chat_completions
+from agentgym.training.rollout.endpoints.answers import (
+    AnswerError,
+    call_text,
+    join_parts,
+    quote,
+    read_usage,
+)
+from agentgym.training.rollout.endpoints.config import PolicyEndpointConfig
 from agentgym.training.rollout.endpoints.connection import Connection
-from agentgym.training.rollout.endpoints.endpoint import HttpPolicy
-from agentgym.training.rollout.endpoints.environment import FromEnvironment
-from agentgym.training.rollout.endpoints.kept_replies import KeptReplies
-from agentgym.training.rollout.endpoints.prompts import dialect_of, set_fields, to_wire
+from agentgym.training.rollout.endpoints.endpoint import FromEnvironment, HttpPolicy, dialect_of
+from agentgym.training.rollout.endpoints.kept_replies import Item, KeptReplies, visible_thought
 from agentgym.training.rollout.token_usage import EndpointUsage
 
 
@@ -58,6 +64,7 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
     """Policy that calls a Chat Completions or Responses endpoint."""
 
     sdk: ClassVar[ModuleType] = openai
+    client = openai.AsyncOpenAI
     remedies: ClassVar[Mapping[int, str]] = {
         400: "correct the options; a server without tool calling needs tools='text'",
         404: "check model and base_url, which mostly ends in /v1",
@@ -67,57 +74,111 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
     def __init__(self, config: EndpointConfig, connection: Connection | None = None) -> None:
         super().__init__(config, connection)
         self._kept = KeptReplies("function_call", "call_id")
+        self.path = "/responses" if config.api == "responses" else "/chat/completions"
 
-    @classmethod
-    def connect(cls, config: RequestConfig) -> openai.AsyncOpenAI:
-        """Return the SDK's client."""
-        return connect_openai(config)
-
-    def request(self, chat: Chat) -> dict[str, Any]:
-        """Return the request body."""
+    def compose(self, chat: Chat) -> dict[str, Any]:
+        """Return the prompt and the options."""
         config = self.config
-        shown = to_wire(chat, config.tools)
-        options = {"temperature": config.temperature, "top_p": config.top_p, "seed": config.seed}
         if config.api == "responses":
-            prompt = responses.to_prompt(shown, self._kept)
-            options["max_output_tokens"] = config.max_tokens
-        else:
-            prompt = chat_completions.to_prompt(shown)
-            options |= {"max_tokens": config.max_tokens, "logprobs": config.logprobs or None}
-        return set_fields(config, prompt, options)
-
-    async def post(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> Any:
-        """Send a request."""
-        if self.config.api == "responses":
-            return await client.responses.with_raw_response.create(extra_body=body)
-        return await client.chat.completions.with_raw_response.create(
-            model=body["model"], messages=body["messages"], extra_body=body
-        )
+            return responses_prompt(chat, self._kept) | {"max_output_tokens": config.max_tokens}
+        return chat_completions.to_prompt(chat) | {
+            "max_tokens": config.max_tokens,
+            "seed": config.seed,
+            "logprobs": config.logprobs or None,
+        }
 
     def read(self, chat: Chat, answer: Any) -> tuple[Reply, EndpointUsage]:
         """Convert an answer."""
         dialect = dialect_of(chat)
         if self.config.api == "responses":
-            reply = responses.to_reply(answer, dialect, self._kept)
-            return reply, responses.to_usage(answer)
+            reply = responses_reply(answer, dialect, self._kept)
+            return reply, responses_usage(answer)
         reply = chat_completions.to_reply(answer, dialect, logprobs=self.config.logprobs)
         return reply, chat_completions.to_usage(answer)
 
 
-def connect_openai(config: RequestConfig) -> openai.AsyncOpenAI:
-    """Return a client of an OpenAI-compatible server."""
-    return openai.AsyncOpenAI(**openai_options(config))
+def responses_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
+    """Return `input` and, if there are tools, `tools`."""
+    items: list[Item] = []
+    for message in chat.messages:
+        items += _responses_items(message, kept)
+    # The server stores nothing, so it must return the reasoning in encrypted form.
+    prompt = {"input": items, "store": False, "include": ["reasoning.encrypted_content"]}
+    if chat.tools:
+        # Strict schemas may have no optional arguments.
+        functions = [tool.to_openai()["function"] for tool in chat.tools]
+        prompt["tools"] = [{"type": "function", **each, "strict": False} for each in functions]
+    return prompt
 
 
-def openai_options(config: RequestConfig) -> dict[str, Any]:
-    """Return the arguments of the SDK's clients."""
-    return {
-        "base_url": config.base_url,
-        # The SDK requires a key, even for servers without one.
-        "api_key": os.environ.get(config.api_key_env) or "none",
-        "timeout": config.timeout,
-        "max_retries": config.retries,
-    }
+def _responses_items(message: Message, kept: KeptReplies) -> Iterator[Item]:
+    if message.role == "assistant":
+        found = kept.find(message)
+        yield from found or _reply_items(message)
+        return
+    content: list[Item] = [{"type": "input_text", "text": message.text}] if message.text else []
+    content += [
+        {"type": "input_image", "image_url": image.to_data_url(), "detail": "auto"}
+        for image in message.images
+    ]
+    if message.role == "tool":
+        output = content if message.images else message.text
+        yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
+    else:
+        yield {"role": message.role, "content": content}
+
+
+def _reply_items(message: Message) -> Iterator[Item]:
+    text = message.raw if message.raw and not message.calls else message.text
+    if text or not message.calls:
+        yield {"role": "assistant", "content": text}
+    for call in message.calls:
+        yield {
+            "type": "function_call",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": json.dumps(dict(call.arguments)),
+        }
+
+
+def responses_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
+    """Convert an answer to a reply and keep its reasoning.
+
+    A malformed answer raises an error in `MALFORMED`.
+    """
+    if answer.get("error") or answer.get("status") not in ("completed", "incomplete"):
+        raise AnswerError(quote(answer.get("error") or answer))
+    summaries: list[str] = []
+    texts: list[str] = []
+    reasoning: list[Item] = []
+    for item in answer["output"]:
+        if item["type"] == "reasoning":
+            reasoning.append(item)
+            shown = item.get("summary") or item.get("content") or []
+            summaries += [part["text"] for part in shown]
+        elif item["type"] == "message":
+            parts = [part.get("text") or part["refusal"] for part in item["content"]]
+            texts.append("".join(parts))
+        elif item["type"] == "function_call":
+            texts.append(call_text(item["name"], item["arguments"], dialect))
+        else:
+            raise AnswerError(f"output has {quote(item)}, which is no text, reasoning or call")
+    text = join_parts(visible_thought(summaries, reasoning), *texts)
+    if reasoning:
+        kept.keep(text, answer["output"])
+    return Reply(text)
+
+
+def responses_usage(answer: Any) -> EndpointUsage:
+    """Return an answer's usage."""
+    return read_usage(
+        answer.get("usage"),
+        ["input_tokens"],
+        "output_tokens",
+        "input_tokens_details.cached_tokens",
+        "output_tokens_details.reasoning_tokens",
+        cut=answer.get("status") == "incomplete",
+    )
 
 
 # Reads `OPENAI_BASE_URL`, `OPENAI_MODEL` and `OPENAI_API_KEY`.

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentgym import make
 from agentgym.assemble.registry import worlds
 from agentgym.cli import app
 from agentgym.oracles import OraclePolicy
@@ -22,7 +21,7 @@ pytest.importorskip("inspect_ai", reason="inspect-ai has an environment of its o
 
 from inspect_ai import eval as inspect_eval
 from inspect_ai.log import read_eval_log
-from inspect_ai.model import ContentImage, ModelOutput, ModelUsage, get_model
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
 from agentgym.training.integrations import inspect_tasks
 from agentgym.training.integrations.inspect_tasks import KEY, read_log, world, write_log
@@ -105,27 +104,6 @@ def test_a_limit_of_inspect_truncates_the_episode(tmp_path: Path) -> None:
     (played,) = read_log(Path(log.location))
     assert (played.truncated, played.reward) == (True, 0.0)
     assert len(played.steps) < 5
-
-
-def test_images_reach_the_model(tmp_path: Path) -> None:
-    seen: list[str] = []
-    policy = OraclePolicy("MultimodalWorld")
-    local = make("MultimodalWorld")  # shows the policy what a model with vision would see
-    local.chat, _ = local.reset(seed=0)
-
-    def answer(messages: list[Any]) -> ModelOutput:
-        for message in messages:
-            content = message.content if isinstance(message.content, list) else []
-            seen.extend(part.image for part in content if isinstance(part, ContentImage))
-        text = policy([local.chat])[0].text
-        local.chat, *_ = local.step(text)
-        (call, *_) = parse(text, "auto").calls
-        return ModelOutput.for_tool_call("mockllm", call.name, dict(call.arguments))
-
-    run(world("MultimodalWorld", seeds=1, tools="native"), answer, tmp_path)
-    images = [image.to_data_url() for each in local.chat.messages for image in each.images]
-    assert images
-    assert set(images) == set(seen)
 
 
 def test_trajectories_survive_a_log(tmp_path: Path) -> None:

@@ -243,10 +243,3 @@ def test_what_cannot_work_is_refused() -> None:
         match="a wrapper of this env edits what was shown before, but the trainer keeps the history",
     ):
         env.step("x")
-
-
-def test_a_world_with_images_is_refused_by_name() -> None:
-    with pytest.raises(
-        ValueError, match="SkyRL carries only text, and MultimodalWorld shows images"
-    ):
-        register("pictures", "MultimodalWorld")

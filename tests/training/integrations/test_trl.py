@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium
-import numpy as np
 import pytest
 import torch
 import trl
@@ -277,23 +276,6 @@ def test_optimal_calls_earn_the_reward(world: str) -> None:
             result = getattr(environment, calls[0].name)(**calls[0].arguments)
             assert not str(result).startswith("error:")
         assert environment.get_reward() == 1.0
-
-
-def test_images_arrive_as_content_blocks() -> None:
-    environment: Any = environment_factory("MultimodalWorld")()
-    environment.reset(seed=0)
-    env = tool_env(environment._env)
-    shown = 0
-    while calls := env.world.optimal_calls():
-        result = getattr(environment, calls[0].name)(**calls[0].arguments)
-        images = env.chat.messages[-1].images
-        shown += len(images)
-        if images:
-            pictures = [block["image"] for block in result if block["type"] == "image"]
-            expected = [image.to_array() for image in images]
-            assert all(map(np.array_equal, map(np.asarray, pictures), expected))
-            assert result[-1] == {"type": "text", "text": env.chat.messages[-1].text}
-    assert shown
 
 
 def test_hints_come_with_the_results() -> None:

@@ -159,8 +159,3 @@ def test_prompts_that_are_not_whole_episodes_are_refused(tokenizer: Any, seeds: 
 def test_the_number_of_rows_has_bounds() -> None:
     with pytest.raises(ValueError, match="rows_per_episode"):
         rollout_func(agentgym.spec("ListWorld"), rows_per_episode=0)
-
-
-def test_images_do_not_fit_into_rows_of_text() -> None:
-    with pytest.raises(ValueError, match="carries only text, and MultimodalWorld shows images"):
-        rollout_func(agentgym.spec("MultimodalWorld"))

@@ -13,10 +13,11 @@ import pytest
 import torch
 
 import agentgym
-from agentgym import Chat, Reply
+from agentgym import Chat, Reply, ToolCall, render
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.training.integrations import to_training_dict
 from agentgym.training.rollout import make_model, make_tokenizer, rollout
+from tests.training.integrations.album_world import ALBUM
 
 REASON = (
     "verl is not installed; it needs transformers<5.11, so an environment of its own: make adapters"
@@ -44,6 +45,7 @@ LOOPS = """
 - {name: lists, _target_: agentgym.training.integrations.verl.WorldAgentLoop, env_id: ListWorld, options: {items: 5, removals: 2}}
 - {name: trees, _target_: agentgym.training.integrations.verl.WorldAgentLoop, env_id: TreeWorld,
    options: {nodes: 30, context: compaction+clear_results, window: 1200}}
+- {name: albums, _target_: agentgym.training.integrations.verl.WorldAgentLoop, env_id: tests/AlbumWorld-v0, options: {cover: false}}
 """
 
 
@@ -273,6 +275,16 @@ def test_what_cannot_be_played_fails_as_a_group(
         in caplog.text
     )
     assert engine.replies == {}
+
+
+def test_an_image_in_a_result_fails_its_group(
+    published: dict[str, Any], folder: Path, tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    turn_page = lambda chats: [Reply(render(ToolCall("turn_page", {})))]  # noqa: E731
+    engine = Engine(tokenizer, turn_page, ALBUM, 3, cover=False)
+    run_prompt(configured(folder), engine, rows("albums", ALBUM, 3, cover=False))
+    assert published == {"u": "failure"}
+    assert "verl carries only text, and AlbumWorld shows images" in caplog.text
 
 
 def test_verls_data_set_reads_the_rows(folder: Path, tokenizer: Any, tmp_path: Path) -> None:

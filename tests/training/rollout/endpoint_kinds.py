@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -35,7 +36,11 @@ def _chat(text: str, calls: Sequence[Call], usage: tuple[int, int], cut: bool) -
         "created": 1,
         "model": "m",
         "choices": [{"index": 0, "message": message, "finish_reason": "length" if cut else "stop"}],
-        "usage": {"prompt_tokens": usage[0], "completion_tokens": usage[1]},
+        "usage": {
+            "prompt_tokens": usage[0],
+            "completion_tokens": usage[1],
+            "total_tokens": sum(usage),
+        },
     }
 
 
@@ -197,3 +202,10 @@ def playing(
         closing(kind.policy(kind.url(server), **options)) as policy,
     ):
         yield policy, server
+
+
+def numbered(kind: Kind) -> Script:
+    return lambda request, number: kind.said(f"reply {number}", usage=(10 * number, 5))
+
+
+playing_chat = partial(playing, KINDS["chat"])

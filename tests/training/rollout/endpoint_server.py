@@ -11,15 +11,11 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
-
-import agentgym
-from agentgym import ToolCall
-from agentgym.training.rollout import EndpointConfig, EndpointPolicy
 
 
 @dataclass
@@ -160,45 +156,8 @@ def serving(
         server.server_close()
 
 
-@contextmanager
-def playing(
-    script: Script | Answer, **options: Any
-) -> Iterator[tuple[EndpointPolicy, ScriptedServer]]:
-    options = {"timeout": 20.0} | options
-    with (
-        serving(script) as server,
-        closing(EndpointPolicy(EndpointConfig("m", server.url, **options))) as policy,
-    ):
-        yield policy, server
-
-
 def call(name: str, arguments: Any, call_id: str = "srv_1") -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-
-
-def playing_out(plan: list[ToolCall], text: bool) -> Script:
-    def script(request: dict[str, Any], number: int) -> Answer:
-        turn = sum(message["role"] == "assistant" for message in request["messages"])
-        if text:
-            return Answer({"content": agentgym.render(plan[turn])})
-        return Answer(
-            {
-                "content": "next",
-                "tool_calls": [call(plan[turn].name, json.dumps(dict(plan[turn].arguments)))],
-            }
-        )
-
-    return script
-
-
-def failing(times: int, status: int, **headers: str) -> Script:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-
-    def script(request: dict[str, Any], number: int) -> Answer:
-        failed = Answer(status=status, error={"message": "not now", "code": None}, headers=named)
-        return failed if number <= times else Answer({"content": "at last"})
-
-    return script
 
 
 @contextmanager
@@ -233,38 +192,17 @@ TEMPLATE = (
 
 
 def serve_tiny_model(folder: Path, port: int) -> None:
-    # Imported here, because the scripted server needs none of these.
+    # Imported here, because the scripted server needs neither.
     import torch  # noqa: PLC0415
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: PLC0415
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast  # noqa: PLC0415
     from transformers.cli.serve import Serve  # noqa: PLC0415
 
+    from agentgym.training.rollout import make_model, make_tokenizer  # noqa: PLC0415
+
     torch.set_num_threads(1)
-    torch.manual_seed(0)
-    bytewise = Tokenizer(models.BPE())
-    bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bytewise.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300, special_tokens=["<eos>"], initial_alphabet=alphabet, show_progress=False
-    )
-    bytewise.train_from_iterator(["assistant: tool_call name arguments user system error"], trainer)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=bytewise, eos_token="<eos>", pad_token="<eos>"
-    )
+    tokenizer = make_tokenizer(["assistant: tool_call name arguments user system error"], 300)
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=16_384,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.eos_token_id,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    make_model(tokenizer, 32, context=16_384).save_pretrained(folder)
     Serve(str(folder), host="127.0.0.1", port=port, device="cpu")
 
 

@@ -3,46 +3,41 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
 import agentgym
 from agentgym import Chat, Image, Message, ToolCall, parse
-from agentgym.training.rollout import Episode, PolicyConfig, collect
-from tests.helpers import PATIENCE
-from tests.training.rollout.endpoint_server import Answer, Script, ScriptedServer, serving
+from agentgym.training.rollout import Episode, collect
+from tests.training.rollout import endpoint_kinds
+from tests.training.rollout.endpoint_kinds import KINDS, environment  # noqa: F401 - a fixture
+from tests.training.rollout.endpoint_server import Answer
 
 pytest.importorskip("anthropic")
-from agentgym.training.rollout import AnthropicConfig, AnthropicPolicy
+from agentgym.training.rollout import AnthropicConfig
 
 ASK = Chat((Message("system", "Be brief."), Message("user", "hi", id="0:1")))
 THOUGHT = {"type": "thinking", "thinking": "Let me see.", "signature": "c2lnbmVk"}
 
 
+KIND = KINDS["messages"]
+playing = partial(endpoint_kinds.playing, KIND)
+
+
 def said(*content: Any, **fields: Any) -> Answer:
     blocks = [{"type": "text", "text": x} if isinstance(x, str) else x for x in content]
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "content": blocks}
-    return Answer(body=json.dumps(message | {"stop_reason": "end_turn"} | fields))
+    message = KIND.body("", (), (0, 0), False)
+    return Answer(body=json.dumps({**message, "usage": None, "content": blocks, **fields}))
 
 
 def use(name: str, arguments: Any, call_id: str = "toolu_1") -> dict[str, Any]:
     return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
-@contextmanager
-def playing(
-    script: Script | Answer, **options: Any
-) -> Iterator[tuple[AnthropicPolicy, ScriptedServer]]:
-    options = {"timeout": 20.0} | options
-    with serving(script, "/v1/messages") as server:
-        config = AnthropicConfig("m", server.url.removesuffix("/v1"), **options)
-        with closing(AnthropicPolicy(config)) as policy:
-            yield policy, server
+def text(*texts: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": each} for each in texts]
 
 
 def test_a_request_has_system_tools_turns_and_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,41 +68,23 @@ def test_a_request_has_system_tools_turns_and_pictures(monkeypatch: pytest.Monke
     assert [tool["name"] for tool in request["tools"]] == [tool.name for tool in tools]
     assert request["tools"][0]["input_schema"] == dict(tools[0].parameters)
     picture = {"type": "base64", "media_type": "image/png", "data": "cG5n"}
+    seen = [*text("done"), {"type": "image", "source": picture}]
+    results: list[dict[str, Any]] = [
+        {"type": "tool_result", "tool_use_id": "call_1_0", "content": seen},
+        {
+            "type": "tool_result",
+            "tool_use_id": "call_1_1",
+            "content": text("error: no"),
+            "is_error": True,
+        },
+    ]
+    used = [use("pop", {"id": 1}, "call_1_0"), use("pop", {"id": 2}, "call_1_1")]
     assert request["messages"] == [
-        {"role": "user", "content": [{"type": "text", "text": "hi"}]},
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "text", "text": "both"},
-                use("pop", {"id": 1}, "call_1_0"),
-                use("pop", {"id": 2}, "call_1_1"),
-            ],
-        },
-        {
-            "role": "user",
-            "content": [
-                {
-                    "type": "tool_result",
-                    "tool_use_id": "call_1_0",
-                    "content": [
-                        {"type": "text", "text": "done"},
-                        {"type": "image", "source": picture},
-                    ],
-                },
-                {
-                    "type": "tool_result",
-                    "tool_use_id": "call_1_1",
-                    "content": [{"type": "text", "text": "error: no"}],
-                    "is_error": True,
-                },
-                {"type": "text", "text": "go on"},
-            ],
-        },
-        {"role": "assistant", "content": [{"type": "text", "text": "(empty)"}]},
-        {
-            "role": "user",
-            "content": [{"type": "text", "text": "of a call that is gone"}],
-        },
+        {"role": "user", "content": text("hi")},
+        {"role": "assistant", "content": [*text("both"), *used]},
+        {"role": "user", "content": [*results, *text("go on")]},
+        {"role": "assistant", "content": text("(empty)")},
+        {"role": "user", "content": text("of a call that is gone")},
     ]
     assert (request["max_tokens"], request["temperature"]) == (16_000, 0.5)
     assert request["metadata"] == {"user_id": "u"}
@@ -142,6 +119,12 @@ def test_a_reply_without_a_readable_call_is_shown_as_it_was_written() -> None:
         policy([ASK.add(message, Message("user", "error: what?"))])
     content = server.requests[1]["messages"][1]["content"]
     assert content == [THOUGHT, {"type": "text", "text": text}]
+
+
+def test_thinking_needs_room() -> None:
+    assert AnthropicConfig("m", thinking_budget=1_024).max_tokens == 17_024
+    with pytest.raises(ValueError, match="thinking_budget 9 leaves no room"):
+        AnthropicConfig("m", max_tokens=9, thinking_budget=9)
 
 
 def test_usage_counts_cached_and_cut_replies() -> None:
@@ -187,22 +170,3 @@ def test_a_call_without_sense_goes_to_the_env(name: Any, arguments: Any) -> None
     with playing(said(use(name, arguments))) as (policy, _):
         episode.play(policy([episode.chat])[0])
     assert episode.chat.messages[-1].text.startswith("error:")
-
-
-@pytest.mark.rotation
-def test_the_command_line_plays_through_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = PolicyConfig("agentgym.training.rollout.anthropic_policy:from_environment")
-    monkeypatch.delenv("ANTHROPIC_MODEL", raising=False)
-    with pytest.raises(ValueError, match="set ANTHROPIC_MODEL"):
-        config.make("ListWorld")
-    with serving(said("what?"), "/v1/messages") as server:
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url.removesuffix("/v1"))
-        monkeypatch.setenv("ANTHROPIC_MODEL", "tiny")
-        name = f"{config.name}:thinking_budget=1024"
-        line = ["rollout", "ListWorld", "--policy", name, "--set", "max_failed_rounds=2"]
-        line = [sys.executable, "-m", "agentgym", *line]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert "solved 0 of 1" in done.stdout, done.stderr
-    assert [request["max_tokens"] for request in server.requests] == [17_024, 17_024]
-    with pytest.raises(ValueError, match="thinking_budget 9 leaves no room"):
-        AnthropicConfig("m", max_tokens=9, thinking_budget=9)

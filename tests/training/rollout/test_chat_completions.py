@@ -15,15 +15,14 @@ from agentgym import Chat, Message, ToolCall, parse
 from agentgym.training.rollout import EndpointError, collect
 from agentgym.training.rollout.endpoints.answers import MALFORMED
 from agentgym.training.rollout.endpoints.chat_completions import to_reply, to_usage
-from tests.training.rollout.endpoint_server import Answer, call, playing
+from tests.training.rollout.endpoint_kinds import (
+    ASK,
+    environment,  # noqa: F401 - a fixture
+    playing_chat,
+)
+from tests.training.rollout.endpoint_server import Answer, call
 
 CALL = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
-ASK = Chat((Message("user", "hello", id="0:1"),))
-
-
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
 def completion(message: str, choice: str = "") -> Any:
@@ -235,12 +234,12 @@ ON_THE_WIRE: dict[str, Answer] = {
 
 @pytest.mark.parametrize("name", ON_THE_WIRE)
 def test_headers_do_not_matter(name: str) -> None:
-    with playing(ON_THE_WIRE[name], retries=0) as (policy, _):
+    with playing_chat(ON_THE_WIRE[name], retries=0) as (policy, _):
         assert policy([ASK])[0].text == "fine"
 
 
 def test_half_a_surrogate_pair_in_a_chat_does_not_stop_a_request() -> None:
-    with playing(Answer({"content": "fine"})) as (policy, server):
+    with playing_chat(Answer({"content": "fine"})) as (policy, server):
         assert policy([Chat((Message("user", "a\ud800b"),))])[0].text == "fine"
     assert server.requests[0]["messages"][0]["content"] == "a?b"
 
@@ -255,7 +254,7 @@ def test_a_malformed_answer_costs_its_episode_alone(engine: str) -> None:
         later = any(message["role"] == "assistant" for message in request["messages"])
         return Answer({"tool_calls": 5} if doomed in asked and later else {"content": "what?"})
 
-    with playing(script) as (policy, _):
+    with playing_chat(script) as (policy, _):
         played = {t.seed: t for t in collect(policy, spec, range(4), 4, engine=engine)}
     assert [seed for seed in range(4) if played[seed].failure] == [2]
     assert "returned no chat completion: AnswerError: tool_calls is 5" in played[2].failure
@@ -266,7 +265,7 @@ def test_a_batch_with_one_failure_has_the_other_replies() -> None:
     script = lambda request, number: (  # noqa: E731
         Answer(body="[]" if request["messages"][0]["content"] == "1" else BODY)
     )
-    with playing(script) as (policy, _):
+    with playing_chat(script) as (policy, _):
         with pytest.raises(EndpointError, match="returned no chat completion") as caught:
             policy([Chat((Message("user", str(k)),)) for k in range(3)])
         replies = [getattr(reply, "text", "error") for reply in caught.value.replies]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import socket
 import threading
 from collections.abc import Iterator
@@ -127,6 +128,21 @@ def test_every_option_can_follow_the_policy_s_name(kind: Kind) -> None:
         model = "" if name == "model" else ":model=m"
         made: Any = PolicyConfig(f"{factory}{model}:{name}={text}{more}").make("ListWorld")
         assert getattr(made.config, name) == value
+
+
+@kinds
+def test_the_environment_names_the_model_and_the_server(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = "ANTHROPIC" if kind.path == "/v1/messages" else "OPENAI"
+    config = PolicyConfig(kind.factory)
+    with pytest.raises(ValueError, match=f"set {prefix}_MODEL"):
+        config.make("ListWorld")
+    with serving(kind.said("hi"), kind.path) as server:
+        monkeypatch.setenv(f"{prefix}_BASE_URL", kind.url(server))
+        monkeypatch.setenv(f"{prefix}_MODEL", "tiny")
+        config.make("ListWorld")([ASK])
+    assert server.requests[0]["model"] == "tiny"
 
 
 @pytest.mark.parametrize("option", ["temperature", "max_tokens", "model", "stream"])
@@ -286,6 +302,10 @@ def test_a_failure_is_one_error_that_names_the_remedy(kind: Kind, name: str) -> 
     ):
         policy([ASK])
     said = str(caught.value)
+    copied = pickle.loads(pickle.dumps(caught.value))
+    assert (str(copied), copied.status) == (said, caught.value.status)
+    assert policy.usage.requests == policy.usage.retries + 1 == len(server.requests)
+    assert policy.last is None
     assert server.url.removesuffix("/v1") in said
     assert len(said) < 1_500
     assert "sk-test" not in said

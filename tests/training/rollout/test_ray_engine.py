@@ -10,7 +10,8 @@ import agentgym
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.training.rl import rows
 from agentgym.training.rollout import LocalPolicy, collect, make_model, make_tokenizer
-from tests.training.rollout.endpoint_server import playing, playing_out
+from tests.training.rollout.endpoint_kinds import KINDS, environment, playing_chat  # noqa: F401
+from tests.training.rollout.endpoint_server import Answer
 from tests.training.rollout.faulty_world import CAUSES, check_fault
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
@@ -67,7 +68,13 @@ def test_actors_share_an_endpoint() -> None:
     spec = agentgym.spec("ListWorld", items=5, removals=2)
     (solved,) = collect(OraclePolicy("ListWorld"), spec, [4])
     plan = [call for message in solved.last.messages for call in message.calls]
-    with playing(playing_out(plan, text=False)) as (policy, server):
+    kind = KINDS["chat"]
+
+    def script(request: dict[str, Any], number: int) -> Answer:
+        call = plan[kind.turns(request)]
+        return kind.said("next", (call.name, dict(call.arguments)))
+
+    with playing_chat(script) as (policy, server):
         played = list(collect(policy, spec, [4, 4, 4], 2, engine="ray"))
         assert len(server.requests) == 3 * len(plan)
     assert [(t.reward, t.failure) for t in played] == [(1.0, "")] * 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -42,6 +43,16 @@ class RequestConfig(Config):
     concurrency: Annotated[int, Field(ge=1, le=1_000)] = 64
     timeout: Annotated[float, Field(ge=0.001, le=1e6)] = 600.0
     retries: Annotated[int, Field(ge=0, le=1_000)] = 5
+
+    def client_options(self) -> dict[str, Any]:
+        """Return the arguments of an SDK's client."""
+        return {
+            "base_url": self.base_url,
+            # The SDKs require a key, even for servers without one.
+            "api_key": os.environ.get(self.api_key_env) or "none",
+            "timeout": self.timeout,
+            "max_retries": self.retries,
+        }
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,20 +1,25 @@
-"""Shared connections to APIs: an SDK client with its event loop."""
+"""Shared connections to APIs."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from agentgym.play.policy import PolicyError
 from agentgym.training.rollout.endpoints.budget import RequestBudget
 from agentgym.training.rollout.endpoints.config import RequestConfig
+from agentgym.training.rollout.event_loop import ENDPOINTS, event_loop
 
 CLOSED = "the policy was closed before the reply arrived; close it when no call is running"
+# Seconds to wait for a connection to close, which a hanging name lookup could delay.
+_CLOSING = 5.0
 
 T = TypeVar("T")
 
@@ -31,89 +36,73 @@ class ContextLengthError(EndpointError):
 
 
 class Connection:
-    """Lane to an API, opened on demand, with the budget of all its clients."""
+    """Session with an API, opened on demand in each process, and the budget of all its users."""
 
-    def __init__(self, connect: Callable[[], Any], config: RequestConfig) -> None:
-        self._connect, self._concurrency = connect, config.concurrency
+    def __init__(self, client: Callable[..., Any], config: RequestConfig) -> None:
+        self._client, self._config = client, config
         self.budget = RequestBudget(config)
-        self._pid, self._lock = os.getpid(), threading.Lock()
-        self._lane: Lane | None = None
+        self._sessions: dict[int, Session] = {}
 
-    def open(self) -> Lane:
-        """Return the lane."""
-        self._follow_fork()
-        with self._lock:
-            if self._lane is None:
-                self._lane = Lane(self._connect(), self._concurrency)
-                weakref.finalize(self, self._lane.close)
-            return self._lane
+    def open(self) -> Session:
+        """Return the session."""
+        process = os.getpid()
+        if process not in self._sessions:
+            new = Session(self._client, self._config)
+            # Another thread may have been faster. A lock here could be held during a fork.
+            if self._sessions.setdefault(process, new) is new:
+                weakref.finalize(self, new.close)
+        return self._sessions[process]
 
     def close(self) -> None:
-        """Close the lane, if it is open."""
-        self._follow_fork()
-        with self._lock:
-            lane, self._lane = self._lane, None
-        if lane is not None:
-            lane.close()
-
-    def _follow_fork(self) -> None:
-        # A forked process has no lane thread, its sockets belong to the parent, and the lock may be
-        # locked.
-        if self._pid != os.getpid():
-            self._pid, self._lock, self._lane = os.getpid(), threading.Lock(), None
+        """Close the session, if it is open."""
+        session = self._sessions.pop(os.getpid(), None)
+        if session is not None:
+            session.close()
 
 
-_orphans: list[Lane] = []
+class Session:
+    """An SDK's client with its requests; holds no reference to its connection."""
 
+    def __init__(self, client: Callable[..., Any], config: RequestConfig) -> None:
+        self._make = functools.partial(client, **config.client_options())
+        self.slots = asyncio.Semaphore(config.concurrency)
+        self.closed = False
+        self._loop, self._process = event_loop(ENDPOINTS), os.getpid()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
-class Lane:
-    """Event loop in a thread, with its client and semaphore; holds no reference to its owner."""
-
-    def __init__(self, client: Any, concurrency: int) -> None:
-        self.client = client
-        self.slots = asyncio.Semaphore(concurrency)
-        self.closed, self._lock, self._pid = False, threading.Lock(), os.getpid()
-        self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="agentgym-endpoint", daemon=True)
-        self._thread.start()
+    @functools.cached_property
+    def client(self) -> Any:
+        """The SDK's asynchronous client, which must be used in the endpoints' loop."""
+        return self._make()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the loop."""
-        # After the stop, a coroutine would never run and its future never resolve.
-        with self._lock:
-            if self.closed:
-                work.close()
-                raise EndpointError(CLOSED)
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Run a coroutine in the endpoints' loop, until it ends or the session closes."""
+        return asyncio.run_coroutine_threadsafe(self._run(work), self._loop)
 
     def close(self) -> None:
-        """Cancel all work and end the thread."""
-        if self._pid != os.getpid():
-            # Keep the loop alive: freeing it in a forked process would warn that it is open.
-            _orphans.append(self)
+        """Cancel all requests and close the client."""
+        if self._process != os.getpid():  # the sockets belong to the parent process
             return
-        with self._lock:
-            if not self.closed:
-                self.closed = True
-                self._loop.call_soon_threadsafe(self._stop.set)
-        # The garbage collector may call this in the lane's own thread. The timeout guards against a
-        # hanging name lookup.
-        if threading.current_thread() is not self._thread:
-            self._thread.join(5.0)
+        end = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        # The garbage collector may call this in the loop's own thread.
+        if threading.current_thread().name != ENDPOINTS:
+            with suppress(TimeoutError):
+                end.result(_CLOSING)
 
-    def _run(self) -> None:
-        # Not `asyncio.Runner`: it starts a thread when it ends, which Python 3.12 forbids during
-        # interpreter shutdown.
-        try:
-            self._loop.run_until_complete(self._serve())
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        finally:
-            self._loop.close()
-
-    async def _serve(self) -> None:
-        await self._stop.wait()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
+    async def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        if self.closed:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self.client.close()
+        try:
+            return await task
+        finally:
+            self._tasks.discard(task)
+
+    async def _end(self) -> None:
+        self.closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if "client" in vars(self):
+            await self.client.close()

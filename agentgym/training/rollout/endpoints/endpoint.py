@@ -10,10 +10,11 @@ import asyncio
 import copy
 import functools
 import json
+import os
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import asdict, replace
 from types import ModuleType
@@ -21,6 +22,8 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat
+from agentgym.text.parsing import Dialect
+from agentgym.text.prompts import read_dialect, without_written_calls
 from agentgym.training.rollout.endpoints.answers import MALFORMED, quote
 from agentgym.training.rollout.endpoints.config import (
     TRANSPORT,
@@ -32,14 +35,17 @@ from agentgym.training.rollout.endpoints.connection import (
     Connection,
     ContextLengthError,
     EndpointError,
-    Lane,
+    Session,
 )
 from agentgym.training.rollout.endpoints.reply_cache import ReplyCache
+from agentgym.training.rollout.models.plain_chat import as_text, to_encodable
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.digests import digest
 
 # The SDKs' maximum retry delay in seconds, if a server asks for one.
 _MAX_RETRY_AFTER_S = 120.0
+# The SDKs' `with_raw_response`, for any path: the answer unparsed, with the number of retries.
+_RAW = {"headers": {"X-Stainless-Raw-Response": "true"}}
 # Cache field with the error for a chat that exceeds the context window.
 _REFUSED = "over the context window"
 # Servers' error messages for a chat that exceeds the context window.
@@ -55,25 +61,29 @@ PolicyConfigT = TypeVar("PolicyConfigT", bound=PolicyEndpointConfig)
 class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
     """Client of an API that any number of threads and event loops may call.
 
-    Requests run in an event loop in a thread that starts with the first call. Forked processes and
-    pickled copies start their own. Garbage collection closes the connections. Clients may share a
-    `connection` with its `concurrency` and budget.
+    Requests run in the endpoints' event loop. Forked processes and pickled copies open their own
+    connections, and garbage collection closes them. Clients may share a `connection` with its
+    `concurrency` and budget.
 
     Attributes:
         sdk: The vendor's SDK.
+        client: The SDK's asynchronous client.
+        path: The API's path below `base_url`.
         remedies: Advice by HTTP status.
         answer: The API's name for an answer, for errors.
         last: Usage of the latest reply.
     """
 
     sdk: ClassVar[ModuleType]
+    client: ClassVar[Callable[..., Any]]
+    path: str
     remedies: ClassVar[Mapping[int, str]] = {}
     answer: ClassVar[str] = "answer"
 
     def __init__(self, config: ConfigT, connection: Connection | None = None) -> None:
         self.config = config
-        self.connection = connection or Connection(functools.partial(self.connect, config), config)
-        # `usage` and `last` are replaced, never mutated, and only by the lane's thread.
+        self.connection = connection or Connection(type(self).client, config)
+        # `usage` and `last` are replaced, never mutated, and only by the loop's thread.
         self.usage = EndpointUsage()
         self.last: EndpointUsage | None = None
         self._cache = ReplyCache(getattr(config, "cache", ""))
@@ -89,17 +99,8 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
 
     # The hooks of an API.
 
-    @classmethod
-    def connect(cls, config: ConfigT) -> Any:
-        """Return the SDK's asynchronous client."""
-        raise NotImplementedError
-
     def request(self, question: QuestionT) -> dict[str, Any]:
         """Return the body of a request."""
-        raise NotImplementedError
-
-    async def post(self, client: Any, body: dict[str, Any]) -> Any:
-        """Send a request and return the SDK's raw response."""
         raise NotImplementedError
 
     def read(self, question: QuestionT, answer: Any) -> tuple[AnswerT, EndpointUsage]:
@@ -117,8 +118,8 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
             EndpointError: A question got no answer; `replies` contains the others.
             BudgetError: The budget is spent.
         """
-        lane = self.connection.open()
-        future = lane.submit(self._answers(lane, questions))
+        session = self.connection.open()
+        future = session.submit(self._answers(session, questions))
         try:
             return future.result()
         except CancelledError:
@@ -130,8 +131,8 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         """Cancel requests and close the connections; a later call reopens them."""
         self.connection.close()
 
-    async def _answers(self, lane: Lane, questions: Sequence[QuestionT]) -> list[AnswerT]:
-        tasks = [asyncio.create_task(self._answer(lane, question)) for question in questions]
+    async def _answers(self, session: Session, questions: Sequence[QuestionT]) -> list[AnswerT]:
+        tasks = [asyncio.create_task(self._answer(session, question)) for question in questions]
         try:
             await asyncio.wait(tasks) if tasks else None
         finally:
@@ -147,13 +148,13 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
             raise whole from error
         return cast("list[AnswerT]", outcomes)
 
-    async def _answer(self, lane: Lane, question: QuestionT) -> AnswerT:
+    async def _answer(self, session: Session, question: QuestionT) -> AnswerT:
         body = self.request(question)
         key = self._key(body)
         data = self._cache.get(key)
         try:
             if data is None:
-                data, answer, used = await self._send(lane, question, body)
+                data, answer, used = await self._send(session, question, body)
                 self._cache.put(key, data)
             elif _REFUSED in data:
                 raise ContextLengthError(data[_REFUSED])
@@ -167,16 +168,18 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         return answer
 
     async def _send(
-        self, lane: Lane, question: QuestionT, body: dict[str, Any]
+        self, session: Session, question: QuestionT, body: dict[str, Any]
     ) -> tuple[Any, AnswerT, EndpointUsage]:
         sent = 1
-        async with lane.slots, self.connection.budget.reserve() as pay:
+        async with session.slots, self.connection.budget.reserve() as pay:
             began = time.monotonic()
             # In addition to the SDK's timeout, which restarts with each byte received.
             patience = self.config.timeout * (1 + self.config.retries)
             try:
                 async with asyncio.timeout(patience + _MAX_RETRY_AFTER_S * self.config.retries):
-                    response = await self.post(lane.client, body)
+                    response = await session.client.post(
+                        self.path, body=body, cast_to=object, options=_RAW
+                    )
                 sent += response.retries_taken
                 data = json.loads(response.http_response.content)
                 answer, used = self.read(question, data)
@@ -207,19 +210,16 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         if isinstance(failure, self.sdk.APIStatusError):
             return self._refused(failure, where)
         if isinstance(failure, (TimeoutError, self.sdk.APITimeoutError)):
-            return EndpointError(
-                f"{where} took over {config.timeout:g} s; raise timeout, or lower concurrency or "
-                "max_tokens"
+            said = (
+                f"took over {config.timeout:g} s; raise timeout, or lower concurrency or max_tokens"
             )
-        if isinstance(failure, self.sdk.APIConnectionError):
+        elif isinstance(failure, self.sdk.APIConnectionError):
             cause = failure.__cause__ or failure
-            return EndpointError(
-                f"{where} cannot be reached: {cause}; start the server or correct base_url"
-            )
-        return EndpointError(
-            f"{where} returned no {self.answer}: {type(failure).__name__}: {str(failure)[:500]}; "
-            "check that base_url is the API's URL"
-        )
+            said = f"cannot be reached: {cause}; start the server or correct base_url"
+        else:
+            cause = f"{type(failure).__name__}: {str(failure)[:500]}"
+            said = f"returned no {self.answer}: {cause}; check that base_url is the API's URL"
+        return EndpointError(f"{where} {said}")
 
     def _refused(self, failure: Any, where: str) -> EndpointError:
         status: int = failure.status_code
@@ -240,6 +240,10 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         return error
 
 
+def _requests_of(error: Any) -> int:
+    return 1 + int(error.request.headers.get("x-stainless-retry-count", 0))
+
+
 class HttpPolicy(HttpClient[PolicyConfigT, Chat, Reply]):
     """Policy that calls an API.
 
@@ -253,18 +257,75 @@ class HttpPolicy(HttpClient[PolicyConfigT, Chat, Reply]):
 
     async def areply(self, chat: Chat) -> Reply:
         """Reply to one chat without blocking the caller's event loop."""
-        lane = self.connection.open()
+        session = self.connection.open()
         try:
-            return await asyncio.wrap_future(lane.submit(self._answer(lane, chat)))
+            return await asyncio.wrap_future(session.submit(self._answer(session, chat)))
         except asyncio.CancelledError:
-            if lane.closed:
+            if session.closed:
                 raise EndpointError(CLOSED) from None
             raise
+
+    def compose(self, chat: Chat) -> dict[str, Any]:
+        """Return the API's request fields for a chat; None leaves an option to the server."""
+        raise NotImplementedError
+
+    def request(self, chat: Chat) -> dict[str, Any]:
+        """Return the request body."""
+        config = self.config
+        options = {"temperature": config.temperature, "top_p": config.top_p}
+        fields = options | self.compose(_to_wire(chat, config.tools))
+        given = {name: value for name, value in fields.items() if value is not None}
+        body = {"model": config.model, **given, **config.extra_body}
+        # The cache key and the SDK must see the same values.
+        return dict(to_encodable(json.loads(json.dumps(body))))
 
     def over_window(self, error: ContextLengthError) -> Reply:
         """Return the reply that ends the episode."""
         return Reply("", ended="over_window")
 
 
-def _requests_of(error: Any) -> int:
-    return 1 + int(error.request.headers.get("x-stainless-retry-count", 0))
+def _to_wire(chat: Chat, tools: str) -> Chat:
+    """Return the chat with either tool schemas or instructions for written calls."""
+    if tools == "text":
+        return as_text(chat.messages)
+    if not chat.tools:
+        return chat
+    messages = [
+        replace(m, text=without_written_calls(m.text)) if m.role == "system" else m
+        for m in chat.messages
+    ]
+    return replace(chat, messages=tuple(messages))
+
+
+def dialect_of(chat: Chat) -> Dialect:
+    """Return the dialect of calls that the env's system message states."""
+    first = chat.messages[0] if chat.messages else None
+    return read_dialect(first.text) if first is not None and first.role == "system" else "auto"
+
+
+class FromEnvironment(Generic[PolicyConfigT]):
+    """Factory of policies that share connections; the prefix `OPENAI` reads `OPENAI_MODEL` etc."""
+
+    def __init__(
+        self, prefix: str, config: type[PolicyConfigT], policy: type[HttpPolicy[PolicyConfigT]]
+    ) -> None:
+        self.prefix, self.config, self.policy = prefix, config, policy
+        # A policy per episode must not mean a connection per episode.
+        self._connection = functools.lru_cache(maxsize=8)(self._connect)
+
+    def __call__(self, env_id: str, **options: Any) -> HttpPolicy[PolicyConfigT]:
+        """Return a policy for any world; `options` are the config's fields."""
+        for name in ("model", "base_url"):
+            if value := os.environ.get(f"{self.prefix}_{name.upper()}"):
+                options.setdefault(name, value)
+        if "model" not in options:
+            raise ValueError(
+                f"no model to play {env_id}: set {self.prefix}_MODEL to the model's name on the "
+                "server"
+            )
+        config = self.config(**options)
+        shared = asdict(config) | {"extra_body": {}, "sample": ""}
+        return self.policy(config, self._connection(json.dumps(shared)))
+
+    def _connect(self, options: str) -> Connection:
+        return Connection(self.policy.client, self.config(**json.loads(options)))

@@ -19,7 +19,7 @@ from agentgym.training.rollout.models.sampling import Sample, Sampler, SamplingO
 
 
 class TokenPolicy:
-    """Policy over any token sampler. Images are omitted; `render="scene"` describes them in words.
+    """Policy over any token sampler. It refuses chats with images (`ImageError`).
 
     Args:
         renderer: Converts chats to token ids with the tokenizer of the sampler's model.

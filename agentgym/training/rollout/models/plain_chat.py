@@ -30,13 +30,6 @@ def join_messages(first: Message, second: Message) -> Message:
     )
 
 
-def plain_messages(messages: Iterable[Message]) -> list[dict[str, str]]:
-    """Return messages with only `role` and `content`, without images."""
-    return [
-        {"role": message.role, "content": message.text} for message in as_text(messages).messages
-    ]
-
-
 def to_encodable(data: Any) -> Any:
     """Replace lone surrogates in JSON-able data, which requests cannot encode."""
     try:

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
-from agentgym.play.policy import Reply
+from agentgym.play.policy import PolicyError, Reply
 from agentgym.text.messages import Chat, Message, Messages
 from agentgym.text.token_ids import TokenIds
 from agentgym.text.tools import Tool
@@ -30,6 +30,12 @@ _Prompt = tuple[tuple[Tool, ...], str]
 _FIXED = {"date_string": "26 Jul 2024"}
 # Probe texts for templates, which no template trims or escapes.
 _USER, _REPLY, _RESULT, _SYSTEM = "Question 1", "Answer 2", "Result 3", "Rules 4"
+
+
+class ImageError(PolicyError):
+    """A chat contains images, which the renderer cannot show."""
+
+    fatal = True
 
 
 class ChatTemplate:
@@ -167,7 +173,17 @@ class Renderer:
         vars(self).update(state, _prompts=WeakKeyDictionary())
 
     def ids(self, chat: Chat) -> TokenIds:
-        """Return the prompt for the next reply; prompts of an episode share memory."""
+        """Return the prompt for the next reply; prompts of an episode share memory.
+
+        Raises:
+            ImageError: The chat contains images.
+        """
+        images = sum(len(message.images) for message in chat.messages)
+        if images:
+            raise ImageError(
+                f"a local model reads only text, and the chat shows {images} images; use an "
+                "endpoint policy, or render='scene' for the world"
+            )
         text = self._text(chat, len(chat.messages))
         last = max(
             (k for k, message in enumerate(chat.messages) if message.role == "assistant"),

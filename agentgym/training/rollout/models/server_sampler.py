@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 import openai
 from pydantic import Field
@@ -19,7 +19,6 @@ from agentgym.training.rollout.endpoints.config import RequestConfig
 from agentgym.training.rollout.endpoints.connection import EndpointError
 from agentgym.training.rollout.endpoints.endpoint import HttpClient
 from agentgym.training.rollout.models.sampling import RequestSeeds, Sample, SamplingOptions
-from agentgym.training.rollout.openai_policy import connect_openai, openai_options
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.config import TokenCount
 
@@ -61,8 +60,7 @@ class SamplingServerConfig(RequestConfig):
     extra_body: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Prompt:
+class _Prompt(NamedTuple):
     """Sampling request; `version` is the required version of the weights, 0 for any."""
 
     ids: tuple[int, ...]
@@ -87,6 +85,8 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
     """
 
     sdk: ClassVar[ModuleType] = openai
+    client = openai.AsyncOpenAI
+    path = "/completions"
     remedies: ClassVar[Mapping[int, str]] = {
         400: "correct the options; the prompt and its reply must fit into the server's context",
         404: "check model and base_url, which usually ends in /v1; vLLM accepts weights "
@@ -109,20 +109,9 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
         """Seed the sampling."""
         self._seeds = RequestSeeds(seed)
 
-    @classmethod
-    def connect(cls, config: RequestConfig) -> openai.AsyncOpenAI:
-        """Return the SDK's client."""
-        return connect_openai(config)
-
     def request(self, prompt: _Prompt) -> dict[str, Any]:
         """Return the request body."""
         return dict(prompt.body)
-
-    async def post(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> Any:
-        """Send a request."""
-        return await client.completions.with_raw_response.create(
-            model=body["model"], prompt=body["prompt"], extra_body=body
-        )
 
     def read(self, prompt: _Prompt, answer: Any) -> tuple[Sample, EndpointUsage]:
         """Convert an answer."""
@@ -191,7 +180,7 @@ class ServerSampler(HttpClient[SamplingServerConfig, _Prompt, Sample]):
     def _control(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         root = self.config.base_url.rstrip("/").removesuffix("/v1")
         try:
-            with openai.OpenAI(**openai_options(self.config)) as client:
+            with openai.OpenAI(**self.config.client_options()) as client:
                 text = client.post(f"{root}/{path}", body=dict(body), cast_to=str)
         except openai.APIError as error:
             raise self.explain(error, 1) from error

@@ -1,0 +1,57 @@
+"""Find the pairs of extras that no resolver can install together, and write `.ci/conflicts.json`.
+
+`make conflicts` runs it. A dry run of uv resolves each pair from the package index, for Python 3.11
+on this platform. The table of docs/stacks.md explains the pairs; a test compares both, and requires
+a new run when an extra changes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tomllib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULT = ROOT / ".ci" / "conflicts.json"
+# Extras for work on the project, which combine others.
+COMBINED = {"test", "docs", "bench", "dev"}
+# Concurrent resolutions; each waits mostly for the index.
+JOBS = 4
+
+
+def main() -> None:
+    known = extras()
+    pairs = list(combinations(known, 2))
+    with ThreadPoolExecutor(JOBS) as pool:
+        resolved = list(pool.map(resolves, pairs))
+    apart = [pair for pair, fits in zip(pairs, resolved, strict=True) if not fits]
+    text = json.dumps({"extras": known, "pairs": apart}, indent=1)
+    RESULT.write_text(f"{text}\n", encoding="utf-8")
+    print(f"{RESULT.relative_to(ROOT)}: {len(apart)} of {len(pairs)} pairs cannot be installed")
+
+
+def extras() -> dict[str, Any]:
+    """Return the requirements of each extra that users install."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared: dict[str, Any] = project["optional-dependencies"]
+    return {name: declared[name] for name in sorted(declared.keys() - COMBINED)}
+
+
+def resolves(names: Sequence[str]) -> bool:
+    """Return whether uv finds versions for some extras; any error but a conflict raises."""
+    chosen = [word for name in names for word in ("--extra", name)]
+    command = ["uv", "pip", "compile", "--quiet", "--python-version", "3.11", *chosen]
+    command += ["--output-file", "/dev/null", "pyproject.toml"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode and "No solution found" not in done.stderr:
+        raise RuntimeError(f"uv failed for {'+'.join(names)}: {done.stderr}")
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""The first table of docs/stacks.md: each command runs against the real library."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agentgym
+from agentgym import Chat, render, tool_env
+from agentgym.oracles import OraclePolicy
+from tests.helpers import PATIENCE
+from tests.training.rollout.endpoint_kinds import KINDS, environment  # noqa: F401 - a fixture
+from tests.training.rollout.endpoint_server import Answer, serving
+
+# Other libraries leave streams and event loops to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore")
+ROOT = Path(agentgym.__file__).parents[1]
+PAGE = (ROOT / "docs" / "stacks.md").read_text(encoding="utf-8").partition("## What works")[0]
+COMMANDS = dict(
+    re.findall(r"^\| ([A-Z]\S.*?|plain Python|verifiers, prime-rl|verl) \| `(.+?)`", PAGE, re.M)
+)
+# Their own tests train or play with them: the page shows a call without its arguments.
+ELSEWHERE = {
+    "TRL": ("test_trl.py", "environment_factory=factory"),
+    "verl": ("test_verl.py", "verl.WorldAgentLoop"),
+    "SkyRL": ("test_skyrl.py", 'register("world", env_id'),
+}
+
+
+def evaluate(command: str, **names: Any) -> Any:
+    return eval(command, {"agentgym": agentgym, **names})
+
+
+def run(stack: str, more: str, folder: Path, **variables: str) -> str:
+    """Run a command of the page with further options, and return what it printed."""
+    program, *words = shlex.split(f"{COMMANDS[stack]} {more}")
+    path = Path(sys.executable).parent / program
+    done = subprocess.run(
+        [str(path), *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-3_000:]
+    return done.stdout
+
+
+def oracle_of(kind: Any) -> Callable[[dict[str, Any], int], Answer]:
+    """Return a script that plays ListWorld optimally, one episode at a time."""
+    state: dict[str, Any] = {}
+
+    def script(request: dict[str, Any], number: int) -> Answer:
+        if not kind.turns(request):
+            state["env"] = agentgym.make("ListWorld")
+            state["seed"] = state.get("seed", -1) + 1
+            state["env"].reset(seed=state["seed"])
+        reply = render(tool_env(state["env"]).world.optimal_calls()[0])
+        state["env"].step(reply)
+        return kind.said(reply)
+
+    return script
+
+
+def test_every_command_is_tested() -> None:
+    here = Path(__file__).read_text(encoding="utf-8")
+    for stack in COMMANDS:
+        if stack in ELSEWHERE:
+            file, call = ELSEWHERE[stack]
+            assert call in Path(__file__).with_name(file).read_text(encoding="utf-8")
+        else:
+            assert f'"{stack}"' in here, stack
+    assert len(COMMANDS) == PAGE.count("\n| ") - 1
+
+
+def test_gymnasium() -> None:
+    gymnasium: Any = importlib.import_module("gymnasium")
+    env = evaluate(COMMANDS["Gymnasium"], gymnasium=gymnasium)
+    chat, _ = env.reset(seed=0)
+    assert isinstance(chat, Chat)
+
+
+def test_plain_python() -> None:
+    rollout = importlib.import_module("agentgym.training.rollout").rollout
+    played = evaluate(COMMANDS["plain Python"], rollout=rollout, policy=OraclePolicy("ListWorld"))
+    assert played.reward == 1.0
+
+
+def test_stable_baselines() -> None:
+    contrib: Any = pytest.importorskip("sb3_contrib")
+    wrappers: Any = importlib.import_module("agentgym.wrappers")
+    model = evaluate(
+        COMMANDS["Stable-Baselines3"],
+        MaskablePPO=contrib.MaskablePPO,
+        FeatureObservations=wrappers.FeatureObservations,
+        DiscreteActions=wrappers.DiscreteActions,
+    )
+    assert model.get_env().num_envs == 1
+
+
+def test_pettingzoo() -> None:
+    pytest.importorskip("pettingzoo")
+    env = evaluate(COMMANDS["PettingZoo"])
+    observations, _ = env.reset(seed=0)
+    assert set(observations) == set(env.agents)
+
+
+def test_verifiers(tmp_path: Path) -> None:
+    pytest.importorskip("verifiers")
+    kind = KINDS["chat"]
+    with serving(oracle_of(kind), kind.path) as server:
+        more = f"-m m --client.base-url {server.url} --client.api-key-var OPENAI_API_KEY"
+        more += " --env.taskset.stop 1 --push False --rich None --output-dir out"
+        run("verifiers, prime-rl", more, tmp_path, VF_CONFIG_DIR=str(tmp_path))
+    (traces,) = tmp_path.rglob("traces.jsonl")
+    assert '"world_score":{"score":1.0' in traces.read_text(encoding="utf-8").replace(" ", "")
+
+
+def test_inspect(tmp_path: Path) -> None:
+    pytest.importorskip("inspect_ai")
+    read_eval_log: Any = importlib.import_module("inspect_ai.log").read_eval_log
+    kind = KINDS["chat"]
+    with serving(oracle_of(kind), kind.path) as server:
+        # The last option counts, and this provider calls a server of our own.
+        more = "--model openai-api/local/m -T seeds=1 --display none --log-dir logs"
+        run("Inspect", more, tmp_path, LOCAL_BASE_URL=server.url, LOCAL_API_KEY="x")
+    (log,) = (tmp_path / "logs").glob("*.eval")
+    read = read_eval_log(str(log))
+    assert (read.status, read.results.scores[0].metrics["mean"].value) == ("success", 1.0)
+
+
+def served(stack: str, use: Callable[[str], Any]) -> Any:
+    """Run the page's server on a free port, and return what its user returns."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    words = shlex.split(COMMANDS[stack].replace("127.0.0.1:8000", address))[1:]
+    line = [sys.executable, "-m", "agentgym", *words]
+    with subprocess.Popen(line, stderr=subprocess.DEVNULL) as server:
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while time.monotonic() < deadline and server.poll() is None:
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", int(address.rpartition(":")[2]))) == 0:
+                        return use(f"http://{address}")
+                time.sleep(0.1)
+            raise TimeoutError(f"{line} did not open {address}")
+        finally:
+            server.terminate()
+
+
+def test_openenv() -> None:
+    pytest.importorskip("openenv")
+    remote: Any = importlib.import_module("agentgym.training.integrations.openenv").RemoteEnv
+
+    def use(url: str) -> Any:
+        env = remote(url)
+        chat, _ = env.reset(seed=3)
+        env.close()
+        return chat
+
+    local, _ = agentgym.make("ListWorld").reset(seed=3)
+    assert served("OpenEnv", use).messages[-1].text == local.messages[-1].text
+
+
+def test_mcp() -> None:
+    mcp: Any = pytest.importorskip("mcp")
+    if not version("mcp").startswith("2.3"):
+        pytest.skip("this environment has an older mcp")
+
+    def use(url: str) -> list[str]:
+        async def tools() -> list[str]:
+            async with mcp.Client(f"{url}/episodes/0/mcp") as client:
+                return [tool.name for tool in (await client.list_tools()).tools]
+
+        return asyncio.run(tools())
+
+    local = agentgym.make("ListWorld")
+    assert served("MCP", use) == [tool.name for tool in tool_env(local).tools]
