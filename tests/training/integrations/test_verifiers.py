@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +24,6 @@ pytest.importorskip(
 )
 
 import verifiers.v1 as vf
-from renderers import Qwen3RendererConfig
 from verifiers.v1.cli.eval.runner import run_eval
 from verifiers.v1.cli.validate import run_validate
 from verifiers.v1.configs.cli.eval import EvalConfig
@@ -39,7 +36,6 @@ from agentgym.training.integrations.verifiers import (
     WorldHarnessConfig,
     load_environment,
 )
-from agentgym.training.rollout import make_tokenizer
 
 IDS = [entry.id for entry in worlds()]
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
@@ -435,112 +431,3 @@ def solve(messages: list[dict[str, Any]]) -> str:
                 env.step(message["content"])
             return render(tool_env(env).world.optimal_calls()[0])
     raise ValueError("no such instance")
-
-
-# Tokens, as prime-rl trains on them.
-
-
-class Engine(ThreadingHTTPServer):
-    """Stand-in for vLLM's token endpoint, whose samples spell a script."""
-
-    daemon_threads = True
-
-    def __init__(self, tokenizer: Any, replies: list[str]) -> None:
-        super().__init__(("127.0.0.1", 0), _EngineHandler)
-        self.tokenizer, self.replies = tokenizer, replies
-        self.prompts: list[list[int]] = []
-        self.sampled: list[list[int]] = []
-
-
-class _EngineHandler(BaseHTTPRequestHandler):
-    server: Engine
-
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        server = self.server
-        server.prompts.append(request["token_ids"])
-        server.sampled.append(
-            server.tokenizer.encode(f"{server.replies[len(server.sampled)]}<|im_end|>")
-        )
-        logprobs = {
-            "content": [
-                {"token": f"token_id:{k}", "logprob": -k / 1_000} for k in server.sampled[-1]
-            ]
-        }
-        choice = {
-            "index": 0,
-            "token_ids": server.sampled[-1],
-            "logprobs": logprobs,
-            "finish_reason": "stop",
-        }
-        self.answer(200, {"request_id": "r", "choices": [choice]})
-
-    def do_GET(self) -> None:
-        self.answer(404, {})
-
-    def answer(self, status: int, data: Any) -> None:
-        body = json.dumps(data).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-@pytest.mark.parametrize(
-    ("options", "branches"), [({}, 1), ({"oracles": "S", "hint_scope": "ephemeral"}, 3)]
-)
-def test_the_trace_holds_the_sampled_tokens(
-    options: dict[str, Any], branches: int, tmp_path: Path
-) -> None:
-    options = {**SMALL, **options}
-    env = agentgym.make("ListWorld", **options)
-    chat, _ = env.reset(seed=3)
-    tokenizer = make_tokenizer([chat.to_text()], 800)
-    marks = [
-        "<|im_start|>",
-        "<|im_end|>",
-        "<|endoftext|>",
-        "<think>",
-        "</think>",
-        "<tool_call>",
-        "</tool_call>",
-    ]
-    tokenizer.add_tokens([*marks, "<tool_response>", "</tool_response>"], special_tokens=True)
-    tokenizer.save_pretrained(tmp_path / "tokenizer")
-    replies = []
-    for _ in range(3):
-        replies.append(render(tool_env(env).world.optimal_calls()[0]))
-        env.step(replies[-1])
-    with Engine(tokenizer, replies) as engine:
-        threading.Thread(target=engine.serve_forever, args=(0.01,), daemon=True).start()
-        url, renderer = (
-            f"http://127.0.0.1:{engine.server_address[1]}/v1",
-            Qwen3RendererConfig(enable_thinking=False),
-        )
-        client = vf.TrainClientConfig(
-            base_url=url,
-            api_key_var=KEY,
-            renderer=renderer,
-            renderer_model_name=str(tmp_path / "tokenizer"),
-        )
-        (trace,) = play(load_environment("ListWorld", range(3, 4), **options), url, client=client)
-        engine.shutdown()
-    assert trace.reward == 1.0
-    assert trace.num_branches == branches
-    shown = tokenizer.decode(engine.prompts[-1])
-    assert shown.count("The element has been removed.") == 2
-    sampled = []
-    for node in trace.nodes:
-        sampled += [k for k, mask in zip(node.token_ids, node.mask, strict=True) if mask]
-    assert sampled == [k for ids in engine.sampled for k in ids], "each sampled token once"
-    final = trace.branches[-1]
-    assert final.token_ids == engine.prompts[-1] + engine.sampled[-1]
-    assert final.logprobs[-len(engine.sampled[-1]) :] == [-k / 1_000 for k in engine.sampled[-1]]
-    if branches == 1:
-        for before, ids, after in zip(
-            engine.prompts, engine.sampled, engine.prompts[1:], strict=False
-        ):
-            assert after[: len(before) + len(ids)] == before + ids, "nothing is tokenised again"
