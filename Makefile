@@ -82,12 +82,16 @@ test: $(VENV)/.dev
 ADAPTERS := .adapters-venv
 BRIDGES := .bridges-venv
 adapters: $(ADAPTERS)/.done $(BRIDGES)/.done
-	$(ADAPTERS)/bin/python -m pytest tests/training/integrations/test_verifiers.py tests/training/integrations/test_verl.py tests/cli/test_package.py
+	AGENTGYM_OPENENV_PYTHON=$(CURDIR)/$(BRIDGES)/bin/python $(ADAPTERS)/bin/python -m pytest tests/training/integrations/test_verifiers.py \
+		tests/training/integrations/test_verifiers_teams.py tests/training/integrations/test_verifiers_openenv.py \
+		tests/training/integrations/test_renderers.py tests/training/integrations/test_verl.py tests/cli/test_package.py
 	$(BRIDGES)/bin/python -m pytest -n 2 tests/training/integrations/test_openenv.py tests/training/integrations/test_inspect_tasks.py \
 		tests/cli/test_package.py
 
-$(ADAPTERS)/.done: EXTRAS := cli,endpoint,export,office,train,verifiers,verl
-$(ADAPTERS)/.done: FREE := mcp|openai|transformers
+$(ADAPTERS)/.done: EXTRAS := cli,endpoint,export,office,renderers,train,verifiers,verl
+# verifiers' own taskset of OpenEnv, whose older client plays on the server of the other environment.
+$(ADAPTERS)/.done: MORE := verifiers[openenv]
+$(ADAPTERS)/.done: FREE := mcp|openai|openenv|transformers
 $(BRIDGES)/.done: EXTRAS := cli,inspect,office,openenv,trl
 $(BRIDGES)/.done: FREE := mcp|pillow
 .%-venv/.done: pyproject.toml constraints.txt
@@ -101,7 +105,7 @@ ifdef LOCKED
 else
 	grep -vE '^($(FREE))==' constraints.txt > $(@D)/constraints.txt
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(@D)/constraints.txt \
-		--editable '.[$(EXTRAS)]' pytest pytest-timeout pytest-xdist hypothesis
+		--editable '.[$(EXTRAS)]' $(MORE) pytest pytest-timeout pytest-xdist hypothesis
 endif
 	rm -rf $(@D)/lib/python3*/site-packages/tests  # verl installs its own, which hide ours
 	touch $@

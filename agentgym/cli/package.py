@@ -52,7 +52,7 @@ def package(
     with exit_on_user_error():
         given = parse_options(options)
         spec = registry.spec(env_id, **given)
-        if registry.is_team(env_id):
+        if registry.is_team(env_id) and target == "openenv":
             raise ValueError(f"{env_id} is a team; name its world, which one agent plays")
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ValueError(f"{folder} already exists; choose another or an empty folder")

@@ -111,7 +111,11 @@ class FamilyRenderer:
             if message.raw in self._parsed:
                 self._history.remember(chat, message.raw, self._parsed[message.raw])
                 break
-        return self._history.messages(chat)
+        # Some families write None, so empty contents must be what verifiers makes of them.
+        return [
+            {**each, "content": None} if each.get("tool_calls") and not each["content"] else each
+            for each in self._history.messages(chat)
+        ]
 
     def _tools(self, chat: Chat) -> list[dict[str, Any]] | None:
         if not self.native_tools or not chat.tools:

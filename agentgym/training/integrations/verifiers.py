@@ -270,8 +270,10 @@ class TeamEnvConfig(vf.EnvConfig):  # type: ignore[misc]
     frozen: list[str] = Field(default_factory=list)
 
 
-class TeamEnv(vf.Env[vf.env.ConfigT]):  # type: ignore[misc]
-    """A team in which each seat has its own model, trace and reward."""
+class TeamEnv:
+    """Mixin of envs in which each seat of a team has its own model, trace and reward."""
+
+    config: TeamEnvConfig
 
     async def setup(self, agents: vf.Agents) -> None:
         """Mark the frozen seats.
@@ -281,7 +283,7 @@ class TeamEnv(vf.Env[vf.env.ConfigT]):  # type: ignore[misc]
             ValueError: The seats cannot all play at once.
         """
         limit = self.config.max_concurrent_agents
-        if limit is not None and limit < len(self._agent_specs):
+        if limit is not None and limit < len(agent_config_fields(self.config)):
             raise ValueError(
                 f"all seats of a team play at once, but max_concurrent_agents is {limit}; leave it "
                 "out"
@@ -327,7 +329,7 @@ def env_types(env_id: str, **options: Any) -> tuple[type[vf.Env], type[vf.EnvCon
     seats: Any = dict.fromkeys(env.unwrapped.game.agents, (vf.AgentConfig, agent))
     env.close()
     config = create_model("SeatsConfig", __base__=TeamEnvConfig, **seats)
-    return types.new_class("SeatsEnv", (TeamEnv[config],)), config  # type: ignore[valid-type]
+    return types.new_class("SeatsEnv", (TeamEnv, vf.Env[config])), config  # type: ignore[valid-type]
 
 
 def load_environment(

@@ -112,7 +112,10 @@ def test_a_team_that_does_nothing_gets_nothing(env_id: str) -> None:
 
 def test_a_duel_rewards_the_winner_alone() -> None:
     table = Table("PuzzleWorld-duel", 3)
-    scripts = {"player_0": table.script("player_0", idle=True), "player_1": table.script("player_1")}
+    scripts = {
+        "player_0": table.script("player_0", idle=True),
+        "player_1": table.script("player_1"),
+    }
     _, traces = play("PuzzleWorld-duel", scripts)
     assert (traces["player_0"].reward, traces["player_1"].reward) == (0.0, 1.0)
     assert [traces[seat].metrics["success"] for seat in sorted(traces)] == [0.0, 1.0]
