@@ -47,7 +47,17 @@ class SharedEpisode:
         return await run_shielded(asyncio.to_thread(cls, world, options, seed))  # type: ignore[no-any-return]
 
     def join(self, seat: str) -> None:
-        """Take a seat; raise `RuntimeError` if it was taken before."""
+        """Take a seat.
+
+        Raises:
+            RuntimeError: The seat was taken before.
+            ValueError: There is no such seat.
+        """
+        if seat not in self.seats:
+            raise ValueError(
+                f"this team has the seats {', '.join(self.seats)}; play it with load_environment, "
+                "or with the package that `agentgym package --for verifiers` writes"
+            )
         if seat in self._joined:
             raise RuntimeError(
                 f"the seat {seat!r} cannot be retried in an episode that has begun; retry whole "

@@ -25,16 +25,16 @@ from agentgym.oracles import OraclePolicy
 from tests.helpers import PATIENCE
 from tests.training.rollout.endpoint_server import Answer, serving
 
-PYTHON = os.environ.get("AGENTGYM_OPENENV_PYTHON", "")
-pytestmark = pytest.mark.skipif(
-    not PYTHON, reason="AGENTGYM_OPENENV_PYTHON names no Python: make adapters"
-)
 pytest.importorskip(
     "verifiers", reason="verifiers needs openai<3, so an environment of its own: make adapters"
 )
 
 import verifiers.v1 as vf
 
+PYTHON = os.environ.get("AGENTGYM_OPENENV_PYTHON", "")
+pytestmark = pytest.mark.skipif(
+    not PYTHON, reason="AGENTGYM_OPENENV_PYTHON names no Python: make adapters"
+)
 KEY = "AGENTGYM_TEST_KEY"  # not set, so a placeholder is sent
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
 

@@ -194,3 +194,18 @@ def test_a_team_is_loaded_with_its_seats() -> None:
     assert set(env.config.agent_harnesses()) == {"manager_0", "worker_0"}
     assert {each.tools for each in env.config.agent_harnesses().values()} == {"native"}
     assert len(list(env.taskset)) == 2
+
+
+def test_the_plugin_needs_a_package_for_a_team() -> None:
+    config = {"taskset": {"id": PLUGIN, "world": "ListWorld-team", "stop": 1}}
+    env = vf.load_environment(vf.resolve_env_config(config))
+
+    async def run() -> vf.Episode:
+        async with env.serving():
+            client = vf.EvalClientConfig(base_url="http://127.0.0.1:9/v1", api_key_var=KEY)
+            context = vf.ModelContext(model="m", client=client)
+            (task,) = env.taskset
+            return await env.run_slot(env.slots(task)[0], context)
+
+    (trace,) = asyncio.run(run()).traces
+    assert "this team has the seats actor_0, closer_0" in trace.last_error.message
