@@ -91,7 +91,7 @@ adapters: $(ADAPTERS)/.done $(BRIDGES)/.done
 $(ADAPTERS)/.done: EXTRAS := cli,endpoint,export,office,renderers,train,verifiers,verl
 # verifiers' own taskset of OpenEnv, whose older client plays on the server of the other environment.
 $(ADAPTERS)/.done: MORE := verifiers[openenv]
-$(ADAPTERS)/.done: FREE := mcp|openai|openenv|transformers
+$(ADAPTERS)/.done: FREE := mcp|openai|openenv|pillow|transformers
 $(BRIDGES)/.done: EXTRAS := cli,inspect,office,openenv,trl
 $(BRIDGES)/.done: FREE := mcp|pillow
 .%-venv/.done: pyproject.toml constraints.txt

@@ -34,7 +34,7 @@ ENVIRONMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     # Other libraries need older releases of these.
     "adapters": (
         (f".[{ADAPTERS}]", "verifiers[openenv]", *TESTS, *BUILD),
-        ("mcp", "openai", "openenv", "transformers"),
+        ("mcp", "openai", "openenv", "pillow", "transformers"),
     ),
     "bridges": ((f".[{BRIDGES}]", *TESTS, *BUILD), ("mcp", "pillow")),
 }
