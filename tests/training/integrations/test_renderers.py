@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from collections.abc import Iterator, Sequence
@@ -12,23 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import agentgym
-from agentgym import tool_env
-from agentgym.training.rollout import Sample, SamplingOptions, make_tokenizer, rollout
-
-pytest.importorskip(
-    "renderers", reason="verifiers, which brings it, has an environment of its own: make adapters"
-)
-
 import renderers as families
 import verifiers.v1 as vf
 
+import agentgym
+from agentgym import tool_env
 from agentgym.training.integrations.renderers import FamilyPolicy, FamilyRenderer, token_policy
 from agentgym.training.integrations.verifiers import load_environment
+from agentgym.training.rollout import Sample, SamplingOptions, make_tokenizer, rollout
+from tests.training.integrations.verifiers_runs import KEY, play_task
 
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
-KEY = "AGENTGYM_TEST_KEY"  # not set, so a placeholder is sent
 _QWEN = "<|im_start|> <|im_end|> <|endoftext|> <think> </think> <tool_call> </tool_call>"
 _QWEN += " <tool_response> </tool_response>"
 _GLM = "<|endoftext|> [gMASK] <sop> <|system|> <|user|> <|assistant|> <|observation|> <think>"
@@ -154,20 +147,14 @@ def train(
     env = load_environment("ListWorld", range(3, 4), **options)
     engine = Engine(samples)
 
-    async def run(url: str) -> vf.Trace:
+    with running(engine) as url:
         client = vf.TrainClientConfig(
             base_url=url,
             api_key_var=KEY,
             renderer=config,
             renderer_model_name=str(folder / "tokenizer"),
         )
-        (task,) = env.taskset
-        async with env.serving():
-            context = vf.ModelContext(model="m", client=client)
-            return (await env.run_slot(env.slots(task)[0], context)).traces[0]
-
-    with running(engine) as url:
-        return asyncio.run(run(url)), engine.prompts
+        return play_task(env, client=client).traces[0], engine.prompts
 
 
 @pytest.mark.parametrize("tools", ["text", "native"])

@@ -10,25 +10,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-import agentgym
-from agentgym import Reply, render, tool_env
-from agentgym.assemble.registry import worlds
-from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.training.integrations import group_id
-from agentgym.training.rollout import rollout
-from tests.training.rollout.endpoint_server import Answer, Script, call, serving
-
-pytest.importorskip(
-    "verifiers", reason="verifiers needs openai<3, so an environment of its own: make adapters"
-)
-
 import verifiers.v1 as vf
 from verifiers.v1.cli.eval.runner import run_eval
 from verifiers.v1.cli.validate import run_validate
 from verifiers.v1.configs.cli.eval import EvalConfig
 from verifiers.v1.configs.cli.validate import ValidateConfig
 
+import agentgym
+from agentgym import Reply, render, tool_env
+from agentgym.assemble.registry import worlds
+from agentgym.oracles import NoisyPolicy, OraclePolicy
+from agentgym.training.integrations import group_id
 from agentgym.training.integrations.verifiers import (
     PLUGIN,
     WorldEnv,
@@ -36,10 +28,12 @@ from agentgym.training.integrations.verifiers import (
     WorldHarnessConfig,
     load_environment,
 )
+from agentgym.training.rollout import rollout
+from tests.training.integrations.verifiers_runs import KEY, play_task
+from tests.training.rollout.endpoint_server import Answer, Script, call, serving
 
 IDS = [entry.id for entry in worlds()]
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
-KEY = "AGENTGYM_TEST_KEY"  # not set, so a placeholder is sent
 
 
 @pytest.fixture(autouse=True)
@@ -106,26 +100,9 @@ class Native(Twin):
         )
 
 
-def play(
-    env: vf.Env, url: str, rollouts: int = 1, tasks: int = 1, client: Any = None
-) -> list[vf.Trace]:
-    client = client or vf.EvalClientConfig(base_url=url, api_key_var=KEY)
-
-    async def run() -> list[vf.Trace]:
-        async with env.serving():
-            model = vf.ModelContext(model="m", client=client)
-            slots = [
-                slot for task in list(env.taskset.take(tasks)) for slot in env.slots(task, rollouts)
-            ]
-            return [(await env.run_slot(slot, model)).traces[0] for slot in slots]
-
-    return asyncio.run(run())
-
-
 def one(env: vf.Env, script: Script | Answer) -> tuple[vf.Trace, list[dict[str, Any]]]:
     with serving(script) as server:
-        (trace,) = play(env, server.url)
-        return trace, server.requests
+        return play_task(env, server.url).traces[0], server.requests
 
 
 @pytest.mark.family(
@@ -217,10 +194,6 @@ def test_tasks_are_groups_of_one_spec_and_seed() -> None:
         {"role": m.role, "content": m.text} for m in chat.messages
     ]
     assert (first.data.name, first.data.seed) == ("agentgym/ListWorld-v0#7", 7)
-    with serving(Answer({"content": "no"})) as server:
-        traces = play(env, server.url, rollouts=2, tasks=2)
-    assert [trace.task.key for trace in traces] == [known[0], known[0], known[1], known[1]]
-    assert len({trace.id for trace in traces}) == 4
 
 
 def test_structured_replies_go_on_standing_as_they_came() -> None:

@@ -6,7 +6,6 @@ Its client and our server need different releases of mcp, so the server runs wit
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import socket
@@ -19,23 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import verifiers.v1 as vf
 
 import agentgym
 from agentgym.oracles import OraclePolicy
 from tests.helpers import PATIENCE
+from tests.training.integrations.verifiers_runs import play_task
 from tests.training.rollout.endpoint_server import Answer, serving
-
-pytest.importorskip(
-    "verifiers", reason="verifiers needs openai<3, so an environment of its own: make adapters"
-)
-
-import verifiers.v1 as vf
 
 PYTHON = os.environ.get("AGENTGYM_OPENENV_PYTHON", "")
 pytestmark = pytest.mark.skipif(
     not PYTHON, reason="AGENTGYM_OPENENV_PYTHON names no Python: make adapters"
 )
-KEY = "AGENTGYM_TEST_KEY"  # not set, so a placeholder is sent
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
 
 
@@ -73,17 +67,10 @@ def play(url: str, script: Any) -> vf.Trace:
     taskset = {"id": "openenv", "base_url": url, "resets": [{"seed": 3}]}
     env = vf.load_environment(vf.resolve_env_config({"taskset": taskset, "player": agent}))
 
-    async def run(endpoint: str) -> vf.Trace:
-        (task,) = env.taskset
-        async with env.serving():
-            client = vf.EvalClientConfig(base_url=endpoint, api_key_var=KEY)
-            context = vf.ModelContext(model="m", client=client)
-            episode = await env.run_slot(env.slots(task)[0], context)
-            assert episode.ok, episode.errors or episode.traces[0].errors
-            return episode.traces[0]
-
     with serving(script) as server:
-        return asyncio.run(run(server.url))
+        episode = play_task(env, server.url)
+    assert episode.ok, episode.errors or episode.traces[0].errors
+    return episode.traces[0]
 
 
 class Player:

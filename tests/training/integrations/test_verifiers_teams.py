@@ -9,25 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import agentgym
-from agentgym.assemble.registry import teams
-from agentgym.oracles import TeamPolicy
-from agentgym.training.rollout.models.plain_chat import as_text
-from tests.training.rollout.endpoint_server import Answer, Script, serving
-
-pytest.importorskip(
-    "verifiers", reason="verifiers needs openai<3, so an environment of its own: make adapters"
-)
-
 import verifiers.v1 as vf
 from verifiers.v1.cli.validate import run_validate
 from verifiers.v1.configs.cli.validate import ValidateConfig
 
+import agentgym
+from agentgym.assemble.registry import teams
+from agentgym.oracles import TeamPolicy
 from agentgym.training.integrations.verifiers import PLUGIN, env_types, load_environment
+from agentgym.training.rollout.models.plain_chat import as_text
+from tests.training.integrations.verifiers_runs import KEY, play_task
+from tests.training.rollout.endpoint_server import Answer, Script, serving
 
 IDS = [entry.id for entry in teams()]
-KEY = "AGENTGYM_TEST_KEY"  # not set, so a placeholder is sent
 
 
 @pytest.fixture(autouse=True)
@@ -65,14 +59,6 @@ def play(
     env_type, config_type = env_types(env_id, **options)
     taskset = {"id": PLUGIN, "world": env_id, "options": options, "start": seed, "stop": seed + 1}
 
-    async def run(agents: dict[str, Any]) -> vf.Episode:
-        env = env_type(config_type.model_validate({"taskset": taskset, **agents, **config}))
-        (task,) = env.taskset
-        async with env.serving():
-            nobody = vf.EvalClientConfig(base_url="http://127.0.0.1:9/v1", api_key_var=KEY)
-            context = vf.ModelContext(model="nobody", client=nobody)
-            return await env.run_slot(env.slots(task)[0], context)
-
     with ExitStack() as stack:
         agents: dict[str, Any] = {}
         for seat, script in scripts.items():
@@ -80,7 +66,8 @@ def play(
             client = {"type": "eval", "base_url": server.url, "api_key_var": KEY}
             agents[seat] = {"model": f"model of {seat}", "client": client}
             agents[seat] |= config.pop(seat, {})
-        episode = asyncio.run(run(agents))
+        settings = config_type.model_validate({"taskset": taskset, **agents, **config})
+        episode = play_task(env_type(settings))
     return episode, {trace.agent.name: trace for trace in episode.traces}
 
 
@@ -199,13 +186,5 @@ def test_a_team_is_loaded_with_its_seats() -> None:
 def test_the_plugin_needs_a_package_for_a_team() -> None:
     config = {"taskset": {"id": PLUGIN, "world": "ListWorld-team", "stop": 1}}
     env = vf.load_environment(vf.resolve_env_config(config))
-
-    async def run() -> vf.Episode:
-        async with env.serving():
-            client = vf.EvalClientConfig(base_url="http://127.0.0.1:9/v1", api_key_var=KEY)
-            context = vf.ModelContext(model="m", client=client)
-            (task,) = env.taskset
-            return await env.run_slot(env.slots(task)[0], context)
-
-    (trace,) = asyncio.run(run()).traces
+    (trace,) = play_task(env).traces
     assert "this team has the seats actor_0, closer_0" in trace.last_error.message
