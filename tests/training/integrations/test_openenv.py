@@ -31,7 +31,14 @@ import requests
 from openenv import GenericEnvClient
 from openenv.cli._validation import validate_running_environment
 
-from agentgym.training.integrations.openenv import TASKS, RemoteEnv, Stack, create_app
+from agentgym.training.integrations.openenv import (
+    TASKS,
+    RemoteEnv,
+    Stack,
+    WorldAction,
+    WorldEnvironment,
+    create_app,
+)
 
 IDS = [entry.id for entry in worlds()]
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
@@ -171,17 +178,30 @@ def test_tasks_are_the_instances_of_a_split(address: str) -> None:
     env.close()
 
 
-def test_state_and_metadata_do_not_depend_on_the_instance(address: str) -> None:
-    """Only the chat distinguishes two instances before the last step."""
-    shown = []
+@pytest.mark.family(world=IDS)
+def test_only_the_chat_distinguishes_instances(world: str) -> None:
+    """No field beside the chat tells the instance, so none tells its answer."""
+    options = {**OPTIONS.get(world, {}), "oracles": "SP"}
+    shown: list[list[Any]] = []
     for seed in (1, 2):
-        with GenericEnvClient(base_url=address).sync() as client:
-            client.reset(seed=seed)
-            result = client.step({"text": "Let me think."})
-            metadata = requests.get(f"{address}/metadata", timeout=5).json()
-            shown.append((client.state(), result.metadata, metadata))
-    assert shown[0] == shown[1]
-    assert set(shown[0][1]) == {"turn", "valid", "success", "truncated", "invalid"}
+        served = WorldEnvironment(Stack(world, options))
+        local = make(world, **options)
+        chat, _ = local.reset(seed=seed)
+        observation = served.reset(seed=seed, index=None)
+        fields = [served.get_metadata().model_dump(), served.get_task("all", 0)]
+        for _ in range(3):
+            text = OraclePolicy(world)([chat])[0].text
+            chat, _, terminated, truncated, _ = local.step(text)
+            if terminated or truncated:
+                break
+            observation = served.step(WorldAction(text=text))
+            rest = observation.model_dump(exclude={"keep", "messages", "tools"})
+            fields += [served.state.model_dump(), rest]
+        served.close()
+        shown.append(fields)
+    steps = min(map(len, shown))
+    assert shown[0][:steps] == shown[1][:steps]
+    assert set(observation.metadata) <= {"turn", "valid", "success", "truncated", "invalid"}
 
 
 def test_images_arrive_without_their_descriptions() -> None:
