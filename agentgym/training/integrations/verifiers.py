@@ -154,7 +154,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
     through no fault of the policy is an error of the trace, which then has no reward.
 
     Attributes:
-        shared: The team's episode, set by `TeamEnv`; a single agent starts its own.
+        shared: The team's episode, set by `TeamSeats`; a single agent starts its own.
         seat: The seat in it.
     """
 
@@ -258,7 +258,7 @@ class WorldEnv(vf.Env[WorldEnvConfig]):  # type: ignore[misc]
         await agents.agent.run(task)
 
 
-class TeamEnvConfig(vf.EnvConfig):  # type: ignore[misc]
+class TeamSeatsConfig(vf.EnvConfig):  # type: ignore[misc]
     """Options of a team's env, to which `env_types` adds one agent per seat.
 
     Attributes:
@@ -270,10 +270,10 @@ class TeamEnvConfig(vf.EnvConfig):  # type: ignore[misc]
     frozen: list[str] = Field(default_factory=list)
 
 
-class TeamEnv:
+class TeamSeats:
     """Mixin of envs in which each seat of a team has its own model, trace and reward."""
 
-    config: TeamEnvConfig
+    config: TeamSeatsConfig
 
     async def setup(self, agents: vf.Agents) -> None:
         """Mark the frozen seats.
@@ -328,8 +328,8 @@ def env_types(env_id: str, **options: Any) -> tuple[type[vf.Env], type[vf.EnvCon
     agent = vf.AgentConfig(runtime=vf.SubprocessConfig())
     seats: Any = dict.fromkeys(env.unwrapped.game.agents, (vf.AgentConfig, agent))
     env.close()
-    config = create_model("SeatsConfig", __base__=TeamEnvConfig, **seats)
-    return types.new_class("SeatsEnv", (TeamEnv, vf.Env[config])), config  # type: ignore[valid-type]
+    config = create_model("SeatsConfig", __base__=TeamSeatsConfig, **seats)
+    return types.new_class("SeatsEnv", (TeamSeats, vf.Env[config])), config  # type: ignore[valid-type]
 
 
 def load_environment(
