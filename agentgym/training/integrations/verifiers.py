@@ -324,12 +324,12 @@ def env_types(env_id: str, **options: Any) -> tuple[type[vf.Env], type[vf.EnvCon
     """
     if not registry.is_team(env_id):
         return WorldEnv, WorldEnvConfig
-    env = registry.make(env_id, **options)
+    env: Any = registry.make(env_id, **options)
     agent = vf.AgentConfig(runtime=vf.SubprocessConfig())
     seats: Any = dict.fromkeys(env.unwrapped.game.agents, (vf.AgentConfig, agent))
     env.close()
     config = create_model("SeatsConfig", __base__=TeamSeatsConfig, **seats)
-    return types.new_class("SeatsEnv", (TeamSeats, vf.Env[config])), config  # type: ignore[valid-type]
+    return types.new_class("SeatsEnv", (TeamSeats, vf.Env[config])), config
 
 
 def load_environment(
@@ -351,7 +351,7 @@ def load_environment(
     if seeds.step != 1:
         raise ValueError(f"seeds must be a range without gaps, got {seeds!r}")
     env_type, config_type = env_types(env_id, **options)
-    taskset = {"id": PLUGIN, "world": env_id, "options": options}
+    taskset: dict[str, Any] = {"id": PLUGIN, "world": env_id, "options": options}
     taskset |= {"start": seeds.start, "stop": seeds.stop}
     agents = agent_config_fields(config_type())
     seats = {name: {"harness": {"id": PLUGIN, "tools": tools}} for name in agents}
