@@ -24,7 +24,7 @@ PLATFORM = f"{sys.version_info.major}.{sys.version_info.minor}-{sysconfig.get_pl
 # Build requirements of the project and of packages without wheels, because a locked environment
 # downloads nothing during a build.
 BUILD = ("hatchling", "hatch-fancy-pypi-readme", "editables", "setuptools", "wheel")
-ADAPTERS = "cli,endpoint,export,office,train,verifiers,verl"
+ADAPTERS = "cli,endpoint,export,office,renderers,train,verifiers,verl"
 BRIDGES = "cli,inspect,office,openenv,trl"
 TESTS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist")
 # For each environment: its packages, and the constraints that do not apply to it.
@@ -32,7 +32,10 @@ ENVIRONMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "build": (BUILD, ()),
     "dev": ((".[dev]", *BUILD), ()),
     # Other libraries need older releases of these.
-    "adapters": ((f".[{ADAPTERS}]", *TESTS, *BUILD), ("mcp", "openai", "transformers")),
+    "adapters": (
+        (f".[{ADAPTERS}]", "verifiers[openenv]", *TESTS, *BUILD),
+        ("mcp", "openai", "openenv", "pillow", "transformers"),
+    ),
     "bridges": ((f".[{BRIDGES}]", *TESTS, *BUILD), ("mcp", "pillow")),
 }
 

@@ -39,7 +39,7 @@ def package(
     with exit_on_user_error():
         given = parse_options(options)
         spec = registry.spec(env_id, **given)
-        if registry.is_team(env_id):
+        if registry.is_team(env_id) and target == "openenv":
             raise ValueError(f"{env_id} is a team; name its world, which one agent plays")
         short = spec.name.lower()
         name = name or f"agentgym-{short}"

@@ -45,7 +45,9 @@ def test_a_server_has_the_stack(tmp_path: Path) -> None:
 
 
 def test_openenv_accepts_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("openenv", reason="openenv has an environment of its own: make adapters")
+    pytest.importorskip(
+        "openenv", "0.10", reason="openenv has an environment of its own: make adapters"
+    )
     folder = tmp_path / "it"
     write(folder, "ListWorld", "--for", "openenv", "--set", "items=6")
     report = subprocess.run(
@@ -63,19 +65,24 @@ def test_openenv_accepts_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert callable(server.main)
 
 
-def test_verifiers_validates_the_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip(
-        "verifiers", reason="verifiers has an environment of its own: make adapters"
+@pytest.mark.parametrize(
+    ("world", "seats"),
+    [("ListWorld", ["agent"]), ("ListWorld-team", ["actor_0", "closer_0"])],
+)
+def test_verifiers_validates_the_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world: str, seats: list[str]
+) -> None:
+    vf: Any = pytest.importorskip(
+        "verifiers.v1", reason="verifiers has an environment of its own: make adapters"
     )
     validate: Any = importlib.import_module("verifiers.v1.cli.validate")
     configs: Any = importlib.import_module("verifiers.v1.configs.cli.validate")
-    write(
-        tmp_path / "it", "ListWorld", "--for", "verifiers", "--set", "items=6", "--name", "my-lists"
-    )
+    name = "my-" + "-".join(seats).replace("_", "-")
+    write(tmp_path / "it", world, "--for", "verifiers", "--set", "items=6", "--name", name)
     monkeypatch.syspath_prepend(str(tmp_path / "it"))
     config = configs.ValidateConfig.model_validate(
         {
-            "taskset": {"id": "my-lists", "stop": 2},
+            "taskset": {"id": name, "stop": 2},
             "runtime": {"type": "subprocess"},
             "output_dir": tmp_path,
             "rich": False,
@@ -83,9 +90,13 @@ def test_verifiers_validates_the_module(tmp_path: Path, monkeypatch: pytest.Monk
     )
     rows = asyncio.run(validate.run_validate(config))
     assert [row["valid"] for row in rows] == [True, True]
-    module = sys.modules["my_lists"]
+    # What `vf-eval` loads has one agent per seat.
+    loaded = vf.load_environment(vf.resolve_env_config({"taskset": {"id": name}}))
+    assert list(loaded.config.agent_harnesses()) == seats
+    module = sys.modules[name.replace("-", "_")]
     (task,) = module.load_environment(range(1), oracles="S").taskset
     assert task.data.options == {"items": 6, "oracles": "S"}
+    assert len(list(module.load_environment().taskset.take(3))) == 3, "as the hub calls it"
 
 
 @pytest.mark.parametrize(

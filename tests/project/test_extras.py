@@ -22,7 +22,8 @@ PROGRAMS = sorted(
     if path.stem not in ("__init__", "__main__", "small_model")
 )
 # Tool extras, and extras that need their own environment or a GPU.
-ELSEWHERE = {"bench", "dev", "docs", "inspect", "openenv", "test", "verifiers", "verl", "vllm"}
+ELSEWHERE = {"bench", "dev", "docs", "inspect", "openenv", "renderers", "test"}
+ELSEWHERE |= {"verifiers", "verl", "vllm"}
 
 
 def test_every_extra_has_a_program() -> None:

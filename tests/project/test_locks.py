@@ -12,7 +12,10 @@ ROOT = Path(__file__).resolve().parents[2]
 LOCKS = sorted((ROOT / ".ci" / "locks").glob("*.txt"))
 LINE = re.compile(r"(?P<name>[\w.-]+)==(?P<version>\S+) --hash=sha256:[0-9a-f]{64}")
 # Packages that an environment uses in a version other than the pinned one.
-FREE = {"adapters": {"mcp", "openai", "transformers"}, "bridges": {"mcp", "pillow"}}
+FREE = {
+    "adapters": {"mcp", "openai", "openenv", "pillow", "transformers"},
+    "bridges": {"mcp", "pillow"},
+}
 
 
 def versions(lock: Path) -> dict[str, str]:

@@ -17,27 +17,29 @@ Example:
 from __future__ import annotations
 
 import asyncio
+import types
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Literal
 
 import openai
 import verifiers.v1 as vf  # type: ignore[import-not-found,unused-ignore]  # not in the test environment
-from pydantic import Field
-from verifiers.v1.utils.aio import run_shielded  # type: ignore[import-not-found,unused-ignore]
+from pydantic import Field, create_model
+from verifiers.v1.configs.agent import agent_config_fields  # type: ignore[import-not-found,unused-ignore]
 
 import agentgym.assemble.registry as registry
-from agentgym.oracles import OraclePolicy
-from agentgym.play.env import tool_env
-from agentgym.text.messages import Chat, Message
 from agentgym.training.integrations.datasets import group_of
-from agentgym.training.rollout import Episode
+from agentgym.training.integrations.reply_history import ReplyHistory
+from agentgym.training.integrations.shared_episode import (
+    ALONE,
+    SharedEpisode,
+    is_solvable,
+    play_nothing,
+)
 from agentgym.training.rollout.endpoints.chat_completions import to_reply
-from agentgym.training.rollout.models.plain_chat import as_text, join_messages
+from agentgym.training.rollout.models.plain_chat import as_text
 
 # the module name under which verifiers finds these classes
 PLUGIN = "agentgym_verifiers"
-_KEPT = ("role", "content", "reasoning_content", "reasoning", "reasoning_details", "tool_calls")
 
 
 class WorldData(vf.TaskData):  # type: ignore[misc]
@@ -61,7 +63,8 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
 
     async def validate(self, runtime: vf.Runtime) -> bool:
         """Report whether the oracle policy solves the instance without hints or context limits."""
-        return await asyncio.to_thread(_is_solvable, self.data)
+        data = self.data
+        return await asyncio.to_thread(is_solvable, data.world, data.options, data.seed)
 
     @vf.reward  # type: ignore[untyped-decorator]
     async def world_score(self, trace: vf.Trace) -> float:
@@ -82,7 +85,8 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
                     f"a world is played by the harness {PLUGIN!r}; leave harness.id out, or set it "
                     "to that"
                 )
-            trace.info["agentgym"] = await asyncio.to_thread(_do_nothing, self.data)
+            data = self.data
+            trace.info["agentgym"] = await play_nothing(data.world, data.options, data.seed)
         return dict(trace.info["agentgym"])
 
 
@@ -148,10 +152,16 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
 
     verifiers' limits truncate the episode with its current score, like the turn budget. A failure
     through no fault of the policy is an error of the trace, which then has no reward.
+
+    Attributes:
+        shared: The team's episode, set by `TeamSeats`; a single agent starts its own.
+        seat: The seat in it.
     """
 
     EXECUTES_CODE = False
     NEEDS_CONTAINER = False
+    shared: SharedEpisode | None = None
+    seat = ALONE
 
     async def setup(self, runtime: vf.Runtime) -> None:
         """Check that no box is requested, because nothing would run in it.
@@ -190,153 +200,48 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
                 "a world has its own rules, so system_prompt cannot be set; change the rules of "
                 "the world"
             )
-        env = await asyncio.to_thread(registry.make, data.world, **data.options)
+        shared = self.shared or await SharedEpisode.begin(data.world, data.options, data.seed)
         try:
-            episode = await run_shielded(asyncio.to_thread(Episode, env, data.seed))
+            shared.join(self.seat)
             async with openai.AsyncOpenAI(
                 base_url=endpoint, api_key=secret, timeout=None
             ) as client:
-                await self._play(episode, client, ctx.model, trace)
+                await self._play(shared, client, ctx.model, trace)
         finally:
-            env.close()
+            if self.shared is None:
+                shared.close()
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")
 
     async def _play(
-        self, episode: Episode, client: openai.AsyncOpenAI, model: str, trace: vf.Trace
+        self, shared: SharedEpisode, client: openai.AsyncOpenAI, model: str, trace: vf.Trace
     ) -> None:
-        history = _History()
+        history = ReplyHistory()
         try:
-            while not episode.over and trace.stop_condition is None:
-                request: Any = {"model": model, "messages": history.messages(episode.chat)}
+            while trace.stop_condition is None and await shared.is_due(self.seat):
+                chat = shared.chat(self.seat)
+                request: Any = {"model": model, "messages": history.messages(chat)}
                 if self.config.tools == "native":
-                    request["tools"] = [tool.to_openai() for tool in episode.chat.tools]
+                    request["tools"] = [tool.to_openai() for tool in chat.tools]
                 completion = (await client.chat.completions.create(**request)).model_dump()
-                reply = to_reply(completion, tool_env(episode.env).dialect)
-                # Finish a started step even if the rollout is cancelled, because nothing else may
-                # touch the env meanwhile.
-                await run_shielded(asyncio.to_thread(episode.play, reply))
-                history.remember(episode.chat, reply.text, completion["choices"][0]["message"])
+                reply = to_reply(completion, shared.dialect)
+                await shared.play(reply)
+                message = completion["choices"][0]["message"]
+                history.remember(shared.chat(self.seat), reply.text, message)
         except openai.APIStatusError:
-            if (
-                trace.stop_condition is None
-            ):  # verifiers did not refuse the call for one of its limits
+            # verifiers refuses calls beyond its limits.
+            if trace.stop_condition is None:
                 raise
         except asyncio.CancelledError:
-            trace.info["agentgym"] = _outcome(
-                episode, "timeout"
-            )  # verifiers scores the steps before it
+            # verifiers scores the steps before a timeout.
+            await shared.end("timeout")
+            trace.info["agentgym"] = shared.outcome(self.seat)
             raise
-        outcome = trace.info["agentgym"] = _outcome(episode, trace.stop_condition or "")
-        if cause := episode.trajectory().failure:  # verifiers omits a trace with an error
-            raise RuntimeError(f"the episode does not measure the policy: {cause}")
+        await shared.end(trace.stop_condition or "")
+        if shared.failure:  # verifiers omits a trace with an error
+            raise RuntimeError(f"the episode does not measure the policy: {shared.failure}")
+        outcome = trace.info["agentgym"] = shared.outcome(self.seat)
         if outcome["truncated"]:
             trace.stop(outcome["ended"])
-
-
-class _History:
-    """The chat as chat-completions messages, with replies kept verbatim.
-
-    A rewritten reply would start another branch of the trace.
-    """
-
-    def __init__(self) -> None:
-        self._said: dict[str, tuple[str, dict[str, Any]]] = {}
-
-    def remember(self, chat: Chat, text: str, completion: dict[str, Any]) -> None:
-        newest = next(
-            (message for message in reversed(chat.messages) if message.role == "assistant"), None
-        )
-        if newest is not None and newest.raw == text:
-            self._said[newest.id] = (
-                text,
-                {
-                    "content": "",
-                    **{
-                        name: completion[name] for name in _KEPT if completion.get(name) is not None
-                    },
-                },
-            )
-
-    def messages(self, chat: Chat) -> list[dict[str, Any]]:
-        """Return the request for a chat; only tool messages answer structured calls."""
-        messages: list[Message] = []
-        forms: list[dict[str, Any]] = []
-        waiting: list[str] = []
-        for message in chat.messages:
-            if message.role == "assistant":
-                forms.append(self._form(message))
-                waiting = [call["id"] for call in forms[-1].get("tool_calls", ())]
-                messages.append(message)
-            elif waiting and message.role == "tool":
-                messages.append(replace(message, call_id=waiting.pop(0)))
-            elif waiting:  # the env's error about unreadable calls
-                messages += [Message("tool", message.text, call_id=each) for each in waiting]
-                waiting = []
-            else:
-                reply = Message(
-                    "user" if message.role == "tool" else message.role,
-                    message.text,
-                    images=message.images,
-                )
-                messages.append(
-                    join_messages(messages.pop(), reply)
-                    if messages and messages[-1].role == reply.role == "user"
-                    else reply
-                )
-        remaining = iter(forms)
-        return [
-            next(remaining) if each["role"] == "assistant" else each
-            for each in Chat(tuple(messages)).to_openai()
-        ]
-
-    def _form(self, message: Message) -> dict[str, Any]:
-        text, completion = self._said.get(message.id, ("", {}))
-        if completion and text == message.raw:
-            return completion
-        if (
-            message.calls and "tool_calls" in completion
-        ):  # edited, and still answered by the ids of its calls
-            return {**Chat((message,)).to_openai()[0], "tool_calls": completion["tool_calls"]}
-        return as_text([message]).to_openai()[0]
-
-
-def _is_solvable(data: WorldData) -> bool:
-    wrappers = registry.spec.__kwdefaults__ or {}
-    options = {name: value for name, value in data.options.items() if name not in wrappers}
-    env = registry.make(data.world, **options)
-    try:
-        episode = Episode(env, data.seed)
-        policy = OraclePolicy(data.world)
-        while not episode.over:
-            episode.play(policy([episode.chat])[0])
-        return episode.trajectory().reward == 1.0
-    finally:
-        env.close()
-
-
-def _do_nothing(data: WorldData) -> dict[str, Any]:
-    env = registry.make(data.world, **data.options)
-    try:
-        return _outcome(Episode(env, data.seed), "untouched")
-    finally:
-        env.close()
-
-
-def _outcome(episode: Episode, reason: str) -> dict[str, Any]:
-    trajectory = episode.trajectory()
-    reward, terminated, truncated = trajectory.reward, trajectory.terminated, trajectory.truncated
-    if not episode.over:
-        _, reward, terminated, truncated, _ = tool_env(episode.env).truncate(reason)
-    ended = trajectory.steps[-1].info["detail"]["ended"] if episode.over else reason
-    return {
-        "reward": reward,
-        "terminated": terminated,
-        "truncated": truncated,
-        "ended": ended,
-        "success": reward >= 1.0,
-        "turns": len(trajectory.steps),
-        "seed": episode.seed,
-    }
 
 
 class WorldEnvConfig(vf.SingleAgentEnvConfig):  # type: ignore[misc]
@@ -353,6 +258,80 @@ class WorldEnv(vf.Env[WorldEnvConfig]):  # type: ignore[misc]
         await agents.agent.run(task)
 
 
+class TeamSeatsConfig(vf.EnvConfig):  # type: ignore[misc]
+    """Options of a team's env, to which `env_types` adds one agent per seat.
+
+    Attributes:
+        frozen: Seats whose tokens are not trained, such as a fixed opponent's.
+    """
+
+    # A seat holds its permit while it waits for the others.
+    max_concurrent_agents: int | None = None
+    frozen: list[str] = Field(default_factory=list)
+
+
+class TeamSeats:
+    """Mixin of envs in which each seat of a team has its own model, trace and reward."""
+
+    config: TeamSeatsConfig
+
+    async def setup(self, agents: vf.Agents) -> None:
+        """Mark the frozen seats.
+
+        Raises:
+            AttributeError: There is no such seat.
+            ValueError: The seats cannot all play at once.
+        """
+        limit = self.config.max_concurrent_agents
+        if limit is not None and limit < len(agent_config_fields(self.config)):
+            raise ValueError(
+                f"all seats of a team play at once, but max_concurrent_agents is {limit}; leave it "
+                "out"
+            )
+        for seat in self.config.frozen:
+            getattr(agents, seat).trainable = False
+
+    async def run(self, task: vf.Task, agents: vf.Agents) -> None:
+        """Play one episode with all seats."""
+        data = task.data
+        shared = await SharedEpisode.begin(data.world, data.options, data.seed)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for seat in shared.seats:
+                    group.create_task(self._seat(task, getattr(agents, seat), shared, seat))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None  # verifiers would report the group's message
+        finally:
+            shared.close()
+
+    async def _seat(self, task: vf.Task, agent: Any, shared: SharedEpisode, seat: str) -> None:
+        if not isinstance(agent.harness, WorldHarness):
+            raise ValueError(
+                f"the seat {seat!r} has the harness {agent.harness.config.id!r}; teams play with "
+                f"{PLUGIN!r}, so leave its harness out"
+            )
+        agent.harness.shared, agent.harness.seat = shared, seat
+        prompt = as_text(shared.chat(seat).messages).to_openai()
+        own = type(task)(WorldData(**{**task.data.model_dump(), "prompt": prompt}), task.config)
+        trace = await agent.run(own)
+        await shared.leave(seat, "" if trace.ok else str(trace.last_error.message))
+
+
+def env_types(env_id: str, **options: Any) -> tuple[type[vf.Env], type[vf.EnvConfig]]:
+    """Return a stack's env class and its configuration, which has one agent per seat of a team.
+
+    verifiers reads the seats from a class, so each team needs its own.
+    """
+    if not registry.is_team(env_id):
+        return WorldEnv, WorldEnvConfig
+    env: Any = registry.make(env_id, **options)
+    agent = vf.AgentConfig(runtime=vf.SubprocessConfig())
+    seats: Any = dict.fromkeys(env.unwrapped.game.agents, (vf.AgentConfig, agent))
+    env.close()
+    config = create_model("SeatsConfig", __base__=TeamSeatsConfig, **seats)
+    return types.new_class("SeatsEnv", (TeamSeats, vf.Env[config])), config
+
+
 def load_environment(
     env_id: str = "ListWorld",
     seeds: range = range(1_000),
@@ -360,18 +339,20 @@ def load_environment(
     tools: Literal["text", "native"] = "text",
     **options: Any,
 ) -> vf.Env:
-    """Return a world as a verifiers environment with one task per seed; see `WorldHarnessConfig`."""
+    """Return a stack as a verifiers environment with one task per seed.
+
+    Args:
+        env_id: A world, or a team whose seats are verifiers' agents.
+        seeds: The seeds of the tasks.
+        tools: See `WorldHarnessConfig`.
+        **options: Options of `agentgym.make`, as plain data.
+    """
     registry.spec(env_id, **options)
     if seeds.step != 1:
         raise ValueError(f"seeds must be a range without gaps, got {seeds!r}")
-    config = {
-        "taskset": {
-            "id": PLUGIN,
-            "world": env_id,
-            "options": options,
-            "start": seeds.start,
-            "stop": seeds.stop,
-        },
-        "agent": {"harness": {"id": PLUGIN, "tools": tools}},
-    }
-    return vf.load_environment(vf.resolve_env_config(config))
+    env_type, config_type = env_types(env_id, **options)
+    taskset: dict[str, Any] = {"id": PLUGIN, "world": env_id, "options": options}
+    taskset |= {"start": seeds.start, "stop": seeds.stop}
+    agents = agent_config_fields(config_type())
+    seats = {name: {"harness": {"id": PLUGIN, "tools": tools}} for name in agents}
+    return env_type(config_type.model_validate({"taskset": taskset, **seats}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +31,14 @@ import requests
 from openenv import GenericEnvClient
 from openenv.cli._validation import validate_running_environment
 
-from agentgym.training.integrations.openenv import TASKS, RemoteEnv, Stack, create_app
+from agentgym.training.integrations.openenv import (
+    TASKS,
+    RemoteEnv,
+    Stack,
+    WorldAction,
+    WorldEnvironment,
+    create_app,
+)
 
 IDS = [entry.id for entry in worlds()]
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
@@ -169,17 +178,30 @@ def test_tasks_are_the_instances_of_a_split(address: str) -> None:
     env.close()
 
 
-def test_state_and_metadata_do_not_depend_on_the_instance(address: str) -> None:
-    """Only the chat distinguishes two instances before the last step."""
-    shown = []
+@pytest.mark.family(world=IDS)
+def test_only_the_chat_distinguishes_instances(world: str) -> None:
+    """No field beside the chat tells the instance, so none tells its answer."""
+    options = {**OPTIONS.get(world, {}), "oracles": "SP"}
+    shown: list[list[Any]] = []
     for seed in (1, 2):
-        with GenericEnvClient(base_url=address).sync() as client:
-            client.reset(seed=seed)
-            result = client.step({"text": "Let me think."})
-            metadata = requests.get(f"{address}/metadata", timeout=5).json()
-            shown.append((client.state(), result.metadata, metadata))
-    assert shown[0] == shown[1]
-    assert set(shown[0][1]) == {"turn", "valid", "success", "truncated", "invalid"}
+        served = WorldEnvironment(Stack(world, options))
+        local = make(world, **options)
+        chat, _ = local.reset(seed=seed)
+        observation = served.reset(seed=seed, index=None)
+        fields = [served.get_metadata().model_dump(), served.get_task("all", 0)]
+        for _ in range(3):
+            text = OraclePolicy(world)([chat])[0].text
+            chat, _, terminated, truncated, _ = local.step(text)
+            if terminated or truncated:
+                break
+            observation = served.step(WorldAction(text=text))
+            rest = observation.model_dump(exclude={"keep", "messages", "tools"})
+            fields += [served.state.model_dump(), rest]
+        served.close()
+        shown.append(fields)
+    steps = min(map(len, shown))
+    assert shown[0][:steps] == shown[1][:steps]
+    assert set(observation.metadata) <= {"turn", "valid", "success", "truncated", "invalid"}
 
 
 def test_images_arrive_without_their_descriptions() -> None:
@@ -259,17 +281,41 @@ def test_a_team_is_refused() -> None:
         create_app([])
 
 
-def test_trl_trains_on_a_served_stack(address: str) -> None:
-    trl = pytest.importorskip("agentgym.training.integrations.trl")
-    environment = trl.remote_environment(address)()
-    local = make("ListWorld", oracles="SP", **SMALL)
-    chat, _ = local.reset(seed=2)
-    assert environment.reset(seed=2) == chat.messages[-1].text
-    while calls := tool_env(local).world.optimal_calls():
-        result = getattr(environment, calls[0].name)(**calls[0].arguments)
-        chat, *_ = local.step(OraclePolicy("ListWorld")([chat])[0].text)
-        assert result == chat.messages[-1].text
-    assert environment.get_reward() == 1.0
+@pytest.mark.filterwarnings("ignore:You are using '.*', which is an experimental:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
+def test_trl_trains_on_a_served_stack(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two real training steps: one episode of the pair is played optimally, the other gives up."""
+    bridge = pytest.importorskip("agentgym.training.integrations.trl")
+    tests: Any = importlib.import_module("tests.training.integrations.trl_trainer")
+    tokenizer = tests.make_trl_tokenizer()
+    trainer = tests.trainer_for(
+        tokenizer,
+        tmp_path,
+        longest=512,
+        train_dataset=bridge.prompts("ListWorld", range(2), oracles="SP", **SMALL),
+        environment_factory=bridge.remote_environment(address),
+    )
+    shown: list[str] = []
+
+    def generate(prompt_ids: list[list[int]], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
+        shown.append(tokenizer.decode(prompt_ids[0]))
+        (reply,) = OraclePolicy("ListWorld")([trainer.environments[0]._chat])
+        played = trainer.environments[0]._over
+        replies = ["Done." if played else reply.text, "I give up."][: len(prompt_ids)]
+        return [tokenizer.encode(f"{each}<|im_end|>") for each in replies], None
+
+    monkeypatch.setattr(trainer, "_generate_single_turn", generate)
+    before = tests.weights(trainer)
+    trainer.train()
+    assert tests.logged(trainer, "rewards/OpenEnvEnvironment/mean") == [0.5, 0.5]
+    assert tests.logged(trainer, "tools/failure_frequency") == [0.0, 0.0]
+    assert not before.equal(tests.weights(trainer))
+    assert "Initial list:" in shown[0]
+    assert "The element has been removed." in shown[1]
+    for environment in trainer.environments:
+        environment._env.close()
 
 
 def test_the_command_serves_a_stack() -> None:

@@ -14,7 +14,6 @@ from typing import Any, Literal
 import gymnasium
 import pytest
 import torch
-import trl
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import get_json_schema
 
@@ -26,7 +25,12 @@ from agentgym.training.integrations.trl import (
     prompts,
     rollout_func,
 )
-from agentgym.training.rollout import make_model, make_tokenizer
+from tests.training.integrations.trl_trainer import (
+    logged,
+    make_trl_tokenizer,
+    trainer_for,
+    weights,
+)
 
 pytestmark = [
     pytest.mark.filterwarnings(
@@ -325,13 +329,7 @@ def test_prompts_hold_all_but_the_task(options: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
-    chat, _ = agentgym.make("ListWorld").reset(seed=0)
-    made = make_tokenizer([chat.to_text()], 800)
-    made.add_special_tokens({"eos_token": "<|im_end|>"})
-    made.chat_template = (Path(trl.__file__).parent / "chat_templates" / "qwen2_5.jinja").read_text(
-        encoding="utf-8"
-    )
-    return made
+    return make_trl_tokenizer()
 
 
 @pytest.fixture(autouse=True)
@@ -340,38 +338,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def trainer_for(
-    tokenizer: PreTrainedTokenizerFast, folder: Path, longest: int = 16, **named: Any
-) -> trl.GRPOTrainer:
-    pair, quiet = (
-        {"per_device_train_batch_size": 2, "num_generations": 2},
-        {"save_strategy": "no", "disable_tqdm": True},
-    )
-    steps = {
-        "max_steps": 2,
-        "learning_rate": 0.1,
-        "logging_steps": 1,
-        "max_completion_length": longest,
-    }
-    arguments = trl.GRPOConfig(
-        output_dir=str(folder), report_to="none", use_cpu=True, bf16=False, **pair, **steps, **quiet
-    )
-    return trl.GRPOTrainer(
-        model=make_model(tokenizer, 32, context=2_048),
-        processing_class=tokenizer,
-        args=arguments,
-        **named,
-    )
-
-
-def weights(trainer: trl.GRPOTrainer) -> torch.Tensor:
-    return torch.cat([each.detach().flatten().clone() for each in trainer.model.parameters()])
-
-
-def logged(trainer: trl.GRPOTrainer, name: str) -> list[float]:
-    return [entry[name] for entry in trainer.state.log_history if name in entry]
 
 
 @pytest.mark.rotation

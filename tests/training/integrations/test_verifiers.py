@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import verifiers.v1 as vf
+from verifiers.v1.cli.eval.runner import run_eval
+from verifiers.v1.cli.validate import run_validate
+from verifiers.v1.configs.cli.eval import EvalConfig
+from verifiers.v1.configs.cli.validate import ValidateConfig
 
 import agentgym
 from agentgym import Reply, render, tool_env
 from agentgym.assemble.registry import worlds
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.training.integrations import group_id
-from agentgym.training.rollout import rollout
-from tests.training.rollout.endpoint_server import Answer, Script, call, serving
-
-pytest.importorskip(
-    "verifiers", reason="verifiers needs openai<3, so an environment of its own: make adapters"
-)
-
-import verifiers.v1 as vf
-from renderers import Qwen3RendererConfig
-from verifiers.v1.cli.eval.runner import run_eval
-from verifiers.v1.cli.validate import run_validate
-from verifiers.v1.configs.cli.eval import EvalConfig
-from verifiers.v1.configs.cli.validate import ValidateConfig
-
 from agentgym.training.integrations.verifiers import (
     PLUGIN,
     WorldEnv,
@@ -39,11 +28,12 @@ from agentgym.training.integrations.verifiers import (
     WorldHarnessConfig,
     load_environment,
 )
-from agentgym.training.rollout import make_tokenizer
+from agentgym.training.rollout import rollout
+from tests.training.integrations.verifiers_runs import KEY, play_task
+from tests.training.rollout.endpoint_server import Answer, Script, call, serving
 
 IDS = [entry.id for entry in worlds()]
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
-KEY = "AGENTGYM_TEST_KEY"  # not set, so a placeholder is sent
 
 
 @pytest.fixture(autouse=True)
@@ -110,26 +100,9 @@ class Native(Twin):
         )
 
 
-def play(
-    env: vf.Env, url: str, rollouts: int = 1, tasks: int = 1, client: Any = None
-) -> list[vf.Trace]:
-    client = client or vf.EvalClientConfig(base_url=url, api_key_var=KEY)
-
-    async def run() -> list[vf.Trace]:
-        async with env.serving():
-            model = vf.ModelContext(model="m", client=client)
-            slots = [
-                slot for task in list(env.taskset.take(tasks)) for slot in env.slots(task, rollouts)
-            ]
-            return [(await env.run_slot(slot, model)).traces[0] for slot in slots]
-
-    return asyncio.run(run())
-
-
 def one(env: vf.Env, script: Script | Answer) -> tuple[vf.Trace, list[dict[str, Any]]]:
     with serving(script) as server:
-        (trace,) = play(env, server.url)
-        return trace, server.requests
+        return play_task(env, server.url).traces[0], server.requests
 
 
 @pytest.mark.family(
@@ -221,10 +194,6 @@ def test_tasks_are_groups_of_one_spec_and_seed() -> None:
         {"role": m.role, "content": m.text} for m in chat.messages
     ]
     assert (first.data.name, first.data.seed) == ("agentgym/ListWorld-v0#7", 7)
-    with serving(Answer({"content": "no"})) as server:
-        traces = play(env, server.url, rollouts=2, tasks=2)
-    assert [trace.task.key for trace in traces] == [known[0], known[0], known[1], known[1]]
-    assert len({trace.id for trace in traces}) == 4
 
 
 def test_structured_replies_go_on_standing_as_they_came() -> None:
@@ -435,112 +404,3 @@ def solve(messages: list[dict[str, Any]]) -> str:
                 env.step(message["content"])
             return render(tool_env(env).world.optimal_calls()[0])
     raise ValueError("no such instance")
-
-
-# Tokens, as prime-rl trains on them.
-
-
-class Engine(ThreadingHTTPServer):
-    """Stand-in for vLLM's token endpoint, whose samples spell a script."""
-
-    daemon_threads = True
-
-    def __init__(self, tokenizer: Any, replies: list[str]) -> None:
-        super().__init__(("127.0.0.1", 0), _EngineHandler)
-        self.tokenizer, self.replies = tokenizer, replies
-        self.prompts: list[list[int]] = []
-        self.sampled: list[list[int]] = []
-
-
-class _EngineHandler(BaseHTTPRequestHandler):
-    server: Engine
-
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        server = self.server
-        server.prompts.append(request["token_ids"])
-        server.sampled.append(
-            server.tokenizer.encode(f"{server.replies[len(server.sampled)]}<|im_end|>")
-        )
-        logprobs = {
-            "content": [
-                {"token": f"token_id:{k}", "logprob": -k / 1_000} for k in server.sampled[-1]
-            ]
-        }
-        choice = {
-            "index": 0,
-            "token_ids": server.sampled[-1],
-            "logprobs": logprobs,
-            "finish_reason": "stop",
-        }
-        self.answer(200, {"request_id": "r", "choices": [choice]})
-
-    def do_GET(self) -> None:
-        self.answer(404, {})
-
-    def answer(self, status: int, data: Any) -> None:
-        body = json.dumps(data).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-@pytest.mark.parametrize(
-    ("options", "branches"), [({}, 1), ({"oracles": "S", "hint_scope": "ephemeral"}, 3)]
-)
-def test_the_trace_holds_the_sampled_tokens(
-    options: dict[str, Any], branches: int, tmp_path: Path
-) -> None:
-    options = {**SMALL, **options}
-    env = agentgym.make("ListWorld", **options)
-    chat, _ = env.reset(seed=3)
-    tokenizer = make_tokenizer([chat.to_text()], 800)
-    marks = [
-        "<|im_start|>",
-        "<|im_end|>",
-        "<|endoftext|>",
-        "<think>",
-        "</think>",
-        "<tool_call>",
-        "</tool_call>",
-    ]
-    tokenizer.add_tokens([*marks, "<tool_response>", "</tool_response>"], special_tokens=True)
-    tokenizer.save_pretrained(tmp_path / "tokenizer")
-    replies = []
-    for _ in range(3):
-        replies.append(render(tool_env(env).world.optimal_calls()[0]))
-        env.step(replies[-1])
-    with Engine(tokenizer, replies) as engine:
-        threading.Thread(target=engine.serve_forever, args=(0.01,), daemon=True).start()
-        url, renderer = (
-            f"http://127.0.0.1:{engine.server_address[1]}/v1",
-            Qwen3RendererConfig(enable_thinking=False),
-        )
-        client = vf.TrainClientConfig(
-            base_url=url,
-            api_key_var=KEY,
-            renderer=renderer,
-            renderer_model_name=str(tmp_path / "tokenizer"),
-        )
-        (trace,) = play(load_environment("ListWorld", range(3, 4), **options), url, client=client)
-        engine.shutdown()
-    assert trace.reward == 1.0
-    assert trace.num_branches == branches
-    shown = tokenizer.decode(engine.prompts[-1])
-    assert shown.count("The element has been removed.") == 2
-    sampled = []
-    for node in trace.nodes:
-        sampled += [k for k, mask in zip(node.token_ids, node.mask, strict=True) if mask]
-    assert sampled == [k for ids in engine.sampled for k in ids], "each sampled token once"
-    final = trace.branches[-1]
-    assert final.token_ids == engine.prompts[-1] + engine.sampled[-1]
-    assert final.logprobs[-len(engine.sampled[-1]) :] == [-k / 1_000 for k in engine.sampled[-1]]
-    if branches == 1:
-        for before, ids, after in zip(
-            engine.prompts, engine.sampled, engine.prompts[1:], strict=False
-        ):
-            assert after[: len(before) + len(ids)] == before + ids, "nothing is tokenised again"

@@ -70,7 +70,7 @@ class TokenPolicy:
             for prompt in prompts
         ]
         for k, sample in zip(fitting, samples, strict=True):
-            outcomes[k] = self._read(sample, prompts[k], options)
+            outcomes[k] = self._read(sample, chats[k], prompts[k], options)
         for chat, outcome in zip(chats, outcomes, strict=True):
             if isinstance(outcome, Reply):
                 self.renderer.remember(chat, outcome)
@@ -81,13 +81,17 @@ class TokenPolicy:
         return cast("list[Reply]", outcomes)
 
     def _read(
-        self, sample: Sample | PolicyError, prompt: TokenIds, options: SamplingOptions
+        self, sample: Sample | PolicyError, chat: Chat, prompt: TokenIds, options: SamplingOptions
     ) -> Reply | PolicyError:
         if isinstance(sample, PolicyError):
             return sample
         if fault := find_fault(sample, options, self.vocabulary):
             return PolicyError(f"the sample is invalid: {fault}")
-        return Reply(self.renderer.decode(sample.ids), prompt, sample.ids, sample.logprobs)
+        text = self._text(chat, prompt, sample.ids)
+        return Reply(text, prompt, sample.ids, sample.logprobs)
+
+    def _text(self, chat: Chat, prompt: TokenIds, ids: Sequence[int]) -> str:
+        return self.renderer.decode(ids)
 
 
 class LocalPolicy(TokenPolicy):

@@ -1,0 +1,124 @@
+"""Worlds on an OpenEnv server, played by verifiers' own `openenv` taskset.
+
+Its client and our server need different releases of mcp, so the server runs with another Python, which
+`make adapters` names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import verifiers.v1 as vf
+
+import agentgym
+from agentgym.oracles import OraclePolicy
+from tests.helpers import PATIENCE
+from tests.training.integrations.verifiers_runs import play_task
+from tests.training.rollout.endpoint_server import Answer, serving
+
+PYTHON = os.environ.get("AGENTGYM_OPENENV_PYTHON", "")
+pytestmark = pytest.mark.skipif(
+    not PYTHON, reason="AGENTGYM_OPENENV_PYTHON names no Python: make adapters"
+)
+SMALL: dict[str, Any] = {"items": 5, "removals": 2}
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("verifiers.v1.runtimes.subprocess.CACHE_DIR", tmp_path)
+
+
+@contextmanager
+def served(world: str, **options: Any) -> Iterator[str]:
+    """Serve a stack from the other environment, and yield its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["serve", "--openenv", world, "--http", f"127.0.0.1:{port}"]
+    for name, value in options.items():
+        words += ["--set", f"{name}={value}"]
+    with subprocess.Popen([PYTHON, "-m", "agentgym", *words], stderr=subprocess.PIPE) as server:
+        deadline = time.monotonic() + PATIENCE
+        try:
+            while server.poll() is None and time.monotonic() < deadline:
+                try:
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5)
+                    break
+                except OSError:
+                    time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+
+
+def play(url: str, script: Any) -> vf.Trace:
+    """Play one episode with seed 3 as the built-in taskset `openenv` does."""
+    agent = {"harness": {"id": "null"}, "runtime": {"type": "subprocess"}}
+    taskset = {"id": "openenv", "base_url": url, "resets": [{"seed": 3}]}
+    env = vf.load_environment(vf.resolve_env_config({"taskset": taskset, "player": agent}))
+
+    with serving(script) as server:
+        episode = play_task(env, server.url)
+    assert episode.ok, episode.errors or episode.traces[0].errors
+    return episode.traces[0]
+
+
+class Player:
+    """Server that plays the same instance, and checks that each observation adds up to its chat."""
+
+    def __init__(self, world: str, policy: Any = None, **options: Any) -> None:
+        self.policy, self.env = policy, agentgym.make(world, **options)
+        self.chat, _ = self.env.reset(seed=3)
+        self.seen: list[dict[str, Any]] = []
+
+    def __call__(self, request: dict[str, Any], number: int) -> Answer:
+        shown = json.loads(request["messages"][-1]["content"])
+        observation = shown["observation"]
+        assert shown["action_schema"]["required"] == ["text"]
+        self.seen[observation["keep"] :] = observation["messages"]
+        assert self.seen == self.chat.to_openai()
+        text = self.policy([self.chat])[0].text if self.policy else "I wait."
+        self.chat, *_ = self.env.step(text)
+        return stream(text)
+
+
+def stream(text: str) -> Answer:
+    """Return a reply as the server-sent events that the harness `null` asks for."""
+    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
+    end = {"index": 0, "delta": {}, "finish_reason": "stop"}
+    chunks = [json.dumps({**head, "choices": [each]}) for each in (choice, end)]
+    body = "".join(f"data: {chunk}\n\n" for chunk in [*chunks, "[DONE]"])
+    return Answer(body=body, headers={"Content-Type": "text/event-stream"})
+
+
+# verifiers starts a process for each turn, so the episodes are short.
+@pytest.mark.parametrize(
+    ("world", "options"),
+    [
+        ("ListWorld", {**SMALL, "oracles": "SP"}),
+        ("ListWorld", {**SMALL, "context": "clear_results:trigger=1uses:keep=0"}),
+    ],
+)
+def test_the_oracle_policy_solves_a_served_stack(world: str, options: dict[str, Any]) -> None:
+    player = Player(world, OraclePolicy(world), **options)
+    with served(world, **options) as url:
+        trace = play(url, player)
+    assert trace.rewards["openenv_reward"].score == 1.0
+
+
+def test_a_policy_that_does_nothing_gets_nothing() -> None:
+    options = {**SMALL, "max_failed_rounds": 2}
+    with served("ListWorld", **options) as url:
+        trace = play(url, Player("ListWorld", **options))
+    assert trace.rewards["openenv_reward"].score == 0.0
