@@ -7,8 +7,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 _OWN = __name__.partition(".")[0]
+_HOW_TO_TRUST = (
+    "the run uses the module {module!r}, which runs only if the command line names it; if you trust "
+    "it, write agentgym --import {module} before the command"
+)
 _installed: set[str] = set()
 _trusted: set[str] | None = None
 
@@ -54,15 +59,29 @@ def import_named(module: str) -> ModuleType:
         raise ImportError(f"{module} exits on import (SystemExit: {error.code})") from None
 
 
+def import_function(module: str, name: str) -> Any:
+    """Return a function that a run may name, to be called.
+
+    A world or wrapper shows its class, so modules of this and of installed packages may provide it.
+    A function shows nothing, and one such as `subprocess.run` can do anything, so its module must be
+    trusted by name.
+
+    Raises:
+        UntrustedModule: Only a file names the module.
+        ImportError: The module cannot be found.
+        AttributeError: The module has no such function.
+    """
+    if _trusted is not None and module not in _trusted:
+        raise UntrustedModule(_HOW_TO_TRUST.format(module=module))
+    return getattr(import_named(module), name)
+
+
 def _check_trusted(module: str, trusted: set[str]) -> None:
     package = module.partition(".")[0]
     if package == _OWN or package in _installed:
         return
     if module not in trusted:
-        raise UntrustedModule(
-            f"the run uses the module {module!r}, which runs only if the command line names it; if "
-            f"you trust it, write agentgym --import {module} before the command"
-        )
+        raise UntrustedModule(_HOW_TO_TRUST.format(module=module))
     if str(Path.cwd()) not in sys.path:
         # Last, because no file in the folder may replace an installed module.
         sys.path.append(str(Path.cwd()))

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from agentgym.text.imports import import_named
+from agentgym.text.imports import UntrustedModule, import_function
 from agentgym.text.messages import Chat, Message
 from agentgym.text.validation import list_names
 
@@ -228,7 +228,9 @@ def counter(name: str) -> TokenCounter:
         return _COUNTERS[name]()
     module, _, factory = name.partition(":")
     try:
-        custom: TokenCounter = getattr(import_named(module), factory)()
+        custom: TokenCounter = import_function(module, factory)()
+    except UntrustedModule as error:
+        raise ValueError(str(error)) from None
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
             f"there is no token counter {name!r} ({error}); "

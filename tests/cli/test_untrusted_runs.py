@@ -113,16 +113,30 @@ def _labels(line: dict[str, Any]) -> None:
     line["labels"] |= {"arm": f"{EVIL}:W", "axis": f"{EVIL}:W"}
 
 
-def _counter(line: dict[str, Any]) -> None:
-    for layer in line["spec"]["additional_wrappers"]:
-        layer["kwargs"]["budget"] = {"counter": f"{EVIL}:make"}
-    line["spec"]["kwargs"]["counter"] = f"{EVIL}:make"
+def _counter(call: str) -> Callable[[dict[str, Any]], None]:
+    def change(line: dict[str, Any]) -> None:
+        for layer in line["spec"]["additional_wrappers"]:
+            layer["kwargs"]["budget"] = {"counter": call}
+        line["spec"]["kwargs"]["counter"] = call
+
+    return change
+
+
+def _search(call: str) -> Callable[[dict[str, Any]], None]:
+    def change(line: dict[str, Any]) -> None:
+        world = "agentgym.envs.gsm_agent.search_world:SearchWorld"
+        line["spec"]["id"] = "agentgym/SearchWorld-v0"
+        line["spec"]["kwargs"] = {"world": world, "search_by": call}
+        line["spec"]["additional_wrappers"] = []
+
+    return change
 
 
 CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
     "world": _world,
     "labels": _labels,
-    "counter": _counter,
+    "search": _search(f"{EVIL}:make"),
+    "counter": _counter(f"{EVIL}:make"),
     "entry point": _entry("os:system"),
     "wrapper": _wrapper(f"{EVIL}:make"),
 }
@@ -218,7 +232,7 @@ def test_no_command_writes_through_a_link(
 CALLS = ["os:system", "agentgym.sandboxes.namespaces:Popen", "gymnasium.wrappers:RecordVideo"]
 
 
-@pytest.mark.parametrize("place", [_entry, _wrapper])
+@pytest.mark.parametrize("place", [_counter, _entry, _search, _wrapper])
 @pytest.mark.parametrize("call", CALLS)
 def test_a_spec_calls_worlds_and_wrappers_only(
     place: Callable[[str], Any], call: str, monkeypatch: pytest.MonkeyPatch
@@ -228,7 +242,7 @@ def test_a_spec_calls_worlds_and_wrappers_only(
     assert make_recorded(json.dumps(line["spec"])).reset(seed=0)
     place(call)(line)
     with pytest.raises((ValueError, ImportError)):
-        make_recorded(json.dumps(line["spec"]))
+        make_recorded(json.dumps(line["spec"])).reset(seed=0)
 
 
 def test_every_command_that_takes_a_run_is_among_the_readers() -> None:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym.text.imports import UntrustedModule, import_function
 from agentgym.text.requirements import install_command
 
 Embed = Callable[[list[str]], NDArray[np.floating[Any]]]
@@ -121,7 +122,9 @@ def load_embed(name: str) -> Embed:
         return _wordllama()
     module, _, attribute = name.partition(":")
     try:
-        embed = getattr(import_module(module), attribute)
+        embed = import_function(module, attribute)
+    except UntrustedModule as error:
+        raise ValueError(str(error)) from None
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
             f"embed {name!r} cannot be imported ({error}); write 'wordllama' or "
