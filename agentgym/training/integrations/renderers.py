@@ -30,6 +30,7 @@ from agentgym.text.token_ids import TokenIds
 from agentgym.training.integrations.reply_history import ReplyHistory
 from agentgym.training.rollout import Renderer, Sampler, TokenPolicy, pad_id
 from agentgym.training.rollout.endpoints.chat_completions import to_reply
+from agentgym.training.rollout.models.renderer import refuse_images
 
 # Must cover all concurrent episodes.
 _REMEMBERED = 4_096
@@ -65,7 +66,12 @@ class FamilyRenderer:
         self._turns: OrderedDict[bytes, Reply] = OrderedDict()
 
     def ids(self, chat: Chat) -> TokenIds:
-        """Return the prompt for the next reply."""
+        """Return the prompt for the next reply.
+
+        Raises:
+            ImageError: The chat contains images.
+        """
+        refuse_images(chat)
         messages, tools = self._request(chat), self._tools(chat)
         replies = [k for k, each in enumerate(messages) if each["role"] == "assistant"]
         if replies:

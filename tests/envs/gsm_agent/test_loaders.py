@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentgym import Reply, make, tool_env
+from agentgym import Chat, Message, Reply, make, tool_env
 from agentgym.envs.gsm_agent.documents import Document, Task
 from agentgym.envs.gsm_agent.loaders import (
     as_folder,
@@ -19,7 +19,6 @@ from agentgym.envs.gsm_agent.loaders import (
     take_apart,
 )
 from agentgym.envs.gsm_agent.numbers import parse_number
-from agentgym.training.papers.gsm_agent import asker
 
 CLIPS = "Natalia sold clips to 48 of her friends in April. She sold half as many in May. How many clips did she sell altogether?"
 
@@ -209,7 +208,11 @@ class Model:
 
 def test_a_model_takes_problems_apart_once(tmp_path: Path) -> None:
     model = Model()
-    ask = asker(model)
+
+    def ask(prompt: str) -> str:
+        (reply,) = model([Chat((), ()).add(Message("user", prompt, id="ask"))])
+        return reply.text
+
     problems = [
         take_apart(name, text, "72")
         for name, text in (("a", CLIPS), ("b", "broken"), ("c", "a leaking story"))

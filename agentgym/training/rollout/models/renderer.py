@@ -178,12 +178,7 @@ class Renderer:
         Raises:
             ImageError: The chat contains images.
         """
-        images = sum(len(message.images) for message in chat.messages)
-        if images:
-            raise ImageError(
-                f"a local model reads only text, and the chat shows {images} images; use an "
-                "endpoint policy, or render='scene' for the world"
-            )
+        refuse_images(chat)
         text = self._text(chat, len(chat.messages))
         last = max(
             (k for k, message in enumerate(chat.messages) if message.role == "assistant"),
@@ -279,3 +274,13 @@ def list_ids(ids: Any) -> list[int]:
     if ids is None:
         return []
     return [int(i) for i in ids] if isinstance(ids, (list, tuple)) else [int(ids)]
+
+
+def refuse_images(chat: Chat) -> None:
+    """Raise `ImageError` if a chat contains images, because the prompt would drop them."""
+    images = sum(len(message.images) for message in chat.messages)
+    if images:
+        raise ImageError(
+            f"a local model reads only text, and the chat shows {images} images; use an "
+            "endpoint policy, or render='scene' for the world"
+        )
