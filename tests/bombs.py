@@ -136,7 +136,8 @@ def seconds() -> float:
     ticks, processes = 0, [os.getpid()]
     for process in processes:  # the list grows
         with contextlib.suppress(OSError):  # it has ended
-            fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+            fields = text.rpartition(")")[2].split()
             ticks += sum(map(int, fields[11:15]))
             processes += children(process)
     return ticks / os.sysconf("SC_CLK_TCK")
