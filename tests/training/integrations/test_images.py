@@ -107,7 +107,7 @@ def play_verifiers(play: Play, folder: Path, tools: str) -> None:
 
 
 def play_openenv(play: Play, folder: Path) -> None:
-    pytest.importorskip("openenv")
+    pytest.importorskip("openenv", "0.10")
     openenv = integrations.openenv
     stack = openenv.Stack(play.world, play.options)
     with serving_openenv(openenv.create_app([stack])) as url, serving(play.serve) as server:

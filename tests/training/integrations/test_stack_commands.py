@@ -165,7 +165,7 @@ def served(stack: str, use: Callable[[str], Any]) -> Any:
 
 
 def test_openenv() -> None:
-    pytest.importorskip("openenv")
+    pytest.importorskip("openenv", "0.10")
     remote: Any = importlib.import_module("agentgym.training.integrations.openenv").RemoteEnv
 
     def use(url: str) -> Any:
