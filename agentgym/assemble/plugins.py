@@ -41,7 +41,7 @@ def _entries() -> Iterator[EntryPoint]:
         for package in distributions():
             try:
                 yield from package.entry_points.select(group=GROUP)
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001 - the same for a single package
                 _warn_of(str(getattr(package, "_path", "a package")), GROUP, error)
 
 

@@ -63,4 +63,5 @@ def package(
         write_templates(folder, files, words)
         if target == "openenv":
             write_text(folder / "server" / "__init__.py", "")
-    typer.echo(f"wrote {folder}; next: pip install {folder}")
+    # pip looks up a bare name on PyPI, even if a folder has it.
+    typer.echo(f"wrote {folder}; next: pip install {folder.resolve()}")

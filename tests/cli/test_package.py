@@ -120,3 +120,11 @@ def test_a_folder_with_files_is_left_alone(tmp_path: Path) -> None:
     assert result.exit_code != 0
     assert "already exists" in result.output
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_the_hint_names_a_folder_that_pip_does_not_look_up_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["package", "ListWorld", "mine", "--for", "verifiers"])
+    assert f"pip install {tmp_path.resolve() / 'mine'}" in result.stdout.replace("\n", "")
