@@ -27,6 +27,7 @@ from agentgym.cli.new_world import new_world
 from agentgym.cli.package import package
 from agentgym.cli.play import play
 from agentgym.cli.serve import serve
+from agentgym.cli.submit import review, submit
 from agentgym.cli.terminal import plain_output
 from agentgym.cli.train import train
 from agentgym.cli.view import view
@@ -153,7 +154,19 @@ def _options(
 
 
 app.command("list", cls=AppCommand)(list_worlds)
-for _command in (play, rollout, view, ablate, train, score, compare, doctor, export):
+for _command in (
+    play,
+    rollout,
+    view,
+    ablate,
+    train,
+    score,
+    compare,
+    doctor,
+    submit,
+    review,
+    export,
+):
     app.command(cls=AppCommand)(_command)
 add_paper_commands(app)
 for _tool in (serve, package, audit, fuzz, check, new_world):

@@ -53,7 +53,7 @@ def provenance(
     facts: dict[str, Any] = {
         "agentgym": agentgym.__version__,
         "code": _package_digest(),
-        "worlds": {world: _world_digest(world) for world in worlds},
+        "worlds": {world: world_digest(world) for world in worlds},
         "policy": config.name,
         "seed": config.seed,
     }
@@ -144,7 +144,12 @@ def _package_digest() -> str:
     return sha.hexdigest()[:_SHOWN]
 
 
-def _world_digest(world: str) -> str:
+def world_digest(world: str) -> str:
+    """Return a digest of a world's own code, outside installed packages.
+
+    Raises:
+        ValueError: No world has this id.
+    """
     path = str(gymnasium.spec(resolve(world)).kwargs["world"])
     module = path.partition(":")[0]
     own = _file_of(module)

@@ -1,0 +1,294 @@
+"""Submissions: the results of a run in one file, which others check against its episodes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+import agentgym
+from agentgym.training.evaluation.missing import INVALID, LOST, NOT_PLAYED
+from agentgym.training.evaluation.provenance import difference, world_digest
+from agentgym.training.evaluation.run_folder import read_results
+from agentgym.training.evaluation.scoring import CELL, Result, group_by, played
+from agentgym.training.evaluation.study_settings import (
+    SETTINGS,
+    Study,
+    column_of,
+    load_study,
+    log_of,
+)
+from agentgym.training.evaluation.tables import MIN_EPISODES
+from agentgym.training.evaluation.verification import Verifier, may_replay
+from agentgym.training.rollout import DamagedFileError, Trajectory
+from agentgym.world.digests import digest
+
+SUBMISSION = "submission.json"
+# The split that training leaves alone.
+SPLIT = "test"
+# Seconds for small worlds, and minutes for offices.
+REPLAYS = 200
+# Objections of one kind to list; more would hide the others.
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CellCounts:
+    """The counts of one cell of a results table.
+
+    Attributes:
+        horizon: The size of the task on the axis of the run.
+        episodes: All episodes, including lost ones, which count as unsolved.
+        replies: The number of replies; `unreadable` of them contain no call or answer.
+        prompts: A digest of the first prompts, in order of seeds and samples.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+
+    policy: str
+    world: str
+    arm: str
+    context: str
+    horizon: int
+    episodes: int
+    solved: int
+    lost: int
+    over_window: int
+    replies: int
+    unreadable: int
+    prompts: str
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The results of a run.
+
+    Attributes:
+        format: The version of this schema.
+        agentgym: The version of the package, and `commit` that of a checkout, if known.
+        log: The SHA-256 of the episodes' file.
+        runs: The settings of the study: worlds with their options, arms, sizes, numbers of seeds
+            from 0 on, and each policy with its sampling settings.
+        policies: What identifies each policy: its model, its files or its code.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+
+    format: Literal[1]
+    agentgym: str
+    commit: str
+    log: str
+    runs: list[dict[str, Any]]
+    policies: dict[str, dict[str, Any]]
+    cells: list[CellCounts]
+
+    @classmethod
+    def of(cls, run: Path) -> Submission:
+        """Summarize a run folder.
+
+        Raises:
+            DamagedFileError: A file of the folder cannot be read.
+            ValueError: The folder contains no study with episodes.
+        """
+        study, log = load_study(run), log_of(run).path
+        if study is None or not log.exists():
+            raise ValueError(f"{run} lacks {SETTINGS} or a log; name a folder of `agentgym ablate`")
+        results = read_results(run)[0]
+        cells = [_counts(rows) for rows in group_by(results.everything, *CELL).values()]
+        return cls(
+            format=1,
+            agentgym=agentgym.__version__,
+            commit=_commit(),
+            log=hashlib.sha256(log.read_bytes()).hexdigest(),
+            runs=study.runs,
+            policies=study.policies,
+            cells=sorted(cells, key=lambda cell: [getattr(cell, name) for name in CELL]),
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> Submission:
+        """Read a submission.
+
+        Raises:
+            DamagedFileError: The file is not JSON of this schema.
+        """
+        try:
+            return _adapter().validate_json(path.read_bytes())
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"])) or "the file"
+            raise DamagedFileError(path, f"{place}: {first['msg']}") from None
+
+    def to_json(self) -> str:
+        """Return the submission as JSON."""
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of submissions."""
+    return _adapter().json_schema()
+
+
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[Submission]:
+    return TypeAdapter(Submission)
+
+
+def _counts(rows: Sequence[Result]) -> CellCounts:
+    there = sorted(played(rows), key=lambda row: (row.seed, row.sample))
+    return CellCounts(
+        **{name: getattr(rows[0], name) for name in CELL},
+        episodes=len(rows),
+        solved=sum(row.success == 1 for row in there),
+        lost=sum(row.missing == LOST for row in rows),
+        over_window=sum(row.over_window for row in there),
+        replies=sum(row.replies for row in there),
+        unreadable=sum(row.unreadable for row in there),
+        prompts=digest([row.prompt for row in there]),
+    )
+
+
+def _commit() -> str:
+    """Return the commit of the checkout that contains the package; empty outside of one."""
+    folder = Path(agentgym.__file__).parent
+    command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
+    try:
+        shown = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:  # git is not installed
+        return ""
+    return shown.stdout.strip() if (folder.parent / ".git").exists() else ""
+
+
+def objections(
+    submission: Submission, run: Path, replays: int = REPLAYS, seed: int = 0
+) -> Iterator[str]:
+    """Yield the reasons to reject a submission, given the run folder with its episodes.
+
+    A replay shows that each reply earned its reward, not who wrote the reply.
+
+    Args:
+        submission: The submission.
+        run: The run's folder, or a copy of its settings and its log.
+        replays: The maximum number of episodes to replay.
+        seed: Chooses the episodes to replay.
+
+    Raises:
+        DamagedFileError: A file of the folder cannot be read.
+        ValueError: The folder contains no study with episodes.
+    """
+    found = Submission.of(run)
+    yield from _forged(submission, found)
+    yield from _partial(found, run)
+    yield from _outdated(found, submission.agentgym)
+    yield from _wrong_episodes(load_study(run) or Study(), run, replays, seed)
+
+
+def _forged(submission: Submission, found: Submission) -> Iterator[str]:
+    for name in ("log", "runs", "policies"):
+        if getattr(submission, name) != getattr(found, name):
+            yield f"forged: its {name} is not that of the run folder"
+    claimed = {_key(cell): cell for cell in submission.cells}
+    if len(claimed) != len(submission.cells):
+        yield "forged: it lists a cell twice"
+    actual = {_key(cell): cell for cell in found.cells}
+    differing = []
+    for key in sorted(claimed.keys() | actual.keys()):
+        old, new = claimed.get(key), actual.get(key)
+        if old is None or new is None:
+            differing.append(f"{_name(key)} is only in the {'run' if old is None else 'file'}")
+        else:
+            differing += _differences(key, old, new)
+    yield from (f"forged: {text}" for text in _some(differing))
+
+
+def _differences(key: tuple[Any, ...], old: CellCounts, new: CellCounts) -> Iterator[str]:
+    for each in fields(CellCounts):
+        said, is_really = getattr(old, each.name), getattr(new, each.name)
+        if said != is_really:
+            yield f"{_name(key)}: its {each.name} is {said}, and its episodes say {is_really}"
+
+
+def _partial(found: Submission, run: Path) -> Iterator[str]:
+    results, doubles, strays = read_results(run)
+    causes = Counter(row.missing for row in results.missing)
+    for cause in (NOT_PLAYED, INVALID):
+        if causes[cause]:
+            yield f"partial: {causes[cause]} episodes are {cause}; rerun the command to play them"
+    if doubles or strays:
+        yield (
+            f"partial: the log contains {doubles} duplicates and {strays} episodes of no cell; "
+            f"agentgym doctor {run} --repair moves them aside"
+        )
+    for settings in found.runs:
+        if settings["seeds"] < MIN_EPISODES:
+            yield f"partial: a cell has {settings['seeds']} instances, fewer than {MIN_EPISODES}"
+
+
+def _outdated(found: Submission, version: str) -> Iterator[str]:
+    if differs := difference({"agentgym": version}, {"agentgym": agentgym.__version__}):
+        yield f"outdated: {differs}"
+    for run in found.runs:
+        policy = column_of(run)
+        recorded = found.policies.get(policy, {}).get("worlds", {})
+        for world in run["worlds"]:
+            if recorded.get(world) != world_digest(world):
+                yield f"outdated: {policy} played another version of {world}"
+
+
+def _wrong_episodes(study: Study, run: Path, replays: int, seed: int) -> Iterator[str]:
+    chosen = _sample(run, replays, seed)
+    verifier = Verifier(study, replays)
+    splits: Counter[Any] = Counter()
+    wrong = []
+    for number, trajectory in log_of(run).readable():
+        if trajectory is None:
+            wrong.append(f"line {number} is no episode")
+            continue
+        splits[json.loads(trajectory.spec)["kwargs"].get("split")] += 1
+        if trajectory.failure:
+            continue
+        if not trajectory.labels.get("provenance"):
+            wrong.append(f"line {number} does not record who played it")
+        elif number in chosen and not may_replay(trajectory):
+            wrong.append(
+                f"line {number} needs code that is not registered, so nobody can replay it"
+            )
+        elif problem := verifier.contradiction(trajectory, replay=number in chosen):
+            wrong.append(f"line {number}: {problem}")
+    del splits[SPLIT]
+    for split, count in splits.items():
+        yield f"training split: {count} episodes have the split {split}; play with --set split=test"
+    yield from (f"forged: {text}" for text in _some(wrong))
+
+
+def _sample(run: Path, count: int, seed: int) -> set[int]:
+    numbers = [number for number, each in log_of(run).readable() if _was_played(each)]
+    return set(Random(seed).sample(numbers, min(count, len(numbers))))
+
+
+def _was_played(trajectory: Trajectory | None) -> bool:
+    return trajectory is not None and not trajectory.failure
+
+
+def _some(texts: Sequence[str]) -> Iterator[str]:
+    yield from texts[:_SHOWN]
+    if len(texts) > _SHOWN:
+        yield f"and {len(texts) - _SHOWN} more of this kind"
+
+
+def _key(cell: CellCounts) -> tuple[Any, ...]:
+    return tuple(getattr(cell, name) for name in CELL)
+
+
+def _name(key: tuple[Any, ...]) -> str:
+    values: Mapping[str, Any] = dict(zip(CELL, key, strict=True))
+    return ", ".join(f"{name} {value or 'none'}" for name, value in values.items())

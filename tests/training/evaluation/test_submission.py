@@ -1,0 +1,179 @@
+"""Submissions: a run that is complete, current, honest and on the test split is accepted."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import validate
+from typer.testing import CliRunner
+
+from agentgym.cli import app
+from agentgym.training.evaluation import log_of, run_ablation
+from agentgym.training.evaluation.submission import SUBMISSION, Submission, schema
+from agentgym.training.rollout.storage import whole_lines
+from tests.training.evaluation.studies import small
+
+# plain, because the tests change its lines
+TRAJECTORIES = "trajectories.jsonl"
+
+
+def play(folder: Path, **changes: Any) -> Path:
+    folder.mkdir()
+    (folder / TRAJECTORIES).touch()
+    settings = {"seeds": 20, "horizons": (4,), "options": {"": {"split": "test"}}}
+    run_ablation(small("noisy:p=0.5", **{**settings, **changes}), folder, 1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = play(tmp_path_factory.mktemp("submission") / "run")
+    code, shown = call("submit", folder)
+    assert code == 0, shown
+    return folder
+
+
+@pytest.fixture
+def run(played: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(played, tmp_path / "run")
+
+
+def call(*arguments: object) -> tuple[int, str]:
+    shown = CliRunner().invoke(app, [str(word) for word in arguments])
+    assert shown.exception is None or isinstance(shown.exception, SystemExit), shown.exception
+    return shown.exit_code, re.sub(r"\s+", " ", shown.output)
+
+
+def review(run: Path, *options: str) -> tuple[int, str]:
+    return call("review", run / SUBMISSION, run, *options)
+
+
+def rewrite(path: Path, change: Callable[[Any], None]) -> None:
+    data = json.loads(path.read_text(encoding="utf-8"))
+    change(data)
+    path.write_text(json.dumps(data), encoding="utf-8")
+
+
+def rewrite_line(run: Path, number: int, change: Callable[[Any], None]) -> None:
+    lines = [json.loads(line) for _, line in whole_lines(log_of(run).path)]
+    change(lines[number])
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    log_of(run).path.write_text(text, encoding="utf-8")
+
+
+def submit_anyway(run: Path) -> None:
+    """Write the file that a forger would write: it agrees with the changed run."""
+    (run / SUBMISSION).write_text(Submission.of(run).to_json(), encoding="utf-8")
+
+
+def test_an_honest_run_is_accepted_and_counted_like_its_episodes(run: Path) -> None:
+    assert review(run)[0] == 0
+    data = json.loads((run / SUBMISSION).read_text(encoding="utf-8"))
+    validate(data, schema())
+    episodes = [json.loads(line) for _, line in whole_lines(log_of(run).path)]
+    solved = sum(each["steps"][-1]["info"]["success"] for each in episodes)
+    assert 0 < solved < 40
+    assert sum(cell["solved"] for cell in data["cells"]) == solved
+    assert sum(cell["episodes"] for cell in data["cells"]) == len(episodes) == 40
+    assert sum(cell["replies"] for cell in data["cells"]) == sum(len(e["steps"]) for e in episodes)
+
+
+def test_each_changed_figure_is_rejected(run: Path) -> None:
+    honest = json.loads((run / SUBMISSION).read_text(encoding="utf-8"))
+    for place, cell in enumerate(honest["cells"]):
+        for name, value in cell.items():
+            changed = json.loads(json.dumps(honest))
+            changed["cells"][place][name] = value + (1 if isinstance(value, int) else "P")
+            (run / SUBMISSION).write_text(json.dumps(changed), encoding="utf-8")
+            code, shown = review(run, "--replay", "0")
+            assert (code, "forged: " in shown) == (1, True), (name, shown)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda data: data["cells"].pop(), "is only in the run"),
+        (lambda data: data["cells"].append(data["cells"][0]), "lists a cell twice"),
+        (lambda data: data.update(log="0" * 64), "its log is not that of the run"),
+        (lambda data: data["runs"][0].update(seeds=10), "its runs is not that of the run"),
+        (lambda data: data["policies"].clear(), "its policies is not that of the run"),
+        (lambda data: data.update(agentgym="0.0.1"), "outdated: its agentgym was"),
+        (lambda data: data.update(format=2), "format: Input should be 1"),
+        (lambda data: data.update(bonus=1), "bonus: Unexpected keyword argument"),
+        (lambda data: data["cells"][0].pop("lost"), "cells.0.lost: Field required"),
+        (lambda data: data["cells"][0].update(solved="7"), "cells.0.solved: Input should be"),
+    ],
+)
+def test_a_changed_file_is_rejected(run: Path, change: Callable[[Any], None], reason: str) -> None:
+    rewrite(run / SUBMISSION, change)
+    code, shown = review(run)
+    assert code != 0
+    assert reason in shown
+
+
+def win(line: Any) -> None:
+    last = line["steps"][-1]
+    last["reward"] = last["info"]["detail"]["score"] = 1.0
+    last["info"]["success"] = True
+
+
+def relabel(line: Any) -> None:
+    line["labels"]["arm"] = "S"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (win, "replays as"),
+        (lambda line: line["steps"][0]["info"].update(turn=2), "turn after reply 1 is 2"),
+        (lambda line: line.update(seed=line["seed"] + 1), "duplicate"),
+        (relabel, "its env is not that of its labels"),
+        (lambda line: line["labels"].pop("provenance"), "does not record who played it"),
+    ],
+)
+def test_a_changed_episode_is_rejected(
+    run: Path, change: Callable[[Any], None], reason: str
+) -> None:
+    lines = [json.loads(line) for _, line in whole_lines(log_of(run).path)]
+    lost = [k for k, line in enumerate(lines) if not line["steps"][-1]["info"]["success"]]
+    rewrite_line(run, max(lost, key=lambda k: len(lines[k]["steps"])), change)
+    assert review(run)[0] == 1, review(run)[1]
+    submit_anyway(run)
+    code, shown = review(run)
+    assert code == 1
+    assert reason in shown, shown
+
+
+def test_partial_outdated_and_training_runs_are_rejected(run: Path, tmp_path: Path) -> None:
+    few = play(tmp_path / "few", seeds=5)
+    assert "partial: a cell has 5 instances, fewer than 20" in call("submit", few)[1]
+    train = play(tmp_path / "train", options={"": {"split": "train"}})
+    assert "training split: 40 episodes have the split train" in call("submit", train)[1]
+    anything = play(tmp_path / "anything", options={})
+    assert "training split: 40 episodes have the split None" in call("submit", anything)[1]
+    assert not any(path.parent != run for path in tmp_path.glob(f"*/{SUBMISSION}"))
+    lines = [line for _, line in whole_lines(log_of(run).path)]
+    log_of(run).path.write_bytes(b"".join(lines[:-3]))
+    assert "partial: 3 episodes are not played" in call("submit", run)[1]
+    log_of(run).path.write_bytes(b"".join(lines))
+    worlds = {"ListWorld": "0" * 16}
+    rewrite(
+        run / "ablation.json",
+        lambda data: next(iter(data["policies"].values())).update(worlds=worlds),
+    )
+    assert "outdated: noisy:p=0.5 played another version of ListWorld" in call("submit", run)[1]
+
+
+def test_what_is_no_run_or_no_submission_is_named(run: Path, tmp_path: Path) -> None:
+    assert "lacks ablation.json" in call("submit", tmp_path)[1]
+    assert "does not exist" in call("review", tmp_path / "none.json", run)[1]
+    for content in (b"", b"{", b"[]", b"\xff\xfe", b'{"format": 1}', b"null"):
+        (run / SUBMISSION).write_bytes(content)
+        code, shown = review(run)
+        assert (code, "error: " in shown) == (2, True), shown
