@@ -52,7 +52,7 @@ class CellCounts:
         prompts: A digest of the first prompts, in order of seeds and samples.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
 
     policy: str
     world: str
@@ -81,7 +81,7 @@ class Submission:
         policies: What identifies each policy: its model, its files or its code.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
 
     format: Literal[1]
     agentgym: str
@@ -129,8 +129,10 @@ class Submission:
             raise DamagedFileError(path, f"{place}: {first['msg']}") from None
 
     def to_json(self) -> str:
-        """Return the submission as JSON."""
-        return json.dumps(asdict(self), indent=1) + "\n"
+        """Return the submission as JSON, with one cell per line."""
+        head = asdict(self)
+        cells = ",\n".join(json.dumps(cell) for cell in head.pop("cells"))
+        return f'{json.dumps(head, indent=1)[:-2]},\n "cells": [\n{cells}\n]}}\n'
 
 
 def schema() -> dict[str, Any]:
