@@ -12,6 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+
+from agentgym.text.validation import check_shape
 from agentgym.training.evaluation.ablation import Ablation, Cell, cells_of, window_of
 from agentgym.training.evaluation.provenance import SOURCES, difference
 from agentgym.training.rollout import Trajectory, TrajectoryLog
@@ -27,6 +31,35 @@ _COUNTS = ("seeds", "samples")
 _ALIKE = ("axis", "hint_scope", "oracle_options", "shots")
 
 
+class _Policy(TypedDict):
+    name: str
+    label: str
+
+
+class _Run(TypedDict):
+    worlds: list[str]
+    arms: list[str]
+    contexts: list[str]
+    horizons: list[int]
+    seeds: int
+    samples: int
+    policy: _Policy
+
+
+class _Facts(TypedDict, total=False):
+    worlds: dict[str, str]
+    modules: dict[str, str]
+
+
+class _Settings(TypedDict):
+    runs: list[_Run]
+    policies: dict[str, _Facts]
+
+
+# What the readers of a folder compute with.
+_SHAPE = TypeAdapter(_Settings)
+
+
 @dataclass(frozen=True)
 class Study:
     """Settings of a folder: its runs, and the provenance of each policy, if recorded."""
@@ -38,6 +71,7 @@ class Study:
     def of(cls, data: Any) -> Study:
         """Read a study's settings."""
         data = check_settings(data, {"runs": [], "policies": {}})
+        check_shape(_SHAPE, data)
         if not data["runs"]:
             raise ValueError("it describes no run")
         defaults = _default_settings()

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
+
+from agentgym.text.validation import check_shape
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,11 @@ def read_configurations(path: str | Path) -> Sequence[PublishedRun]:
             error names the file, the configuration and the parameter.
     """
     try:
-        file = TypeAdapter(_File).validate_json(Path(path).read_bytes(), strict=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise ValueError(f"{path}: {place}: {first['msg']}") from None
+        file = check_shape(TypeAdapter(_File), Path(path).read_bytes())
     except OSError as error:
         raise ValueError(f"{path} must be a JSON file: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
     runs = []
     for number, each in enumerate(file.configurations):
         try:
