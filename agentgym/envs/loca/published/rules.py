@@ -65,7 +65,7 @@ def academic_warning_failures(
     except (ToolError, KeyError, csv.Error) as error:
         yield f"bad_student.csv: {error}"
         return
-    if listed != {student for student, drop in drops.items() if drop > 0.25}:
+    if listed != drops.keys():  # the answer has only drops above 25 percent
         yield "bad_student.csv lists other students"
     messages = list(_critical_messages(cloud))
     needed = [student for student, drop in drops.items() if drop > 0.45]
