@@ -204,7 +204,8 @@ PUBLISHED: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
 
 def test_the_published_configurations_become_worlds(tmp_path: Path) -> None:
     path = tmp_path / "final_8k_set_config.json"
-    given = {task: {} for task in TASKS} | {task: params for task, (params, _) in PUBLISHED.items()}
+    given: dict[str, Mapping[str, Any]] = {task: {} for task in TASKS}
+    given |= {task: params for task, (params, _) in PUBLISHED.items()}
     seeds = {"verbose": False, "seed": 42}
     write_configurations(path, *((task, {**params, **seeds}) for task, params in given.items()))
     runs = read_configurations(path)

@@ -122,6 +122,7 @@ def _check(
 ) -> None:
     if heads != list(columns):
         raise ValueError(f"{place} must have the columns {list(columns)}, got {heads}")
+    kinds: Mapping[str, type[Any] | tuple[type[Any], ...]]
     kinds = {"INT64": int, "FLOAT64": (int, float)}
     for number, row in enumerate(rows, 1):
         for (head, kind), value in zip(columns.items(), row, strict=True):

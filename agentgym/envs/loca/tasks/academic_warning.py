@@ -142,7 +142,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
                 past.setdefault(student, []).append(round(10 * score))
                 students[student] = name
         quiz = {"student_id": str, "name": str, "score": float}
-        drops = {}
+        drops: dict[tuple[str, ...], Fraction] = {}
         for row in read_table(state / "agent_workspace" / LATEST, quiz):
             student = row["student_id"]
             if student not in past:
