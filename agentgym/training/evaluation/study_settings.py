@@ -10,9 +10,8 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from agentgym.text.validation import check_shape
@@ -20,6 +19,9 @@ from agentgym.training.evaluation.ablation import Ablation, Cell, cells_of, wind
 from agentgym.training.evaluation.provenance import SOURCES, difference
 from agentgym.training.rollout import Trajectory, TrajectoryLog
 from agentgym.training.rollout.storage import check_settings, read_json
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl.zst"
@@ -56,8 +58,12 @@ class _Settings(TypedDict):
     policies: dict[str, _Facts]
 
 
-# What the readers of a folder compute with.
-_SHAPE = TypeAdapter(_Settings)
+@functools.cache
+def _shape() -> TypeAdapter[_Settings]:
+    """Return what the readers of a folder compute with."""
+    from pydantic import TypeAdapter  # noqa: PLC0415 - its schema builder is slow to import
+
+    return TypeAdapter(_Settings)
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class Study:
     def of(cls, data: Any) -> Study:
         """Read a study's settings."""
         data = check_settings(data, {"runs": [], "policies": {}})
-        check_shape(_SHAPE, data)
+        check_shape(_shape(), data)
         if not data["runs"]:
             raise ValueError("it describes no run")
         defaults = _default_settings()
