@@ -123,7 +123,7 @@ class Finding:
             if data.pop("format") != FORMAT:
                 raise ValueError(f"the format is not {FORMAT}")
             return cls(**{**data, "case": Case.from_dict(data["case"])})
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"this is no record of a finding ({error}): {line[:80]!r}") from error
 
 
@@ -151,9 +151,9 @@ def read_findings(path: Path) -> list[Finding]:
         ValueError: A line is not a finding; the error names it.
     """
     findings = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
-            findings.append(Finding.from_json(line))
+            findings.append(Finding.from_json(line.decode("utf-8")))
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from None
     return findings

@@ -6,7 +6,14 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType
-from typing import cast
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from pydantic_core import ValidationError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+T = TypeVar("T")
 
 
 def check_int(name: str, value: object, low: int, high: int) -> None:
@@ -82,3 +89,15 @@ def parse_count(name: str, text: str) -> int:
     if not match or missing < 0:
         raise ValueError(f"{name} must be a whole number, such as 60000 or 60k, got {text!r}")
     return int(whole + part.rstrip("0") + "0" * missing)
+
+
+def check_shape(shape: TypeAdapter[T], data: object) -> T:
+    """Return data, or the JSON in bytes, in a shape; the `ValueError` names the first wrong place."""
+    try:
+        if isinstance(data, bytes):
+            return shape.validate_json(data, strict=True)
+        return shape.validate_python(data, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise ValueError(f"{place}: {first['msg']}") from None

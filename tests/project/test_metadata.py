@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,27 @@ def test_data_of_others_stand_beside_their_notice() -> None:
         if path.name.startswith("disabled_"):
             continue
         assert path.name in (path.parent / "NOTICES.md").read_text(encoding="utf-8")
+
+
+def test_every_file_of_the_package_has_a_row_of_a_licence() -> None:
+    page = (ROOT / "docs" / "data_licences.md").read_text(encoding="utf-8")
+    shipped = page[page.index("## Shipped") : page.index("## Read, not shipped")]
+    rows = re.findall(r"^\| (`.*?) \| .* \| ([^|]+) \|$", shipped, re.MULTILINE)
+    assert all(licence.strip() for _, licence in rows)
+    package = ROOT / "agentgym"
+    patterns = [pattern for files, _ in rows for pattern in re.findall(r"`([^`]+)`", files)]
+    covered = {path for pattern in patterns for path in package.glob(pattern)}
+    assert all(any(package.glob(pattern)) for pattern in patterns), "a row without files"
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "agentgym"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    files = {ROOT / name for name in listed if not name.endswith(".py")}
+    assert len(files) > 40
+    assert {path for path in files if path.is_file()} - covered == set()
 
 
 def test_the_citation_is_that_of_the_version() -> None:

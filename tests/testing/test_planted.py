@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -85,6 +86,14 @@ def test_a_campaign_counts_and_writes_what_it_finds(tmp_path: Path) -> None:
     (record,) = read_findings(out)
     assert (record.kind, record.minimal, record.reproduced) == ("raise", True, True)
     assert [again is not None for _, again in replay_findings([record])] == [True]
+
+
+@pytest.mark.parametrize("line", [b"{}", b"3", b"\xff\xfe", b"\xef\xbb\xbf{}", b"[" * 100_000])
+def test_a_line_without_a_finding_is_named(line: bytes, rare: Finding, tmp_path: Path) -> None:
+    path = tmp_path / "findings.jsonl"
+    path.write_bytes(rare.to_json().encode() + b"\n" + line + b"\n")
+    with pytest.raises(ValueError, match=re.escape(f"{path}, line 2: ")):
+        read_findings(path)
 
 
 def test_a_record_holds_any_text(rare: Finding) -> None:

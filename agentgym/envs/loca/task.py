@@ -63,6 +63,10 @@ class OfficeConfig(TurnBudget):
     budget_factor: BudgetFactor = 2.0
     budget_slack: BudgetSlack = 30
 
+    def for_seed(self, seed: int) -> Self:
+        """Return the configuration that draws a seed's state; by default this one."""
+        return self
+
 
 OfficeT = TypeVar("OfficeT", bound=OfficeConfig)
 
@@ -169,6 +173,10 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         """Yield a sentence for each requirement that the office does not meet."""
         raise NotImplementedError
 
+    def published_failures(self) -> Iterator[str]:
+        """Yield the failures by the rule of LOCA-bench's own checker, for one of its states."""
+        return iter(())
+
     def own_records(self) -> Sequence[Any]:
         """Return the records that the agent has added to a table that the plan reads."""
         return ()
@@ -203,7 +211,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def generate(self) -> None:
         """Draw a state of the configured length; repeated seeds use a cache."""
         kind: Any = type(self)
-        drawn = draw_state(kind, self.config, whole(self.rng, 2**63))
+        config = self.config.for_seed(self.instance_seed)
+        drawn = draw_state(kind, config, whole(self.rng, 2**63))
         self.office, self.truth = pickle.loads(drawn.state)
         self.tokens, self._protected_hashes = drawn.tokens, drawn.hashes
         self.office.context.seed = whole(self.rng, 2**63)
@@ -258,9 +267,17 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         yield from unexpected_changes(self._protected_hashes, now)
 
     def report(self) -> Mapping[str, Any]:
-        """Return the failed requirements and the description length."""
+        """Return the failed requirements and the description length; for a state of LOCA-bench,
+        also those by its own rule.
+        """
         failures = list(self.all_failures())
+        published: dict[str, Any] = {}
+        if isinstance(self.truth, Mapping) and "published" in self.truth:
+            faults = list(self.published_failures())
+            score = float(self.done and not faults)
+            published = {"published_score": score, "published_faults": faults[:100]}
         return {
+            **published,
             "claimed": self.done,
             "faults": failures[:100],  # a ruined office has thousands
             "fault_count": len(failures),

@@ -10,12 +10,18 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from typing_extensions import TypedDict
+
+from agentgym.text.validation import check_shape
 from agentgym.training.evaluation.ablation import Ablation, Cell, cells_of, window_of
 from agentgym.training.evaluation.provenance import SOURCES, difference
 from agentgym.training.rollout import Trajectory, TrajectoryLog
 from agentgym.training.rollout.storage import check_settings, read_json
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl.zst"
@@ -25,6 +31,39 @@ _AXES = ("worlds", "arms", "contexts", "horizons")
 _COUNTS = ("seeds", "samples")
 # Settings that all runs in a folder share.
 _ALIKE = ("axis", "hint_scope", "oracle_options", "shots")
+
+
+class _Policy(TypedDict):
+    name: str
+    label: str
+
+
+class _Run(TypedDict):
+    worlds: list[str]
+    arms: list[str]
+    contexts: list[str]
+    horizons: list[int]
+    seeds: int
+    samples: int
+    policy: _Policy
+
+
+class _Facts(TypedDict, total=False):
+    worlds: dict[str, str]
+    modules: dict[str, str]
+
+
+class _Settings(TypedDict):
+    runs: list[_Run]
+    policies: dict[str, _Facts]
+
+
+@functools.cache
+def _shape() -> TypeAdapter[_Settings]:
+    """Return what the readers of a folder compute with."""
+    from pydantic import TypeAdapter  # noqa: PLC0415 - its schema builder is slow to import
+
+    return TypeAdapter(_Settings)
 
 
 @dataclass(frozen=True)
@@ -38,6 +77,7 @@ class Study:
     def of(cls, data: Any) -> Study:
         """Read a study's settings."""
         data = check_settings(data, {"runs": [], "policies": {}})
+        check_shape(_shape(), data)
         if not data["runs"]:
             raise ValueError("it describes no run")
         defaults = _default_settings()

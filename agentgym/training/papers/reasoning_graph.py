@@ -174,7 +174,7 @@ def graph_of(trajectory: Trajectory, embed: str = "", nodes: int | None = None) 
 
     `embed` is `wordllama`, `package.module:function`, or empty for latent semantic analysis.
     """
-    kwargs = json.loads(trajectory.spec)["kwargs"]
+    kwargs = json.loads(trajectory.spec).get("kwargs", {})
     names = {item.name for item in fields(DatabaseOptions)}
     return _graph(
         DatabaseOptions(**{name: value for name, value in kwargs.items() if name in names}),

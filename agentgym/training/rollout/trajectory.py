@@ -298,6 +298,9 @@ def _check_types(data: Mapping[str, Any], steps: Sequence[Step]) -> None:
     for name, kind in _TYPES.items():
         if not isinstance(data[name], kind):
             raise TypeError(f"{name} is {data[name]!r}")
+    spec = data["spec"]
+    if not isinstance(spec.get("id"), str) or not isinstance(spec.get("kwargs", {}), dict):
+        raise TypeError("spec has no id or no kwargs")
     for step in steps:
         if not isinstance(step.reward, (int, float)) or not isinstance(step.info, dict):
             raise TypeError("a step has no reward or no info")

@@ -236,6 +236,33 @@ def test_a_damaged_line_is_moved_aside_and_its_cell_is_played_again(run: Path, l
 
 
 @pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("policies",), None),
+        (("policies", "POLICY"), 1),
+        (("policies", "POLICY", "worlds"), None),
+        (("runs", 0, "worlds"), None),
+        (("runs", 0, "horizons", 0), {}),
+        (("runs", 0, "seeds"), None),
+        (("runs", 0, "policy"), {}),
+        (("runs", 0, "policy", "label"), 3),
+    ],
+)
+def test_a_wrong_setting_is_named(run: Path, place: tuple[Any, ...], value: Any) -> None:
+    settings = json.loads((run / SETTINGS).read_bytes())
+    at = settings
+    for name in place[:-1]:
+        at = at[next(iter(at)) if name == "POLICY" else name]
+    at[next(iter(at)) if place[-1] == "POLICY" else place[-1]] = value
+    (run / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
+    named = place[-1] if isinstance(place[-1], str) and place[-1].islower() else place[-2]
+    with pytest.raises(
+        DamagedFileError, match=rf"{SETTINGS}: it contains no run settings .*{named}"
+    ):
+        load_results(run)
+
+
+@pytest.mark.parametrize(
     "data", [b"", b"{", b"5", b"{}", b"\xff", b"[" * 100_000, b'{"worlds": ["ListWorld"]}']
 )
 def test_settings_that_are_not_whole_are_named_and_moved_aside(run: Path, data: bytes) -> None:

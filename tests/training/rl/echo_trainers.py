@@ -106,7 +106,7 @@ def episode(
             )
         )
         context = prompt + ids
-    return Trajectory("{}", seed, tuple(steps), Chat(), not truncated, truncated)
+    return Trajectory('{"id": "echo"}', seed, tuple(steps), Chat(), not truncated, truncated)
 
 
 def stop_at(step: int) -> Any:

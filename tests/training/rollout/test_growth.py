@@ -273,7 +273,7 @@ def test_lines_with_whole_prompts_are_read_and_bad_ones_refused() -> None:
     steps = json.dumps({"kept": 0, "messages": [], "reward": 0, "info": {}, "reply": reply})
     more = steps.replace('"prompt_ids": [1, 2]', '"prompt_ids": [1, 2, 3, 4]')
     line = (
-        '{"spec": {}, "seed": 0, "labels": {}, "terminated": true, "truncated": false, '
+        '{"spec": {"id": "x"}, "seed": 0, "labels": {}, "terminated": true, "truncated": false, '
         f'"last": {{"kept": 0, "messages": []}}, "steps": [{steps}, {more}]}}'
     )
     again = Trajectory.from_json(line)

@@ -216,7 +216,7 @@ def test_what_a_run_writes_goes_through_the_storage() -> None:
     assert [f for f in files if f.name not in elsewhere and writes.search(f.read_text())] == []
 
 
-LINE = '{"spec": {}, "seed": 1, "labels": {}, "terminated": true, "truncated": false, "steps": [], "last": LAST}'
+LINE = '{"spec": {"id": "x"}, "seed": 1, "labels": {}, "terminated": true, "truncated": false, "steps": [], "last": LAST}'
 GOOD = LINE.replace("LAST", '{"kept": 0, "messages": []}')
 
 
@@ -233,6 +233,7 @@ GOOD = LINE.replace("LAST", '{"kept": 0, "messages": []}')
         GOOD.replace("[]", "[{}]", 1).encode(),
         GOOD.replace(": 1,", ': "1",').encode(),
         GOOD.replace("true", "1").encode(),
+        GOOD.replace('"id"', '"kwargs"').encode(),
         LINE.replace("LAST", '{"kept": 0, "messages": ["x"]}').encode(),
     ],
 )

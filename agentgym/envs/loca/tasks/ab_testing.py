@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -18,6 +19,13 @@ from agentgym.envs.loca.checks import CsvTable, file_state, number, write_csv
 from agentgym.envs.loca.draws import pick, text_of
 from agentgym.envs.loca.fragments import settle_file
 from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.published.rules import ab_testing_failures
+from agentgym.envs.loca.published.states import (
+    PublishedConfig,
+    load_workspace,
+    read_table,
+    read_tables,
+)
 from agentgym.envs.loca.results import query_rows
 from agentgym.envs.loca.service_checks import (
     bigquery_failures,
@@ -26,7 +34,7 @@ from agentgym.envs.loca.service_checks import (
     storage_failures,
     storage_state,
 )
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import echo
@@ -78,7 +86,7 @@ Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ABTestingConfig(OfficeConfig):
+class ABTestingConfig(PublishedConfig):
     """The size is the total number of hours of all scenarios.
 
     Attributes:
@@ -115,6 +123,9 @@ class ABTesting(OfficeTask[ABTestingConfig]):
 
     def draw(self, size: int) -> None:
         """Draw the scenarios, their hours and earlier tests."""
+        if self.config.data:
+            self._load(Path(self.config.data))
+            return
         cloud = self.office.get(GoogleCloud)
         count = min(size, self.config.scenarios or max(1, round(0.75 * size**0.5)))
         names = _scenarios(self.rng, count)
@@ -139,6 +150,25 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             {**dict.fromkeys(COLUMNS, ""), "scenario": name} for name in ("scenario_name", OVERALL)
         ]
         self.files.write(RECORD, write_csv(COLUMNS, examples))
+        self._set_truth(cloud, rates, verdict=verdict)
+
+    def _load(self, state: Path) -> None:
+        cloud = self.office.get(GoogleCloud)
+        load_workspace(state, self.files)
+        rates, total = {}, np.zeros(4, dtype=np.int64)
+        for table, rows in read_tables(state, DATASET, TYPES).items():
+            cloud.bigquery.load(DATASET, table, TYPES, rows)
+            sums = np.array([row[1:] for row in rows], dtype=np.int64).sum(axis=0)
+            rates[table.removeprefix("ab_")] = _both_rates(sums)
+            total += sums
+        rates[OVERALL] = _both_rates(total)
+        answer = state / "groundtruth_workspace" / "expected_ratio.csv"
+        expected = read_table(answer, dict.fromkeys(COLUMNS, str))
+        self._set_truth(cloud, rates, published=expected)
+
+    def _set_truth(
+        self, cloud: GoogleCloud, rates: Mapping[str, Sequence[Fraction]], **more: Any
+    ) -> None:
         conversions = []
         for name, both in rates.items():
             percents = [float(100 * rate) for rate in both]
@@ -146,7 +176,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         self.truth = {
             "rows": conversions,
             "winner": "B" if rates[OVERALL][1] > rates[OVERALL][0] else "A",
-            "verdict": verdict,
+            **more,
             "tables": bigquery_state(cloud, DATASET) | bigquery_state(cloud, f"{DATASET}_2024"),
             "storage": storage_state(cloud),
             "entries": log_state(cloud),
@@ -316,6 +346,12 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         yield from self._entry_failures(cloud, 0 if won else 1)
         yield from bigquery_failures(cloud, self.truth["tables"])
 
+    def published_failures(self) -> Iterator[str]:
+        """Apply the published rule."""
+        verdict = {"bucket": BUCKET, "log": LOG, "payload": PAYLOAD, "overall": OVERALL}
+        cloud = self.office.get(GoogleCloud)
+        return ab_testing_failures(self.files, cloud, self.truth["published"], verdict)
+
     def _entry_failures(self, cloud: GoogleCloud, missing: int) -> Iterator[str]:
         entries, before = log_state(cloud), self.truth["entries"]
         if entries[: len(before)] != before:
@@ -358,6 +394,11 @@ def _spread(rng: np.random.Generator, counts: Counts, most: Counts, more: int) -
 
 def _rates(clicks: Counts, views: Counts) -> list[Fraction]:
     return [_rate(int(clicks[k].sum()), int(views[k].sum())) for k in (0, 1)]
+
+
+def _both_rates(sums: Counts) -> list[Fraction]:
+    clicks_a, views_a, clicks_b, views_b = map(int, sums)
+    return [_rate(clicks_a, views_a), _rate(clicks_b, views_b)]
 
 
 def _rate(clicks: int, views: int) -> Fraction:

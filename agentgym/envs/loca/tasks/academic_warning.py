@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,9 +20,16 @@ from agentgym.envs.loca.checks import CsvTable, exact, file_state, number, write
 from agentgym.envs.loca.draws import people, text_of
 from agentgym.envs.loca.fragments import settle_file
 from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.published.rules import academic_warning_failures
+from agentgym.envs.loca.published.states import (
+    PublishedConfig,
+    load_workspace,
+    read_table,
+    read_tables,
+)
 from agentgym.envs.loca.results import query_rows
 from agentgym.envs.loca.service_checks import bigquery_failures, bigquery_state, log_state
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.messages import ToolCall
 from agentgym.world.config import Share
@@ -50,7 +58,7 @@ _EXAM = re.compile(r"scores_\d{4}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AcademicWarningConfig(OfficeConfig):
+class AcademicWarningConfig(PublishedConfig):
     """The size is the number of students.
 
     Attributes:
@@ -82,6 +90,9 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 
     def draw(self, size: int) -> None:
         """Draw students, exams, the latest quiz and earlier log entries."""
+        if self.config.data:
+            self._load(Path(self.config.data))
+            return
         # One more for each 42 students: each lengthens the description by up to a quarter, and with
         # this number no preset length falls on such a step.
         exams = min(15, 1 + -(-size // 42)) if self.config.exams is None else self.config.exams
@@ -118,7 +129,33 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         for k, student in enumerate(left):
             text = f"Student {student[1]} ({student[0]}) fell by more than 45 % last term."
             cloud.logging.log(LOG, text, "CRITICAL", self.start - timedelta(days=20, minutes=7 * k))
-        bad = {s: _drop(*scores[s[0]]) for s in stayed if _drop(*scores[s[0]]) > WARNING}
+        self._set_truth(cloud, {s[:2]: _drop(*scores[s[0]]) for s in stayed})
+
+    def _load(self, state: Path) -> None:
+        cloud = self.office.get(GoogleCloud)
+        load_workspace(state, self.files)
+        past: dict[str, list[int | None]] = {}
+        students = {}
+        for table, rows in read_tables(state, DATASET, TYPES).items():
+            cloud.bigquery.load(DATASET, table, TYPES, rows)
+            for student, name, _, score in rows:
+                past.setdefault(student, []).append(round(10 * score))
+                students[student] = name
+        quiz = {"student_id": str, "name": str, "score": float}
+        drops: dict[tuple[str, ...], Fraction] = {}
+        for row in read_table(state / "agent_workspace" / LATEST, quiz):
+            student = row["student_id"]
+            if student not in past:
+                raise ValueError(f"{state}: {LATEST} names {student}, who is in no exam")
+            drops[student, row["name"]] = _drop(past[student], round(10 * row["score"]))
+        answer = state / "groundtruth_workspace" / "expected_alerts.csv"
+        expected = read_table(answer, {"student_id": str, "drop_ratio": float})
+        self._set_truth(cloud, drops, published=expected, students=students)
+
+    def _set_truth(
+        self, cloud: GoogleCloud, drops: Mapping[tuple[str, ...], Fraction], **more: Any
+    ) -> None:
+        bad = {student: drop for student, drop in drops.items() if drop > WARNING}
         self.truth = {
             "bad": [
                 {"student_id": s[0], "name": s[1], "drop_percent": float(100 * drop)}
@@ -128,6 +165,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             "entries": log_state(cloud),
             "tables": bigquery_state(cloud, DATASET),
             "files": file_state(self.files),
+            **more,
         }
 
     def _outcomes(self, size: int) -> list[str]:
@@ -235,6 +273,11 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         yield from self._entry_failures(cloud)
         yield from bigquery_failures(cloud, self.truth["tables"])
 
+    def published_failures(self) -> Iterator[str]:
+        """Apply the published rule."""
+        cloud, truth = self.office.get(GoogleCloud), self.truth
+        return academic_warning_failures(self.files, cloud, truth["published"], truth["students"])
+
     def _entry_failures(self, cloud: GoogleCloud) -> Iterator[str]:
         entries = log_state(cloud)
         if entries[: len(self.truth["entries"])] != self.truth["entries"]:
@@ -257,7 +300,8 @@ def _reports(arguments: Mapping[str, Any], name: str, student: str) -> bool:
 
 
 def _is_entry(log: str, text: str, name: str, student: str) -> bool:
-    ids = set(re.findall(r"(?<!\w)S\d{4,}(?!\w)", text))
+    # The published ids have three digits, ours at least four.
+    ids = set(re.findall(rf"(?<!\w)S\d{{{len(student) - 1},}}(?!\w)", text))
     has_name = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
     return log == LOG and ids == {student} and has_name is not None
 

@@ -1,0 +1,102 @@
+"""Read the published configurations as worlds, options and seeds."""
+
+from __future__ import annotations
+
+import functools
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from agentgym.text.validation import check_shape
+
+
+@dataclass(frozen=True)
+class PublishedRun:
+    """One published configuration.
+
+    Attributes:
+        world: The id for `agentgym.make`.
+        options: The options that draw a state of the same proportions.
+        seed: The published seed. Our generators draw another state from it.
+    """
+
+    world: str
+    options: Mapping[str, Any]
+    seed: int
+
+
+@dataclass(frozen=True)
+class _Configuration:
+    env_class: str
+    env_params: dict[str, bool | int | float | str | None]
+
+
+@dataclass(frozen=True)
+class _File:
+    configurations: list[_Configuration]
+
+
+def read_configurations(path: str | Path) -> Sequence[PublishedRun]:
+    """Read a configuration file of LOCA-bench, such as `final_8k_set_config.json`.
+
+    Raises:
+        ValueError: The file has another form, or a parameter that no option of ours follows; the
+            error names the file, the configuration and the parameter.
+    """
+    try:
+        file = check_shape(TypeAdapter(_File), Path(path).read_bytes())
+    except OSError as error:
+        raise ValueError(f"{path} must be a JSON file: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    runs = []
+    for number, each in enumerate(file.configurations):
+        try:
+            runs.append(_convert(each))
+        except ValueError as error:
+            raise ValueError(f"{path}: configurations.{number}.{error}") from None
+    return runs
+
+
+def _convert(configuration: _Configuration) -> PublishedRun:
+    task = configuration.env_class.rpartition(".")[2].removesuffix("S2LEnv")
+    if task not in _tasks():
+        raise ValueError(
+            f"env_class must end with one of {', '.join(_tasks())} and S2LEnv, got "
+            f"{configuration.env_class!r}"
+        )
+    table = _tasks()[task]
+    params = {**table["defaults"], **configuration.env_params}
+    for name, value in table.get("fixed", {}).items():
+        if params.pop(name, value) != value:
+            raise ValueError(f"env_params.{name} must be {value!r}")
+    seed = params.pop("seed", None)
+    if type(seed) is not int:
+        raise ValueError(f"env_params.seed must be an integer, got {seed!r}")
+    unknown = params.keys() - table["defaults"].keys() - {"verbose", *table["without"]}
+    if unknown:
+        raise ValueError(f"env_params has unknown names: {', '.join(sorted(unknown))}")
+    for name, most in table.get("most", {}).items():
+        if not str(params[name]).isdecimal():
+            raise ValueError(f"env_params.{name} must be a number, got {params[name]!r}")
+        params[name] = min(most, int(params[name]))
+    options = {name: _value(text, params) for name, text in table["options"].items()}
+    return PublishedRun(f"agentgym/{task}-v0", options, seed)
+
+
+@functools.cache
+def _tasks() -> Mapping[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("tasks.toml").read_text(encoding="utf-8"))
+
+
+def _value(text: str, params: Mapping[str, Any]) -> Any:
+    """Return a parameter, or a sum or product of parameters and whole numbers."""
+    for sign, combine in ((" + ", sum), (" * ", math.prod)):
+        if sign in text:
+            return combine(int(x) if x.isdecimal() else params[x] for x in text.split(sign))
+    return params[text]
