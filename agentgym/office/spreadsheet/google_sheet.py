@@ -437,11 +437,12 @@ _ADDRESS = re.compile(r"\S(?:[^@]*\S)?@\S(?:[^@]*\S)?")
 
 
 def _cell_data(cell: SheetCell) -> dict[str, Any]:
-    shown = {"effectiveValue": {_kind(cell.value): cell.value}, "formattedValue": cell.text}
-    if cell.entered is None:  # part of an expanded array
-        return shown
     kind = "formulaValue" if cell.is_formula else _kind(cell.entered)
-    return {"userEnteredValue": {kind: cell.entered}, **shown}
+    return {
+        "userEnteredValue": {kind: cell.entered},
+        "effectiveValue": {_kind(cell.value): cell.value},
+        "formattedValue": cell.text,
+    }
 
 
 def _kind(value: Any) -> str:

@@ -52,7 +52,7 @@ CREATE TABLE permissions (
 
 
 class SheetCell(NamedTuple):
-    """A non-empty cell; `content` is None if a formula's array expanded into it."""
+    """A non-empty cell, with the result of its formula."""
 
     content: Any
     result: Any
@@ -64,27 +64,27 @@ class SheetCell(NamedTuple):
 
     @property
     def entered(self) -> Any:
-        """The entered formula or bare value, or None."""
+        """The entered formula or bare value."""
         return self.content["f"] if self.is_formula else raw(self.content)
 
     @property
     def typed(self) -> Any:
-        """The typed text, or an empty one."""
+        """The typed text."""
         if isinstance(self.content, dict):
             return self.content["f" if "f" in self.content else "s"]
-        return "" if self.content is None else self.content
+        return self.content
 
     @property
     def value(self) -> Any:
         """The bare value; a date is its number of days."""
-        if self.content is None or self.is_formula:
+        if self.is_formula:
             return validate(self.result)
         return raw(self.content)
 
     @property
     def shown(self) -> Any:
         """The value in results: typed texts unchanged, dates as texts."""
-        if self.content is None or self.is_formula:
+        if self.is_formula:
             return text_of(self.result) if isinstance(self.result, SerialDate) else self.value
         return self.content["s"] if isinstance(self.content, dict) else self.content
 
@@ -238,14 +238,6 @@ class Spreadsheets:
             for column, cell in cells.items():
                 if area.left <= column <= (area.right or 0):
                     filled.setdefault(row, {})[column] = SheetCell(cell, results.get((row, column)))
-        for (row, column), value in results.items():
-            if (
-                area.top <= row <= (area.bottom or 0)
-                and area.left <= column <= (area.right or 0)
-                and column not in filled.get(row, {})
-                and value is not None
-            ):
-                filled.setdefault(row, {})[column] = SheetCell(None, value)
         columns = {row: range(area.left, max(cells) + 1) for row, cells in filled.items()}
         return [
             [filled[row].get(column) for column in columns[row]] if row in filled else []
