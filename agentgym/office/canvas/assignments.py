@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from agentgym.office.canvas.fields import (
-    MAX_TEXT,
-    MAX_URL,
     Text,
     When,
     choice,
@@ -160,47 +157,6 @@ class Assignments(CanvasPart):
         return self._show_submission(assignment, student)
 
     @tool
-    def canvas_submit_assignment(
-        self,
-        course_id: int,
-        assignment_id: int,
-        submission_type: Literal["online_text_entry", "online_url", "online_upload"],
-        body: Text = None,
-        url: Text = None,
-        file_ids: list[int] | None = None,
-    ) -> Row:
-        """Submit an assignment; a new submission replaces the previous one.
-
-        Args:
-            course_id: Course.
-            assignment_id: Assignment.
-            submission_type: Kind of submission.
-            body: Text, for online_text_entry.
-            url: Address, for online_url.
-            file_ids: Your files, for online_upload.
-        """
-        # Teachers cannot submit, as in Canvas.
-        assignment = self._records.of_course("assignments", course_id, assignment_id, "learn")
-        me = self._records.me()["id"]
-        types = assignment["submission_types"]
-        if submission_type not in types:
-            raise ToolError(
-                f"invalid argument: submission_type must be one of {echo(types)}, got {echo(submission_type)}"
-            )
-        self._records.check_open(assignment)
-        content = _content(submission_type, body, url)
-        submission = self._get_or_add(assignment_id, me)
-        self._store.update(
-            "submissions",
-            submission["id"],
-            **content,
-            submission_type=submission_type,
-            attempt=submission["attempt"] + 1,
-            submitted_at=self._records.tick(),
-        )
-        return self._show_submission(assignment, me)
-
-    @tool
     def canvas_get_course_grades(self, course_id: int) -> list[Row]:
         """Get the grades in a course: of all students if you teach it, otherwise yours.
 
@@ -238,12 +194,6 @@ class Assignments(CanvasPart):
         if not 0 < user_id <= MAX_ID or not self._store.find("enrollments", **enrollment):
             raise ToolError(f"not found: course {course_id} has no student with id {echo(user_id)}")
 
-    def _get_or_add(self, assignment_id: int, user_id: int) -> Row:
-        key: Row = {"assignment_id": assignment_id, "user_id": user_id}
-        if not self._store.find("submissions", **key):
-            self._records.add("submissions", **key, attempt=0)
-        return self._store.find("submissions", **key)[0]
-
     def _show_submission(self, assignment: Row, user_id: int) -> Row:
         due = assignment["due_at"]
         key: Row = {"assignment_id": assignment["id"], "user_id": user_id}
@@ -269,21 +219,6 @@ class Assignments(CanvasPart):
             "missing": not submitted and due is not None and self._records.now() > due,
             "preview_url": f"{url}/submissions/{user_id}?preview=1",
         }
-
-
-def _content(submission_type: str, body: Text, url: Text) -> Row:
-    """Keep only the content field of the submission's type."""
-    if submission_type == "online_text_entry":
-        return {"body": line("body", body or "", MAX_TEXT), "url": None}
-    if submission_type == "online_url":
-        if not re.fullmatch(r"https?://[^\s/]\S*", url or ""):
-            raise ToolError(
-                f"invalid argument: url must begin with http:// or https://, got {echo(url)}"
-            )
-        return {"body": None, "url": line("url", url, MAX_URL)}
-    raise ToolError(
-        "permission denied: file uploads are not enabled for this account; use online_text_entry"
-    )
 
 
 def _grading(score: float | None, grader_id: int | None, now: str, attempt: int) -> Row:

@@ -29,17 +29,10 @@ CREATE TABLE submissions (id INTEGER PRIMARY KEY,
   grader_id INTEGER REFERENCES users(id), graded_at TEXT, graded_attempt INTEGER,
   UNIQUE (assignment_id, user_id));
 CREATE INDEX submissions_user ON submissions(user_id);
-CREATE TABLE events (id INTEGER PRIMARY KEY, course_id INTEGER REFERENCES courses(id),
-  user_id INTEGER REFERENCES users(id), title TEXT NOT NULL, description TEXT, location_name TEXT,
-  start_at TEXT NOT NULL, end_at TEXT NOT NULL, created_at TEXT NOT NULL);
 CREATE TABLE topics (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id),
   title TEXT NOT NULL, message TEXT NOT NULL, user_id INTEGER REFERENCES users(id),
-  posted_at TEXT NOT NULL, is_announcement BOOL NOT NULL, locked BOOL NOT NULL,
-  extra JSON NOT NULL);
+  posted_at TEXT NOT NULL, extra JSON NOT NULL);
 CREATE INDEX topics_course ON topics(course_id);
-CREATE TABLE entries (id INTEGER PRIMARY KEY, topic_id INTEGER NOT NULL REFERENCES topics(id),
-  user_id INTEGER NOT NULL REFERENCES users(id), message TEXT NOT NULL, created_at TEXT NOT NULL);
-CREATE INDEX entries_topic ON entries(topic_id);
 CREATE TABLE quizzes (id INTEGER PRIMARY KEY, course_id INTEGER NOT NULL REFERENCES courses(id),
   title TEXT NOT NULL, description TEXT, quiz_type TEXT NOT NULL, time_limit INTEGER,
   shuffle_answers BOOL NOT NULL, allowed_attempts INTEGER NOT NULL, scoring_policy TEXT NOT NULL,
@@ -52,16 +45,6 @@ CREATE TABLE quiz_questions (id INTEGER PRIMARY KEY,
   question_name TEXT NOT NULL, question_type TEXT NOT NULL, question_text TEXT NOT NULL,
   points_possible REAL, answers JSON NOT NULL);
 CREATE INDEX questions_quiz ON quiz_questions(quiz_id);
-CREATE TABLE conversations (id INTEGER PRIMARY KEY, subject TEXT NOT NULL,
-  created_at TEXT NOT NULL);
-CREATE TABLE participants (conversation_id INTEGER NOT NULL REFERENCES conversations(id),
-  user_id INTEGER NOT NULL REFERENCES users(id), workflow_state TEXT NOT NULL,
-  PRIMARY KEY (conversation_id, user_id));
-CREATE INDEX participants_user ON participants(user_id);
-CREATE TABLE messages (id INTEGER PRIMARY KEY,
-  conversation_id INTEGER NOT NULL REFERENCES conversations(id),
-  author_id INTEGER NOT NULL REFERENCES users(id), body TEXT NOT NULL, created_at TEXT NOT NULL);
-CREATE INDEX messages_conversation ON messages(conversation_id);
 """
 
 STUDENT, TEACHER, TA, DESIGNER, OBSERVER = (

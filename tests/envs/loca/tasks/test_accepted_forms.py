@@ -257,7 +257,6 @@ SHOP: dict[str, Change] = {
 }
 CANVAS: dict[str, Change] = {
     "a look at the courses": call("canvas_list_courses"),
-    "a look at the conversations": call("canvas_list_conversations"),
     "a look at the profile": call("canvas_get_user_profile"),
     "a change that is refused": lambda world: refused(
         world, "canvas_update_course", course_id=1, name="Mine"
