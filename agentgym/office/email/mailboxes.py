@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from agentgym.office.email.headers import content_type
 from agentgym.office.email.messages import Mail, addresses, iso_date, normalize, text_of
+from agentgym.office.files.media_types import BYTES, media_type
 from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo
@@ -268,6 +268,12 @@ def _attachments(boxes: Mailboxes, row: Row) -> list[Row]:
     sql = "SELECT filename, size FROM attachments WHERE message = ? ORDER BY id"
     files = boxes.store.rows(sql, row["message"]) if row["files"] else []
     return [{**file, "content_type": content_type(file["filename"])} for file in files]
+
+
+def content_type(name: str) -> str:
+    """Return a file name's media type; multi-part types become plain bytes."""
+    kind = media_type(name)
+    return BYTES if kind.startswith(("message/", "multipart/")) else kind
 
 
 def show_draft(row: Row) -> Row:

@@ -226,7 +226,6 @@ MAILBOX: dict[str, Change] = {
         call("mark_emails", email_ids=[key], status="unread")(world) for key in own("INBOX")(world)
     ],
     "a search": call("search_emails", query="the"),
-    "an export": call("export_emails", folder="INBOX", export_path="export.json"),
     "logged out": call("logout"),
 }
 DRAFTED: dict[str, Change] = {
