@@ -80,8 +80,8 @@ STORAGE = [
     ),
     Call(
         "storage_list_objects",
-        {"bucket_name": "box", "max_results": 2},
-        r"Objects in bucket box \(3\):\n- a\.txt: 5 bytes\n- in\.csv: 12 bytes\n\.\.\. \(page_token: \S+\)",
+        {"bucket_name": "box", "max_results": 1},
+        r"Objects in bucket box \(2\):\n- a\.txt: 5 bytes\n\.\.\. \(page_token: \S+\)",
     ),
     Call(
         "storage_download_file",
