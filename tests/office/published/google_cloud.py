@@ -91,7 +91,7 @@ STORAGE = [
     Call(
         "storage_get_bucket_size",
         {"bucket_name": "box"},
-        record("Size of bucket box", "Objects: 3", r"Bytes: \d+", r"MB: 0\.00", r"GB: 0\.00"),
+        record("Size of bucket box", "Objects: 2", r"Bytes: \d+", r"MB: 0\.00", r"GB: 0\.00"),
     ),
     Call(
         "storage_copy_object",
