@@ -143,10 +143,6 @@ _BIGQUERY = (
         "date_trunc('week', a - to_days(days)) + to_days(days)"
     ),
     (
-        "zone_offset(a, utc, mark) AS CASE WHEN a < utc THEN '-' ELSE '+' END || strftime(TIMESTAMP '2000-01-01' + "
-        "(greatest(a, utc) - least(a, utc)), '%H' || mark || '%M')"
-    ),
-    (
         "part(a, n) AS list_transform([a], lambda x: substring(x, CASE WHEN n = 0 OR n < -length(x) THEN 1 ELSE n "
         "END))[1], (a, n, size) AS list_transform([a], lambda x: substring(x, CASE WHEN n = 0 OR n < -length(x) THEN "
         "1 ELSE n END, size))[1]"
