@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from agentgym.office import ROOT, Clock, Office, OfficeContext, Server, Workspace
-from agentgym.office.calendar import Calendar
 from agentgym.office.context import iso
 from agentgym.office.files.pdf_tools import PdfTools
 from agentgym.office.files.pdfs import write_pdf
@@ -321,7 +320,6 @@ def search_pdf() -> None:
 
 
 LIBRARIES: dict[str, Callable[[], object]] = {
-    "icalendar": lambda: Calendar().ics(),
     "openpyxl": lambda: write_workbook({"S": [["=1"]]}),  # not a plain cell
     "reportlab": lambda: write_pdf([["line"]]),
     "regex": search_pdf,
