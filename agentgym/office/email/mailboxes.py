@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from agentgym.office.email.messages import Mail, addresses, iso_date, normalize, text_of
@@ -25,27 +26,7 @@ MAX_RECIPIENTS = 500  # as in Gmail
 # counts once.
 MAX_STORED_BYTES = 256 * 2**20
 
-SCHEMA = """
-CREATE TABLE users (id INTEGER PRIMARY KEY, email TEXT NOT NULL UNIQUE COLLATE NOCASE,
-  name TEXT NOT NULL, password TEXT NOT NULL );
-CREATE TABLE folders (user INTEGER NOT NULL REFERENCES users(id), name TEXT NOT NULL COLLATE NOCASE,
-  PRIMARY KEY (user, name));
-CREATE TABLE messages (id INTEGER PRIMARY KEY, author INTEGER REFERENCES users(id),
-  origin TEXT NOT NULL, message_id TEXT NOT NULL, created TEXT NOT NULL, date TEXT NOT NULL,
-  sender TEXT NOT NULL,
-  "to" TEXT NOT NULL, cc TEXT NOT NULL, bcc TEXT NOT NULL, subject TEXT NOT NULL,
-  in_reply_to TEXT NOT NULL, "references" TEXT NOT NULL, files INTEGER NOT NULL,
-  words TEXT NOT NULL, body TEXT NOT NULL, html TEXT );
-CREATE TABLE attachments (id INTEGER PRIMARY KEY,
-  message INTEGER NOT NULL REFERENCES messages(id) ON DELETE CASCADE, filename TEXT NOT NULL,
-  size INTEGER NOT NULL, data BLOB NOT NULL, UNIQUE (message, filename) );
-CREATE TABLE mails (id INTEGER PRIMARY KEY AUTOINCREMENT, user INTEGER NOT NULL,
-  folder TEXT NOT NULL COLLATE NOCASE, message INTEGER NOT NULL REFERENCES messages(id),
-  at INTEGER NOT NULL, is_read BOOL, is_important BOOL, own BOOL,
-  FOREIGN KEY (user, folder) REFERENCES folders(user, name) );
-CREATE INDEX mails_in_folder ON mails (user, folder, at, id);
-CREATE INDEX mails_of_message ON mails (message);
-"""
+SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
 # Mails with their messages.
 _MAILS = """

@@ -6,6 +6,7 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -34,21 +35,7 @@ GRID = (1000, 26)  # rows and columns of a new sheet, as in the real service
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode  # creating an encoder is slow
 
-SCHEMA = """
-CREATE TABLE spreadsheets (id TEXT PRIMARY KEY, title TEXT NOT NULL, created TEXT NOT NULL, modified TEXT NOT NULL);
-CREATE TABLE sheets (
-    id INTEGER PRIMARY KEY, spreadsheet TEXT NOT NULL REFERENCES spreadsheets(id), number INTEGER NOT NULL,
-    title TEXT NOT NULL COLLATE NOCASE, row_count INTEGER NOT NULL, column_count INTEGER NOT NULL,
-    UNIQUE (spreadsheet, number), UNIQUE (spreadsheet, title)
-);
-CREATE TABLE lines (
-    sheet INTEGER NOT NULL REFERENCES sheets(id), row INTEGER NOT NULL, cells TEXT NOT NULL, PRIMARY KEY (sheet, row)
-) WITHOUT ROWID;
-CREATE TABLE permissions (
-    id TEXT PRIMARY KEY, spreadsheet TEXT NOT NULL REFERENCES spreadsheets(id), email_address TEXT NOT NULL COLLATE NOCASE,
-    role TEXT NOT NULL, notified BOOL NOT NULL, UNIQUE (spreadsheet, email_address)
-);
-"""
+SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
 
 class SheetCell(NamedTuple):
