@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
@@ -78,7 +79,7 @@ DIFFERENCES = {
         "service.",
     ),
     "batch_update_cells": Difference(_UNKNOWN),
-    "get_multiple_sheet_data": DISABLED,
+    "get_multiple_sheet_data": replace(DISABLED, params={"queries[].range"}),
     "get_multiple_spreadsheet_summary": DISABLED,
     "share_spreadsheet": Difference(
         "An unknown spreadsheet is an error, and an address that is none is among the failures.",
