@@ -12,7 +12,6 @@ from agentgym.office.canvas.fields import (
     grade_text,
     line,
     moment,
-    percent,
     points,
     prose,
 )
@@ -25,19 +24,6 @@ from agentgym.office.canvas.records import (
 from agentgym.office.canvas.schema import MAX_ID, STUDENT
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
-
-# Students' point sums: scored, possible for scored work, possible in total.
-_GRADES = """
-SELECT e.id, e.course_id, e.user_id, u.name, c.name AS course_name, e.type, e.enrollment_state,
-  sum(s.score) AS score,
-  sum(CASE WHEN s.score IS NOT NULL THEN a.points_possible END) AS graded,
-  sum(a.points_possible) AS possible
-FROM enrollments e JOIN users u ON u.id = e.user_id JOIN courses c ON c.id = e.course_id
-LEFT JOIN assignments a ON a.course_id = e.course_id AND a.published
-LEFT JOIN submissions s ON s.assignment_id = a.id AND s.user_id = e.user_id
-WHERE e.type = 'StudentEnrollment' AND e.enrollment_state IN ('active', 'completed')
-  AND {} GROUP BY e.id ORDER BY e.id
-"""
 
 # Types in Canvas's API that need no external tools.
 _SUBMISSION_TYPES = (
@@ -156,38 +142,8 @@ class Assignments(CanvasPart):
         self._check_student(course_id, student)
         return self._show_submission(assignment, student)
 
-    @tool
-    def canvas_get_course_grades(self, course_id: int) -> list[Row]:
-        """Get the grades in a course: of all students if you teach it, otherwise yours.
-
-        Args:
-            course_id: Course.
-        """
-        self._records.course(course_id)
-        if self._records.may(course_id, "grade"):
-            return self._grades("e.course_id = ?", course_id)
-        me = self._records.session["user"]
-        return self._grades("e.course_id = ? AND e.user_id = ?", course_id, me)
-
-    @tool
-    def canvas_get_user_grades(self) -> list[Row]:
-        """Get your grades in your courses as a student."""
-        me = self._records.me()["id"]
-        return self._grades("c.workflow_state != 'unpublished' AND e.user_id = ?", me)
-
     def _show(self, assignment: Row) -> Row:
         return show_assignments(self._records, [assignment])[0]
-
-    def _grades(self, where: str, *values: Any) -> list[Row]:
-        grades = []
-        for row in self._store.rows(_GRADES.format(where), *values):
-            score, graded, possible = (row.pop(key) for key in ("score", "graded", "possible"))
-            row["grades"] = {
-                "current_score": percent(score, graded),
-                "final_score": percent(score or 0.0, possible),
-            }
-            grades.append(row)
-        return grades
 
     def _check_student(self, course_id: int, user_id: int) -> None:
         enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": STUDENT}

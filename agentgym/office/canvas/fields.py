@@ -90,10 +90,3 @@ def choice(field: str, value: str | None, choices: Sequence[str]) -> str | None:
 def grade_text(score: float) -> str:
     """Format a score with ten digits, which hides rounding errors."""
     return f"{score:.10g}"
-
-
-def percent(score: float | None, possible: float | None) -> float | None:
-    """Return a score as a percentage, or None if undefined."""
-    if score is None or not possible:
-        return None
-    return round(100 * score / possible, 2)

@@ -30,7 +30,7 @@ from agentgym.office.warehouse.tables import (
 )
 from agentgym.office.warehouse.values import (
     Rows,
-    pack_values,
+    pack_columns,
     to_plain,
 )
 
@@ -92,7 +92,7 @@ class SQLEngine:
         """Create or replace a table without DuckDB; raise `ValueError` for ragged rows."""
         if any(len(row) != len(columns) for row in rows):
             raise ValueError(f"every row of {'.'.join(name)} must have {len(columns)} values")
-        data = tuple(_pack_columns(rows, len(columns)))
+        data = tuple(pack_columns(rows, len(columns)))
         self.drop(name)
         self.tables[name] = Table(tuple(columns), data, len(rows), created=created.isoformat())
 
@@ -201,7 +201,7 @@ class SQLEngine:
             Column(column, "BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR")
             for k, column in enumerate(columns)
         ]
-        self._put(name, declared, _pack_columns(rows, len(columns)))
+        self._put(name, declared, pack_columns(rows, len(columns)))
 
     def _put(self, name: TableName, columns: Sequence[Column], data: Sequence[str]) -> None:
         statements = _loading(name, columns, data)
@@ -391,10 +391,6 @@ def _opening(now: datetime, seed: str) -> list[str]:
         number = (sum(seed.encode()) * 7919 + len(seed)) % 10_007 / 10_007
         statements.append(f"SELECT setseed({number})")
     return statements
-
-
-def _pack_columns(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
-    return list(map(pack_values, zip(*rows, strict=True) if rows else [()] * width))
 
 
 def _loading(name: TableName, columns: Sequence[Column], data: Sequence[str]) -> _Statements:

@@ -103,6 +103,11 @@ def pack_values(values: Sequence[Any]) -> str:
     return to_json(list(map(_text, values)))
 
 
+def pack_columns(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
+    """Return each column of rows as a JSON array."""
+    return list(map(pack_values, zip(*rows, strict=True) if rows else [()] * width))
+
+
 def _text(value: Any) -> str | None:
     """Return a task's value as text that DuckDB casts to the column's type."""
     if value is None or isinstance(value, str):

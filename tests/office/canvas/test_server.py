@@ -199,21 +199,3 @@ def test_submissions_and_grading(canvas: DirectCanvas) -> None:
         lambda: canvas.get_submission(ALGEBRA, 2, TARA),
         "^not found: course 1 has no student with id 2",
     )
-
-
-def test_grades(canvas: DirectCanvas) -> None:
-    canvas.store.update("submissions", 1, score=45)
-    canvas.assignments.add_submission(3, SUE, score=100)
-    as_user(canvas, TARA)
-    grades = {row["user_id"]: row["grades"] for row in canvas.get_course_grades(ALGEBRA)}
-    assert grades == {
-        SAM: {"current_score": None, "final_score": 0.0},
-        SUE: {"current_score": 90.0, "final_score": 22.5},
-    }
-    as_user(canvas, SUE)
-    assert [row["user_id"] for row in canvas.get_course_grades(ALGEBRA)] == [SUE]
-    mine = [
-        (row["course_name"], row["grades"]["current_score"], row["grades"]["final_score"])
-        for row in canvas.get_user_grades()
-    ]
-    assert mine == [("Algebra", 90.0, 22.5), ("Biology", None, None)]
