@@ -28,11 +28,7 @@ from agentgym.office.warehouse.tables import (
     quote,
     table_of,
 )
-from agentgym.office.warehouse.values import (
-    Rows,
-    pack_columns,
-    to_plain,
-)
+from agentgym.office.warehouse.values import Rows, pack_columns, to_plain
 
 # In all tables (bytes of fixed-width columns), a fraction of DuckDB's memory, so every host refuses
 # the same statements.
