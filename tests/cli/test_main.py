@@ -394,7 +394,7 @@ BAD = [
     (["ablate", "--window", "8q"], "window must be a whole number, such as 60000 or 60k, got '8q'"),
     (["ablate", "--context", "none,clear_results:kep=3"], "no option 'kep'; did you mean 'keep'?"),
     (["ablate", "--context", "compaction:trigger=soon"], "trigger must be tokens (60k), a share"),
-    (["rollout", "ListWorld", "--context", "memory:persist=long"], "persist must be one of"),
+    (["rollout", "ListWorld", "--context", "memory:max_files=0"], "max_files must be an integer"),
     (["rollout", "ListWorld", "--window", "many"], "window must be a whole number"),
     (["score", "empty"], "contains no trajectories"),
 ]

@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import icalendar
 import numpy as np
 import pytest
 
@@ -216,38 +215,6 @@ def test_texts_have_limits() -> None:
             )
     with pytest.raises(ToolError, match="needs an offset"):
         server.add([Event("x", datetime(2025, 1, 1), datetime(2025, 1, 2))])
-
-
-def test_events_are_icalendar_to_other_readers() -> None:
-    server = Calendar()
-    zone = ZoneInfo("Europe/Berlin")
-    events = [
-        Event(
-            "Müll; a, b\\n",
-            datetime(2025, 3, 1, 9, tzinfo=zone),
-            datetime(2025, 7, 1, 9, 30, tzinfo=zone),
-            "two\nlines\ttab",
-            "x" * 300,
-        ),
-        Event("day", date(2025, 4, 1), date(2025, 4, 3)),
-        Event("now", datetime(2025, 5, 1, 9, tzinfo=UTC), datetime(2025, 5, 1, 9, tzinfo=UTC)),
-    ]
-    ids = server.add(events)
-    text = server.ics()
-    assert text == server.ics()
-    assert all(len(line.encode()) <= 75 for line in text.split("\r\n"))
-    read = icalendar.Calendar.from_ical(text)
-    assert [str(item["TZID"]) for item in read.walk("VTIMEZONE")] == ["Europe/Berlin"]
-    for item, event, made in zip(read.walk("VEVENT"), events, ids, strict=True):
-        assert str(item["UID"]) == f"{made}@calendar"
-        assert (str(item["SUMMARY"]), item.start) == (event.summary, event.start)
-        assert str(item.get("DESCRIPTION", "")) == event.description
-        assert str(item.get("LOCATION", "")) == event.location
-        assert ("DTEND" in item) == (event.end != event.start)
-        assert item.end == event.end
-    assert [(event.summary, event.start, event.end) for event in server.events()] == [
-        (e.summary, e.start, e.end) for e in events
-    ]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -104,15 +104,10 @@ def test_login(canvas: DirectCanvas) -> None:
 
 
 def test_profiles(canvas: DirectCanvas) -> None:
-    as_user(canvas, SAM)
-    shown = canvas.update_user_profile(name="Sam van Dam", bio="b", time_zone="Europe/Oslo")
-    assert [shown[key] for key in ("name", "sortable_name", "short_name", "bio", "time_zone")] == [
-        "Sam van Dam", "Dam, Sam van", "Sam Doe", "b", "Europe/Oslo",
+    shown = as_user(canvas, SAM).get_user_profile()
+    assert [shown[key] for key in ("name", "sortable_name", "short_name", "time_zone")] == [
+        "Sam Doe", "Doe, Sam", "Sam Doe", "UTC",
     ]  # fmt: skip
-    refused(
-        lambda: canvas.update_user_profile(name=" "),
-        "^invalid argument: name must have 1 to 255 characters",
-    )
     assert as_user(canvas, SUE).get_user_profile()["name"] == "Sue Doe"
 
 
@@ -188,28 +183,13 @@ def test_submissions_and_grading(canvas: DirectCanvas) -> None:
         lambda: canvas.get_submission(ALGEBRA, 1, SUE),
         "^permission denied: this user may not grade",
     )
-    refused(
-        lambda: canvas.submit_assignment(ALGEBRA, 1, "online_url", url="http://a.b"),
-        "^invalid argument: submission_type must be one of",
-    )
-    refused(
-        lambda: canvas.submit_assignment(ALGEBRA, 1, "online_text_entry"), "^invalid argument: body"
-    )
-    refused(
-        lambda: canvas.submit_assignment(ALGEBRA, 2, "online_url", url="ftp://a"),
-        "^invalid argument: url must begin",
-    )
-    refused(
-        lambda: canvas.submit_assignment(ALGEBRA, 2, "online_upload", file_ids=[1]),
-        "^permission denied: file uploads are not enabled",
-    )
-    done = canvas.submit_assignment(ALGEBRA, 2, "online_url", url="https://a.b/a")
+    row = canvas.assignments.add_submission(2, SAM, url="https://a.b/a")
+    done = canvas.get_submission(ALGEBRA, 2)
     assert (done["attempt"], done["late"], done["workflow_state"]) == (1, True, "submitted")
-    row = canvas.store.find("submissions", assignment_id=2)[0]["id"]
     canvas.store.update("submissions", row, score=100, grade="100", graded_attempt=1)
     assert canvas.get_submission(ALGEBRA, 2)["workflow_state"] == "graded"
-    again = canvas.submit_assignment(ALGEBRA, 2, "online_url", url="https://a.b/c")
-    assert (again["attempt"], again["grade_matches_current_submission"]) == (2, False)
+    canvas.store.update("submissions", row, attempt=2)
+    assert canvas.get_submission(ALGEBRA, 2)["grade_matches_current_submission"] is False
     work = as_user(canvas, TIM).get_assignment(ALGEBRA, 2)
     assert (work["needs_grading_count"], work["has_submitted_submissions"]) == (1, True)
     canvas.store.update("submissions", row, graded_attempt=2)
@@ -219,39 +199,3 @@ def test_submissions_and_grading(canvas: DirectCanvas) -> None:
         lambda: canvas.get_submission(ALGEBRA, 2, TARA),
         "^not found: course 1 has no student with id 2",
     )
-    refused(
-        lambda: as_user(canvas, TARA).submit_assignment(ALGEBRA, 1, "online_text_entry", "x"),
-        "^permission denied",
-    )
-
-
-def test_locked_assignments_reject_submissions(canvas: DirectCanvas) -> None:
-    canvas.assignments.add_assignment(ALGEBRA, "Early", unlock_at="2025-02-01")
-    canvas.assignments.add_assignment(ALGEBRA, "Over", lock_at="2025-01-15T08:59:59Z")
-    as_user(canvas, SAM)
-    refused(
-        lambda: canvas.submit_assignment(ALGEBRA, 4, "online_text_entry", "x"),
-        "opens at 2025-02-01T00:00:00Z",
-    )
-    refused(
-        lambda: canvas.submit_assignment(ALGEBRA, 5, "online_text_entry", "x"),
-        "was locked at 2025-01-15T08:59:59Z",
-    )
-
-
-def test_grades(canvas: DirectCanvas) -> None:
-    canvas.store.update("submissions", 1, score=45)
-    canvas.assignments.add_submission(3, SUE, score=100)
-    as_user(canvas, TARA)
-    grades = {row["user_id"]: row["grades"] for row in canvas.get_course_grades(ALGEBRA)}
-    assert grades == {
-        SAM: {"current_score": None, "final_score": 0.0},
-        SUE: {"current_score": 90.0, "final_score": 22.5},
-    }
-    as_user(canvas, SUE)
-    assert [row["user_id"] for row in canvas.get_course_grades(ALGEBRA)] == [SUE]
-    mine = [
-        (row["course_name"], row["grades"]["current_score"], row["grades"]["final_score"])
-        for row in canvas.get_user_grades()
-    ]
-    assert mine == [("Algebra", 90.0, 22.5), ("Biology", None, None)]

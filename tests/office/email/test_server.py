@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from agentgym.office.email.headers import headers_of
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
 from agentgym.text.tools import ToolError, tools_of
@@ -56,7 +55,8 @@ def test_login_and_users() -> None:
     assert call(server, "logout") == {"message": "Logout successful", "logged_in": False}
     arguments = {"email_id": "2", "folder_name": "x", "query": "x", "to": BOB, "subject": "", "body": "", "target_folder": "INBOX",
                  "email_ids": ["2"], "status": "read", "draft_id": "2", "attachment_filename": "x"}  # fmt: skip
-    free = {"login", "create_user", "check_connection", "import_emails"}
+    refused_always = {"import_emails", "export_emails", "get_email_headers"}
+    free = {"login", "create_user", "check_connection", *refused_always}
     for name, bound in tools_of(server).items():
         required = bound.schema.parameters.get("required", [])
         if name not in free:
@@ -300,14 +300,8 @@ def test_sending_copies_the_mail() -> None:
         call(server, "search_emails", query="cyd subject:häuser")["total"] == 0
     )  # Bcc recipients do not see themselves
     got = call(server, "get_emails")["emails"][0]["id"]
-    headers = headers_of(server.messages(CYD)[-1])
-    assert "Bcc" not in headers
     assert call(server, "read_email", email_id=got)["bcc"] == ""
     assert call(server, "read_email", email_id=got)["from_name"] == "Ada L"
-    assert call(server, "get_email_headers", email_id=got) == {
-        "message_id": message_id, "subject": "Häuser", "from": f"Ada L <{ADA}>",
-        "to": f'Bob <{BOB}>, "Doe, J." <j@far.net>', "cc": ADA, "date": "Wed, 15 Jan 2025 09:00:01 +0000",
-        "content_type": headers["Content-Type"]}  # fmt: skip
     path = call(server, "download_attachment", email_id=got, attachment_filename="list.csv")["path"]
     assert (path, server.context.files.read_text(path)) == (
         "/workspace/attachments/list.csv",
@@ -490,7 +484,7 @@ def test_users_cannot_reach_other_mailboxes() -> None:
     server.login_as(BOB)
     for mine in theirs:
         for tool, more in (
-            ("read_email", {}), ("get_email_headers", {}), ("delete_email", {}), ("move_email", {"target_folder": "INBOX"}),
+            ("read_email", {}), ("delete_email", {}), ("move_email", {"target_folder": "INBOX"}),
             ("reply_email", {"body": "x"}), ("forward_email", {"to": BOB}),
             ("download_attachment", {"attachment_filename": "a.csv"}),
         ):  # fmt: skip
@@ -499,9 +493,6 @@ def test_users_cannot_reach_other_mailboxes() -> None:
         refused(server, "delete_emails", "^not found", email_ids=[mine])
     refused(server, "get_emails", "^not found: there is no folder", folder="Private")
     assert call(server, "search_emails", query="e")["total"] == 0
-    exported = call(server, "export_emails")  # Bob's copy in Sent
-    assert exported == "Exported 1 emails to /workspace/emails_export.json"
-    assert "secret" not in server.context.files.read_text("emails_export.json")
 
 
 def test_tasks_fill_mailboxes() -> None:

@@ -285,12 +285,6 @@ def test_audit_logs_have_their_own_bucket() -> None:
     assert messages(cloud) == ["x", "old"], "the buckets differ in retention"
 
 
-def test_built_in_sinks_and_log_buckets() -> None:
-    cloud = DirectCloud()
-    for text in (cloud.logging_list_log_buckets(), cloud.logging_list_log_sinks()):
-        assert re.findall(r"^- (\S+)$", text, re.MULTILINE) == ["_Default", "_Required"]
-
-
 def test_filling_scales_linearly() -> None:
     def fill(cloud: DirectCloud, count: int) -> None:
         cloud.logging.log_all("app", [(START, "INFO", {"n": k}) for k in range(count)])

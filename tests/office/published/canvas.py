@@ -20,7 +20,6 @@ def prepared() -> Canvas:
     canvas.people.add_user("Sue Lane", "sue@example.edu", "lane")
     canvas.courses.add_course("Algebra", "MATH1", 2, students=[3])
     canvas.discussions.add_announcement(1, "Welcome", "We begin on Monday.")
-    canvas.discussions.add_topic(1, "Questions", "Ask here.")
     canvas.assignments.add_assignment(
         1, "Homework", description="Page 3.", points_possible=10, due_at=SOON
     )
@@ -34,6 +33,7 @@ def prepared() -> Canvas:
         shuffle_answers=True,
         credits=3,
     )
+    canvas.assignments.add_submission(1, 3, body="Done.")
     canvas.quizzes.add_question(1, "2 + 2?", answers=ANSWERS)
     return canvas
 
@@ -58,30 +58,15 @@ CALLS = [
     inside("list_assignments"),
     inside("get_assignment", assignment_id=1),
     inside("list_announcements"),
-    inside("list_discussion_topics"),
-    inside("get_discussion_topic", r"\{.*\}", topic_id=2),
-    inside("post_to_discussion", topic_id=2, message="Hello."),
     inside("list_quizzes"),
     inside("get_quiz", quiz_id=1),
     inside("get_quiz_questions", quiz_id=1),
     inside("get_syllabus"),
-    Call(
-        "canvas_create_conversation", {"recipients": ["3"], "body": "Well done.", "subject": "Quiz"}
-    ),
-    Call("canvas_list_conversations", {}),
-    Call("canvas_get_conversation", {"conversation_id": 1}),
     login("sue", "lane"),
-    inside("submit_assignment", assignment_id=1, submission_type="online_text_entry", body="Done."),
     Call("canvas_get_upcoming_assignments", {}),
-    Call("canvas_get_dashboard_cards", {}),
     Call("canvas_list_calendar_events", {}),
-    Call("canvas_list_notifications", {}),
-    Call("canvas_get_user_grades", {}),
-    Call("canvas_get_dashboard", {}),
-    Call("canvas_update_user_profile", {"bio": "I like sums.", "title": "Ms"}),
     login("tom", "reed"),
     inside("get_submission", assignment_id=1, user_id=3),
-    inside("get_course_grades"),
     Call("canvas_logout", {}),
 ]
 
@@ -89,9 +74,6 @@ _PASSWORD = "No service shows a password."
 _NOT_SEEN = "The published data has none; ours answers a record like those of Canvas's API."
 
 DIFFERENCES = {
-    "canvas_get_conversation": Difference(
-        "Users need the rights that Canvas asks for; the published server checks none."
-    ),
     "canvas_login": Difference("Wrong credentials are an error."),
     "canvas_list_courses": Difference("Without a login it is an error, not an empty list."),
     "canvas_list_users": Difference(
@@ -101,46 +83,17 @@ DIFFERENCES = {
         "Before anything is handed in it is an unsubmitted record, as in Canvas's API, and only "
         "teachers see the work of others."
     ),
-    "canvas_submit_assignment": Difference(
-        "Type, dates and files are checked, and attempts are counted."
-    ),
-    "canvas_post_to_discussion": Difference(
-        "The topic must be there and open, and keeps the entry."
-    ),
     "canvas_list_calendar_events": Difference(
         "Assignments that are due are events too, as in Canvas."
     ),
-    "canvas_list_notifications": Difference(
-        "Announcements, topics, grades and messages are news; the published list is always empty."
-    ),
     "canvas_health_check": Difference(_PASSWORD, lacking={"user.password"}),
     "canvas_get_user_profile": Difference(_PASSWORD, lacking={"password"}),
-    "canvas_update_user_profile": Difference(_PASSWORD, lacking={"password"}),
     "canvas_get_upcoming_assignments": Difference(
         "Only the user's own courses count, by the clock of the task, and they name their teachers.",
         added={"[].course.teacher_name"},
     ),
-    "canvas_get_dashboard": Difference(
-        "No service shows a password, and a course names its teachers wherever it is shown.",
-        added={"upcoming_assignments[].course.teacher_name"},
-        lacking={"user.password"},
-    ),
-    "canvas_get_course_grades": Difference(
-        "Grades are computed, as a list of enrollments as in Canvas's API; the published server "
-        "always answers an empty object.",
-        types={""},
-    ),
-    "canvas_get_user_grades": Difference(
-        "Grades are computed, as a list of enrollments as in Canvas's API; the published server "
-        "always answers an empty object.",
-        types={""},
-    ),
     "canvas_list_announcements": Difference(
         "Authors are users, who have an id.", types={"[].author.id"}
-    ),
-    "canvas_get_discussion_topic": Difference(_NOT_SEEN),
-    "canvas_create_conversation": Difference(
-        "Recipients take part in the conversation and get the message."
     ),
     "canvas_list_quizzes": Difference(
         "Students see the questions without the key, and none before the quiz opens."
@@ -158,6 +111,10 @@ DIFFERENCES = {
             *("list_modules", "get_module", "list_module_items", "get_module_item"),
             *("mark_module_item_complete", "create_module", "create_module_item"),
             *("list_rubrics", "get_rubric", "create_rubric"),
+            *("list_discussion_topics", "get_discussion_topic", "post_to_discussion"),
+            *("list_conversations", "get_conversation", "create_conversation"),
+            *("get_dashboard", "get_dashboard_cards", "list_notifications"),
+            *("submit_assignment", "update_user_profile", "get_course_grades", "get_user_grades"),
             *("get_account", "list_account_courses", "list_account_users", "create_user"),
             *("list_sub_accounts", "get_account_reports", "create_account_report"),
             *(

@@ -47,12 +47,10 @@ CALLS = [
     Call("read_email", {"email_id": "1"}),
     Call("search_emails", {"query": "there"}),
     Call("search_emails", {"query": "exam", "page": 1, "page_size": 5}),
-    Call("get_email_headers", {"email_id": "2"}),
     Call("download_attachment", {"email_id": "2", "attachment_filename": "list.csv"}),
     Call("send_email", {"to": f"{BOB}, {ADA}", "subject": "s", "body": "b"}),
     Call("send_email", {"to": BOB, **LETTER, "attachments": ["note.txt"]}),
     Call("reply_email", {"email_id": "1", "body": "yes", "reply_all": True}),
-    Call("get_email_headers", lambda answers: {"email_id": answers[-1]["id"]}),
     Call("forward_email", {"email_id": "2", "to": BOB, "body": "fyi"}),
     Call("save_draft", {"to": BOB, **LETTER}),
     Call("update_draft", lambda answers: {**of_draft(answers), "subject": "new"}),
@@ -67,7 +65,6 @@ CALLS = [
     Call("get_mailbox_stats", {}),
     Call("get_unread_count", {}, r"[^\n:]+: \d+"),
     Call("get_unread_count", {"folder_name": "Proj"}, r"[^\n:]+: 2"),
-    Call("export_emails", {"folder": "Proj"}, line(r"\w+ 2 emails [^\n]*emails_export\.json")),
     Call("delete_folder", {"folder_name": "Proj"}, line('Folder "Proj" ')),
     Call("delete_email", {"email_id": "1"}, line("Email 1 ")),
     Call("delete_emails", {"email_ids": ["2", "3"]}, line(r"\w+ 2 emails")),
@@ -102,10 +99,6 @@ DIFFERENCES = {
         lacking={"emails[].attachments[].path"},
     ),
     "read_email": Difference(f"An unknown id is an error that is flagged, and {_NO_PATH}.", lacking={"attachments[].path"}),
-    "get_email_headers": Difference(
-        "The headers are those of the message as RFC 5322 has them, with its Message-ID and, in a thread, what it answers.",
-        added={"in_reply_to", "references"},
-    ),
     "download_attachment": Difference(
         "The attachment is really written to a file, whose path is told.", added={"path"}
     ),
@@ -133,9 +126,6 @@ DIFFERENCES = {
     "delete_emails": Difference(
         f"{_ATOMIC}; the line also tells how many are gone for good."
     ),
-    "export_emails": Difference(
-        "An unknown folder is an error, and the entries hold the content of attachments, so that an import loses nothing."
-    ),
-    "import_emails": DISABLED,
+    **dict.fromkeys(("import_emails", "export_emails", "get_email_headers"), DISABLED),
     "get_folders": Difference("Every mailbox has a folder Drafts, and counts are those of now."),
 }  # fmt: skip

@@ -63,26 +63,11 @@ BIGQUERY = [
             "Labels: None",
         ),
     ),
-    Call(
-        "bigquery_export_table",
-        {
-            "dataset_id": "shop",
-            "table_id": "sales",
-            "destination_bucket": "box",
-            "destination_path": "t.csv",
-        },
-        r"Exported shop\.sales to gs://box/t\.csv",
-    ),
     Call("bigquery_list_jobs", {"state_filter": "running"}, "There are no such jobs."),
     Call(
         "bigquery_list_jobs",
         {"max_results": 1},
-        rf"Jobs \(1\):\n- job_\w+: EXTRACT EXTRACT \(2 rows exported\), DONE, {TIME}",
-    ),
-    Call(
-        "bigquery_cancel_job",
-        from_answer(r"- (?P<job_id>job_\w+)"),
-        r"Cancellation requested for job job_\w+",
+        rf"Jobs \(1\):\n- job_\w+: [A-Z]+ [^,]+, DONE, {TIME}",
     ),
 ]
 STORAGE = [
@@ -95,8 +80,8 @@ STORAGE = [
     ),
     Call(
         "storage_list_objects",
-        {"bucket_name": "box", "max_results": 2},
-        r"Objects in bucket box \(3\):\n- a\.txt: 5 bytes\n- in\.csv: 12 bytes\n\.\.\. \(page_token: \S+\)",
+        {"bucket_name": "box", "max_results": 1},
+        r"Objects in bucket box \(2\):\n- a\.txt: 5 bytes\n\.\.\. \(page_token: \S+\)",
     ),
     Call(
         "storage_download_file",
@@ -106,7 +91,7 @@ STORAGE = [
     Call(
         "storage_get_bucket_size",
         {"bucket_name": "box"},
-        record("Size of bucket box", "Objects: 3", r"Bytes: \d+", r"MB: 0\.00", r"GB: 0\.00"),
+        record("Size of bucket box", "Objects: 2", r"Bytes: \d+", r"MB: 0\.00", r"GB: 0\.00"),
     ),
     Call(
         "storage_copy_object",
@@ -162,17 +147,6 @@ LOGGING = [
     Call("logging_list_logs", {}, r"Logs \(1\):\n- app"),
     Call("logging_delete_log", {"log_name": "app"}, "Deleted log app"),
     Call("logging_list_logs", {}, r"No logs have entries\."),
-    Call(
-        "logging_list_log_buckets",
-        {},
-        r"Log buckets \(2\):(?:\n- \w+\n  Location: global\n  Retention \(days\): \d+\n"
-        r"  State: ACTIVE\n  Locked: (?:True|False)){2}",
-    ),
-    Call(
-        "logging_list_log_sinks",
-        {},
-        r"Log sinks \(2\):(?:\n- \w+\n  Destination: \S+\n  Filter: [^\n]+\n  Disabled: False){2}",
-    ),
 ]
 CALLS = [*BIGQUERY, *STORAGE, *LOGGING]
 
@@ -186,13 +160,9 @@ DIFFERENCES = {
     "bigquery_create_dataset": Difference("A dataset that is there already is an error."),
     "bigquery_get_dataset_info": Difference("A dataset that is not there is an error."),
     "bigquery_load_csv_data": DISABLED,
-    "bigquery_export_table": Difference(
-        "The object is written, and a table or bucket that is not there is an error."
-    ),
     "bigquery_list_jobs": Difference(
         "The jobs that ran are listed, with the rows that they changed."
     ),
-    "bigquery_cancel_job": Difference("A job that is not there is an error."),
     "storage_create_bucket": Difference(
         "Names and locations follow the rules of Cloud Storage, and a bucket that is there already is an error."
     ),
@@ -221,17 +191,15 @@ DIFFERENCES = {
         params={"log_bucket", "page_token"},
     ),
     "logging_delete_log": Difference("A log without entries is an error."),
-    "logging_list_log_buckets": Difference(
-        "The log buckets _Default and _Required are listed too, as in Cloud Logging."
-    ),
-    "logging_list_log_sinks": Difference(
-        "The sinks _Default and _Required are listed too, as in Cloud Logging."
-    ),
     "storage_generate_signed_url": DISABLED,
     "storage_enable_versioning": DISABLED,
     "storage_set_bucket_lifecycle": replace(DISABLED, params={"storage_class"}),
     **dict.fromkeys(
-        ("logging_create_log_bucket", "logging_create_log_sink", "logging_delete_log_sink"),
+        (
+            *("logging_create_log_bucket", "logging_create_log_sink", "logging_delete_log_sink"),
+            *("logging_list_log_buckets", "logging_list_log_sinks"),
+            *("bigquery_export_table", "bigquery_cancel_job"),
+        ),
         DISABLED,
     ),
     **{

@@ -361,36 +361,6 @@ def test_values_keep_the_type_that_was_written(server: GoogleSheet) -> None:
     assert show(server, made, area="A2:E2") == [[45684.1, 25, True, "1/3/2025", 1]]
 
 
-def test_several_at_once(server: GoogleSheet) -> None:
-    made = sheet(server, [["H", "I"], [1, 2], [3, 4], [5, 6]])
-    queries = [
-        {"spreadsheet_id": made, "sheet": "S", "range": "A1:A2"},
-        {"spreadsheet_id": "x", "sheet": "S"},
-    ]
-    first, second = tools_of(server)["get_multiple_sheet_data"]({"queries": queries})
-    assert first == {**queries[0], "data": [["H"], ["1"]]}
-    assert second["error"].startswith("not found")
-    good, bad = server.get_multiple_spreadsheet_summary([made, "x"], 3)
-    assert good["sheets"] == [
-        {
-            "title": "S",
-            "sheet_id": 0,
-            "headers": ["H", "I"],
-            "first_rows": [["1", "2"], ["3", "4"]],
-            "error": None,
-        }
-    ]
-    assert bad["title"] is None
-    assert (
-        server.get_multiple_spreadsheet_summary([server.create_spreadsheet("E")["spreadsheetId"]])[
-            0
-        ]["sheets"][0]["headers"]
-        == []
-    )
-    with pytest.raises(ToolError, match="rows_to_fetch must be at least 1"):
-        server.get_multiple_spreadsheet_summary([made], 0)
-
-
 def test_sharing(server: GoogleSheet) -> None:
     made, share = sheet(server, []), tools_of(server)["share_spreadsheet"]
     people = [
@@ -461,7 +431,6 @@ def legal_call(
         ("rename_sheet", {"spreadsheet": book, "sheet": title, "new_name": pick(titles)}),
         ("get_sheet_data", {**where, "range": pick([cell, "A:C", "1:3"]), "include_grid_data": bool(rng.integers(2))}),
         ("get_sheet_formulas", where),
-        ("get_multiple_spreadsheet_summary", {"spreadsheet_ids": books}),
         ("share_spreadsheet", {"spreadsheet_id": book, "recipients": [{"email_address": pick(["a@b.c", "d"]), "role": "reader"}]}),
     ])  # fmt: skip
 

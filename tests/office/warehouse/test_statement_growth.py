@@ -56,7 +56,7 @@ CHAINS = {
     "intervals": ("SELECT DATE '2020-01-01'", " + INTERVAL 1 DAY", " AS x"),
     "zones": ("SELECT CURRENT_TIMESTAMP()", " AT TIME ZONE 'UTC'", " AS x"),
     "collations": ("SELECT x", " COLLATE 'a'", " AS x FROM {t}"),
-    "pivot": ("SELECT * FROM {t} PIVOT(SUM(x) AS a FOR x IN (1", ",{}", "))"),
+    "unpivot": ("SELECT * FROM {t} UNPIVOT(v FOR k IN (x", ",x", "))"),
     "definition": ("CREATE TABLE {t}9 (c INT64", ", c{} INT64", ")"),
     "type": ("SELECT CAST(NULL AS STRUCT<a INT64", ", a{} INT64", ">) AS x"),
     "alterations": ("ALTER TABLE {t} ADD COLUMN c INT64", ", ADD COLUMN c{} INT64", ""),
