@@ -1,0 +1,108 @@
+"""Play on tasks whose questions no parser reads: an oracle knows their documents and answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from agentgym.envs.gsm_agent.database import Database, DatabaseOptions
+from agentgym.envs.gsm_agent.documents import Task, month_name
+from agentgym.envs.gsm_agent.facts import NUMBER_WORDS
+from agentgym.envs.gsm_agent.knowledge import MAX_QUERY_CHARS, PAGE, PAGES, GoldKnowledge
+from agentgym.text.messages import ToolCall
+
+_NUMBER = re.compile(r"\S*[0-9]\S*")
+_played: dict[str, tuple[DatabaseOptions, Task]] = {}
+
+
+def remember(options: DatabaseOptions, task: Task) -> None:
+    """Keep a task that this process plays, for `recall`."""
+    _played[task.question] = options, task
+
+
+def recall(question: str) -> tuple[DatabaseOptions, Task] | None:
+    """Return the task that this process last played with a question.
+
+    A chat does not tell where its data is, and scripted policies get only the chat.
+    """
+    return _played.get(question)
+
+
+class GoldSearches(Sequence[ToolCall]):
+    """The set of calls that show a missing document of the task, and of those on the way there.
+
+    Membership runs the search. Iteration yields a call for each missing document: a query from the
+    question or a document that was shown, if that finds it on the first page, or else from the
+    missing document's own words, without its numbers if possible.
+
+    Args:
+        following: The documents on the next page of the last search.
+        missing: The documents of the task that were not shown.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        task: Task,
+        known: GoldKnowledge,
+        following: Collection[int],
+        missing: Collection[int],
+    ) -> None:
+        self._database, self._task, self._known = database, task, known
+        self._following, self._missing = following, sorted(missing)
+
+    def __contains__(self, call: object) -> bool:
+        if not isinstance(call, ToolCall):
+            return False
+        query = call.arguments.get("query")
+        page: Collection[int] = ()
+        if call.name == "next_page":
+            page = self._following
+        elif isinstance(query, str) and query.strip():
+            page = self._database.index.best(query, PAGE)
+        return not set(self._missing).isdisjoint(page) or call in tuple(iter(self))
+
+    def __iter__(self) -> Iterator[ToolCall]:
+        for place in self._missing:
+            ranks = self._ranks(place)
+            if not ranks:
+                continue
+            query = min(ranks, key=lambda each: ranks[each] // PAGE)
+            shown = self._known.cursor if self._known.last == query else 0
+            if 0 < shown <= ranks[query] // PAGE:
+                yield ToolCall("next_page", {})
+            else:
+                yield ToolCall("search", {"query": query})
+
+    def _ranks(self, place: int) -> dict[str, int]:
+        """Return the rank of a document for each query that finds it, up to the first good one."""
+        ranks: dict[str, int] = {}
+        for query in self._queries(place):
+            found = self._database.index.best(query, PAGE * PAGES)
+            if place in found:
+                ranks[query] = found.index(place)
+            if ranks.get(query, PAGE) < PAGE:
+                break
+        return ranks
+
+    def _queries(self, place: int) -> Iterator[str]:
+        documents = self._database.documents
+        shown = [documents[each] for each in self._task.documents if each not in self._missing]
+        missing = documents[place]
+        month = month_name(missing.timestamp)
+        words = NUMBER_WORDS.sub("", _NUMBER.sub("", missing.content.replace(month, "")))
+        texts = (
+            self._task.question,
+            *(document.content for document in shown),
+            f"{month} {words}",
+            missing.content,
+        )
+        for text in texts:
+            yield " ".join(text.split())[:MAX_QUERY_CHARS]
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(iter(self))[index]
+
+    def __len__(self) -> int:
+        return sum(1 for _ in iter(self))
