@@ -119,7 +119,10 @@ class SearchWorld(World[SearchConfig]):
         return f"{self.problem.question} #### {self.problem.answer}"
 
     def split_keys(self) -> Collection[str]:
-        """Return the people in its documents, else the problem."""
+        """Return the template, the people in its documents, or else the problem."""
+        template, drawn, _ = self.problem.id.partition("#")
+        if drawn:
+            return (template,)
         return self.database.people_of(self.problem) or (self.instance_key(),)
 
     @classmethod

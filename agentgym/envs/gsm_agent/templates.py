@@ -136,7 +136,7 @@ class Template:
             known |= set(line.names)
         for formula in (self.answer, *self.conditions):
             _require(formula.names, known)
-        _require(_SLOT.findall(story), known)
+        _require(_SLOT.findall(story), known - self._lists.keys())
 
     def _schedule(self) -> list[list[Formula]]:
         """Return the conditions that can be tested after each line."""
@@ -172,7 +172,7 @@ class Template:
         question = draw.write(self.question)
         unclear = self.unclear or why_unclear(question, names)
         if not groups and not unclear:
-            unclear = "no number outside its question decides the answer"
+            unclear = "its sentences do not tell all numbers that decide the answer"
         return RawProblem(
             f"{self.name}#{number}",
             text,
@@ -217,6 +217,11 @@ class Template:
             and self._decides(line, draw, rng)
         ]
         places = [_places(line, [*self.sentences, self.question]) for line in deciding]
+        if any(
+            not where and line.formula.names <= self._lists.keys()
+            for line, where in zip(deciding, places, strict=True)
+        ):
+            return []
 
         def tells(group: Sequence[str]) -> bool:
             own = {self.sentences.index(sentence) for sentence in group}

@@ -6,6 +6,7 @@ The paper's text and tables differ in places. The definitions match its tables; 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -45,6 +46,8 @@ from agentgym.training.rollout.storage import write_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Parts of a reason that differ between tasks.
+_OWN = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9/.]*")
 # token counter for replies without ids
 Count = Callable[[str], int]
 
@@ -335,7 +338,7 @@ def _decompose(
     if rejected:
         examples: dict[str, list[str]] = {}
         for name, reason in rejected.items():
-            examples.setdefault(_QUOTED.sub("...", reason), []).append(name)
+            examples.setdefault(_OWN.sub("...", reason), []).append(name)
         lines = [[reason, str(len(names)), names[0]] for reason, names in examples.items()]
         yield "rejected (static)", ["reason", "tasks", "such as"], lines
 
