@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from agentgym.envs.gsm_agent.database import Database, DatabaseOptions
+from agentgym.envs.gsm_agent.config import SearchConfig
+from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.documents import Task, month_name
 from agentgym.envs.gsm_agent.facts import NUMBER_WORDS
-from agentgym.envs.gsm_agent.knowledge import MAX_QUERY_CHARS, PAGE, PAGES, GoldKnowledge
+from agentgym.envs.gsm_agent.knowledge import (
+    MAX_QUERY_CHARS,
+    PAGE,
+    PAGES,
+    GoldKnowledge,
+    SearchKnowledge,
+)
 from agentgym.text.messages import ToolCall
 
 _NUMBER = re.compile(r"\S*[0-9]\S*")
@@ -17,16 +25,57 @@ _played: dict[str, tuple[DatabaseOptions, Task]] = {}
 
 
 def remember(options: DatabaseOptions, task: Task) -> None:
-    """Keep a task that this process plays, for `recall`."""
-    _played[task.question] = options, task
-
-
-def recall(question: str) -> tuple[DatabaseOptions, Task] | None:
-    """Return the task that this process last played with a question.
+    """Keep a task that this process plays, for worlds rebuilt from its chat.
 
     A chat does not tell where its data is, and scripted policies get only the chat.
     """
-    return _played.get(question)
+    _played[task.question] = options, task
+
+
+class GoldPlay:
+    """What a world knows of a task that no parser reads."""
+
+    config: SearchConfig
+    known: SearchKnowledge
+    problem: Task
+    static: bool
+    _missing: set[int]
+    _results: tuple[int, ...]
+
+    @property
+    def database(self) -> Database:
+        """The database, shared by the worlds of the process."""
+        return get_database(self.config.database_options)
+
+    def _shown_texts(self) -> list[str]:
+        # A task that nothing takes apart has no documents.
+        if not self.problem.documents:
+            return list(self.problem.premises)
+        shown = [place for place in self.problem.documents if place not in self._missing]
+        return [self.database.documents[place].show() for place in shown]
+
+    def _record(self) -> None:
+        self.known.record(self.problem, self._shown_texts(), len(self._missing))
+
+    def _recall(self, question: str) -> None:
+        if isinstance(self.known, GoldKnowledge) and question in _played:
+            options, self.problem = _played[question]
+            self.config = replace(self.config, **vars(options))
+            self._missing = set() if self.static else set(self.problem.documents)
+            self._record()
+
+    def _see(self, text: str) -> None:
+        if isinstance(self.known, GoldKnowledge) and hasattr(self, "problem"):
+            documents = self.database.documents
+            # A context strategy may have cut documents off.
+            self._missing = {each for each in self._missing if documents[each].show() not in text}
+            self._results = self.database.index.best(self.known.last, PAGE * PAGES)
+            self._record()
+
+    def _see_state(self) -> None:
+        if isinstance(self.known, GoldKnowledge) and hasattr(self, "problem"):
+            self._missing = set(self.problem.documents)
+            self._see("\n\n".join(self.known.texts))
 
 
 class GoldSearches(Sequence[ToolCall]):

@@ -56,7 +56,11 @@ def load_data(
 
 def load_problems(path: Path, tasks: int, seed: int = 0, people: str = "all") -> list[RawProblem]:
     """Load the problems of `load_data`, except a folder's with documents."""
-    if path.suffix == ".toml" or any((path / "symbolic").glob("*.toml")) or any(path.glob("*.toml")):
+    if (
+        path.suffix == ".toml"
+        or any((path / "symbolic").glob("*.toml"))
+        or any(path.glob("*.toml"))
+    ):
         return draw_problems(path, tasks, seed, people)
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     if not files or not path.exists():
@@ -92,9 +96,7 @@ def draw_problems(path: Path, count: int, seed: int, people: str) -> list[RawPro
         ValueError: A template is malformed, or the split has none.
     """
     templates = [
-        template
-        for template in load_templates(path)
-        if people in ("all", split_of(template.name))
+        template for template in load_templates(path) if people in ("all", split_of(template.name))
     ]
     if not templates:
         raise ValueError(f"data {str(path)!r} has no template for split={people!r}; add some")
@@ -260,7 +262,9 @@ def _load_fields(path: Path) -> dict[str, str]:
 def _check_ids(file: str, ids: Iterable[str], mistakes: list[str]) -> None:
     for name, count in Counter(ids).items():
         if count > 1 and name:
-            mistakes.append(f"{file}, field id: expected different ids, {name!r} is there {count} times")
+            mistakes.append(
+                f"{file}, field id: expected different ids, {name!r} is there {count} times"
+            )
 
 
 def _read_document(record: Record, names: Mapping[str, str]) -> Document:

@@ -106,11 +106,15 @@ def keep_dataset(data: Any) -> str:
     """
     if isinstance(data, str | Path):
         return str(data)
-    parts = data if isinstance(data, Mapping) else {str(getattr(data, "split", None) or "data"): data}
+    parts = (
+        data if isinstance(data, Mapping) else {str(getattr(data, "split", None) or "data"): data}
+    )
     files = {}
     for name, rows in parts.items():
         if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
-            raise ValueError(f"data must be a path, a dataset or a dict of datasets, got {data!r:.100}")
+            raise ValueError(
+                f"data must be a path, a dataset or a dict of datasets, got {data!r:.100}"
+            )
         try:
             files[name] = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         except TypeError as error:

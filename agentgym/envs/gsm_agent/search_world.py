@@ -7,13 +7,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import ceil
 from typing import Any, ClassVar, Self
 
 from agentgym.envs.gsm_agent.config import SearchConfig, options_for_turns
-from agentgym.envs.gsm_agent.database import SIZES, Database, get_database
-from agentgym.envs.gsm_agent.gold import GoldSearches, recall, remember
+from agentgym.envs.gsm_agent.database import SIZES
+from agentgym.envs.gsm_agent.gold import GoldPlay, GoldSearches, remember
 from agentgym.envs.gsm_agent.knowledge import (
     MAX_QUERY_CHARS,
     PAGE,
@@ -41,7 +40,7 @@ _NEXT = "Turn to the next page of the last search."
 _SEARCHES = ("search", "next_page", "explore", "revisit")
 
 
-class SearchWorld(World[SearchConfig]):
+class SearchWorld(GoldPlay, World[SearchConfig]):
     """Answer a grade-school question whose premises are spread over a searchable database.
 
     Optimal play over free queries cannot be enumerated. `optimal_calls` are the calls of a searcher
@@ -72,11 +71,6 @@ class SearchWorld(World[SearchConfig]):
         self._early_stops = 0
         self._submitted: str | None = None
 
-    @property
-    def database(self) -> Database:
-        """The database, shared by the worlds of the process."""
-        return get_database(self.config.database_options)
-
     @classmethod
     def requirements(cls, config: SearchConfig) -> Mapping[str, str]:
         """Return the extra of the embedding vectors, if in use."""
@@ -103,16 +97,6 @@ class SearchWorld(World[SearchConfig]):
         self._record()
         if self.static:
             self.known.learn("\n\n".join(self._shown_texts()))
-
-    def _record(self) -> None:
-        self.known.record(self.problem, self._shown_texts(), len(self._missing))
-
-    def _shown_texts(self) -> list[str]:
-        # A task that nothing takes apart has no documents.
-        if not self.problem.documents:
-            return list(self.problem.premises)
-        shown = [place for place in self.problem.documents if place not in self._missing]
-        return [self.database.documents[place].show() for place in shown]
 
     def instance_key(self) -> str:
         """Return the problem, including its people and, if relevant, the month."""
@@ -352,25 +336,8 @@ class SearchWorld(World[SearchConfig]):
         world.max_turns = int(turns) if budget else None
         if world.static:
             world.known.learn(documents)
-        if isinstance(world.known, GoldKnowledge):
-            world._recall(match["question"])
+        world._recall(match["question"])
         return world
-
-    def _recall(self, question: str) -> None:
-        played = recall(question)
-        if played is not None:
-            options, self.problem = played
-            self.config = replace(self.config, **vars(options))
-            self._missing = set() if self.static else set(self.problem.documents)
-            self._record()
-
-    def _see(self, text: str) -> None:
-        # A context strategy may have cut documents off.
-        if isinstance(self.known, GoldKnowledge) and hasattr(self, "problem"):
-            documents = self.database.documents
-            self._missing = {each for each in self._missing if documents[each].show() not in text}
-            self._results = self.database.index.best(self.known.last, PAGE * PAGES)
-            self._record()
 
     def read_result(self, call: ToolCall, result: str) -> None:
         """Add a page of results."""
@@ -387,9 +354,7 @@ class SearchWorld(World[SearchConfig]):
         lines, _, ends = state.rpartition("\nTurns spent")
         left = expect(_LEFT.fullmatch(f"Turns spent{ends}"), "a state of SearchWorld", state)
         self.known = self.known.from_lines(self.known.question, lines.split("\n"))
-        if isinstance(self.known, GoldKnowledge) and hasattr(self, "problem"):
-            self._missing = set(self.problem.documents)
-            self._see("\n\n".join(self.known.texts))
+        self._see_state()
         self.rounds = int(left[1])
         self.set_turns_left(int(left[2]))
         self._searched_in = self.turn

@@ -149,6 +149,7 @@ class Template:
         return due
 
     def _split(self, sentences: list[str]) -> None:
+        self._story = sentences
         *self.sentences, self.question = sentences
         self.unclear = "" if _ASKS.search(self.question) else "its last sentence asks nothing"
         premise, question = split_if(self.question)
@@ -167,7 +168,7 @@ class Template:
         answer = write_number(self.answer(draw.values))
         groups = [] if self.unclear else self._groups(draw, rng)
         documents = tuple(" ".join(map(draw.write, group)) for group in groups)
-        text = " ".join(map(draw.write, [*self.sentences, self.question]))
+        text = " ".join(map(draw.write, self._story))
         names = tuple(str(draw.shown[name]) for name in self.people)
         question = draw.write(self.question)
         unclear = self.unclear or why_unclear(question, names)

@@ -103,7 +103,7 @@ def apart(published: Published) -> Violations:
 
 def discoverable(published: Published) -> Violations:
     """Check 7: the question, and then the documents found, find all of them within 20 pages."""
-    for _, task, documents in published.cases():
+    for _, task, _ in published.cases():
         missing = set(task.documents)
         queries = [task.question]
         while missing and queries:
