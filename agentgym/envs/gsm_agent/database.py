@@ -104,7 +104,7 @@ class Database:
         if not tasks:
             raise ValueError("a database needs tasks, got none")
         # Static tasks need no documents, but the index a text.
-        texts = [document.content for document in documents] or [""]
+        texts = [document.content for document in documents] or ["none"]
         if search_by == "words":
             index: Lexical | Dense = Lexical.of(texts)
         else:

@@ -165,7 +165,6 @@ class Template:
             ValueError: No draw satisfies the conditions.
         """
         draw = self._fill(rng)
-        answer = write_number(self.answer(draw.values))
         groups = [] if self.unclear else self._groups(draw, rng)
         documents = tuple(" ".join(map(draw.write, group)) for group in groups)
         text = " ".join(map(draw.write, self._story))
@@ -179,7 +178,7 @@ class Template:
             text,
             question,
             documents,
-            answer,
+            self._answer(draw),
             unclear,
             names,
             exact=True,
@@ -191,9 +190,16 @@ class Template:
             raise ValueError("no draw satisfies #conditions")
         return draw
 
+    def _answer(self, draw: _Draw) -> str:
+        """Return the answer; empty if it has no finite decimal form."""
+        try:
+            return write_number(self.answer(draw.values))
+        except (ArithmeticError, ValueError):
+            return ""
+
     def _extend(self, place: int, draw: _Draw, rng: Random) -> bool:
         if place == len(self.lines):
-            return True
+            return bool(self._answer(draw))
         line = self.lines[place]
         for option in line.options(draw.values, rng):
             draw.tries += 1

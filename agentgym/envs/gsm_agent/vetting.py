@@ -35,7 +35,7 @@ class Published:
     @cached_property
     def index(self) -> Lexical:
         """The search index."""
-        return Lexical.of([document.content for document in self.documents] or [""])
+        return Lexical.of([document.content for document in self.documents] or ["none"])
 
 
 def solvable(published: Published) -> Violations:
