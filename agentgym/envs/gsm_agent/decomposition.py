@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentgym.envs.gsm_agent.loaders import as_folder
-from agentgym.envs.gsm_agent.records import Record, raise_any, read_records
-from agentgym.envs.gsm_agent.stories import RawProblem, why_unclear
+from agentgym.envs.gsm_agent.user_data.records import InputRecord, raise_any, read_records
+from agentgym.envs.gsm_agent.user_data.stories import RawProblem, why_unclear
 from agentgym.envs.reading import load_texts
 
 Ask = Callable[[str], str]
@@ -59,7 +59,7 @@ def read_parts(problems: Sequence[RawProblem], path: Path) -> list[RawProblem]:
     return [parts[each.id](each) if each.id in parts else each for each in problems]
 
 
-def _read_part(record: Record) -> Callable[[RawProblem], RawProblem]:
+def _read_part(record: InputRecord) -> Callable[[RawProblem], RawProblem]:
     question = record.text("question")
     premises, documents = record.texts("premises", required=True), record.texts("documents")
     if documents and len(documents) != len(premises):

@@ -17,10 +17,15 @@ from typing import Any
 
 from agentgym.envs.gsm_agent.documents import Document, Task, month_name
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
-from agentgym.envs.gsm_agent.records import Record, raise_any, read_records, write_records
-from agentgym.envs.gsm_agent.stories import RawProblem, take_apart
-from agentgym.envs.gsm_agent.templates import load_templates
-from agentgym.envs.gsm_agent.vetting import vet
+from agentgym.envs.gsm_agent.user_data.records import (
+    InputRecord,
+    raise_any,
+    read_records,
+    write_records,
+)
+from agentgym.envs.gsm_agent.user_data.stories import RawProblem, take_apart
+from agentgym.envs.gsm_agent.user_data.templates import load_templates
+from agentgym.envs.gsm_agent.user_data.vetting import vet
 from agentgym.world.splits import split_of
 
 FIELDS = (
@@ -267,7 +272,7 @@ def _check_ids(file: str, ids: Iterable[str], mistakes: list[str]) -> None:
             )
 
 
-def _read_document(record: Record, names: Mapping[str, str]) -> Document:
+def _read_document(record: InputRecord, names: Mapping[str, str]) -> Document:
     about: Any = record.fields.get(names["metadata"]) or {}
     if not isinstance(about, dict):
         record.refuse(names["metadata"], "an object")
@@ -276,7 +281,7 @@ def _read_document(record: Record, names: Mapping[str, str]) -> Document:
     return Document(record.name(names["id"]), record.text(names["content"]), *told)
 
 
-def _read_task(record: Record, names: Mapping[str, str], place: Mapping[str, int]) -> Task:
+def _read_task(record: InputRecord, names: Mapping[str, str], place: Mapping[str, int]) -> Task:
     answer = record.fields.get(names["answer"])
     if isinstance(answer, bool) or parse_number(str(answer)) is None:
         record.refuse(names["answer"], "a number")

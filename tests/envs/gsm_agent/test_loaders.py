@@ -15,7 +15,7 @@ from agentgym.envs.gsm_agent.decomposition import decompose, read_parts
 from agentgym.envs.gsm_agent.documents import Document, Task
 from agentgym.envs.gsm_agent.loaders import load_folder, load_gsm8k, publish
 from agentgym.envs.gsm_agent.numbers import parse_number
-from agentgym.envs.gsm_agent.stories import take_apart
+from agentgym.envs.gsm_agent.user_data.stories import take_apart
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import rollout
 

@@ -11,7 +11,7 @@ import pytest
 
 from agentgym import make, tool_env
 from agentgym.envs.gsm_agent.loaders import load_data
-from agentgym.envs.gsm_agent.templates import load_templates
+from agentgym.envs.gsm_agent.user_data.templates import load_templates
 
 SHOP = """
 {name, D. Cruz} likes “tea”. {name,D. Cruz} bought {n,4} {thing,pens} at {cur,$}{price,1.5} each. \

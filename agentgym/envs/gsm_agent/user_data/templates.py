@@ -16,8 +16,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from agentgym.envs.gsm_agent.formulas import Formula, Several, to_number, write_number
-from agentgym.envs.gsm_agent.stories import (
+from agentgym.envs.gsm_agent.user_data.formulas import Formula, Several, to_number, write_number
+from agentgym.envs.gsm_agent.user_data.stories import (
     RawProblem,
     find_numbers,
     group_sentences,

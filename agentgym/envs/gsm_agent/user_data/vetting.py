@@ -11,7 +11,7 @@ from functools import cached_property
 
 from agentgym.envs.gsm_agent.documents import Document, Task, month_name
 from agentgym.envs.gsm_agent.search import Lexical
-from agentgym.envs.gsm_agent.stories import RawProblem, find_numbers
+from agentgym.envs.gsm_agent.user_data.stories import RawProblem, find_numbers
 
 _REACH = 100  # 20 pages of five documents, the world's limits
 Violations = Iterator[tuple[str, str]]

@@ -15,7 +15,7 @@ _MOST_REPORTED = 50  # more would hardly be read
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class InputRecord:
     """A JSON object with its place in a file, whose mistakes go to a list."""
 
     where: str
@@ -53,7 +53,7 @@ class Record:
         self.mistakes.append(f"{self.where}, field {name}: expected {expected}, {found}")
 
 
-def read_records(path: Path, mistakes: list[str]) -> Iterator[Record]:
+def read_records(path: Path, mistakes: list[str]) -> Iterator[InputRecord]:
     """Read JSON objects, one a line."""
     try:
         # Not `splitlines`, which also splits at signs that JSON allows in texts.
@@ -75,7 +75,7 @@ def read_records(path: Path, mistakes: list[str]) -> Iterator[Record]:
             mistakes.append(f"{where}: expected a JSON object ({error})")
         else:
             if isinstance(fields, dict):
-                yield Record(where, fields, mistakes)
+                yield InputRecord(where, fields, mistakes)
             else:
                 mistakes.append(f"{where}: expected a JSON object, got {fields!r:.100}")
 
