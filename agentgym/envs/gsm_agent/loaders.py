@@ -146,7 +146,8 @@ def _write(problems: Sequence[RawProblem], seed: int) -> tuple[list[Document], l
     tasks: list[Task] = []
     places: list[list[str]] = []
     for problem, some, stamp in zip(problems, names, months, strict=True):
-        texts = () if problem.unclear else problem.documents or problem.premises
+        unclear = problem.unclear or ("" if stamp else "too many other tasks are about the same")
+        texts = () if unclear else problem.documents or problem.premises
         own = [_write_note(f"note_{numbers.pop():05d}", text, stamp, problem) for text in texts]
         question = " ".join(problem.question.split())
         if texts and any(shared[name] > 1 for name in some):
@@ -156,7 +157,7 @@ def _write(problems: Sequence[RawProblem], seed: int) -> tuple[list[Document], l
         places.append([document.id for document in own])
         # An unclear problem is played as a whole.
         premises = problem.premises if texts else (problem.text,)
-        tasks.append(Task(problem.id, question, problem.answer, (), premises, problem.unclear))
+        tasks.append(Task(problem.id, question, problem.answer, (), premises, unclear))
     documents.sort(key=lambda document: document.id)
     place = {document.id: number for number, document in enumerate(documents)}
     return documents, [
@@ -172,9 +173,7 @@ def _choose_months(names: Sequence[frozenset[str]], seed: int) -> list[str]:
     chosen = []
     for some in names:
         used = set().union(*(taken.get(name, ()) for name in some))
-        free = next((month for month in months if month not in used), None)
-        if free is None:
-            raise ValueError(f"more than {len(months)} tasks share a name; load fewer")
+        free = next((month for month in months if month not in used), "")
         chosen.append(free)
         for name in some:
             taken.setdefault(name, set()).add(free)

@@ -67,6 +67,7 @@ def test_gsm8k_is_taken_apart(tmp_path: Path) -> None:
         "She sold half as many in May.",
     )
     assert (problem.id, problem.answer, problem.unclear) == ("test-1", "1072", "")
+    assert take_apart("q", 'Bo said:\n"There are 3."\nShe has 4.', "1").names == ()
     assert (other.id, other.answer) == ("test-3", "-2")
 
 
@@ -77,6 +78,7 @@ def test_gsm8k_is_taken_apart(tmp_path: Path) -> None:
         ("Al had 3. What is it now?", "only the story tells what 'it' is"),
         ("Al had 3. How much was the total cost?", "names nothing to search for"),
         ("Al had 3. How many of 5 pens are left?", "its question tells 5"),
+        ("Al had 3. Bo had 3. How many pens had Bo?", "no sentence tells a number of its own"),
         ("Al had 3.", "no sentence ends in a question mark"),
         ("How many pens has Al?", "its question is the whole problem"),
     ],

@@ -93,10 +93,6 @@ def _named(start: int, end: int, step: int, names: Sequence[str]) -> list[tuple[
     return [(names[number - 1], number) for number in range(start, end, step)]
 
 
-def _plural(number: Any, one: str, many: str) -> str:
-    return one if abs(number) == 1 else many
-
-
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "is_int": _is_int,
     "divides": lambda first, last: last != 0 and first % last == 0,
@@ -105,16 +101,12 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "float": to_number,
     "Fraction": to_number,
     "round": round,
-    "len": len,
-    "str": str,
-    "list": list,
     "range": lambda *ends: list(range(*ends)),
     "range_list": lambda *ends: list(range(*ends)),
     "range_str": _named,
     "arange": _steps,
     "sample": _sample,
     "sample_sequential": _windows,
-    "plural": _plural,
     "_divide": _divide,
     "_number": to_number,
 }

@@ -12,6 +12,7 @@ from agentgym.envs.reading import load_texts
 _TEXTS = load_texts(__file__, "stories")
 _NUMBERS: Mapping[str, str] = _TEXTS["numbers"]
 _GENERIC = frozenset(_TEXTS["generic"])
+_PRONOUNS = frozenset((*_TEXTS["he"], *_TEXTS["they"]))
 _CALENDAR = frozenset(_TEXTS["calendar"])
 # No sentence ends after a title.
 _END = re.compile(r"(?<=[.!?])(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)\s+")
@@ -69,7 +70,8 @@ def split_if(sentence: str) -> tuple[str, str]:
 
 def take_apart(name: str, text: str, answer: str) -> RawProblem:
     """Split a problem by punctuation: the last question, and the other sentences as premises."""
-    sentences = split_sentences(" ".join(text.split()))
+    text = " ".join(text.split())
+    sentences = split_sentences(text)
     asking = [place for place, sentence in enumerate(sentences) if sentence.endswith("?")]
     question, unclear = "", "no sentence ends in a question mark"
     if asking:
@@ -87,6 +89,8 @@ def take_apart(name: str, text: str, answer: str) -> RawProblem:
         return any(counts[number] == 1 for number in find_numbers(" ".join(group)))
 
     premises = tuple(" ".join(group) for group in group_sentences(sentences, tells))
+    if not premises and not unclear:
+        unclear = "no sentence tells a number of its own"
     return RawProblem(name, text, question or text, premises, answer, unclear, find_names(text))
 
 
@@ -125,7 +129,10 @@ def why_unclear(question: str, named: Sequence[str] = ()) -> str:
 
 def find_names(text: str) -> tuple[str, ...]:
     """Return the capitalised words within sentences, except days, months and titles."""
-    return tuple(dict.fromkeys(name for name in _NAME.findall(text) if name not in _CALENDAR))
+    # A word that is also written small, or is a pronoun, begins a quotation or a line.
+    small = _GENERIC | _PRONOUNS | set(_WORD.findall(text))
+    found = (name for name in _NAME.findall(text) if name not in _CALENDAR)
+    return tuple(dict.fromkeys(name for name in found if name.lower() not in small))
 
 
 def find_numbers(text: str) -> set[str]:
