@@ -15,7 +15,7 @@ from agentgym.envs.gsm_agent.user_data.templates import load_templates
 
 SHOP = """
 {name, D. Cruz} likes “tea”. {name,D. Cruz} bought {n,4} {thing,pens} at {cur,$}{price,1.5} each. \
-The box held {half_txt,half} of them. Mr. {boss,Lee} paid back {cur,$}{back,2} after {wait,9} days. \
+The box held {half_txt,half} of them. A walk took {wait,9} days. Mr. {boss,Lee} paid back {cur,$}{back,2}. \
 If the bus cost {cur,$}{bus,3}, how much did {name,D. Cruz} spend?
 
 #init:
@@ -23,7 +23,7 @@ If the bus cost {cur,$}{bus,3}, how much did {name,D. Cruz} spend?
 - thing = sample(["pens", "rulers"])
 - cur = sample(["$", "€"])
 - half_txt, half_val = sample([["half", "1/2"], ["a third", "1/3"]])
-- $price = arange(0.25, 3.75, 0.25)
+- $price = arange(0.1, 3.7, 0.1)
 - $n = range(6, 30, 6)
 - $back = range(1, 9)
 - $wait = range(2, 9)
@@ -33,7 +33,7 @@ If the bus cost {cur,$}{bus,3}, how much did {name,D. Cruz} spend?
 - is_int(n * price * half_val)
 - back < n * price
 
-#answer: n*price - back + bus*half_val*2
+#answer: n/3*price*3 - back + bus*half_val*2 + 0*wait
 """
 READ = re.compile(
     r"bought (\d+) \w+ at .([\d.]+) each\. The box held (half|a third) .*?back .(\d+).*?bus cost .(\d+)"
@@ -67,7 +67,9 @@ def test_answers_are_exact_and_every_document_is_necessary(tmp_path: Path) -> No
         first, second, third, last = problem.premises
         assert first.endswith("each.")
         assert second.startswith("The box held")
-        assert third.startswith("Mr. ")
+        # The days of the walk decide nothing, so they are no document of their own.
+        assert third.startswith("A walk took ")
+        assert " Mr. " in third
         assert last.startswith("The bus cost ")
         assert right != answer(price, str(int(n) + 6), part, back, bus)
         assert right != answer(price, n, {"half": "a third", "a third": "half"}[part], back, bus)
