@@ -311,8 +311,9 @@ def _bare_spec(
     world = load_world(env_spec.kwargs["world"])
     own = {name: value for name, value in env_spec.kwargs.items() if name not in others}
     config = make_config(world, own, (*others, *(spec.__kwdefaults__ or ())))
-    for name in options.keys() & vars(config).keys():  # "8k" is 8000 in the spec too
-        if isinstance(options[name], str):
+    # "8k" is 8000 in the spec too, and a dataset its path.
+    for name in options.keys() & vars(config).keys():
+        if isinstance(options[name], str) or isinstance(getattr(config, name), str):
             env_spec.kwargs[name] = getattr(config, name)
     config_for_split(world, config, env_spec.kwargs.get("split"))  # raises if it cannot be split
     if is_for_team and "team" not in env_spec.kwargs:

@@ -1,4 +1,4 @@
-"""The command line: list, play, rollout, view, ablate, train, score, doctor, export, longbench, gsm,
+"""The command line: list, play, rollout, view, ablate, train, score, doctor, export, longbench, gsm, decompose,
 serve, fuzz, audit, check, new-world.
 
 Needs the extra `cli`.

@@ -36,8 +36,19 @@ _STARTS = [0, *(place + 1 for place, unit in enumerate(_UNITS[:-1]) if unit == "
 
 
 def best_call(world: World[object]) -> ToolCall:
-    """Return the first optimal call, or the first legal call if none is optimal."""
-    return next(iter(world.optimal_calls() or world.legal_calls()))
+    """Return the first optimal call, or the first legal call if none is optimal.
+
+    Raises:
+        ValueError: The chat does not tell what is optimal.
+    """
+    calls = world.optimal_calls()
+    if calls is None:
+        # A legal call would pass for the oracle's, and its score for the oracle's.
+        raise ValueError(
+            f"{type(world).__name__} has no oracle for this chat, which does not tell where its data "
+            "is; play the oracle in the process that made the env, or play another policy"
+        )
+    return next(iter(calls or world.legal_calls()))
 
 
 def wrong_calls(world: World[object]) -> list[ToolCall]:

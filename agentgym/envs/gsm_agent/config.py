@@ -61,13 +61,14 @@ class SearchConfig(DatabaseOptions, TurnBudget):
         )
 
     def with_people_of(self, split: SplitName) -> Self:
-        """Return the configuration whose database uses a split's people; a folder's are fixed.
+        """Return the configuration whose database uses a split's people, or its templates;
+        the tasks of other data are fixed.
 
         Raises:
             ValueError: The configuration names another split, or the split has too few people.
         """
         if self.data:
-            return self
+            return replace(self, people=split)
         if self.people not in ("all", split):
             raise ValueError(
                 f"split={split!r} draws people of its own, got people={self.people!r}; leave "

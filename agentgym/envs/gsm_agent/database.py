@@ -26,10 +26,11 @@ from agentgym.envs.gsm_agent.documents import (
     month_name,
     write_document,
 )
-from agentgym.envs.gsm_agent.loaders import load_folder
+from agentgym.envs.gsm_agent.loaders import load_data
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem
 from agentgym.envs.gsm_agent.questions import write_question
 from agentgym.envs.gsm_agent.search import Dense, Lexical, load_embed
+from agentgym.envs.gsm_agent.user_data.records import keep_dataset
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES, TOWNS
 from agentgym.world.config import Choice, Share
 from agentgym.world.splits import split_of
@@ -65,8 +66,8 @@ class DatabaseOptions(ProblemOptions):
             `package.module:function`.
         database_seed: The seed of the database, which depends only on these options.
         people: The names in use: `all`, or those of a split, which `split` selects automatically.
-        data: A folder that replaces the drawn tasks: a saved database, or a folder for
-            `loaders.load_folder`.
+        data: The path of tasks that replace the drawn ones: GSM8K, templates, or a folder for
+            `loaders.load_data`; or a saved database. A dataset of GSM8K becomes a path.
     """
 
     tasks: Annotated[int, Field(ge=1, le=MAX_TASKS)] = 1_000
@@ -80,6 +81,7 @@ class DatabaseOptions(ProblemOptions):
     data: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "data", keep_dataset(self.data))
         super().__post_init__()
         if self.search_by not in ("words", "wordllama") and ":" not in self.search_by:
             raise ValueError(
@@ -99,12 +101,10 @@ class Database:
     @classmethod
     def of(cls, documents: Sequence[Document], tasks: Sequence[Task], search_by: str) -> Database:
         """Build a database."""
-        if not documents or not tasks:
-            raise ValueError(
-                f"a database needs tasks and documents, got {len(tasks)} tasks and "
-                f"{len(documents)} documents"
-            )
-        texts = [document.content for document in documents]
+        if not tasks:
+            raise ValueError("a database needs tasks, got none")
+        # Static tasks need no documents, but the index a text.
+        texts = [document.content for document in documents] or ["none"]
         if search_by == "words":
             index: Lexical | Dense = Lexical.of(texts)
         else:
@@ -122,9 +122,15 @@ class Database:
         if not places:
             raise ValueError(
                 f"none of {len(self.tasks)} tasks can be searched for before a model has "
-                "decomposed it; use setting='static'"
+                f"decomposed it ({next(iter(self.rejected.values()))}); use setting='static' or "
+                "agentgym decompose"
             )
         return places
+
+    @cached_property
+    def rejected(self) -> dict[str, str]:
+        """The ids of the tasks that searching cannot solve, with the reasons."""
+        return {task.id: task.static_only for task in self.tasks if task.static_only}
 
     def people_of(self, task: Task) -> frozenset[str]:
         """Return the people in the documents of all tasks with this task's question and answer."""
@@ -337,18 +343,15 @@ def get_database(options: DatabaseOptions) -> Database:
         ValueError: The options or the data are invalid.
     """
     if options.data:
-        return _open(Path(options.data), options.search_by)
+        return _open(options)
     # Neither size nor search affects the draw, so all variants share one.
     drawn = _drawn(replace(options, size="full", search_by="words"))
     return Database.of(*drawn.part(SIZES[options.size], options.database_seed), options.search_by)
 
 
-def _open(folder: Path, search_by: str) -> Database:
-    if (folder / "index").is_dir():
-        return Database.load(folder, search_by)
-    if not folder.is_dir():
-        raise ValueError(
-            f"data {str(folder)!r} is no folder; give one with tasks.jsonl and documents.jsonl, or "
-            "a saved database"
-        )
-    return Database.of(*load_folder(folder), search_by)
+def _open(options: DatabaseOptions) -> Database:
+    path = Path(options.data)
+    if (path / "index").is_dir():
+        return Database.load(path, options.search_by)
+    documents, tasks = load_data(path, options.tasks, options.database_seed, options.people)
+    return Database.of(documents, tasks, options.search_by)

@@ -44,7 +44,7 @@ class Task:
     Attributes:
         answer: The number, as text.
         documents: The indices of the documents with its premises.
-        static_only: Whether its documents make no sense individually.
+        static_only: Why searching cannot solve it; empty if it can.
     """
 
     id: str
@@ -52,7 +52,7 @@ class Task:
     answer: str
     documents: tuple[int, ...] = ()
     premises: tuple[str, ...] = ()
-    static_only: bool = False
+    static_only: str = ""
 
     def __post_init__(self) -> None:
         # JSON records contain lists.

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
 
-from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.documents import Task, month_name
 from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, read_facts
 from agentgym.envs.gsm_agent.questions import Question, read_question
@@ -257,60 +254,10 @@ class GoldKnowledge(SearchKnowledge):
         return known
 
 
-class ProductiveSearches(Sequence[ToolCall]):
-    """The set of searches that show a missing document of the task.
-
-    Membership runs the search. Iteration requires knowing the missing documents.
-    """
-
-    def __init__(
-        self, database: Database, next_page: Collection[int], missing: Collection[int]
-    ) -> None:
-        self._database, self._next_page, self._missing = database, next_page, sorted(missing)
-
-    def __contains__(self, call: object) -> bool:
-        if not isinstance(call, ToolCall):
-            return False
-        query = call.arguments.get("query")
-        page: Collection[int] = ()
-        if call.name == "next_page":
-            page = self._next_page
-        elif isinstance(query, str) and query.strip():
-            page = self._database.index.best(query, PAGE)
-        return not set(self._missing).isdisjoint(page)
-
-    def __iter__(self) -> Iterator[ToolCall]:
-        # A document's own text finds it.
-        for place in self._missing:
-            text = self._database.documents[place].content
-            yield ToolCall("search", {"query": text[:MAX_QUERY_CHARS]})
-
-    def __getitem__(self, index: Any) -> Any:
-        return list(self)[index]
-
-    def __len__(self) -> int:
-        return len(self._missing)
-
-
 def knowledge_of(question: str) -> SearchKnowledge:
     """Return the knowledge from a question alone, which may have been drawn or not."""
     known = SearchKnowledge.of(question)
     return GoldKnowledge(None) if known.question is None else known
-
-
-@lru_cache(maxsize=8)  # the number of databases kept per process
-def why_no_plan(options: DatabaseOptions) -> str:
-    """Return the reason why the tasks of a folder have no plan; empty if they have one."""
-    tasks = get_database(options).tasks
-    for task in tasks:
-        # The next query would have to come from the text of the missing documents.
-        if read_question(task.question) is None:
-            return (
-                f"the question of the task {task.id!r} in {options.data!r} cannot be read without a "
-                "model, and the next query of a plan would give its documents away; use "
-                "oracles='S', which comes from the documents of the tasks, or setting='static'"
-            )
-    return ""
 
 
 def _write(quantity: Quantity) -> str:

@@ -1,63 +1,79 @@
-"""Load your own tasks: GSM8K as JSON lines, and folders like GSM-Agent's (Zhu et al., section 3.2).
-No network.
+"""Load your own tasks: GSM8K, templates of GSM-Symbolic, and folders like GSM-Agent's (Zhu et al.,
+section 3.2). No network and no model.
 
-`agentgym.make("SearchWorld", data=folder)` plays a folder with `tasks.jsonl`, `documents.jsonl`,
-and optionally `fields.json`, which renames fields. One error reports all violations.
+`agentgym.make("SearchWorld", data=path)` plays any of them, and `data=` a dataset of GSM8K. One
+error reports all mistakes, and then nothing is loaded.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
-from agentgym.envs.gsm_agent.documents import Document, Task
+from agentgym.envs.gsm_agent.documents import Document, Task, month_name
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
-from agentgym.envs.reading import load_texts
+from agentgym.envs.gsm_agent.user_data.records import (
+    InputRecord,
+    raise_any,
+    read_records,
+    write_records,
+)
+from agentgym.envs.gsm_agent.user_data.stories import RawProblem, take_apart
+from agentgym.envs.gsm_agent.user_data.templates import load_templates
+from agentgym.envs.gsm_agent.user_data.vetting import vet
+from agentgym.world.splits import split_of
 
-Ask = Callable[[str], str]
-"""A model, from prompt to reply."""
-FIELDS = {
-    name: name
-    for name in (
-        "id",
-        "question",
-        "answer",
-        "documents",
-        "premises",
-        "static_only",
-        "content",
-        "metadata",
-    )
-}
+FIELDS = (
+    *("id", "question", "answer", "documents", "premises", "static_only"),
+    *("content", "metadata"),
+)
 """Field names of a folder."""
 
-_PROMPTS: Mapping[str, str] = load_texts(__file__, "prompts")["decomposition"]
-_SENTENCE = re.compile(r"(?<=[.!?])\s+")
-_MOST_REPORTED = 50  # more would hardly be read
+_ABOUT = ("timestamp", "name", "type")
+_YEARS = range(1960, 2020)
+_REDRAWS = 50  # a template with few variants repeats itself
 
 
-@dataclass(frozen=True, slots=True)
-class RawProblem:
-    """A GSM8K problem split by punctuation.
+def load_data(
+    path: Path, tasks: int, seed: int = 0, people: str = "all"
+) -> tuple[list[Document], list[Task]]:
+    """Load any data.
 
-    Attributes:
-        id: The file name and the line, such as `test-17`.
-        question: The last sentence that ends in a question mark.
-        premises: The other sentences.
-        needs_decomposition: Whether premises may be incomplete: the question contains a number or a
-            condition, or is missing.
+    Args:
+        path: A JSONL file of GSM8K or a folder of them, a folder for `load_folder`, or a template of
+            GSM-Symbolic or a folder of them.
+        tasks: The number of problems to draw from templates.
+        seed: Their seed.
+        people: The split whose templates are drawn, or `all`.
+
+    Raises:
+        ValueError: It is something else, or malformed.
     """
+    if (path / "tasks.jsonl").exists() or (path / "documents.jsonl").exists():
+        return load_folder(path)
+    return publish(load_problems(path, tasks, seed, people), seed)
 
-    id: str
-    text: str
-    question: str
-    premises: tuple[str, ...]
-    answer: str
-    needs_decomposition: bool
+
+def load_problems(path: Path, tasks: int, seed: int = 0, people: str = "all") -> list[RawProblem]:
+    """Load the problems of `load_data`, except a folder's with documents."""
+    if (
+        path.suffix == ".toml"
+        or any((path / "symbolic").glob("*.toml"))
+        or any(path.glob("*.toml"))
+    ):
+        return draw_problems(path, tasks, seed, people)
+    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    if not files or not path.exists():
+        raise ValueError(
+            f"data {str(path)!r} contains no tasks; give GSM8K as JSONL, a folder of such files, of "
+            "templates (TOML), or with tasks.jsonl and documents.jsonl, or a saved database"
+        )
+    return [problem for file in files for problem in load_gsm8k(file)]
 
 
 def load_gsm8k(path: Path) -> list[RawProblem]:
@@ -66,116 +82,134 @@ def load_gsm8k(path: Path) -> list[RawProblem]:
     Raises:
         ValueError: Lines have another form; the error lists them all.
     """
-    problems, wrong = [], []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-            text, solution = str(record["question"]).strip(), str(record["answer"])
-        except (ValueError, KeyError, TypeError) as error:
-            wrong.append(f"line {number} is no JSON object with question and answer ({error!r})")
-            continue
+    problems, mistakes = [], list[str]()
+    for record in read_records(path, mistakes):
+        text, solution = record.text("question").strip(), record.text("answer")
         value = parse_number(solution) if MARK in solution else None
-        if value is None:
-            wrong.append(f"line {number}: no number after #### in the answer {solution[-60:]!r}")
-        else:
-            problems.append(take_apart(f"{path.stem}-{number}", text, str(value)))
-    _refuse(path, wrong)
-    return problems
+        if solution and value is None:
+            record.refuse("answer", "a number after the last ####")
+        number = record.where.rpartition(" ")[2]
+        problems.append(take_apart(f"{path.stem}-{number}", text, str(value)) if text else None)
+    raise_any(path, mistakes)
+    return [problem for problem in problems if problem]
 
 
-def take_apart(name: str, text: str, answer: str) -> RawProblem:
-    """Split a problem by punctuation."""
-    sentences = [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip()]
-    questions = [place for place, sentence in enumerate(sentences) if sentence.endswith("?")]
-    question = sentences.pop(questions[-1]) if questions else ""
-    unclear = (
-        # A number or an "if" in the question is a premise that the sentences lack.
-        not question or bool(re.search(r"[0-9]|\bif\b", question, re.IGNORECASE)) or not sentences
-    )
-    return RawProblem(name, text, question or text, tuple(sentences), answer, unclear)
+def draw_problems(path: Path, count: int, seed: int, people: str) -> list[RawProblem]:
+    """Draw different problems from templates in turn; `people` selects a split's templates.
 
-
-def decompose(problems: Iterable[RawProblem], folder: Path, ask: Ask) -> None:
-    """Create a folder of tasks and documents with a model; a second run resumes.
-
-    Skips a problem that the model does not take apart, or one of whose documents tells another
-    premise three times.
+    Raises:
+        ValueError: A template is malformed, or the split has none.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    existing = [json.loads(line) for line in _lines(folder / "tasks.jsonl")]
-    done = {task["id"] for task in existing}
-    # An interrupted run may leave documents of an unfinished task.
-    complete = {name for task in existing for name in task["documents"]}
-    written = [json.loads(line) for line in _lines(folder / "documents.jsonl")]
-    _write(folder / "documents.jsonl", [each for each in written if each["id"] in complete])
-    for problem in problems:
-        if problem.id in done:
-            continue
-        question, premises = _take_apart(problem.text, ask)
-        contents = [_write_document(problem.text, premise, premises, ask) for premise in premises]
-        if not contents or None in contents:
-            continue
-        documents: list[dict[str, Any]] = [
-            {"id": f"{problem.id}-{k}", "content": content, "metadata": {}}
-            for k, content in enumerate(contents)
+    templates = [
+        template for template in load_templates(path) if people in ("all", split_of(template.name))
+    ]
+    if not templates:
+        raise ValueError(f"data {str(path)!r} has no template for split={people!r}; add some")
+    problems: dict[str, RawProblem] = {}
+    for number in range(count):
+        template = templates[number % len(templates)]
+        for again in range(_REDRAWS):
+            problem = template.draw(number, Random(f"{seed}:{template.name}:{number}:{again}"))
+            if problem.text not in problems:
+                problems[problem.text] = problem
+                break
+    return list(problems.values())
+
+
+def publish(problems: Sequence[RawProblem], seed: int = 0) -> tuple[list[Document], list[Task]]:
+    """Write problems as tasks and documents; unclear ones get no documents.
+
+    Problems that share a person or a template get different months, which their questions name. A
+    problem that fails a check (`vetting`) becomes unclear.
+    """
+    while True:
+        documents, tasks = _write(problems, seed)
+        reasons = vet(problems, documents, tasks)
+        if not reasons:
+            return documents, tasks
+        # Its documents would still be found by searches for others.
+        problems = [
+            replace(problem, unclear=reasons.get(problem.id, problem.unclear))
+            for problem in problems
         ]
-        task = {
-            "id": problem.id,
-            "question": question,
-            "answer": problem.answer,
-            "premises": premises,
-            "documents": [document["id"] for document in documents],
-        }
-        # Documents first: a task in the file then has all its documents.
-        _write(folder / "documents.jsonl", documents, mode="a")
-        _write(folder / "tasks.jsonl", [task], mode="a")
 
 
-def _take_apart(problem: str, ask: Ask) -> tuple[str, list[str]]:
-    reply = ask(_PROMPTS["take_apart"].format(problem=problem))
-    try:
-        parts = json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
-        return str(parts["question"]), [str(premise) for premise in parts["premises"]]
-    # A model's reply may have any form; no premises means that the problem is skipped.
-    except (ValueError, KeyError, TypeError):
-        return problem, []
+def _write(problems: Sequence[RawProblem], seed: int) -> tuple[list[Document], list[Task]]:
+    names = [frozenset((*problem.names, problem.id.partition("#")[0])) for problem in problems]
+    shared = Counter(name for some in names for name in some)
+    months = _choose_months(names, seed)
+    rng = Random(seed)
+    numbers = list(range(sum(len(problem.premises) for problem in problems)))
+    # Ids must not reveal the task.
+    rng.shuffle(numbers)
+    documents: list[Document] = []
+    tasks: list[Task] = []
+    places: list[list[str]] = []
+    for problem, some, stamp in zip(problems, names, months, strict=True):
+        unclear = problem.unclear or ("" if stamp else "too many other tasks are about the same")
+        texts = () if unclear else problem.documents or problem.premises
+        own = [_write_note(f"note_{numbers.pop():05d}", text, stamp, problem) for text in texts]
+        question = " ".join(problem.question.split())
+        if texts and any(shared[name] > 1 for name in some):
+            heading = (*problem.names, month_name(stamp)) if problem.exact else (month_name(stamp),)
+            question = f"{', '.join(heading)}: {question}"
+        documents += own
+        places.append([document.id for document in own])
+        # An unclear problem is played as a whole.
+        premises = problem.premises if texts else (problem.text,)
+        tasks.append(Task(problem.id, question, problem.answer, (), premises, unclear))
+    documents.sort(key=lambda document: document.id)
+    place = {document.id: number for number, document in enumerate(documents)}
+    return documents, [
+        replace(task, documents=tuple(place[name] for name in own))
+        for task, own in zip(tasks, places, strict=True)
+    ]
 
 
-def _write_document(story: str, premise: str, premises: Sequence[str], ask: Ask) -> str | None:
-    others = "\n".join(f"- {other}" for other in premises if other != premise)
-    for _ in range(3):
-        document = ask(_PROMPTS["document"].format(premise=premise, story=story)).strip()
-        prompt = _PROMPTS["leak"].format(document=document, premise=premise, others=others)
-        if ask(prompt).strip().lower().startswith("no"):
-            return document
-    return None
+def _choose_months(names: Sequence[frozenset[str]], seed: int) -> list[str]:
+    months = [f"{year}-{month:02d}" for year in _YEARS for month in range(1, 13)]
+    Random(seed + 1).shuffle(months)
+    taken: dict[str, set[str]] = {}
+    chosen = []
+    for some in names:
+        used = set().union(*(taken.get(name, ()) for name in some))
+        free = next((month for month in months if month not in used), "")
+        chosen.append(free)
+        for name in some:
+            taken.setdefault(name, set()).add(free)
+    return chosen
 
 
-def as_folder(problems: Iterable[RawProblem], folder: Path) -> None:
-    """Write problems unchanged, one document per premise; unclear ones become static."""
+def _write_note(name: str, text: str, stamp: str, problem: RawProblem) -> Document:
+    # A document without a name is about the main person, as an anonymised one of the paper.
+    people = [each for each in problem.names if each in text] or list(problem.names[:1])
+    return Document(name, f"Note, {month_name(stamp)}\n{text}", stamp, ", ".join(people), "note")
+
+
+def as_folder(problems: Sequence[RawProblem], folder: Path) -> None:
+    """Write problems to a folder for `load_folder`."""
+    save_folder(*publish(problems), folder)
+
+
+def save_folder(documents: Sequence[Document], tasks: Sequence[Task], folder: Path) -> None:
+    """Write tasks and documents to a folder for `load_folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    tasks: list[dict[str, Any]] = []
-    documents: list[dict[str, Any]] = []
-    for problem in problems:
-        texts = (problem.text,) if problem.needs_decomposition else problem.premises
-        names = [f"{problem.id}-{k}" for k in range(len(texts))]
-        documents += [
-            {"id": name, "content": text, "metadata": {}}
-            for name, text in zip(names, texts, strict=True)
-        ]
-        tasks.append(
+    records = []
+    for task in tasks:
+        names = [documents[place].id for place in task.documents]
+        records.append({**asdict(task), "documents": names})
+    write_records(folder / "tasks.jsonl", records)
+    write_records(
+        folder / "documents.jsonl",
+        (
             {
-                "id": problem.id,
-                "question": problem.question,
-                "answer": problem.answer,
-                "documents": names,
-                "static_only": problem.needs_decomposition,
+                "id": document.id,
+                "content": document.content,
+                "metadata": {key: getattr(document, key) for key in _ABOUT},
             }
-        )
-    _write(folder / "tasks.jsonl", tasks)
-    _write(folder / "documents.jsonl", documents)
+            for document in documents
+        ),
+    )
 
 
 def load_folder(
@@ -185,110 +219,87 @@ def load_folder(
 
     Args:
         folder: Contains `tasks.jsonl` (id, question, answer, and documents: their ids) and
-            `documents.jsonl` (id, content, and metadata: timestamp, name, type).
+            `documents.jsonl` (id, content, and metadata: timestamp, name, type). A task with
+            `static_only`, the reason why searching cannot solve it, may have `premises` instead of
+            documents.
         fields: The folder's names of these fields, such as `{"documents": "document_ids"}`; None
             for its `fields.json`.
 
     Raises:
-        ValueError: Fields are missing, ids are duplicate or dangling, or an answer is not a number;
-            the error lists all of them.
+        ValueError: Fields are missing or of another type, ids are duplicate or dangling, or an
+            answer is not a number; the error lists all of them.
     """
     if fields is None and (folder / "fields.json").exists():
-        fields = json.loads((folder / "fields.json").read_text(encoding="utf-8"))
+        fields = _load_fields(folder / "fields.json")
     if unknown := [name for name in fields or {} if name not in FIELDS]:
         raise ValueError(
             f"fields has no field {unknown[0]!r} to rename; fields: {', '.join(FIELDS)}"
         )
-    names = {**FIELDS, **(fields or {})}
-    wrong: list[str] = []
-    documents = sorted(_documents(folder, names, wrong), key=lambda document: document.id)
+    names = {**dict(zip(FIELDS, FIELDS, strict=True)), **(fields or {})}
+    mistakes: list[str] = []
+    read = [
+        _read_document(record, names)
+        for record in read_records(folder / "documents.jsonl", mistakes)
+    ]
+    _check_ids("documents.jsonl", (document.id for document in read), mistakes)
+    documents = sorted(read, key=lambda document: document.id)
     place = {document.id: number for number, document in enumerate(documents)}
-    tasks = _tasks(folder, names, place, wrong)
-    _refuse(folder, wrong)
+    tasks = [
+        _read_task(record, names, place)
+        for record in read_records(folder / "tasks.jsonl", mistakes)
+    ]
+    _check_ids("tasks.jsonl", (task.id for task in tasks), mistakes)
+    raise_any(folder, mistakes)
     return documents, tasks
 
 
-def _documents(folder: Path, names: Mapping[str, str], wrong: list[str]) -> list[Document]:
-    documents: dict[str, Document] = {}
-    for where, record in _records(
-        folder / "documents.jsonl", (names["id"], names["content"]), wrong
-    ):
-        about = record.get(names["metadata"]) or {}
-        name = str(record[names["id"]])
-        if name in documents:
-            wrong.append(f"{where}: the id {name!r} is there already")
-        documents[name] = Document(
-            name,
-            str(record[names["content"]]),
-            *(str(about.get(key, "")) for key in ("timestamp", "name", "type")),
-        )
-    return list(documents.values())
+def _load_fields(path: Path) -> dict[str, str]:
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8-sig"))
+    except ValueError as error:
+        raise ValueError(f"{path}: expected a JSON object ({error})") from error
+    if not isinstance(fields, dict) or not all(isinstance(each, str) for each in fields.values()):
+        raise ValueError(f"{path}: expected a JSON object of field names, got {fields!r:.100}")
+    return fields
 
 
-def _tasks(
-    folder: Path, names: Mapping[str, str], place: Mapping[str, int], wrong: list[str]
-) -> list[Task]:
-    tasks: dict[str, Task] = {}
-    required = tuple(names[key] for key in ("id", "question", "answer", "documents"))
-    for where, record in _records(folder / "tasks.jsonl", required, wrong):
-        name, question, answer, ids = (record[key] for key in required)
-        name, answer = str(name), str(answer)
-        if name in tasks:
-            wrong.append(f"{where}: the id {name!r} is there already")
-        if parse_number(answer) is None:
-            wrong.append(f"{where}: the answer {record[required[2]]!r} is no number")
-        if not isinstance(ids, list) or not ids:
-            wrong.append(f"{where}: {required[3]} must be a list of ids, got {ids!r}")
-            ids = []
-        wrong += [
-            f"{where}: there is no document {each!r}" for each in ids if str(each) not in place
-        ]
-        tasks[name] = Task(
-            name,
-            str(question),
-            answer,
-            documents=tuple(place[str(each)] for each in ids if str(each) in place),
-            premises=tuple(map(str, record.get(names["premises"]) or ())),
-            static_only=bool(record.get(names["static_only"], False)),
-        )
-    return list(tasks.values())
+def _check_ids(file: str, ids: Iterable[str], mistakes: list[str]) -> None:
+    for name, count in Counter(ids).items():
+        if count > 1 and name:
+            mistakes.append(
+                f"{file}, field id: expected different ids, {name!r} is there {count} times"
+            )
 
 
-def _records(
-    path: Path, required: Sequence[str], wrong: list[str]
-) -> Iterable[tuple[str, dict[str, Any]]]:
-    if not path.exists():
-        wrong.append(f"{path.name} is missing")
-    for number, line in enumerate(_lines(path), 1):
-        where = f"{path.name}, line {number}"
-        try:
-            record = json.loads(line)
-        except ValueError as error:
-            wrong.append(f"{where}: no JSON ({error})")
-            continue
-        if not isinstance(record, dict):
-            wrong.append(f"{where}: no JSON object")
-        elif missing := [name for name in required if name not in record]:
-            wrong.append(f"{where}: the field {', '.join(missing)} is missing")
-        else:
-            yield where, record
+def _read_document(record: InputRecord, names: Mapping[str, str]) -> Document:
+    about: Any = record.fields.get(names["metadata"]) or {}
+    if not isinstance(about, dict):
+        record.refuse(names["metadata"], "an object")
+        about = {}
+    told = (str(about.get(key, "")) for key in _ABOUT)
+    return Document(record.name(names["id"]), record.text(names["content"]), *told)
 
 
-def _lines(path: Path) -> list[str]:
-    # A first run has no files to resume from.
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return [line for line in text.splitlines() if line.strip()]
-
-
-def _write(path: Path, records: Iterable[Mapping[str, Any]], mode: str = "w") -> None:
-    with path.open(mode, encoding="utf-8") as file:
-        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-
-
-def _refuse(path: Path, wrong: Sequence[str]) -> None:
-    if wrong:
-        rest = len(wrong) - _MOST_REPORTED
-        more = f"; and {rest} more" if rest > 0 else ""
-        raise ValueError(
-            f"{path} has {len(wrong)} mistakes: {'; '.join(wrong[:_MOST_REPORTED])}{more}"
-        )
+def _read_task(record: InputRecord, names: Mapping[str, str], place: Mapping[str, int]) -> Task:
+    answer = record.fields.get(names["answer"])
+    if isinstance(answer, bool) or parse_number(str(answer)) is None:
+        record.refuse(names["answer"], "a number")
+    static: Any = record.fields.get(names["static_only"], "")
+    if not isinstance(static, bool | str):
+        record.refuse(names["static_only"], "True, False or a reason")
+    if static is True:
+        static = "its documents make no sense individually"
+    premises = record.texts(names["premises"])
+    own = record.texts(names["documents"], required=True)
+    if not own and not (static and premises):
+        record.refuse(names["documents"], "at least one id")
+    if missing := [name for name in own if name not in place]:
+        record.refuse(names["documents"], f"ids in documents.jsonl, and not {missing[0]!r}")
+    return Task(
+        record.name(names["id"]),
+        record.text(names["question"]),
+        str(answer),
+        tuple(place[name] for name in own if name in place),
+        premises,
+        static or "",
+    )

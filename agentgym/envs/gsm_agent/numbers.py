@@ -8,16 +8,18 @@ from decimal import Decimal
 MARK = "####"
 """Marker of the answer in a reply without a call, as in GSM8K."""
 
-_NUMBER = re.compile(
-    r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,400})(?:\.[0-9]{1,400})?|[-+]?\.[0-9]{1,400}"
+_NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,400})(?:\.[0-9]{1,400})?|\.[0-9]{1,400}"
+# Markdown around it, a currency, a unit and a full stop may surround the number.
+_ANSWER = re.compile(
+    rf"[*_`\s]*+(?P<sign>[-+\u2212]?)\s*+[$\u20ac\u00a3]?\s*+(?P<signed>[-+\u2212]?)(?P<number>{_NUMBER})"
+    r"\s*+[%$\u20ac\u00a3]?\s*+[A-Za-z ]*+[*_`\s]*+(?:\.[*_`\s]*+)?"
 )
-_UNIT = re.compile(r"%?\s*+[A-Za-z ]*+\.?")
 
 
 def parse_number(text: str) -> Decimal | None:
     """Parse an answer's number, if any, after the last `####` and without `$`, `,`, `%` or unit."""
-    answer = text.rpartition(MARK)[2].strip().lstrip("$").strip()
-    number = _NUMBER.match(answer)
-    if number is None or not _UNIT.fullmatch(answer[number.end() :].strip()):
+    match = _ANSWER.fullmatch(text.rpartition(MARK)[2])
+    if match is None or (match["sign"] and match["signed"]):
         return None
-    return Decimal(number[0].replace(",", ""))
+    number = Decimal(match["number"].replace(",", ""))
+    return number if (match["sign"] or match["signed"]) in ("", "+") else -number

@@ -11,16 +11,15 @@ from math import ceil
 from typing import Any, ClassVar, Self
 
 from agentgym.envs.gsm_agent.config import SearchConfig, options_for_turns
-from agentgym.envs.gsm_agent.database import SIZES, Database, get_database
+from agentgym.envs.gsm_agent.database import SIZES
+from agentgym.envs.gsm_agent.gold import GoldPlay, GoldSearches, remember
 from agentgym.envs.gsm_agent.knowledge import (
     MAX_QUERY_CHARS,
     PAGE,
     PAGES,
     GoldKnowledge,
-    ProductiveSearches,
     SearchKnowledge,
     knowledge_of,
-    why_no_plan,
 )
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
 from agentgym.envs.gsm_agent.prompts import EXTRA_TOOLS, TOOL_SETS, AnswerTool, rules
@@ -36,13 +35,12 @@ _ROUNDS = re.compile(r"^Search for at least ([0-9]+) turns before you answer\.$"
 _HEAD = re.compile(r'Page ([0-9]+) of [0-9]+ for (".*")$', re.MULTILINE)
 _LEFT = re.compile(r"Turns spent looking: ([0-9]+)\nTurns left: (-?[0-9]+)")
 _ANSWER, _LOST = "Give the answer.", "Nothing is left to search for."
-_OPEN = "Search for something else that the question depends on, or answer it once you know all of that."
 _SEARCH = 'Search for "{}".'
 _NEXT = "Turn to the next page of the last search."
 _SEARCHES = ("search", "next_page", "explore", "revisit")
 
 
-class SearchWorld(World[SearchConfig]):
+class SearchWorld(GoldPlay, World[SearchConfig]):
     """Answer a grade-school question whose premises are spread over a searchable database.
 
     Optimal play over free queries cannot be enumerated. `optimal_calls` are the calls of a searcher
@@ -73,23 +71,10 @@ class SearchWorld(World[SearchConfig]):
         self._early_stops = 0
         self._submitted: str | None = None
 
-    @property
-    def database(self) -> Database:
-        """The database, shared by the worlds of the process."""
-        return get_database(self.config.database_options)
-
     @classmethod
     def requirements(cls, config: SearchConfig) -> Mapping[str, str]:
         """Return the extra of the embedding vectors, if in use."""
         return {"embed": "search_by='words'"} if config.search_by == "wordllama" else {}
-
-    @classmethod
-    def undefined_hooks(cls, config: SearchConfig) -> Mapping[str, str]:
-        """Return the hooks that need parsable questions, if the data has others."""
-        if not config.data or config.setting == "static":
-            return {}
-        why = why_no_plan(config.database_options)
-        return dict.fromkeys(("subtask", "reasoning"), why) if why else {}
 
     def generate(self) -> None:
         """Select a task."""
@@ -105,22 +90,23 @@ class SearchWorld(World[SearchConfig]):
         self.problem = database.tasks[playable[number]]
         self.max_turns = self.config.budget(self.config.max_rounds)
         self.known = knowledge_of(self.problem.question)
+        if isinstance(self.known, GoldKnowledge):
+            remember(self.config.database_options, self.problem)
         # The static setting shows all documents in the task.
         self._missing = set() if self.static else set(self.problem.documents)
-        self.known.record(self.problem, self._shown_texts(), len(self._missing))
+        self._record()
         if self.static:
             self.known.learn("\n\n".join(self._shown_texts()))
-
-    def _shown_texts(self) -> list[str]:
-        shown = [place for place in self.problem.documents if place not in self._missing]
-        return [self.database.documents[place].show() for place in shown]
 
     def instance_key(self) -> str:
         """Return the problem, including its people and, if relevant, the month."""
         return f"{self.problem.question} #### {self.problem.answer}"
 
     def split_keys(self) -> Collection[str]:
-        """Return the people in its documents, else the problem."""
+        """Return the template, the people in its documents, or else the problem."""
+        template, drawn, _ = self.problem.id.partition("#")
+        if drawn:
+            return (template,)
         return self.database.people_of(self.problem) or (self.instance_key(),)
 
     @classmethod
@@ -217,7 +203,7 @@ class SearchWorld(World[SearchConfig]):
         }
         # A new list: copies of the world share the old one.
         self.log = [*self.log, entry]
-        self.known.record(self.problem, self._shown_texts(), len(self._missing))
+        self._record()
         head = f"Page {page} of {PAGES} for {json.dumps(query, ensure_ascii=False)}"
         texts = [document.show() for document in documents]
         result = "\n\n".join([head, *(texts or ["No document fits."])])
@@ -261,7 +247,7 @@ class SearchWorld(World[SearchConfig]):
         quantity.
 
         For questions that cannot be parsed, these are all searches that show a missing document;
-        None in a world rebuilt from a chat.
+        None in a world rebuilt from the chat of another process.
         """
         # Only drawn questions can be parsed without a model; others need the hidden documents.
         if isinstance(self.known, GoldKnowledge) and self.known.missing_count is None:
@@ -271,7 +257,9 @@ class SearchWorld(World[SearchConfig]):
         answer, may_search = self.known.answer(), self.turns_left > 1
         if answer is None and isinstance(self.known, GoldKnowledge):
             following = self._results[PAGE * self.known.cursor : PAGE * (self.known.cursor + 1)]
-            searches = ProductiveSearches(self.database, following, self._missing)
+            searches = GoldSearches(
+                self.database, self.problem, self.known, following, self._missing
+            )
             return searches if may_search else ()
         if answer is None:
             return self.known.useful() if may_search and not self.static else ()
@@ -303,8 +291,6 @@ class SearchWorld(World[SearchConfig]):
     def subtask(self, with_state: bool) -> str:
         """Search for the first missing quantity, turn a page, or answer."""
         calls = self.optimal_calls()
-        if calls is None or isinstance(calls, ProductiveSearches):
-            return _OPEN
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
@@ -350,6 +336,7 @@ class SearchWorld(World[SearchConfig]):
         world.max_turns = int(turns) if budget else None
         if world.static:
             world.known.learn(documents)
+        world._recall(match["question"])
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -360,12 +347,14 @@ class SearchWorld(World[SearchConfig]):
         # A context strategy may remove results, so the page number cannot be counted.
         self.known.add_page(json.loads(head[2]), int(head[1]))
         self._learn(result)
+        self._see(result)
 
     def read_state(self, state: str) -> None:
         """Replace the history by the knowledge in the text."""
         lines, _, ends = state.rpartition("\nTurns spent")
         left = expect(_LEFT.fullmatch(f"Turns spent{ends}"), "a state of SearchWorld", state)
         self.known = self.known.from_lines(self.known.question, lines.split("\n"))
+        self._see_state()
         self.rounds = int(left[1])
         self.set_turns_left(int(left[2]))
         self._searched_in = self.turn

@@ -6,15 +6,22 @@ The paper's text and tables differ in places. The definitions match its tables; 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from math import isnan, nan
 from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
+from agentgym.envs.gsm_agent.database import Database
+from agentgym.envs.gsm_agent.decomposition import decompose, read_parts
+from agentgym.envs.gsm_agent.loaders import as_folder, load_folder, load_problems
 from agentgym.envs.gsm_agent.numbers import MARK, parse_number
+from agentgym.play.policy import Policy
+from agentgym.text.messages import Chat
 from agentgym.text.parsing import NO_CALL, explain, parse
 from agentgym.text.tokens import counter
 from agentgym.training.evaluation import (
@@ -33,12 +40,14 @@ from agentgym.training.papers.reasoning_graph import (
     paths_of,
     search_report,
 )
-from agentgym.training.rollout import RunLock, Step, Trajectory, TrajectoryLog
+from agentgym.training.rollout import PolicyConfig, RunLock, Step, Trajectory, TrajectoryLog
 from agentgym.training.rollout.storage import write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# Parts of a reason that differ between tasks.
+_OWN = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9/.]*")
 # token counter for replies without ids
 Count = Callable[[str], int]
 
@@ -302,4 +311,42 @@ def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:
     return figure
 
 
-register_paper(Paper("GSM-Agent", commands=(Command(_gsm, "gsm"),)))
+def _decompose(
+    data: Annotated[Path, "GSM8K as JSONL, a folder of such files, or of templates (TOML)."],
+    *,
+    out: Annotated[Path, "Folder for tasks and documents, which `data=` plays."],
+    policy: Annotated[
+        str, "package.module:factory, or the folder of a trained model; nothing for punctuation."
+    ] = "",
+    parts: Annotated[
+        Path | None, "JSON lines with id, question, premises and documents, written by hand."
+    ] = None,
+    tasks: Annotated[int, "Problems to draw from templates."] = 1_000,
+    seed: Annotated[int, "Seed of the draws from templates."] = 0,
+) -> Iterator[str | Table]:
+    """Take problems of GSM8K apart for SearchWorld, and tell why tasks are rejected. The same
+    command goes on where it was stopped.
+    """
+    problems = load_problems(data, tasks, seed)
+    with RunLock(out):
+        if policy:
+            decompose(problems, out, partial(_ask, PolicyConfig(policy).make("SearchWorld")))
+        else:
+            as_folder(read_parts(problems, parts) if parts else problems, out)
+    rejected = Database.of(*load_folder(out), "words").rejected
+    yield f"wrote {len(problems)} tasks to {out}; searching can solve {len(problems) - len(rejected)}"
+    if rejected:
+        examples: dict[str, list[str]] = {}
+        for name, reason in rejected.items():
+            examples.setdefault(_OWN.sub("...", reason), []).append(name)
+        lines = [[reason, str(len(names)), names[0]] for reason, names in examples.items()]
+        yield "rejected (static)", ["reason", "tasks", "such as"], lines
+
+
+def _ask(policy: Policy, prompt: str) -> str:
+    (reply,) = policy([Chat.from_openai([{"role": "user", "content": prompt}])])
+    return reply.text
+
+
+_COMMANDS = (Command(_gsm, "gsm"), Command(_decompose, "decompose", resumable=True))
+register_paper(Paper("GSM-Agent", commands=_COMMANDS))

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import pytest
 
-from agentgym import ToolCall, ToolEnv, make, render, spec, tool_env
+from agentgym import ToolCall, ToolEnv, make, render, tool_env
+from agentgym.envs.gsm_agent import gold
+from agentgym.envs.gsm_agent.gold import GoldSearches
+from agentgym.envs.gsm_agent.knowledge import GoldKnowledge
 from agentgym.envs.gsm_agent.loaders import as_folder, load_gsm8k
 from agentgym.envs.gsm_agent.search_world import SearchWorld
-from agentgym.oracles import NoisyPolicy, PlanOracle
+from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.oracles.choices import best_call
 from agentgym.oracles.hints import split_hints
 from agentgym.training.rollout import rollout
@@ -100,16 +105,44 @@ def test_the_next_page_is_optimal_if_it_shows_what_is_missing(folder: str) -> No
     assert agree
 
 
-def test_a_plan_is_refused_with_the_reason(folder: str) -> None:
-    for oracles in ("P", "SP", "P0.5", "P_"):
-        with pytest.raises(ValueError, match=r"oracles='P' is undefined here: the question of"):
-            spec("SearchWorld", data=folder, oracles=oracles)
-    with pytest.raises(ValueError, match="use oracles='S', which"):
-        PlanOracle(gymnasium.make("agentgym/SearchWorld-v0", data=folder))
-    with pytest.raises(ValueError, match="is undefined here"):
-        spec("SearchWorld-team", data=folder, oracles="P")
-    with pytest.raises(ValueError, match=r"an example \(shots\) is undefined here"):
-        make("SearchWorld", data=folder, shots=1)
+def test_the_scripted_oracle_solves_it_from_the_chat(folder: str) -> None:
+    for seed in range(12):
+        env = make("SearchWorld", data=folder, oracles="PS" if seed % 2 else "", labels=True)
+        trajectory = rollout(env, OraclePolicy("SearchWorld"), seed)
+        assert trajectory.reward == 1.0
+        assert all(step.info["optimal"] for step in trajectory.steps)
+
+
+def test_a_plan_tells_no_hidden_number(folder: str) -> None:
+    env = make("SearchWorld", data=folder, oracles="P")
+    for seed in range(8):
+        chat, _ = env.reset(seed=seed)
+        world = world_of(env)
+        plan = split_hints(chat.messages[-1].text)[1]["plan"]
+        hidden = [world.database.documents[place].content for place in world.problem.documents]
+        assert plan.startswith("Search for ")
+        assert not set(re.findall("[0-9]+", plan)) & set(
+            re.findall(r"\b[0-9]+\b", " ".join(hidden))
+        )
+        # A query in no words of the question finds nothing, so the plan takes the document's own.
+        calls = GoldSearches(
+            world.database,
+            replace(world.problem, question="xyzzy"),
+            GoldKnowledge(None),
+            (),
+            world.problem.documents[:1],
+        )
+        (call,) = calls
+        assert call in calls
+        assert ToolCall("search", {"query": "xyzzy"}) not in calls
+
+
+def test_an_oracle_without_the_data_is_refused(folder: str) -> None:
+    chat, _ = make("SearchWorld", data=folder).reset(seed=0)
+    gold._played.clear()
+    with pytest.raises(ValueError, match="SearchWorld has no oracle for this chat"):
+        OraclePolicy("SearchWorld")([chat])
+    assert "Still missing: not known" in SearchWorld.read_task(chat.messages[-1].text).state()
 
 
 def test_where_all_documents_are_shown_the_plan_is_to_answer(folder: str) -> None:
@@ -130,11 +163,8 @@ def test_scripted_policies_read_and_sum_up_what_was_shown(folder: str) -> None:
         assert len(trajectory.steps) >= 1
     env = make("SearchWorld", data=folder, oracles="S")
     chat, _ = env.reset(seed=0)
+    chat, *_ = env.step(render(best_call(world_of(env))))
     text = state(chat)
     world = SearchWorld.read_task(world_of(env).restate())
-    assert (
-        "Still missing: not known"
-        in SearchWorld.read_task(chat.messages[-1].text.partition("\n\n<")[0]).state()
-    )
     world.read_state(text)
     assert world.state() == text

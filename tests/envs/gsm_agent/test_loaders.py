@@ -8,19 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gymnasium.envs.registration import EnvSpec
 
 from agentgym import Chat, Message, Reply, make, tool_env
+from agentgym.envs.gsm_agent.decomposition import decompose, read_parts
 from agentgym.envs.gsm_agent.documents import Document, Task
-from agentgym.envs.gsm_agent.loaders import (
-    as_folder,
-    decompose,
-    load_folder,
-    load_gsm8k,
-    take_apart,
-)
+from agentgym.envs.gsm_agent.loaders import load_folder, load_gsm8k, publish
 from agentgym.envs.gsm_agent.numbers import parse_number
+from agentgym.envs.gsm_agent.user_data.stories import take_apart
+from agentgym.oracles import OraclePolicy
+from agentgym.training.rollout import rollout
 
-CLIPS = "Natalia sold clips to 48 of her friends in April. She sold half as many in May. How many clips did she sell altogether?"
+CLIPS = (
+    "Natalia sold clips to 48 of her friends in April. She sold half as many in May. "
+    "How many clips did Natalia sell altogether?"
+)
 
 
 def write(path: Path, *records: Any) -> Path:
@@ -39,6 +41,8 @@ def write(path: Path, *records: Any) -> Path:
         ("18", "18"), ("18.0", "18"), ("1,250", "1250"), ("$1,250.50", "1250.5"), ("-3", "-3"), ("I think so. #### 7", "7"),
         ("#### 3 #### 4", "4"), ("#### 12 apples.", "12"), ("#### 20%", "20"), ("####\n 5\n", "5"), ("#### $5 dollars", "5"),
         ("", None), ("####", None), ("seven", None), ("1/2", None), ("1,2,3", None), ("#### 5 #### none", None), ("3 or 4", None),
+        ("**#### 18**", "18"), ("#### **18**.", "18"), ("#### $18.00", "18"), ("#### 18 dollars", "18"), ("#### 1,234", "1234"),
+        ("#### -$5", "-5"), ("#### \u22122.5", "-2.5"), ("--5", None), ("2*3", None), ("1 " + " " * 50_000 + "!", None),
         ("12,50", None), ("nan", None), ("1e5", None), ("٣", None), ("5..", None), ("5.", "5"), (".5", "0.5"), ("9" * 401, None),
     ],
 )  # fmt: skip
@@ -49,45 +53,79 @@ def test_numbers_are_read(text: str, number: str | None) -> None:
 def test_gsm8k_is_taken_apart(tmp_path: Path) -> None:
     path = write(
         tmp_path / "test.jsonl",
-        {"question": CLIPS, "answer": "48/2=<<48/2=24>>24\n#### 1,072"},
-        "\n",
+        "\ufeff" + json.dumps({"question": CLIPS, "answer": "<<48/2=24>>24\n**#### 1,072**"}),
+        "\r\n \n",
+        {
+            "question": "“Zoë” sold 4\u2028hats. She sold 5 caps. How much is 1?",
+            "answer": "#### -2",
+        },
     )
-    (problem,) = load_gsm8k(path)
-    assert problem.question == "How many clips did she sell altogether?"
+    problem, other = load_gsm8k(path)
+    assert problem.question == "How many clips did Natalia sell altogether?"
     assert problem.premises == (
         "Natalia sold clips to 48 of her friends in April.",
         "She sold half as many in May.",
     )
-    assert (problem.id, problem.answer, problem.needs_decomposition) == ("test-1", "1072", False)
+    assert (problem.id, problem.answer, problem.unclear) == ("test-1", "1072", "")
+    assert take_apart("q", 'Bo said:\n"There are 3."\nShe has 4.', "1").names == ()
+    assert (other.id, other.answer) == ("test-3", "-2")
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "why"),
     [
-        "If he has 3, how many are left?",
-        "He had 3. How many of 5 are left?",
-        "He has 3.",
-        "How many?",
-        "A. If so, what?",
+        ("Al had 3. How much did he earn?", "only the story tells who 'he' is"),
+        ("Al had 3. What is it now?", "only the story tells what 'it' is"),
+        ("Al had 3. How much was the total cost?", "names nothing to search for"),
+        ("Al had 3. How many of 5 pens are left?", "its question tells 5"),
+        ("Al had 3. Bo had 3. How many pens had Bo?", "no sentence tells a number of its own"),
+        ("Al had 3.", "no sentence ends in a question mark"),
+        ("How many pens has Al?", "its question is the whole problem"),
     ],
 )
-def test_what_punctuation_does_not_take_apart_needs_decomposition(text: str) -> None:
-    assert take_apart("a", text, "1").needs_decomposition
+def test_ill_posed_questions_are_rejected_with_the_reason(text: str, why: str) -> None:
+    assert why in take_apart("a", text, "1").unclear
 
 
-def test_all_mistakes_of_gsm8k_are_told(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "bad.jsonl",
-        {"question": "Q?"},
-        "{\n",
-        {"question": "Q?", "answer": "42"},
-        "[1]\n",
-    )
-    with pytest.raises(
-        ValueError,
-        match=r"has 4 mistakes: line 1 is no .*; line 2 is no .*; line 3: no number after ####.*; line 4",
+def test_a_condition_of_the_question_becomes_a_premise() -> None:
+    for text in (
+        "If Al has 3 pens, how many pens does Bo have?",
+        "How many pens does Bo have if Al has 3 pens?",
     ):
-        load_gsm8k(path)
+        problem = take_apart("a", f"Bo has twice as many pens as Al. {text}", "6")
+        assert problem.question == "How many pens does Bo have?"
+        assert problem.premises == ("Bo has twice as many pens as Al.", "Al has 3 pens.")
+        assert not problem.unclear
+
+
+GOOD = json.dumps({"question": CLIPS, "answer": "#### 1"}).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "d.jsonl: expected JSON lines, the file is empty"),
+        (b"\n \r\n", "the file is empty"),
+        (GOOD + b'{"question": "Q?"}', "line 2, field answer: expected a text, it is missing"),
+        (GOOD + b'{"question": 3, "answer": "#### 1"}', "line 2, field question: expected a text, got 3"),
+        (GOOD + b'{"question": " ", "answer": "#### 1"}', "line 2, field question: expected a text"),
+        (GOOD + b'{"question": "Q?", "answer": "42"}', "line 2, field answer: expected a number after the last ####"),
+        (GOOD + b'{"question": "Q?", "answer": "#### 1/2"}', "line 2, field answer: expected a number"),
+        (GOOD + b'{"question": "\\ud800?", "answer": "#### 1"}', "line 2, field question: expected valid Unicode"),
+        (GOOD + b"[1]", r"line 2: expected a JSON object, got \[1\]"),
+        (GOOD + b"{", "line 2: expected a JSON object"),
+        (GOOD + b"[" * 100_000, "line 2: expected a JSON object"),
+        (GOOD + GOOD.replace(b"April", "Março".encode("latin-1")), "line 2: expected UTF-8"),
+        (GOOD.decode().encode("utf-16"), "line 1: expected UTF-8"),
+    ],
+)  # fmt: skip
+def test_malformed_gsm8k_is_refused_with_line_and_field(
+    tmp_path: Path, content: bytes, told: str
+) -> None:
+    (tmp_path / "d.jsonl").write_bytes(content)
+    for place in (tmp_path, tmp_path / "d.jsonl"):
+        with pytest.raises(ValueError, match=told):
+            make("SearchWorld", data=place).reset(seed=0)
 
 
 def folder_of(path: Path, **names: str) -> Path:
@@ -130,56 +168,87 @@ def test_all_mistakes_of_a_folder_are_told(tmp_path: Path) -> None:
     write(
         tmp_path / "tasks.jsonl",
         task,
-        {**task, "answer": 3, "documents": "a"},
+        {**task, "answer": True, "documents": "a"},
         {"id": "u"},
         "no\n",
         "[]\n",
+        {**task, "id": "v", "answer": 3, "documents": [], "static_only": 1, "premises": [2]},
     )
-    write(tmp_path / "documents.jsonl", {"id": "a", "content": "x"}, {"id": "a", "content": "y"})
-    with pytest.raises(ValueError, match="has 8 mistakes") as caught:
+    metadata = {"id": "b", "content": "y", "metadata": []}
+    write(
+        tmp_path / "documents.jsonl",
+        {"id": "a", "content": "x"},
+        {"id": "a"},
+        {**metadata, "metadata": "z"},
+    )
+    with pytest.raises(ValueError, match="has 18 mistakes") as caught:
         load_folder(tmp_path)
     for told in (
-        "documents.jsonl, line 2: the id 'a' is there already",
-        "tasks.jsonl, line 1: the answer 'many' is no number",
-        "tasks.jsonl, line 1: there is no document 'zz'",
-        "tasks.jsonl, line 2: the id 't' is there already",
-        "tasks.jsonl, line 2: documents must be a list of ids, got 'a'",
-        "tasks.jsonl, line 3: the field question, answer, documents is missing",
-        "tasks.jsonl, line 4: no JSON",
-        "tasks.jsonl, line 5: no JSON object",
+        "documents.jsonl, field id: expected different ids, 'a' is there 2 times",
+        "documents.jsonl, line 2, field content: expected a text, it is missing",
+        "documents.jsonl, line 3, field metadata: expected an object, got 'z'",
+        "tasks.jsonl, field id: expected different ids, 't' is there 2 times",
+        "tasks.jsonl, line 1, field answer: expected a number, got 'many'",
+        "tasks.jsonl, line 1, field documents: expected ids in documents.jsonl, and not 'zz'",
+        "tasks.jsonl, line 2, field answer: expected a number, got True",
+        "tasks.jsonl, line 2, field documents: expected a list of texts, got 'a'",
+        "tasks.jsonl, line 3, field question: expected a text, it is missing",
+        "tasks.jsonl, line 4: expected a JSON object",
+        "tasks.jsonl, line 5: expected a JSON object",
+        "tasks.jsonl, line 6, field static_only: expected True, False or a reason, got 1",
+        "tasks.jsonl, line 6, field premises: expected a list of texts",
     ):
         assert told in str(caught.value)
-    with pytest.raises(ValueError, match=r"documents.jsonl is missing; tasks.jsonl is missing"):
+    write(tmp_path / "fields.json", ["id"])
+    with pytest.raises(ValueError, match=r"fields\.json: expected a JSON object of field names"):
+        load_folder(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"documents.jsonl: expected a file .*tasks.jsonl: expected a file"
+    ):
         load_folder(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"is no folder; give one with tasks\.jsonl"):
-        make("SearchWorld", data=str(tmp_path / "nowhere")).reset(seed=0)
+    for place in (tmp_path / "nowhere", tmp_path / "nowhere.jsonl"):
+        with pytest.raises(ValueError, match="contains no tasks; give GSM8K as JSONL"):
+            make("SearchWorld", data=str(place)).reset(seed=0)
 
 
-def test_gsm8k_is_played_in_the_static_setting(tmp_path: Path) -> None:
-    hard = take_apart("b", "If he has 3 and eats 1, how many are left?", "2")
-    as_folder([take_apart("a", CLIPS, "72"), hard], tmp_path / "data")
-    for number, problem in enumerate([CLIPS, "eats 1"]):
-        env = make("SearchWorld", data=str(tmp_path / "data"), setting="static", task=number)
+def test_rejected_tasks_are_static(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    hard = "Ann has 3 pens and eats 1. How many has she?"
+    write(path, *({"question": text, "answer": "#### 72"} for text in (CLIPS, hard)))
+    for number, problem in enumerate([CLIPS, hard]):
+        env = make("SearchWorld", data=path, setting="static", task=number)
         chat, _ = env.reset(seed=0)
         assert problem.split(". ")[0] in chat.messages[-1].text
-        *_, info = env.step("#### 72" if number == 0 else "#### 2.0")
+        *_, info = env.step("**#### 72**")
         assert info["success"]
-    searched = make("SearchWorld", data=str(tmp_path / "data"), oracles="S")
-    assert {searched.reset(seed=seed)[0].messages[-1].text.split("\n")[0] for seed in range(9)} == {
-        "Question: How many clips did she sell altogether?"
-    }
+    searched = make("SearchWorld", data=path)
+    asked = {searched.reset(seed=seed)[0].messages[-1].text.split("\n")[0] for seed in range(9)}
+    assert asked == {"Question: How many clips did Natalia sell altogether?"}
     world = tool_env(searched).world
-    assert world.read_subtask(world.subtask(True)) is None
-    chat, *_ = searched.step(
-        '<tool_call>{"name": "search", "arguments": {"query": "friends in April"}}</tool_call>'
-    )
-    assert "Natalia sold clips to 48" in chat.messages[-1].text
-    as_folder([hard], tmp_path / "hard")
-    with pytest.raises(
-        ValueError,
-        match="none of 1 tasks can be searched for before a model has decomposed it; use setting='static'",
-    ):
-        make("SearchWorld", data=str(tmp_path / "hard")).reset(seed=0)
+    assert list(world.database.rejected) == ["data-2"]  # type: ignore[attr-defined]
+    shown = [document.content for document in world.database.documents]  # type: ignore[attr-defined]
+    assert not any("Ann" in text for text in shown)
+    write(path, {"question": hard, "answer": "#### 72"})
+    with pytest.raises(ValueError, match=r"none of 1 tasks .*only the story tells who 'she' is"):
+        make("SearchWorld", data=str(tmp_path)).reset(seed=0)
+
+
+@pytest.mark.parametrize("form", ["rows", "parts", "Dataset", "DatasetDict"])
+def test_a_dataset_is_played_in_one_call(tmp_path: Path, monkeypatch: Any, form: str) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    rows: Any = [{"question": CLIPS, "answer": "#### 72"}]
+    if form.startswith("Dataset"):
+        rows = pytest.importorskip("datasets").Dataset.from_list(rows)
+    if form == "DatasetDict":
+        rows = pytest.importorskip("datasets").DatasetDict({"test": rows})
+    env = make("SearchWorld", data={"test": rows} if form == "parts" else rows)
+    assert rollout(env, OraclePolicy("SearchWorld"), 1).reward == 1.0
+    assert env.spec is not None
+    again = EnvSpec.from_json(env.spec.to_json())
+    assert again.kwargs["data"] == env.spec.kwargs["data"] == make("SearchWorld", data=env.spec.kwargs["data"]).spec.kwargs["data"]  # type: ignore[union-attr] # fmt: skip
+    for wrong in (3, [object()], "x.txt"):
+        with pytest.raises(ValueError, match="data "):
+            make("SearchWorld", data=wrong).reset(seed=0)
 
 
 class Model:
@@ -191,9 +260,8 @@ class Model:
         prompt = chats[0].messages[-1].text
         if prompt.startswith("Take"):
             premises = ["48 in April.", "Half as many in May."]
-            text = (
-                f"Here it is: {json.dumps({'question': 'How many in all?', 'premises': premises})}"
-            )
+            parts = {"question": "How many clips in all?", "premises": premises}
+            text = f"Here it is: {json.dumps(parts)}"
             return [Reply("I cannot." if "broken" in prompt else text)]
         if prompt.startswith("Does"):
             return [Reply("Yes." if "leaky" in prompt else "No, it does not.")]
@@ -208,8 +276,11 @@ class Model:
 
 def test_a_model_takes_problems_apart_once(tmp_path: Path) -> None:
     model = Model()
+    limits = [3, 9, 100]
 
     def ask(prompt: str) -> str:
+        if model.asked == limits[0]:
+            raise KeyboardInterrupt
         (reply,) = model([Chat((), ()).add(Message("user", prompt, id="ask"))])
         return reply.text
 
@@ -217,27 +288,58 @@ def test_a_model_takes_problems_apart_once(tmp_path: Path) -> None:
         take_apart(name, text, "72")
         for name, text in (("a", CLIPS), ("b", "broken"), ("c", "a leaking story"))
     ]
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            decompose(problems, tmp_path, ask)
+        assert not (tmp_path / "tasks.jsonl").exists()
+        with (tmp_path / "replies.jsonl").open("a") as file:
+            file.write('{"prompt": "cut o')
+        limits.pop(0)
     decompose(problems, tmp_path, ask)
+    assert model.asked == 13, "one and two for each document; one; one and six"
     documents, tasks = load_folder(tmp_path)
-    assert [task.id for task in tasks] == ["a"], (
-        "what cannot be taken apart, or tells too much, is left out"
-    )
-    assert [document.content for document in documents] == [
+    assert {document.content.partition("\n")[2] for document in documents} == {
         "A note. 48 in April.",
         "A note. Half as many in May.",
-    ]
+    }
     assert tasks[0].premises == ("48 in April.", "Half as many in May.")
-    before = model.asked
-    with (tmp_path / "documents.jsonl").open(
-        "a"
-    ) as file:  # left by a run interrupted within a task
-        file.write(json.dumps({"id": "z-0", "content": "Half done."}) + "\n")
-    decompose(problems[:1], tmp_path, ask)
+    assert "How many clips" in tasks[0].question
+    assert [bool(task.static_only) for task in tasks] == [False, True, True]
+    assert "3 documents of the premise" in tasks[2].static_only
+    decompose(problems, tmp_path, ask)
     assert load_folder(tmp_path) == (documents, tasks)
-    assert model.asked == before
-    assert (
-        make("SearchWorld", data=str(tmp_path))
-        .reset(seed=0)[0]
-        .messages[-1]
-        .text.startswith("Question: How many in all?")
-    )
+    assert model.asked == 13
+
+
+PART = {"id": "a", "question": "How many clips did Natalia sell?", "premises": ["48.", "Half."]}
+
+
+@pytest.mark.parametrize(
+    ("documents", "why"),
+    [
+        (["Ann sold 48 clips.", "Then half as many clips."], ""),
+        (["Ann sold 48 clips.", "Then as many clips."], "the number 1/2 of the problem is in none"),
+        (["Ann sold 48 clips.", "Then half as many clips in 7 days."], "tells 7 too"),
+        (["Ann sold 48 clips, half.", "Then half as many clips."], "it can be solved without 'Then half"),
+        (["Ann sold 48 clips.", "Half xyzzy."], ""),
+        (["Qux 48.", "Half zork."], "searching from its question on does not find"),
+    ],
+)  # fmt: skip
+def test_the_checks_reject_what_was_written_by_hand(
+    tmp_path: Path, documents: list[str], why: str
+) -> None:
+    path = write(tmp_path / "parts.jsonl", {**PART, "documents": documents})
+    (problem,) = read_parts([take_apart("a", CLIPS, "72")], path)
+    # Without months, only words connect the documents.
+    (task,) = publish([problem])[1]
+    assert why in task.static_only
+    assert bool(why) == bool(task.static_only)
+
+
+def test_malformed_parts_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "parts.jsonl", {**PART, "id": "z"}, {**PART, "documents": ["x"]}, PART)
+    with pytest.raises(
+        ValueError,
+        match=r"line 1, field id: .*line 2, field documents: .*line 3, field id: expected different",
+    ):
+        read_parts([take_apart("a", CLIPS, "72")], path)

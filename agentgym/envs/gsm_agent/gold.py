@@ -1,0 +1,157 @@
+"""Play on tasks whose questions no parser reads: an oracle knows their documents and answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentgym.envs.gsm_agent.config import SearchConfig
+from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
+from agentgym.envs.gsm_agent.documents import Task, month_name
+from agentgym.envs.gsm_agent.facts import NUMBER_WORDS
+from agentgym.envs.gsm_agent.knowledge import (
+    MAX_QUERY_CHARS,
+    PAGE,
+    PAGES,
+    GoldKnowledge,
+    SearchKnowledge,
+)
+from agentgym.text.messages import ToolCall
+
+_NUMBER = re.compile(r"\S*[0-9]\S*")
+_played: dict[str, tuple[DatabaseOptions, Task]] = {}
+
+
+def remember(options: DatabaseOptions, task: Task) -> None:
+    """Keep a task that this process plays, for worlds rebuilt from its chat.
+
+    A chat does not tell where its data is, and scripted policies get only the chat.
+    """
+    _played[task.question] = options, task
+
+
+class GoldPlay:
+    """What a world knows of a task that no parser reads."""
+
+    config: SearchConfig
+    known: SearchKnowledge
+    problem: Task
+    static: bool
+    _missing: set[int]
+    _results: tuple[int, ...]
+
+    @property
+    def database(self) -> Database:
+        """The database, shared by the worlds of the process."""
+        return get_database(self.config.database_options)
+
+    def _shown_texts(self) -> list[str]:
+        # A task that nothing takes apart has no documents.
+        if not self.problem.documents:
+            return list(self.problem.premises)
+        shown = [place for place in self.problem.documents if place not in self._missing]
+        return [self.database.documents[place].show() for place in shown]
+
+    def _record(self) -> None:
+        self.known.record(self.problem, self._shown_texts(), len(self._missing))
+
+    def _recall(self, question: str) -> None:
+        if isinstance(self.known, GoldKnowledge) and question in _played:
+            options, self.problem = _played[question]
+            self.config = replace(self.config, **vars(options))
+            self._missing = set() if self.static else set(self.problem.documents)
+            self._record()
+
+    def _see(self, text: str) -> None:
+        if isinstance(self.known, GoldKnowledge) and hasattr(self, "problem"):
+            documents = self.database.documents
+            # A context strategy may have cut documents off.
+            self._missing = {each for each in self._missing if documents[each].show() not in text}
+            self._results = self.database.index.best(self.known.last, PAGE * PAGES)
+            self._record()
+
+    def _see_state(self) -> None:
+        if isinstance(self.known, GoldKnowledge) and hasattr(self, "problem"):
+            self._missing = set(self.problem.documents)
+            self._see("\n\n".join(self.known.texts))
+
+
+class GoldSearches(Sequence[ToolCall]):
+    """The set of calls that show a missing document of the task, and of those on the way there.
+
+    Membership runs the search. Iteration yields a call for each missing document: a query from the
+    question or a document that was shown, if that finds it on the first page, or else from the
+    missing document's own words, without its numbers if possible.
+
+    Args:
+        following: The documents on the next page of the last search.
+        missing: The documents of the task that were not shown.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        task: Task,
+        known: GoldKnowledge,
+        following: Collection[int],
+        missing: Collection[int],
+    ) -> None:
+        self._database, self._task, self._known = database, task, known
+        self._following, self._missing = following, sorted(missing)
+
+    def __contains__(self, call: object) -> bool:
+        if not isinstance(call, ToolCall):
+            return False
+        query = call.arguments.get("query")
+        page: Collection[int] = ()
+        if call.name == "next_page":
+            page = self._following
+        elif isinstance(query, str) and query.strip():
+            page = self._database.index.best(query, PAGE)
+        return not set(self._missing).isdisjoint(page) or call in tuple(iter(self))
+
+    def __iter__(self) -> Iterator[ToolCall]:
+        for place in self._missing:
+            ranks = self._ranks(place)
+            if not ranks:
+                continue
+            query = min(ranks, key=lambda each: ranks[each] // PAGE)
+            shown = self._known.cursor if self._known.last == query else 0
+            if 0 < shown <= ranks[query] // PAGE:
+                yield ToolCall("next_page", {})
+            else:
+                yield ToolCall("search", {"query": query})
+
+    def _ranks(self, place: int) -> dict[str, int]:
+        """Return the rank of a document for each query that finds it, up to the first good one."""
+        ranks: dict[str, int] = {}
+        for query in self._queries(place):
+            found = self._database.index.best(query, PAGE * PAGES)
+            if place in found:
+                ranks[query] = found.index(place)
+            if ranks.get(query, PAGE) < PAGE:
+                break
+        return ranks
+
+    def _queries(self, place: int) -> Iterator[str]:
+        documents = self._database.documents
+        shown = [documents[each] for each in self._task.documents if each not in self._missing]
+        missing = documents[place]
+        month = month_name(missing.timestamp)
+        words = NUMBER_WORDS.sub("", _NUMBER.sub("", missing.content.replace(month, "")))
+        texts = (
+            self._task.question,
+            *(document.content for document in shown),
+            f"{month} {words}",
+            missing.content,
+        )
+        for text in texts:
+            yield " ".join(text.split())[:MAX_QUERY_CHARS]
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(iter(self))[index]
+
+    def __len__(self) -> int:
+        return sum(1 for _ in iter(self))

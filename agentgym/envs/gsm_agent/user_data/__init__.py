@@ -1,0 +1,1 @@
+"""Problems of users: reading, taking apart, and checks."""

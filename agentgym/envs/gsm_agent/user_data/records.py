@@ -1,0 +1,133 @@
+"""JSON lines of users: all mistakes are collected, with file, line, field and expectation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from os import environ, getpid
+from pathlib import Path
+from typing import Any
+
+_BOM = b"\xef\xbb\xbf"
+_MOST_REPORTED = 50  # more would hardly be read
+
+
+@dataclass(frozen=True, slots=True)
+class InputRecord:
+    """A JSON object with its place in a file, whose mistakes go to a list."""
+
+    where: str
+    fields: Mapping[str, Any]
+    mistakes: list[str]
+
+    def text(self, name: str) -> str:
+        """Return a field with text; note its absence."""
+        value = self.fields.get(name)
+        if not isinstance(value, str) or not value.strip():
+            self.refuse(name, "a text")
+            return ""
+        if value != value.encode(errors="ignore").decode():
+            self.refuse(name, "valid Unicode")
+        return value
+
+    def texts(self, name: str, *, required: bool = False) -> tuple[str, ...]:
+        """Return a field with a list of texts; note its absence if it is required."""
+        value = self.fields.get(name)
+        if value is None and not required:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            self.refuse(name, "a list of texts")
+            return ()
+        return tuple(value)
+
+    def name(self, name: str) -> str:
+        """Return a field with an id, a text or an integer."""
+        value = self.fields.get(name)
+        return str(value) if type(value) is int else self.text(name)
+
+    def refuse(self, name: str, expected: str) -> None:
+        """Note that a field contains something unexpected."""
+        found = f"got {self.fields[name]!r:.100}" if name in self.fields else "it is missing"
+        self.mistakes.append(f"{self.where}, field {name}: expected {expected}, {found}")
+
+
+def read_records(path: Path, mistakes: list[str]) -> Iterator[InputRecord]:
+    """Read JSON objects, one a line."""
+    try:
+        # Not `splitlines`, which also splits at signs that JSON allows in texts.
+        lines = path.read_bytes().removeprefix(_BOM).split(b"\n")
+    except OSError as error:
+        mistakes.append(f"{path.name}: expected a file ({error.strerror})")
+        return
+    if not any(line.strip() for line in lines):
+        mistakes.append(f"{path.name}: expected JSON lines, the file is empty")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        where = f"{path.name}, line {number}"
+        try:
+            fields = json.loads(line.decode())
+        except UnicodeDecodeError as error:
+            mistakes.append(f"{where}: expected UTF-8 ({error.reason} at byte {error.start})")
+        except (ValueError, RecursionError) as error:
+            mistakes.append(f"{where}: expected a JSON object ({error})")
+        else:
+            if isinstance(fields, dict):
+                yield InputRecord(where, fields, mistakes)
+            else:
+                mistakes.append(f"{where}: expected a JSON object, got {fields!r:.100}")
+
+
+def raise_any(path: Path, mistakes: Sequence[str]) -> None:
+    """Raise a ValueError with all mistakes, if any."""
+    if mistakes:
+        rest = len(mistakes) - _MOST_REPORTED
+        more = f"; and {rest} more" if rest > 0 else ""
+        listed = "; ".join(mistakes[:_MOST_REPORTED])
+        raise ValueError(f"{path} has {len(mistakes)} mistakes: {listed}{more}")
+
+
+def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write JSON objects, one a line."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def keep_dataset(data: Any) -> str:
+    """Return a path for `data`: itself, or a folder to which its rows are copied.
+
+    Rows of a `datasets.Dataset`, a `DatasetDict` or a list of mappings go to the user's cache, in a
+    folder named by their content, so a configuration stays short and the same rows the same.
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    if isinstance(data, str | Path):
+        return str(data)
+    parts = (
+        data if isinstance(data, Mapping) else {str(getattr(data, "split", None) or "data"): data}
+    )
+    files = {}
+    for name, rows in parts.items():
+        if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
+            raise ValueError(
+                f"data must be a path, a dataset or a dict of datasets, got {data!r:.100}"
+            )
+        try:
+            files[name] = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        except TypeError as error:
+            raise ValueError(f"data must contain rows of plain values ({error})") from error
+    digest = sha256(json.dumps(files).encode()).hexdigest()[:16]
+    cache = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "agentgym" / f"data-{digest}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        path = folder / f"{name}.jsonl"
+        if not path.exists():
+            # Renamed, because another process may read the file.
+            part = path.with_suffix(f".{getpid()}")
+            part.write_text(text, encoding="utf-8", newline="\n")
+            part.replace(path)
+    return str(folder)

