@@ -133,6 +133,11 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
         delivery: Whether the task contains the log (`task`), or a tool reads it page by page
             (`pages`).
         page: The rounds per page.
+        data: A file or folder of published rows. They replace the drawn logs, so options of items,
+            agent, task and length have no effect.
+        row: The row of `data` to play, from 0; None for a random one.
+        verified: Whether only rows are played whose answer follows from their log. Only these have
+            hints and labels.
     """
 
     task: Annotated[str, Choice(TASKS)] = "find_target_offsets_tool"
@@ -145,6 +150,9 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
     page: Annotated[int, Field(ge=1, le=1_000)] = 3
     items: ItemCount = 40
     min_list: ListLength = 5
+    data: str = ""
+    row: Annotated[int, Field(ge=0)] | None = None
+    verified: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,6 +161,16 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
                 f"the task {LARGEST} asks for a number, and sections={self.sections!r} have none; "
                 f"add one of {', '.join(NUMBERS)}"
             )
+        if not self.data and (self.row is not None or self.verified):
+            raise ValueError(
+                f"row and verified select rows of data, got row={self.row}, "
+                f"verified={self.verified} without data"
+            )
+
+    def table(self, rng: np.random.Generator) -> ItemTable:
+        """Draw the items of an episode, with the published names if required."""
+        table = super().table(rng)
+        return _published(table, rng) if self.published and self.knowledge == "free" else table
 
     @property
     def setting(self) -> str:
@@ -315,6 +333,27 @@ def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
         )
     order = rng.permutation(len(sections))
     return ItemTable([sections[k] for k in order], names, names, [columns[k] for k in order])
+
+
+def _published(table: ItemTable, rng: np.random.Generator) -> ItemTable:
+    """Return a table of codes with the sections `attr_1` to `attr_6`, and values such as `a1v7`."""
+    weights = [section.weight for section in _SECTIONS]
+    # The weights tell the sections apart, in the order of the benchmark.
+    order = sorted(
+        range(len(table.sections)), key=lambda place: weights.index(table.sections[place].weight)
+    )
+    table = table.part(range(len(table)), order)
+    sections, columns = [], list[list[tuple[Value, ...]]]()
+    for section, column in zip(table.sections, table.columns, strict=True):
+        number = 1 + weights.index(section.weight)
+        sections.append(replace(section, name=f"attr_{number}"))
+        values = sorted({value for each in column for value in each})
+        names: dict[Value, Value] = {value: value for value in values}
+        if not section.numeric:
+            drawn = rng.permutation(len(values)).tolist()
+            names = {value: f"a{number}v{k + 1}" for value, k in zip(values, drawn, strict=True)}
+        columns.append([tuple(names[value] for value in each) for each in column])
+    return ItemTable(sections, table.names, table.labels, columns)
 
 
 def _codes(prefix: str, count: int, rng: np.random.Generator) -> list[str]:
