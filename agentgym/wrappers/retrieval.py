@@ -60,7 +60,8 @@ class Retrieval(ClearToolResults):
     def _uses(self) -> tuple[list[tuple[Message, Message]], int]:
         uses, _ = super()._uses()
         newest = {answer.id for turn in self.view.split_turns()[1] for answer in turn.answers}
-        texts = [result.text for _, result in uses]
+        # BM25 divides by the average number of words, so each text needs one.
+        texts = [f"result\n{result.text}" for _, result in uses]
         if not texts:
             return [], 0
         index = Dense.of(texts, self._embed) if self._embed else Lexical.of(texts)

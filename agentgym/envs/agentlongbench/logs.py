@@ -61,7 +61,7 @@ class Habits(Config):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Turn:
+class RoundMessages:
     """The messages of a round.
 
     Attributes:
@@ -75,7 +75,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Round(Turn):
+class Round(RoundMessages):
     """One round of a log.
 
     Attributes:
@@ -100,7 +100,7 @@ class Round(Turn):
 
 
 @dataclass(frozen=True, eq=False)
-class Transcript:
+class LogMessages:
     """The messages of a log.
 
     Attributes:
@@ -109,7 +109,7 @@ class Transcript:
 
     style: str
     system: Message
-    rounds: Sequence[Turn]
+    rounds: Sequence[RoundMessages]
     tokens: int
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -124,7 +124,7 @@ class Transcript:
 
 
 @dataclass(frozen=True, eq=False)
-class Log(Transcript):
+class Log(LogMessages):
     """The messages of an unsolved puzzle.
 
     Attributes:

@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 
 from agentgym.envs.agentlongbench import SETTINGS, TASKS
 from agentgym.envs.agentlongbench.engine import read_verdicts
-from agentgym.envs.agentlongbench.logs import LARGEST, Transcript, Turn
+from agentgym.envs.agentlongbench.logs import LARGEST, LogMessages, RoundMessages
 from agentgym.envs.agentlongbench.questions import Evidence, QuestionSpec
 from agentgym.envs.agentlongbench.rows import ANSWERS, LENGTHS
 from agentgym.envs.agentlongbench.scoring import Answer, form, score_published
@@ -142,7 +142,7 @@ class PublishedRow:
         """
         system, turns = split_turns(Chat.from_openai(self.read()["messages"]).messages)
         used = sum(tokens.count(message) for turn in turns for message in turn.messages)
-        log = Transcript(self.style, system, turns, used + tokens.count(system))
+        log = LogMessages(self.style, system, turns, used + tokens.count(system))
         wording, answer = self.fields["question"], self.fields["answer"]
         own = _read_own(wording)
         specs = [own] if own else _specs(self, log)
@@ -171,7 +171,7 @@ class OpenRow:
     """
 
     row: PublishedRow
-    log: Transcript
+    log: LogMessages
     question: LogQuestion
     wording: str
     proved: bool
@@ -206,18 +206,18 @@ def proved_rows(data: str) -> tuple[PublishedRow, ...]:
     return tuple(row for row in load_rows(data) if row.open(tokens).proved)
 
 
-def split_turns(messages: Sequence[Message]) -> tuple[Message, list[Turn]]:
+def split_turns(messages: Sequence[Message]) -> tuple[Message, list[RoundMessages]]:
     """Split a log into its system message, empty if there is none, and its rounds."""
     system = Message("system", "", id="0:0")
     if messages and messages[0].role == "system":
         system, messages = messages[0], messages[1:]
-    turns: list[Turn] = []
+    turns: list[RoundMessages] = []
     start = 0
     for place, message in enumerate(messages, 1):
         feedback = _ROUND.match(message.text) if message.role == "user" else None
         if feedback:
             # The index counts the system message.
-            turns.append(Turn(int(feedback[1]), tuple(messages[start:place]), start + 1))
+            turns.append(RoundMessages(int(feedback[1]), tuple(messages[start:place]), start + 1))
             start = place
     if turns:
         turns[-1] = replace(turns[-1], messages=(*turns[-1].messages, *messages[start:]))
@@ -335,7 +335,7 @@ def _read_own(question: str) -> QuestionSpec | None:
         return None
 
 
-def _specs(row: PublishedRow, log: Transcript) -> Iterator[QuestionSpec]:
+def _specs(row: PublishedRow, log: LogMessages) -> Iterator[QuestionSpec]:
     """Yield the readings of a row's fields, one for each section that may be meant."""
     task, fields = row.task, row.fields
     name = next((str(fields[key]) for key in _NAMES if key in fields), "")
@@ -361,7 +361,7 @@ def _specs(row: PublishedRow, log: Transcript) -> Iterator[QuestionSpec]:
         yield replace(spec, section=section)
 
 
-def _compute(spec: QuestionSpec, log: Transcript) -> Answer | None:
+def _compute(spec: QuestionSpec, log: LogMessages) -> Answer | None:
     """Return the answer by the log; None if it lacks what the question needs."""
     if [turn.number for turn in log.rounds] != list(range(1, len(log.rounds) + 1)):
         return None
@@ -373,11 +373,11 @@ def _compute(spec: QuestionSpec, log: Transcript) -> Answer | None:
         return None
 
 
-def _feedback(turn: Turn) -> Message:
+def _feedback(turn: RoundMessages) -> Message:
     return next(m for m in reversed(turn.messages) if m.role == "user")
 
 
-def _spans(spec: QuestionSpec, log: Transcript) -> Iterator[Span]:
+def _spans(spec: QuestionSpec, log: LogMessages) -> Iterator[Span]:
     """Yield the evidence: whole tool results, and the sections of feedback."""
     for turn in log.rounds:
         for place, message in enumerate(turn.messages, turn.start):

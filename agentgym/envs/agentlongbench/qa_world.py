@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from agentgym.envs.agentlongbench.config import QAConfig
 from agentgym.envs.agentlongbench.engine import TOOL, explain_game
-from agentgym.envs.agentlongbench.logs import LARGEST, Log, Transcript
+from agentgym.envs.agentlongbench.logs import LARGEST, Log, LogMessages
 from agentgym.envs.agentlongbench.published import OpenRow, PublishedRow, load_rows, proved_rows
 from agentgym.envs.agentlongbench.questions import Evidence, QuestionSpec
 from agentgym.envs.agentlongbench.rollout import draw_log
@@ -77,7 +77,7 @@ class LongContextQA(World[QAConfig]):
     Config = QAConfig
     parallel_calls = False
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"reader": (), "writer": ("answer",)}
-    log: Transcript
+    log: LogMessages
     question: LogQuestion
     evidence: Evidence
     pages: dict[int, None]
@@ -435,6 +435,6 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(texts) or "none"
 
 
-def _text(log: Transcript, first: int, last: int) -> str:
+def _text(log: LogMessages, first: int, last: int) -> str:
     messages = (message for each in log.rounds[first - 1 : last] for message in each.messages)
     return Chat(tuple(messages)).to_text()
