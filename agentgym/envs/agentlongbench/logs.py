@@ -109,7 +109,7 @@ class LogMessages:
 
     style: str
     system: Message
-    rounds: Sequence[RoundMessages]
+    rounds: tuple[RoundMessages, ...]
     tokens: int
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -131,7 +131,7 @@ class Log(LogMessages):
         repeats: The number of repeated guesses.
     """
 
-    rounds: Sequence[Round]
+    rounds: tuple[Round, ...]
     table: ItemTable
     target: int
     repeats: int

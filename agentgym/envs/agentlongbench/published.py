@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -79,17 +79,15 @@ class _Fields(TypedDict):
     j_round: NotRequired[int]
 
 
-_FIELDS = TypeAdapter[dict[str, Any]](_Fields)
-_ANSWERS: Mapping[str, TypeAdapter[Any]] = {
-    kind: TypeAdapter(shape)
-    for kind, shape in {
-        "int": Annotated[int, Field(strict=True)],
-        "bool": Annotated[bool, Field(strict=True)],
-        "pair": Annotated[list[str], Field(min_length=2, max_length=2)],
-        "list": Annotated[list[str], Field(min_length=1)],
-        "name": Annotated[str, Field(min_length=1)],
-    }.items()
+_FIELDS: TypeAdapter[Any] = TypeAdapter(_Fields)
+_SHAPES: Mapping[str, Any] = {
+    "int": int,
+    "bool": bool,
+    "pair": Annotated[list[str], Field(min_length=2, max_length=2)],
+    "list": Annotated[list[str], Field(min_length=1)],
+    "name": Annotated[str, Field(min_length=1)],
 }
+_ANSWERS = {kind: TypeAdapter[Any](shape) for kind, shape in _SHAPES.items()}
 
 
 @dataclass(frozen=True)
@@ -127,6 +125,15 @@ class PublishedRow:
         """Return the type of the answer."""
         return form(self.task, self.style)
 
+    @cached_property
+    def proved(self) -> bool:
+        """Report whether the answer follows from the log.
+
+        Raises:
+            ValueError: The question is worded as in this package, and its answer is wrong.
+        """
+        return self.open(counter("heuristic")).proved  # the fastest; its counts are not used
+
     def read(self) -> dict[str, Any]:
         """Read the whole row."""
         with self.path.open("rb") as file:
@@ -142,7 +149,7 @@ class PublishedRow:
         """
         system, turns = split_turns(Chat.from_openai(self.read()["messages"]).messages)
         used = sum(tokens.count(message) for turn in turns for message in turn.messages)
-        log = LogMessages(self.style, system, turns, used + tokens.count(system))
+        log = LogMessages(self.style, system, tuple(turns), used + tokens.count(system))
         wording, answer = self.fields["question"], self.fields["answer"]
         own = _read_own(wording)
         specs = [own] if own else _specs(self, log)
@@ -197,13 +204,6 @@ def load_rows(data: str) -> tuple[PublishedRow, ...]:
             f"data {data!r} holds no rows; give a JSONL file of AgentLongBench or a folder of them"
         )
     return rows
-
-
-@lru_cache(maxsize=8)
-def proved_rows(data: str) -> tuple[PublishedRow, ...]:
-    """Return the rows of a file or folder whose answers follow from their logs."""
-    tokens = counter("heuristic")  # the fastest; the counts are not used
-    return tuple(row for row in load_rows(data) if row.open(tokens).proved)
 
 
 def split_turns(messages: Sequence[Message]) -> tuple[Message, list[RoundMessages]]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from agentgym.envs.agentlongbench.config import QAConfig
 from agentgym.envs.agentlongbench.engine import TOOL, explain_game
 from agentgym.envs.agentlongbench.logs import LARGEST, Log, LogMessages
-from agentgym.envs.agentlongbench.published import OpenRow, PublishedRow, load_rows, proved_rows
+from agentgym.envs.agentlongbench.published import OpenRow, PublishedRow, load_rows
 from agentgym.envs.agentlongbench.questions import Evidence, QuestionSpec
 from agentgym.envs.agentlongbench.rollout import draw_log
 from agentgym.envs.agentlongbench.scoring import (
@@ -39,6 +39,7 @@ from agentgym.text.messages import Chat, ToolCall
 from agentgym.text.tokens import counter
 from agentgym.text.tools import ToolError, Toolset, echo, tool
 from agentgym.text.validation import check_int
+from agentgym.world.digests import digest
 from agentgym.world.world import CallSet, World
 
 _PAGES = re.compile(r"The log has ([0-9]+) rounds on ([0-9]+) pages of ([0-9]+)\b")
@@ -82,19 +83,20 @@ class LongContextQA(World[QAConfig]):
     evidence: Evidence
     pages: dict[int, None]
     opened: OpenRow | None = None
+    _on_page: dict[int, list[int]]
 
     @classmethod
     def undefined_hooks(cls, config: QAConfig) -> Mapping[str, str]:
         """Return the hooks that need evidence, if a row has none."""
         if not config.data or config.verified:
             return {}
-        rows = load_rows(config.data)
-        unproved = [row for row in rows if row not in proved_rows(config.data)]
+        chosen = load_rows(config.data)
         if config.row is not None:
-            unproved = [row for row in rows[config.row : config.row + 1] if row in unproved]
-        if not unproved:
+            chosen = chosen[config.row : config.row + 1]
+        unproved = next((row for row in chosen if not row.proved), None)
+        if unproved is None:
             return {}
-        why = _UNPROVED.format(where=f"{unproved[0].path}, line {unproved[0].line}")
+        why = _UNPROVED.format(where=f"{unproved.path}, line {unproved.line}")
         return dict.fromkeys(("state", "subtask", "reasoning"), why)
 
     @classmethod
@@ -145,9 +147,16 @@ class LongContextQA(World[QAConfig]):
     def _begin(self, spec: QuestionSpec, rounds: int, page: int, *, paged: bool) -> None:
         self.evidence, self.pages, self._paged = Evidence(spec), {}, paged
         self._count, self._size = -(-rounds // page), page
-        self._on_page: dict[int, list[int]] = {}
+        self._on_page = {}
         for number in sorted({*spec.results, *spec.feedback}) if paged else ():
             self._on_page.setdefault((number - 1) // page + 1, []).append(number)
+
+    def instance_key(self) -> str:
+        """Return a digest of the log and the question; of a row wherever its file lies."""
+        if not self.opened:
+            return super().instance_key()
+        row = self.opened.row
+        return digest([row.setting, row.fields, Chat(tuple(self.log.messages)).to_text()])
 
     @classmethod
     def chance(cls, config: QAConfig) -> float:
@@ -212,7 +221,7 @@ class LongContextQA(World[QAConfig]):
             value: The answer alone, in the form that the question asks for.
         """
         spec = self.question.spec
-        if read(form(spec.task, spec.style), value) is None:
+        if self._points(value) is None:
             raise ToolError(
                 f"the answer must be {describe_form(spec.task, spec.style)}, got {echo(value)}"
             )
@@ -228,11 +237,15 @@ class LongContextQA(World[QAConfig]):
         """Return the score of the answer in the task's metric; 0 without one. For a published row it
         is the published evaluator's.
         """
+        return self._points(self._submitted or "") or 0.0
+
+    def _points(self, value: str) -> float | None:
         kind = form(self.question.spec.task, self.question.spec.style)
-        answer, value = self.question.answer, self._submitted or ""
         if self.opened:
-            return score_published(kind, self.opened.row.setting, answer, value) or 0.0
-        return score(kind, answer, read(kind, value))
+            setting = self.opened.row.setting
+            return score_published(kind, setting, self.question.answer, value)
+        answer = read(kind, value)
+        return None if answer is None else score(kind, self.question.answer, answer)
 
     def report(self) -> Mapping[str, Any]:
         """Return the columns of the paper's figures: setting, task, length, metric, the scores of
@@ -251,7 +264,9 @@ class LongContextQA(World[QAConfig]):
             "metric": metric(spec.task, spec.style),
             "chance": self.question.chance,
             "last_page": drawn and last_page_score(self.question, drawn, self.config.page),
-            "acl_scan": self._proved and context_length(self.question.scan, self.log, tokens),
+            "acl_scan": context_length(self.question.scan, self.log, tokens)
+            if self._proved
+            else None,
             "acl_min": drawn and context_length(self.question.least, drawn, tokens),
         }
 
@@ -389,7 +404,7 @@ class LongContextQA(World[QAConfig]):
 
 
 def _rows(config: QAConfig) -> Sequence[PublishedRow]:
-    rows = (proved_rows if config.verified else load_rows)(config.data)
+    rows = [row for row in load_rows(config.data) if not config.verified or row.proved]
     if not rows:
         raise ValueError(f"no row of {config.data!r} has an answer that follows from its log")
     return rows

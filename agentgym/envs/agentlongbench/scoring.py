@@ -136,7 +136,7 @@ def score_published(kind: str, setting: str, answer: Answer, text: str) -> float
     return 2 * common / (len(set(given)) + len(set(right)))
 
 
-def _fold(name: str, dropped: Mapping[int, None]) -> str:
+def _fold(name: str, dropped: Mapping[int, int | None]) -> str:
     return name.strip().lower().translate(dropped)
 
 

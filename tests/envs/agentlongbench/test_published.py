@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentgym import make, tool_env
+from agentgym import Chat, Reply, make, tool_env
 from agentgym.envs.agentlongbench import FULL, TASKS
 from agentgym.envs.agentlongbench.published import load_rows, retriever
 from agentgym.envs.agentlongbench.rows import TARGETS, make_rows
@@ -20,7 +20,7 @@ from agentgym.envs.agentlongbench.scoring import form
 from agentgym.oracles import OraclePolicy
 from agentgym.play.policy import PolicyError
 from agentgym.text.tokens import counter
-from agentgym.training.papers.agentlongbench import score_folder
+from agentgym.training.papers.agentlongbench import answer, score_folder
 from agentgym.training.rollout import rollout
 from tests.envs.agentlongbench.puzzle_reader import Reader
 
@@ -264,8 +264,7 @@ def test_files_are_scored_as_by_the_published_evaluator(
         env = make("LongContextQA", data=str(row.path), row=row.line - 1)
         env.reset(seed=0)
         env.step(reply)
-        # A reply that the tool refuses costs a turn and scores nothing.
-        assert tool_env(env).world.score() in (expected[-1], 0.0)
+        assert tool_env(env).world.score() == pytest.approx(expected[-1])
     scores = [result.score for result in score_folder(data, tmp_path)]
     assert scores == pytest.approx(expected)
     assert {"right": min, "json": min}.get(style, lambda _: 1.0)(scores) == 1.0
@@ -284,6 +283,21 @@ def test_retrieval_shows_whole_rounds_in_order(embed: str) -> None:
         assert len({text.partition(":")[0] for text in shown}) == 3
     named = {**row, "question": f"Which guess was {Reader(row['messages']).guesses[4]}?"}
     assert any("Round 4:" in m["content"] for m in shorten(named)["messages"])
+
+
+def test_a_policy_answers_a_file_from_the_retrieved_rounds(data: Path, tmp_path: Path) -> None:
+    rounds: list[int] = []
+
+    def policy(chats: Sequence[Chat]) -> list[Reply]:
+        rounds.extend(len(re.findall(r"^Round ", str(chat), re.MULTILINE)) for chat in chats)
+        return [Reply("<answer>1</answer>") for _ in chats]
+
+    file = load_rows(str(data))[0].path
+    for rows, count in ((file, 1), (data / "kf-v", 8)):
+        out = tmp_path / rows.name
+        assert list(answer(rows, out, policy, retriever(2))) == [""] * count
+        assert all(result.answered for result in score_folder(rows, out) if result.score)
+    assert set(rounds) == {2}
 
 
 def test_published_names_are_those_of_the_published_prompt() -> None:
