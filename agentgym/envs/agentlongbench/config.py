@@ -6,7 +6,7 @@ meaningless codes (knowledge-free; section 2.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -46,6 +46,12 @@ _SECTIONS = (
     Section("Evolution", numeric=False, weight=3),
     Section("Other", numeric=False, weight=1),
 )
+WEIGHTS: Mapping[str, int] = {
+    name: section.weight
+    for number, section in enumerate(_SECTIONS, 1)
+    for name in (section.name, f"attr_{number}")
+}
+"""The weights of the published prompts, by the sections' own and masked names."""
 _INVENTED = tuple(
     replace(section, name=name)
     for section, name in zip(
@@ -337,21 +343,18 @@ def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
 
 def _published(table: ItemTable, rng: np.random.Generator) -> ItemTable:
     """Return a table of codes with the sections `attr_1` to `attr_6`, and values such as `a1v7`."""
+    # The weights tell the benchmark's sections apart.
     weights = [section.weight for section in _SECTIONS]
-    # The weights tell the sections apart, in the order of the benchmark.
-    order = sorted(
-        range(len(table.sections)), key=lambda place: weights.index(table.sections[place].weight)
-    )
-    table = table.part(range(len(table)), order)
-    sections, columns = [], list[list[tuple[Value, ...]]]()
-    for section, column in zip(table.sections, table.columns, strict=True):
-        number = 1 + weights.index(section.weight)
-        sections.append(replace(section, name=f"attr_{number}"))
+    numbers = [weights.index(section.weight) for section in table.sections]
+    table = table.part(range(len(table)), np.argsort(numbers).tolist())
+    sections, columns = [], Columns()
+    for number, section, column in zip(sorted(numbers), table.sections, table.columns, strict=True):
+        sections.append(replace(section, name=f"attr_{number + 1}"))
         values = sorted({value for each in column for value in each})
         names: dict[Value, Value] = {value: value for value in values}
         if not section.numeric:
             drawn = rng.permutation(len(values)).tolist()
-            names = {value: f"a{number}v{k + 1}" for value, k in zip(values, drawn, strict=True)}
+            names = {v: f"a{number + 1}v{k + 1}" for v, k in zip(values, drawn, strict=True)}
         columns.append([tuple(names[value] for value in each) for each in column])
     return ItemTable(sections, table.names, table.labels, columns)
 

@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -19,11 +20,12 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_confi
 from typing_extensions import TypedDict
 
 from agentgym.envs.agentlongbench import SETTINGS, TASKS
+from agentgym.envs.agentlongbench.config import WEIGHTS
 from agentgym.envs.agentlongbench.engine import read_verdicts
 from agentgym.envs.agentlongbench.logs import LARGEST, LogMessages, RoundMessages
 from agentgym.envs.agentlongbench.questions import Evidence, QuestionSpec
 from agentgym.envs.agentlongbench.rows import ANSWERS, LENGTHS
-from agentgym.envs.agentlongbench.scoring import Answer, form, score_published
+from agentgym.envs.agentlongbench.scoring import Answer, form
 from agentgym.envs.agentlongbench.tasks import LogQuestion, Span, as_json
 from agentgym.text.messages import Chat, Message
 from agentgym.text.search import Dense, Lexical, load_embed
@@ -31,23 +33,9 @@ from agentgym.text.tokens import TokenCounter, counter
 from agentgym.world.config import Choice
 
 _NAMES = ("target_name", "pokemon_name", "guess_name", "property_value")
-# The published prompts give these weights, and 1 to every other section.
-_WEIGHTS = {
-    "type": 6,
-    "abilities": 5,
-    "base stats": 4,
-    "evolution": 3,
-    "generation": 2,
-    "attr_1": 6,
-    "attr_4": 5,
-    "attr_2": 4,
-    "attr_5": 3,
-    "attr_3": 2,
-}
 _ABOUT_A_NAME = (*(task for task in TASKS if task.endswith("_tool")), "count_frequency_env")
-_LARGEST_IN = ("base stats", "attr_2")
+_LARGEST_IN = ("Base Stats", "attr_2")
 _ROUND = re.compile(r"Round ([0-9]+):")
-_CONSTANTS = 20  # constant answers to try; rarer ones score less
 _SHOWN = 80  # characters of a wrong value in an error
 
 
@@ -99,7 +87,7 @@ class PublishedRow:
         setting: `ki-c`, `ki-v`, `kf-c` or `kf-v`.
         length: The tokens of the bucket.
         fields: Its other fields.
-        chance: The mean score of the best constant answer to the file's questions of this task.
+        chance: The share of the most frequent answer to the file's questions of this task.
     """
 
     path: Path
@@ -151,7 +139,9 @@ class PublishedRow:
         used = sum(tokens.count(message) for turn in turns for message in turn.messages)
         log = LogMessages(self.style, system, tuple(turns), used + tokens.count(system))
         wording, answer = self.fields["question"], self.fields["answer"]
-        own = _read_own(wording)
+        own = None
+        with suppress(ValueError):  # another wording
+            own = QuestionSpec.read(wording)
         specs = [own] if own else _specs(self, log)
         right = sorted(answer) if self.kind == "list" else answer
         proof = next((spec for spec in specs if _compute(spec, log) == right), None)
@@ -165,7 +155,7 @@ class PublishedRow:
         spans = tuple(_spans(proof, log)) if proof else ()
         spec = proof or QuestionSpec(self.task, style=self.style)
         question = LogQuestion(spec, answer, spans, (), self.chance, {})
-        return OpenRow(self, log, question, wording, proof is not None)
+        return OpenRow(self.setting, self.length, log, question, wording, proof is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +167,8 @@ class OpenRow:
         proved: Whether the answer follows from the log.
     """
 
-    row: PublishedRow
+    setting: str
+    length: int
     log: LogMessages
     question: LogQuestion
     wording: str
@@ -207,7 +198,9 @@ def load_rows(data: str) -> tuple[PublishedRow, ...]:
 
 
 def split_turns(messages: Sequence[Message]) -> tuple[Message, list[RoundMessages]]:
-    """Split a log into its system message, empty if there is none, and its rounds."""
+    """Split a log into its system message, empty if there is none, and its rounds, which end with
+    their feedback; messages after the last one are dropped.
+    """
     system = Message("system", "", id="0:0")
     if messages and messages[0].role == "system":
         system, messages = messages[0], messages[1:]
@@ -219,8 +212,6 @@ def split_turns(messages: Sequence[Message]) -> tuple[Message, list[RoundMessage
             # The index counts the system message.
             turns.append(RoundMessages(int(feedback[1]), tuple(messages[start:place]), start + 1))
             start = place
-    if turns:
-        turns[-1] = replace(turns[-1], messages=(*turns[-1].messages, *messages[start:]))
     return system, turns
 
 
@@ -262,8 +253,11 @@ def _load_file(path: Path) -> list[PublishedRow]:
                     raise _fault(path, number, "id", f"must differ from line {first}", first)
                 rows.append(row)
             offset += len(line)
-    chances = {task: _constant_score([row for row in rows if row.task == task]) for task in TASKS}
-    return [replace(row, chance=chances[row.task]) for row in rows]
+    shares = {}
+    for task in {row.task for row in rows}:
+        answers = Counter(as_json(row.fields["answer"]) for row in rows if row.task == task)
+        shares[task] = max(answers.values()) / answers.total()
+    return [replace(row, chance=shares[row.task]) for row in rows]
 
 
 def _load(path: Path, number: int, offset: int, line: bytes) -> PublishedRow:
@@ -283,7 +277,7 @@ def _load(path: Path, number: int, offset: int, line: bytes) -> PublishedRow:
     if setting not in SETTINGS:
         why = f"must be a folder of the path, or a field: {', '.join(SETTINGS)}"
         raise _fault(path, number, "setting", why)
-    length = length or fields.get("length") or counter("heuristic").length(line.decode())
+    length = length or counter("heuristic").length(line.decode())
     row = PublishedRow(path, number, offset, setting, length, fields)
     try:
         _ANSWERS[row.kind].validate_python(fields["answer"], strict=True)
@@ -313,52 +307,30 @@ def _place(path: Path) -> tuple[str, int]:
     return parts[place], LENGTHS.get(length) or (int(length) if length.isdecimal() else 0)
 
 
-def _constant_score(rows: Sequence[PublishedRow]) -> float:
-    counts = Counter(as_json(row.fields["answer"]) for row in rows)
-    return max(
-        (
-            sum(
-                score_published(row.kind, row.setting, row.fields["answer"], constant) or 0.0
-                for row in rows
-            )
-            / len(rows)
-            for constant, _ in counts.most_common(_CONSTANTS)
-        ),
-        default=0.0,
-    )
-
-
-def _read_own(question: str) -> QuestionSpec | None:
-    try:
-        return QuestionSpec.read(question)
-    except ValueError:
-        return None
-
-
-def _specs(row: PublishedRow, log: LogMessages) -> Iterator[QuestionSpec]:
-    """Yield the readings of a row's fields, one for each section that may be meant."""
+def _specs(row: PublishedRow, log: LogMessages) -> list[QuestionSpec]:
+    """Return the readings of a row's fields, one for each section that may be meant."""
     task, fields = row.task, row.fields
     name = next((str(fields[key]) for key in _NAMES if key in fields), "")
     if not name and task in _ABOUT_A_NAME:
-        return
-    spec = QuestionSpec(task, name=name, style=row.style if task == "intersection" else "concise")
-    values = [each for turn in log.rounds for each in read_verdicts(_feedback(turn).text)]
-    sections = dict.fromkeys(section for section, _, _ in values)
+        return []
+    texts = (turn.messages[-1].text for turn in log.rounds)
+    values = [(section, str(value)) for text in texts for section, _, value in read_verdicts(text)]
+    spec = QuestionSpec(
+        task,
+        i=fields.get("i_round", fields.get("round", 0)),
+        j=fields.get("j_round", 0),
+        name=name,
+        weights={section: WEIGHTS.get(section, 1) for section, _ in values},
+        style=row.style if task == "intersection" else "concise",
+    )
     if task in (LARGEST, "count_frequency_env") or row.kind == "name":
-        spec = replace(spec, last=len(log.rounds))
-    else:
-        first = fields.get("i_round", fields.get("round", 0))
-        spec = replace(spec, i=first, j=fields.get("j_round", 0))
+        spec = replace(spec, i=0, j=0, last=len(log.rounds))
+    sections = dict.fromkeys([""])
     if task == LARGEST:
-        sections = dict.fromkeys(each for each in sections if each.lower() in _LARGEST_IN)
+        sections = dict.fromkeys(section for section, _ in values if section in _LARGEST_IN)
     elif task == "count_frequency_env":
-        sections = dict.fromkeys(section for section, _, value in values if str(value) == name)
-    else:
-        weights = {section: _WEIGHTS.get(section.lower(), 1) for section in sections}
-        yield replace(spec, weights=weights if task == "weighted_summation_env" else None)
-        return
-    for section in sections:
-        yield replace(spec, section=section)
+        sections = dict.fromkeys(section for section, value in values if value == name)
+    return [replace(spec, section=section) for section in sections]
 
 
 def _compute(spec: QuestionSpec, log: LogMessages) -> Answer | None:
@@ -371,10 +343,6 @@ def _compute(spec: QuestionSpec, log: LogMessages) -> Answer | None:
         return evidence.answer() if evidence.complete else None
     except (LookupError, StopIteration, TypeError, ValueError):
         return None
-
-
-def _feedback(turn: RoundMessages) -> Message:
-    return next(m for m in reversed(turn.messages) if m.role == "user")
 
 
 def _spans(spec: QuestionSpec, log: LogMessages) -> Iterator[Span]:

@@ -39,7 +39,6 @@ from agentgym.text.messages import Chat, ToolCall
 from agentgym.text.tokens import counter
 from agentgym.text.tools import ToolError, Toolset, echo, tool
 from agentgym.text.validation import check_int
-from agentgym.world.digests import digest
 from agentgym.world.world import CallSet, World
 
 _PAGES = re.compile(r"The log has ([0-9]+) rounds on ([0-9]+) pages of ([0-9]+)\b")
@@ -99,11 +98,6 @@ class LongContextQA(World[QAConfig]):
         why = _UNPROVED.format(where=f"{unproved.path}, line {unproved.line}")
         return dict.fromkeys(("state", "subtask", "reasoning"), why)
 
-    @classmethod
-    def instance_count(cls, config: QAConfig) -> float | None:
-        """Return the number of rows; drawn logs have no known bound."""
-        return len(_rows(config)) if config.data and config.row is None else None
-
     def generate(self) -> None:
         """Draw the log and the question, or open a published row, and set the budget."""
         if self.config.data:
@@ -150,13 +144,6 @@ class LongContextQA(World[QAConfig]):
         self._on_page = {}
         for number in sorted({*spec.results, *spec.feedback}) if paged else ():
             self._on_page.setdefault((number - 1) // page + 1, []).append(number)
-
-    def instance_key(self) -> str:
-        """Return a digest of the log and the question; of a row wherever its file lies."""
-        if not self.opened:
-            return super().instance_key()
-        row = self.opened.row
-        return digest([row.setting, row.fields, Chat(tuple(self.log.messages)).to_text()])
 
     @classmethod
     def chance(cls, config: QAConfig) -> float:
@@ -242,8 +229,7 @@ class LongContextQA(World[QAConfig]):
     def _points(self, value: str) -> float | None:
         kind = form(self.question.spec.task, self.question.spec.style)
         if self.opened:
-            setting = self.opened.row.setting
-            return score_published(kind, setting, self.question.answer, value)
+            return score_published(kind, self.opened.setting, self.question.answer, value)
         answer = read(kind, value)
         return None if answer is None else score(kind, self.question.answer, answer)
 
@@ -253,7 +239,7 @@ class LongContextQA(World[QAConfig]):
         of the last page and the minimal context length are None for a published row.
         """
         tokens, spec = counter(self.config.counter), self.question.spec
-        row = self.opened.row if self.opened else None
+        row = self.opened
         drawn = self.log if isinstance(self.log, Log) else None
         return {
             "setting": row.setting if row else self.config.setting,
