@@ -48,14 +48,22 @@ def made(setting: str, *, published: bool = False) -> list[dict[str, Any]]:
     return list(make_rows(setting, 16_384, 0, ALL, 1, counter("heuristic"), published=published))
 
 
+def as_in_the_figures(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the messages as in figures 13 and 14: bullets after one space, and a guess at the end."""
+    messages = [{**m, "content": m["content"].replace("\n  - ", "\n - ")} for m in row["messages"]]
+    return [*messages[1:], {"role": "assistant", "content": "<answer>Darkrai</answer>"}]
+
+
 @pytest.fixture(scope="module", params=["own", "other"])
 def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rows with the questions of this package, or with questions that only their fields explain."""
     folder = tmp_path_factory.mktemp(request.param)
     for setting in FULL:
         for row in made(setting, published=request.param == "other"):
-            wording = "" if request.param == "own" else f"What is asked of {row['id']}?"
-            write(folder, row, setting, strip(row, wording))
+            line = strip(row)
+            if request.param == "other":
+                line = {**strip(row, "What is asked?"), "messages": as_in_the_figures(row)}
+            write(folder, row, setting, line)
     return folder
 
 
@@ -71,7 +79,8 @@ def test_an_oracle_solves_every_row_and_agrees_with_an_independent_reader(data: 
         env = make("LongContextQA", data=str(data), row=number, oracles=arm, delivery=delivery)
         assert rollout(env, OraclePolicy("LongContextQA"), 0).reward == 1.0, (row.path, row.line)
         world: Any = tool_env(env).world
-        told = Reader(row.read()["messages"]).answer(row.fields["question_type"], asked(world))
+        messages = json.loads(json.dumps(row.read()["messages"]).replace("\\n - ", "\\n  - "))
+        told = Reader(messages).answer(row.fields["question_type"], asked(world))
         assert told == row.fields["answer"]
         assert world.report()["setting"] == row.setting == row.path.parts[-4]
         assert world.report()["length"] == 32 * 1024
