@@ -34,6 +34,7 @@ from agentgym.world.turn_budget import TurnBudget
 KNOWLEDGE = ("intensive", "free")
 SOURCES = ("species", "synthetic")
 MOST_ITEMS = 100_000  # a reset then takes a minute
+MOST_ROWS = 1_000_000  # the benchmark has 6,400
 
 Columns = list[list[tuple[Value, ...]]]
 
@@ -157,7 +158,7 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
     items: ItemCount = 40
     min_list: ListLength = 5
     data: str = ""
-    row: Annotated[int, Field(ge=0)] | None = None
+    row: Annotated[int, Field(ge=0, le=MOST_ROWS - 1)] | None = None
     verified: bool = False
 
     def __post_init__(self) -> None:
