@@ -9,6 +9,7 @@ from agentgym.wrappers.context import ContextRecord, ContextWrapper, EditMessage
 from agentgym.wrappers.discrete import DiscreteActions, FeatureObservations
 from agentgym.wrappers.memory import MemoryTool
 from agentgym.wrappers.programmatic import ProgrammaticTools
+from agentgym.wrappers.retrieval import Retrieval
 
 # Tables and figures list them in the order of LOCA-bench (section 4.1).
 register_strategy("clear_results", ClearToolResults)
@@ -17,6 +18,8 @@ register_strategy("compaction", Compaction)
 register_strategy("awareness", ContextAwareness)
 register_strategy("memory", MemoryTool)
 register_strategy("programmatic", ProgrammaticTools)
+# The RAG baseline of AgentLongBench (section 3.1).
+register_strategy("retrieval", Retrieval)
 
 __all__ = [
     "AnyOf",
@@ -32,6 +35,7 @@ __all__ = [
     "FeatureObservations",
     "MemoryTool",
     "ProgrammaticTools",
+    "Retrieval",
     "Tokens",
     "ToolUses",
     "Trim",

@@ -156,7 +156,7 @@ class ClearToolResults(ContextWrapper):
             return
         edits, cleared, gain = self._choose()
         if gain >= max(1, self.clear_at_least) and self.may_edit(level):
-            self.view.apply("ClearToolResults", edits, self.clear_at_least, cleared)
+            self.view.apply(type(self).__name__, edits, self.clear_at_least, cleared)
 
     def _uses(self) -> tuple[list[tuple[Message, Message]], int]:
         uses: list[tuple[Message, Message]] = []

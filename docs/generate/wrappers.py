@@ -197,6 +197,18 @@ PAGES = (
         ),
     ),
     Page(
+        wrappers.Retrieval,
+        "Context strategies",
+        'context="retrieval"',
+        (
+            Excerpt(
+                "TreeWorld",
+                9,
+                {**_TREE, **_context("retrieval", 1_500, trigger={"turns": 6}, keep=2)},
+            ),
+        ),
+    ),
+    Page(
         wrappers.Trim,
         "Context strategies",
         "window=1_000",

@@ -112,8 +112,8 @@ def registered() -> Iterator[None]:
     del stacks._strategies["shout"], stacks._oracles["E"]
 
 
-def test_the_package_has_the_strategies_of_the_paper_and_the_arms_of_lumina() -> None:
-    names = "clear_results clear_thinking compaction awareness memory programmatic"
+def test_the_package_has_the_strategies_of_the_papers_and_the_arms_of_lumina() -> None:
+    names = "clear_results clear_thinking compaction awareness memory programmatic retrieval"
     assert " ".join(agentgym.STRATEGIES) == names
     assert agentgym.ARMS == ("", "S", "P", "SP", "SH", "SPH")
 

@@ -120,7 +120,7 @@ def test_a_spec_with_strategies_is_json(context: str) -> None:
     first, _ = env.reset(seed=3)
     assert first == again.reset(seed=3)[0]
     for layer in layers(again):
-        if isinstance(layer, ClearToolResults):
+        if type(layer) is ClearToolResults:
             assert (layer.trigger, layer.keep, layer.view.budget) == (
                 WindowFraction(0.5),
                 2,

@@ -36,6 +36,7 @@ AT_MOST = {
 }
 # Options that others depend on, or whose values are not described by bounds.
 FIXED = {"setting", "weights", "operators", "search_by", "data", "counter", "sections"}
+FIXED |= {"row", "verified"}  # these need data
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from agentgym.wrappers import (
     Compaction,
     ContextAwareness,
     ContextBudget,
+    Retrieval,
     Tokens,
     Trim,
     Turns,
@@ -244,3 +245,25 @@ def test_what_a_user_gets_wrong_is_named(make_it: Any, message: str | None) -> N
         return
     with pytest.raises(ValueError, match=message):
         make_it()
+
+
+@pytest.mark.parametrize("embed", ["", "wordllama"])
+def test_retrieval_keeps_the_results_most_similar_to_the_task(embed: str) -> None:
+    apt = "You may read a good book; read what you like best, and read it slowly and with care."
+    others = [
+        f"The harvest of plums and pears number {k} was sold at the market." for k in range(4)
+    ]
+    checked = episode((Retrieval, {"trigger": Turns(1), "keep": 1, "embed": embed}), (Trim, {}))
+    for text in (others[0], apt, *others[1:], "!"):
+        checked.play([call("say", text=text)])
+        shown = [message.text for message in checked.chat.messages if message.role == "tool"]
+        # The newest result always stays, and so does the best one seen so far.
+        assert shown[-1] == text
+        if apt in shown:
+            assert not set(shown[:-1]) & set(others)
+    assert apt in shown
+    assert checked.info["context"].edit_counts["Retrieval"] >= 4
+    with pytest.raises(ValueError, match="keep must be an integer"):
+        Retrieval(ToolEnv(ToolBox), keep=0)
+    with pytest.raises(ValueError, match="embed 'nowhere:f' cannot be imported"):
+        Retrieval(ToolEnv(ToolBox), embed="nowhere:f")

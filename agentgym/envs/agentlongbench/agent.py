@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from agentgym.envs.agentlongbench.belief import Constraints
 from agentgym.envs.agentlongbench.engine import (
+    PUBLISHED_TOOL,
     TOOL,
     explain_game,
     search,
@@ -69,7 +70,8 @@ class SimulatedGame:
         self.returning = np.zeros(len(table), bool)
         self.rounds: list[Round] = []
         self.repeats = 0
-        self.system = Message("system", explain_game(style), id="0:0")
+        self.tool = PUBLISHED_TOOL if habits.published else TOOL
+        self.system = Message("system", explain_game(style, self.tool), id="0:0")
         self.tokens = counter.count(self.system)
         first = int((target + rng.integers(1, len(table))) % len(table))
         if peak is not None:
@@ -79,13 +81,13 @@ class SimulatedGame:
     def log(self) -> Log:
         """Return the log so far."""
         return Log(
-            self.table,
-            self.target,
-            self.style,
-            self.system,
-            tuple(self.rounds),
-            self.tokens,
-            self.repeats,
+            style=self.style,
+            system=self.system,
+            rounds=tuple(self.rounds),
+            tokens=self.tokens,
+            table=self.table,
+            target=self.target,
+            repeats=self.repeats,
         )
 
     def run(self, limit: int, by_rounds: bool, close_at: float | None) -> bool:
@@ -240,7 +242,7 @@ class SimulatedGame:
         lists: tuple[NDArray[np.intp], ...] = ()
         if query is not None:
             conditions = to_conditions(Constraints.of(query).atoms())
-            call = ToolCall(TOOL, {"conditions": conditions}, f"call_{start}")
+            call = ToolCall(self.tool, {"conditions": conditions}, f"call_{start}")
             messages += [
                 Message("assistant", calls=(call,)),
                 Message("tool", search(self.table, conditions, self.style), call_id=call.id),
@@ -261,7 +263,7 @@ class SimulatedGame:
             Message("user", feedback),
         ]
         tokens = sum(map(self.counter.count, messages))
-        return Round(number, guess, sections, lists, tuple(messages), start, tokens)
+        return Round(number, tuple(messages), start, guess, sections, lists, tokens)
 
     def _add(self, drawn: Round) -> None:
         self.rounds.append(drawn)

@@ -6,7 +6,7 @@ meaningless codes (knowledge-free; section 2.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -34,6 +34,7 @@ from agentgym.world.turn_budget import TurnBudget
 KNOWLEDGE = ("intensive", "free")
 SOURCES = ("species", "synthetic")
 MOST_ITEMS = 100_000  # a reset then takes a minute
+MOST_ROWS = 1_000_000  # the benchmark has 6,400
 
 Columns = list[list[tuple[Value, ...]]]
 
@@ -46,6 +47,12 @@ _SECTIONS = (
     Section("Evolution", numeric=False, weight=3),
     Section("Other", numeric=False, weight=1),
 )
+WEIGHTS: Mapping[str, int] = {
+    name: section.weight
+    for number, section in enumerate(_SECTIONS, 1)
+    for name in (section.name, f"attr_{number}")
+}
+"""The weights of the published prompts, by the sections' own and masked names."""
 _INVENTED = tuple(
     replace(section, name=name)
     for section, name in zip(
@@ -133,6 +140,11 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
         delivery: Whether the task contains the log (`task`), or a tool reads it page by page
             (`pages`).
         page: The rounds per page.
+        data: A file or folder of published rows. They replace the drawn logs, so options of items,
+            agent, task and length have no effect.
+        row: The row of `data` to play, from 0; None for a random one.
+        verified: Whether only rows are played whose answer follows from their log. Only these have
+            hints and labels.
     """
 
     task: Annotated[str, Choice(TASKS)] = "find_target_offsets_tool"
@@ -145,6 +157,9 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
     page: Annotated[int, Field(ge=1, le=1_000)] = 3
     items: ItemCount = 40
     min_list: ListLength = 5
+    data: str = ""
+    row: Annotated[int, Field(ge=0, le=MOST_ROWS - 1)] | None = None
+    verified: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,6 +168,16 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
                 f"the task {LARGEST} asks for a number, and sections={self.sections!r} have none; "
                 f"add one of {', '.join(NUMBERS)}"
             )
+        if not self.data and (self.row is not None or self.verified):
+            raise ValueError(
+                f"row and verified select rows of data, got row={self.row}, "
+                f"verified={self.verified} without data"
+            )
+
+    def table(self, rng: np.random.Generator) -> ItemTable:
+        """Draw the items of an episode, with the published names if required."""
+        table = super().table(rng)
+        return _published(table, rng) if self.published and self.knowledge == "free" else table
 
     @property
     def setting(self) -> str:
@@ -315,6 +340,24 @@ def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
         )
     order = rng.permutation(len(sections))
     return ItemTable([sections[k] for k in order], names, names, [columns[k] for k in order])
+
+
+def _published(table: ItemTable, rng: np.random.Generator) -> ItemTable:
+    """Return a table of codes with the sections `attr_1` to `attr_6`, and values such as `a1v7`."""
+    # The weights tell the benchmark's sections apart.
+    weights = [section.weight for section in _SECTIONS]
+    numbers = [weights.index(section.weight) for section in table.sections]
+    table = table.part(range(len(table)), np.argsort(numbers).tolist())
+    sections, columns = [], Columns()
+    for number, section, column in zip(sorted(numbers), table.sections, table.columns, strict=True):
+        sections.append(replace(section, name=f"attr_{number + 1}"))
+        values = sorted({value for each in column for value in each})
+        names: dict[Value, Value] = {value: value for value in values}
+        if not section.numeric:
+            drawn = rng.permutation(len(values)).tolist()
+            names = {v: f"a{number + 1}v{k + 1}" for v, k in zip(values, drawn, strict=True)}
+        columns.append([tuple(names[value] for value in each) for each in column])
+    return ItemTable(sections, table.names, table.labels, columns)
 
 
 def _codes(prefix: str, count: int, rng: np.random.Generator) -> list[str]:

@@ -19,6 +19,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = load_texts(__file__, "prompts")
 """Rules of the game, and questions about logs with how to answer them."""
 STYLES = ("concise", "verbose")
 TOOL = "query_items"
+PUBLISHED_TOOL = "query_pokemon"
 MOST_CONDITIONS = 1_024
 """Conditions per query, and values per condition; bounds the time of a call."""
 
@@ -27,7 +28,8 @@ _FEEDBACK = re.compile(
     r"Result: (?P<result>correct|wrong)\nRemaining rounds: (?P<left>[0-9]+)",
     re.MULTILINE,
 )
-_LINE = re.compile(r"^  - ([^:\n]+): ([^\n]+)", re.MULTILINE)
+# One space or two: the paper's figures and its rows differ.
+_LINE = re.compile(r"^ {1,2}- ([^:\n]+): ([^\n]+)", re.MULTILINE)
 _NUMBER = re.compile(r" \(#[0-9]{4}\)$")
 _INTEGER = re.compile(r"-?[0-9]+")
 
@@ -204,6 +206,6 @@ def dumps(data: object) -> str:
     return json.dumps(data, ensure_ascii=False)
 
 
-def explain_game(style: str) -> str:
+def explain_game(style: str, tool: str = TOOL) -> str:
     """Return the rules that both worlds share."""
-    return f"{TEXTS['game']['rules']} {TEXTS['game'][style]}"
+    return f"{TEXTS['game']['rules']} {TEXTS['game'][style]}".replace(TOOL, tool)

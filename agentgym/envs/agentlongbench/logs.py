@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ class Habits(Config):
             are omitted.
         late: The share of a log, counted from its end, in which the lists together isolate the
             hidden item, if required; up to six times that if no such log is found.
+        published: Whether the tool and the codes have the names that the published prompts use, such
+            as `attr_1`.
     """
 
     history_window: Annotated[int, Field(ge=1, le=100)] = 1
@@ -51,6 +53,7 @@ class Habits(Config):
     epsilon: Share = 0.3
     min_list: ListLength = 50
     late: Share = 0.15
+    published: bool = False
 
     def shortest_list(self, table: ItemTable) -> int:
         """Return the minimum list length; a table may have fewer items than `min_list`."""
@@ -58,22 +61,31 @@ class Habits(Config):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Round:
-    """One round of a log.
+class RoundMessages:
+    """The messages of a round.
 
     Attributes:
-        sections: The section of each list in the tool result; one empty name for a concise result,
-            nothing in round 1.
         messages: Call, result, guess and feedback; in round 1 only the last two.
         start: The index of its first message in the log.
     """
 
     number: int
+    messages: tuple[Message, ...]
+    start: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Round(RoundMessages):
+    """One round of a log.
+
+    Attributes:
+        sections: The section of each list in the tool result; one empty name for a concise result,
+            nothing in round 1.
+    """
+
     guess: int
     sections: tuple[str, ...]
     lists: tuple[NDArray[np.intp], ...]
-    messages: tuple[Message, ...]
-    start: int
     tokens: int
 
     @property
@@ -88,23 +100,19 @@ class Round:
 
 
 @dataclass(frozen=True, eq=False)
-class Log:
-    """The messages of an unsolved puzzle.
+class LogMessages:
+    """The messages of a log.
 
     Attributes:
         tokens: The tokens of all messages.
-        repeats: The number of repeated guesses.
     """
 
-    table: ItemTable
-    target: int
     style: str
     system: Message
-    rounds: tuple[Round, ...]
+    rounds: tuple[RoundMessages, ...]
     tokens: int
-    repeats: int
 
-    def __deepcopy__(self, memo: object) -> Log:
+    def __deepcopy__(self, memo: object) -> Self:
         return self
 
     @property
@@ -113,6 +121,20 @@ class Log:
         yield self.system
         for each in self.rounds:
             yield from each.messages
+
+
+@dataclass(frozen=True, eq=False)
+class Log(LogMessages):
+    """The messages of an unsolved puzzle.
+
+    Attributes:
+        repeats: The number of repeated guesses.
+    """
+
+    rounds: tuple[Round, ...]
+    table: ItemTable
+    target: int
+    repeats: int
 
 
 def within(lists: Sequence[NDArray[np.intp]], items: int) -> Mask:

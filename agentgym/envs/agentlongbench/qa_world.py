@@ -13,18 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.envs.agentlongbench.config import QAConfig
-from agentgym.envs.agentlongbench.engine import explain_game
-from agentgym.envs.agentlongbench.logs import LARGEST, Log
+from agentgym.envs.agentlongbench.engine import TOOL, explain_game
+from agentgym.envs.agentlongbench.logs import LARGEST, Log, LogMessages
+from agentgym.envs.agentlongbench.published import OpenRow, PublishedRow, load_rows
 from agentgym.envs.agentlongbench.questions import Evidence, QuestionSpec
 from agentgym.envs.agentlongbench.rollout import draw_log
 from agentgym.envs.agentlongbench.scoring import (
-    as_list,
     describe_form,
     form,
     last_tag,
     metric,
     read,
     score,
+    score_published,
 )
 from agentgym.envs.agentlongbench.tasks import (
     LogQuestion,
@@ -48,6 +49,10 @@ _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 _CHANCE_DRAWS = 32  # it hardly varies between instances, and long logs take a second
 _HERE = "The log:\n\n"
 _LOST = "No turn is left to find the answer."
+_UNPROVED = (
+    "{where}: no oracle exists, because the answer does not follow from the log by the rules of "
+    "LongContextQA; play other rows with verified=True, or one with row="
+)
 _UNKNOWN = {
     "int": "0",
     "bool": "no",
@@ -66,26 +71,56 @@ class LongContextQA(World[QAConfig]):
 
     Attributes:
         log: The log; missing, like the question, in a world rebuilt from a chat.
+        opened: The published row in play, if any.
     """
 
     Config = QAConfig
     parallel_calls = False
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"reader": (), "writer": ("answer",)}
-    log: Log
+    log: LogMessages
     question: LogQuestion
     evidence: Evidence
     pages: dict[int, None]
+    opened: OpenRow | None = None
+    _on_page: dict[int, list[int]]
+
+    @classmethod
+    def undefined_hooks(cls, config: QAConfig) -> Mapping[str, str]:
+        """Return the hooks that need evidence, if a row has none."""
+        if not config.data or config.verified:
+            return {}
+        chosen = load_rows(config.data)
+        if config.row is not None:
+            chosen = chosen[config.row : config.row + 1]
+        unproved = next((row for row in chosen if not row.proved), None)
+        if unproved is None:
+            return {}
+        why = _UNPROVED.format(where=f"{unproved.path}, line {unproved.line}")
+        return dict.fromkeys(("state", "subtask", "reasoning"), why)
 
     def generate(self) -> None:
-        """Draw the log and the question, and set the budget."""
-        self.log = draw_log(
-            self.config,
-            self.rng,
-            counter(self.config.counter),
-            isolate=(self.config.task, self.config.style) == ("intersection", "concise"),
-            peak=self.config.task == LARGEST,
-        )
-        self.question = ask(self.config.task, self.log, self.rng)
+        """Draw the log and the question, or open a published row, and set the budget."""
+        if self.config.data:
+            rows = _rows(self.config)
+            number = self.config.row
+            if number is None:
+                number = int(self.rng.integers(len(rows)))
+            if number >= len(rows):
+                raise ValueError(
+                    f"row must be below {len(rows)}, the number of rows of {self.config.data!r}, "
+                    f"got {number}"
+                )
+            self.opened = rows[number].open(counter(self.config.counter))
+            self.log, self.question = self.opened.log, self.opened.question
+        else:
+            drawn = draw_log(
+                self.config,
+                self.rng,
+                counter(self.config.counter),
+                isolate=(self.config.task, self.config.style) == ("intersection", "concise"),
+                peak=self.config.task == LARGEST,
+            )
+            self.log, self.question = drawn, ask(self.config.task, drawn, self.rng)
         self._submitted: str | None = None
         self._begin(
             self.question.spec,
@@ -93,14 +128,20 @@ class LongContextQA(World[QAConfig]):
             self.config.page,
             paged=self.config.delivery == "pages",
         )
-        if not self._paged:
+        if self._proved and not self._paged:
             self.evidence.take(_text(self.log, 1, len(self.log.rounds)))
+        if not self._proved:  # any page may matter
+            self._on_page = {page: [] for page in range(1, self._count + 1) if self._paged}
         self.max_turns = self.config.budget(len(self._on_page) + 1)
+
+    @property
+    def _proved(self) -> bool:
+        return self.opened is None or self.opened.proved
 
     def _begin(self, spec: QuestionSpec, rounds: int, page: int, *, paged: bool) -> None:
         self.evidence, self.pages, self._paged = Evidence(spec), {}, paged
         self._count, self._size = -(-rounds // page), page
-        self._on_page: dict[int, list[int]] = {}
+        self._on_page = {}
         for number in sorted({*spec.results, *spec.feedback}) if paged else ():
             self._on_page.setdefault((number - 1) // page + 1, []).append(number)
 
@@ -124,10 +165,13 @@ class LongContextQA(World[QAConfig]):
             "You answer a question about the log of another agent, which plays a game. Its log "
             f"{where}: calls of the tool and their results, guesses, and the feedback on each "
             "guess. The game: "
-            f"{explain_game(self.config.style)}\nYou answer once, with the tool answer or in the "
+            f"{explain_game(self.log.style, self._log_tool())}\nYou answer once, with the tool answer or in the "
             "form <answer>...</answer>, and "
             "the task ends."
         )
+
+    def _log_tool(self) -> str:
+        return next((call.name for message in self.log.messages for call in message.calls), TOOL)
 
     def task(self) -> str:
         """Return the question, the log or its length, and the budget."""
@@ -142,7 +186,8 @@ class LongContextQA(World[QAConfig]):
             if self._paged
             else f"{_HERE}{_text(self.log, 1, rounds)}"
         )
-        return f"{log}\n\nThe question: {self.question.spec.text()}"
+        asked = self.opened.wording if self.opened else self.question.spec.text()
+        return f"{log}\n\nThe question: {asked}"
 
     def read_page(self, number: int) -> str:
         """Return the text of a page."""
@@ -163,11 +208,7 @@ class LongContextQA(World[QAConfig]):
             value: The answer alone, in the form that the question asks for.
         """
         spec = self.question.spec
-        kind = form(spec.task, spec.style)
-        answer = read(kind, value)
-        if answer is None or (
-            kind == "pair" and len(as_list(answer)) != len(as_list(self.question.answer))
-        ):
+        if self._points(value) is None:
             raise ToolError(
                 f"the answer must be {describe_form(spec.task, spec.style)}, got {echo(value)}"
             )
@@ -180,26 +221,39 @@ class LongContextQA(World[QAConfig]):
         return None if value is None else ToolCall("answer", {"value": value})
 
     def score(self) -> float:
-        """Return the score of the answer in the task's metric; 0 without one."""
+        """Return the score of the answer in the task's metric; 0 without one. For a published row it
+        is the published evaluator's.
+        """
+        return self._points(self._submitted or "") or 0.0
+
+    def _points(self, value: str) -> float | None:
         kind = form(self.question.spec.task, self.question.spec.style)
-        return score(kind, self.question.answer, read(kind, self._submitted or ""))
+        if self.opened:
+            return score_published(kind, self.opened.setting, self.question.answer, value)
+        answer = read(kind, value)
+        return None if answer is None else score(kind, self.question.answer, answer)
 
     def report(self) -> Mapping[str, Any]:
         """Return the columns of the paper's figures: setting, task, length, metric, the scores of
-        the best constant answer and of the last page alone, and the two context lengths.
+        the best constant answer and of the last page alone, and the two context lengths. The score
+        of the last page and the minimal context length are None for a published row.
         """
         tokens, spec = counter(self.config.counter), self.question.spec
+        row = self.opened
+        drawn = self.log if isinstance(self.log, Log) else None
         return {
-            "setting": self.config.setting,
+            "setting": row.setting if row else self.config.setting,
             "task": spec.task,
-            "length": self.config.length or self.log.tokens,
+            "length": row.length if row else self.config.length or self.log.tokens,
             "tokens": self.log.tokens,
             "rounds": len(self.log.rounds),
             "metric": metric(spec.task, spec.style),
             "chance": self.question.chance,
-            "last_page": last_page_score(self.question, self.log, self.config.page),
-            "acl_scan": context_length(self.question.scan, self.log, tokens),
-            "acl_min": context_length(self.question.least, self.log, tokens),
+            "last_page": drawn and last_page_score(self.question, drawn, self.config.page),
+            "acl_scan": context_length(self.question.scan, self.log, tokens)
+            if self._proved
+            else None,
+            "acl_min": drawn and context_length(self.question.least, drawn, tokens),
         }
 
     @classmethod
@@ -212,8 +266,10 @@ class LongContextQA(World[QAConfig]):
             "page": -(-3 // (steps - 1)),
         }
 
-    def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the reads that are still needed, or the right answer."""
+    def optimal_calls(self) -> Sequence[ToolCall] | None:
+        """Return the reads that are still needed, or the right answer; None without a proof."""
+        if not self._proved:
+            return None
         unread = [page for page in self._on_page if page not in self.pages]
         if self.done or self.turns_left < len(unread) + 1:
             return ()
@@ -238,10 +294,11 @@ class LongContextQA(World[QAConfig]):
         Raises:
             ValueError: The log has a length in tokens, so its number of pages is unknown.
         """
-        if self.config.length:
+        if self.config.length or (self.config.data and self.config.row is None):
+            given = "data" if self.config.data else f"length={self.config.length}"
             raise ValueError(
-                f"length={self.config.length} does not tell the number of pages; a menu needs "
-                "rounds and length=0"
+                f"{given} does not tell the number of pages; a menu needs rounds and length=0, or "
+                "one row of data"
             )
         return self.legal_calls()
 
@@ -332,6 +389,13 @@ class LongContextQA(World[QAConfig]):
         return next(iter(self._right()), None) if subtask.endswith("then answer.") else None
 
 
+def _rows(config: QAConfig) -> Sequence[PublishedRow]:
+    rows = [row for row in load_rows(config.data) if not config.verified or row.proved]
+    if not rows:
+        raise ValueError(f"no row of {config.data!r} has an answer that follows from its log")
+    return rows
+
+
 class _Reader(Toolset):
     """The tool that reads the log."""
 
@@ -372,6 +436,6 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(texts) or "none"
 
 
-def _text(log: Log, first: int, last: int) -> str:
+def _text(log: LogMessages, first: int, last: int) -> str:
     messages = (message for each in log.rounds[first - 1 : last] for message in each.messages)
     return Chat(tuple(messages)).to_text()

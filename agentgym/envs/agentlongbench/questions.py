@@ -102,14 +102,18 @@ class QuestionSpec:
                 task, _, style = kind.partition("-")
                 fields = {key: json.loads(value) for key, value in match.groupdict().items()}
                 return cls(task, style=style or "concise", **fields)
-        raise ValueError(f"there is no question in {text[-200:]!r}")
+        raise ValueError(
+            f"there is no question in {text[-200:]!r} that LongContextQA can compute, so no oracle "
+            "exists"
+        )
 
 
 _MESSAGE = re.compile(r"^\[(?:system|user|assistant|tool)\]\n", re.MULTILINE)
-_FEEDBACK = re.compile(r"Round ([0-9]+): Guess [^\n]+\nSections:((?:\n  - [^\n]+)+)")
+_FEEDBACK = re.compile(r"Round ([0-9]+): Guess [^\n]+\nSections:((?:\n {1,2}- [^\n]+)+)")
 _RESULT = re.compile(r"Round ([0-9]+), tool result: ([^\n]+)")
 _SECTIONS = re.compile(r"Round ([0-9]+), feedback: ([^\n]+)")
 _BULLET, _BETWEEN = "\n  - ", " | "
+_ANY_BULLET = re.compile(r"\n {1,2}- ")
 
 
 @dataclass
@@ -147,7 +151,7 @@ class Evidence:
             return
         if number in self.spec.feedback:
             start = f"{self.spec.section}: " if self.spec.section else ""
-            lines = [line for line in sections.split(_BULLET)[1:] if line.startswith(start)]
+            lines = [line for line in _ANY_BULLET.split(sections)[1:] if line.startswith(start)]
             self.feedback[number] = "".join(_BULLET + line for line in lines)
         self.seen.add(number)
         if self.spec.last:
@@ -202,11 +206,9 @@ class Evidence:
 
     def _lists(self, number: int) -> list[list[str]]:
         data: Mapping[str, Any] = json.loads(self.results[number])
-        return (
-            [data["intersection"]]
-            if "intersection" in data
-            else [part["candidates"] for part in data["per_section"]]
-        )
+        lists = [part["candidates"] for part in data.get("per_section", ())]
+        # Some published verbose results show the intersection too.
+        return [*lists, data["intersection"]] if "intersection" in data else lists
 
     def _count_lists(self) -> int:
         return sum(self.spec.name in names for names in self._lists(self.spec.i))
@@ -256,7 +258,10 @@ class Evidence:
     def _common(self) -> Answer:
         lists = [names for number in self.results for names in self._lists(number)]
         common = sorted(set(lists[0]).intersection(*lists[1:]))
-        return common if self.spec.style == "verbose" else common[0]
+        if self.spec.style == "verbose":
+            return common
+        (only,) = common
+        return only
 
 
 def _whole(result: str) -> bool:

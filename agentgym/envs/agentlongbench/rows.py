@@ -26,6 +26,8 @@ from agentgym.envs.reading import load_texts
 from agentgym.text.messages import Chat
 from agentgym.text.tokens import TokenCounter
 
+ANSWERS = "answers.jsonl"
+"""File of a cell's rows without their messages, sufficient for scoring."""
 K = 1_024  # the unit of the benchmark's lengths
 LENGTHS: Mapping[str, int] = {
     "32k": 32 * K,
@@ -55,9 +57,19 @@ def count(setting: str, length: str, task: str) -> int:
     return COUNTS[FULL[setting]["style"]][task][list(LENGTHS).index(length)]
 
 
-def make_log(setting: str, tokens: int, sample: int, seed: int, counter: TokenCounter) -> Log:
+def make_log(
+    setting: str,
+    tokens: int,
+    sample: int,
+    seed: int,
+    counter: TokenCounter,
+    *,
+    published: bool = False,
+) -> Log:
     """Return the log of a sample, which all tasks ask about."""
-    config = QAConfig(**FULL[setting], length=tokens, min_list=50, counter=counter.name)
+    config = QAConfig(
+        **FULL[setting], length=tokens, min_list=50, counter=counter.name, published=published
+    )
     rng = np.random.default_rng((seed, list(FULL).index(setting), tokens, sample))
     return draw_log(config, rng, counter, isolate=config.style == "concise", peak=True)
 
@@ -69,15 +81,18 @@ def make_rows(
     tasks: Mapping[str, int],
     seed: int,
     counter: TokenCounter,
+    *,
+    published: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Return the rows of log number `sample`, one for each task with more samples than that.
 
-    `tokens` is the length of the log with its question; `tasks` gives each task's samples.
+    `tokens` is the length of the log with its question; `tasks` gives each task's samples;
+    `published` selects the names that the published prompts use.
     """
     names = [task for task, samples in tasks.items() if sample < samples]
     if not names:
         return
-    log = make_log(setting, tokens, sample, seed, counter)
+    log = make_log(setting, tokens, sample, seed, counter, published=published)
     messages = Chat(tuple(log.messages)).to_openai()
     for task in names:
         rng = np.random.default_rng(

@@ -1,8 +1,9 @@
-"""Parsing and scoring of answers (AgentLongBench, section 3.1 and the published evaluator with its
-errors corrected).
+"""Parsing and scoring of answers (AgentLongBench, section 3.1).
 
-Names match regardless of case, spaces, hyphens and accents. Digits in a name are never list
-numbers. The first of two items is worth half, whatever the second.
+`score_published` is the published evaluator, for files and published rows. LongContextQA scores its
+own questions with `read` and `score`, which also accept code fences, accents and numbered lists,
+and never take digits in a name for a list number. In both, the first of two items alone is worth
+half, and with a wrong second one nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 from agentgym.envs.agentlongbench.engine import TEXTS
@@ -33,6 +35,11 @@ _PREFIX = re.compile(
 _BREAK = re.compile(r"(?<!\s)\s+and\s+|[,;|\n]|(?<!\s)\s+&\s+", re.IGNORECASE)
 _NO = re.compile(r"\b(?:no|false|not|none|neither|doesn't)\b", re.IGNORECASE)
 _YES = re.compile(r"\b(?:yes|true|contains|appears|does|both)\b", re.IGNORECASE)
+# The published evaluator's patterns and the characters that it drops from names.
+_PUBLISHED_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+_PUBLISHED_NO = re.compile(r"\b(?:no|false|not|doesn't|does not|none|neither)\b")
+_PUBLISHED_YES = re.compile(r"\b(?:yes|true|contains?|appears?|does|both)\b")
+_PUBLISHED_DROPPED = " -'\"."
 _LONGEST = 1_000_000  # bounds the time of the patterns
 _DIGITS = 18  # more than any count; Python refuses to parse thousands of digits
 
@@ -93,9 +100,79 @@ def score(kind: str, answer: Answer, reply: Answer | None) -> float:
         [normalize_name(name) for name in answer],
     )
     if kind == "pair":
-        return 1.0 if given == right else 0.5 if given[:1] == right[:1] else 0.0
+        return _score_pair(given, right)
     common = len(set(given) & set(right))
     return 2 * common / (len(set(given)) + len(set(right))) if common else 0.0
+
+
+def _score_pair(given: Sequence[str], right: Sequence[str]) -> float:
+    if given == right:
+        return 1.0
+    return 0.5 if given == right[:1] else 0.0
+
+
+def score_published(kind: str, setting: str, answer: Answer, text: str) -> float | None:
+    """Score the content of an answer tag as the published evaluator does; None if it is unreadable.
+
+    Unlike it, callers count missing answers as wrong.
+    """
+    if kind == "int":
+        return _score_number(answer, text)
+    if kind == "bool":
+        said = _read_bool(text)
+        return None if said is None else float(said == answer)
+    dropped = _PUBLISHED_DROPPED + ("_" if setting.startswith("kf") else "")
+    table = str.maketrans("", "", dropped)
+    if kind == "name":
+        return float(_fold(text, table) == _fold(str(answer), table)) if text.strip() else None
+    given, right = _split_published(text, kind), as_list(answer)
+    if not given:
+        return None
+    if kind == "pair":
+        return _score_pair(
+            [_fold(name, table) for name in given], [_fold(name, table) for name in right]
+        )
+    common = len(set(given) & set(right))
+    return 2 * common / (len(set(given)) + len(set(right)))
+
+
+def _fold(name: str, dropped: Mapping[int, int | None]) -> str:
+    return name.strip().lower().translate(dropped)
+
+
+def _score_number(answer: Answer, text: str) -> float | None:
+    numbers = _PUBLISHED_NUMBER.findall(text)
+    if not numbers:
+        return None
+    try:
+        return float(int(float(numbers[-1].replace(",", ""))) == answer)
+    except OverflowError:  # hundreds of digits
+        return 0.0
+
+
+def _read_bool(text: str) -> bool | None:
+    text = text.lower()
+    if _PUBLISHED_NO.search(text):
+        return False
+    if _PUBLISHED_YES.search(text):
+        return True
+    number = re.search(r"-?\d[\d,]*", text)
+    return float(number[0].replace(",", "")) > 0 if number else None
+
+
+def _split_published(text: str, kind: str) -> list[str]:
+    """Split a text into names; of a pair, a lone name in brackets keeps them."""
+    text = text.strip()
+    if text.startswith("[") and text.endswith("]"):
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+            data = ast.literal_eval(text)
+            names = [str(name).strip() for name in data if str(name).strip()]
+            if kind == "list" or len(names) >= 2:
+                return names
+    parts = re.split(r"(?i:\band\b)|[\n;|,]", text)
+    if kind == "pair":  # digits that begin a part are taken for a list number
+        parts = [re.sub(r"^\d+\.?\s*", "", part) for part in parts]
+    return [part.strip() for part in parts if part.strip()]
 
 
 def as_list(reply: Answer) -> Sequence[str]:

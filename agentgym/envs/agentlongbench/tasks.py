@@ -14,7 +14,14 @@ import numpy as np
 
 from agentgym.envs.agentlongbench.engine import dumps
 from agentgym.envs.agentlongbench.items import OPERATORS
-from agentgym.envs.agentlongbench.logs import Log, Round, largest_section, within, within_any
+from agentgym.envs.agentlongbench.logs import (
+    Log,
+    LogMessages,
+    Round,
+    largest_section,
+    within,
+    within_any,
+)
 from agentgym.envs.agentlongbench.questions import QuestionSpec
 from agentgym.envs.agentlongbench.scoring import Answer
 from agentgym.text.tokens import TokenCounter
@@ -61,7 +68,7 @@ def ask(task: str, log: Log, rng: np.random.Generator) -> LogQuestion:
     return _BUILDERS[task](log, rng)
 
 
-def context_length(spans: Iterable[Span], log: Log, counter: TokenCounter) -> int:
+def context_length(spans: Iterable[Span], log: LogMessages, counter: TokenCounter) -> int:
     """Return the tokens of the evidence; section 4.3 gives no formula."""
     messages = list(log.messages)
     return sum(counter.length(messages[span.message].text[span.start : span.end]) for span in spans)

@@ -29,9 +29,9 @@ from agentgym.envs.gsm_agent.documents import (
 from agentgym.envs.gsm_agent.loaders import load_data
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem
 from agentgym.envs.gsm_agent.questions import write_question
-from agentgym.envs.gsm_agent.search import Dense, Lexical, load_embed
 from agentgym.envs.gsm_agent.user_data.records import keep_dataset
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES, TOWNS
+from agentgym.text.search import Dense, Lexical, load_embed
 from agentgym.world.config import Choice, Share
 from agentgym.world.splits import split_of
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 from pydantic import Field
 
 from agentgym.envs.agentlongbench import FULL, TASKS
-from agentgym.envs.agentlongbench.rows import LENGTHS, TARGETS, count, make_rows, prompt
-from agentgym.envs.agentlongbench.scoring import form, last_tag, read, score
+from agentgym.envs.agentlongbench.published import load_rows, retriever, row_files
+from agentgym.envs.agentlongbench.rows import ANSWERS, LENGTHS, TARGETS, count, make_rows, prompt
+from agentgym.envs.agentlongbench.scoring import form, last_tag, score_published
 from agentgym.play.policy import Policy, PolicyError
 from agentgym.text.messages import Chat
 from agentgym.text.tokens import TokenCounter, counter
+from agentgym.text.validation import check_int
 from agentgym.training.evaluation import (
     Command,
     Paper,
@@ -41,9 +43,9 @@ from agentgym.world.config import Choice, Config
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# the rows without their messages, sufficient for scoring
-ANSWERS = "answers.jsonl"
 RESULTS, SUMMARY, FIGURE = "results.jsonl", "summary.md", "heatmap.png"
+
+Row: TypeAlias = Mapping[str, Any]
 
 # The benchmark's smallest number per task, for lengths outside it.
 _OTHER_LENGTH = 25
@@ -66,7 +68,8 @@ class LongBenchResult:
         length: The tokens of the bucket.
         score: The score in [0, 1] in the task's metric; 0 without an answer.
         chance: The expected score of the best constant answer.
-        last_page: The expected score of an answer from the log's last page alone.
+        last_page: The expected score of an answer from the log's last page alone; None, like the
+            next two, if the row has only published fields.
         acl_scan: The tokens of the evidence.
         acl_min: The tokens of a minimal part that proves the answer.
     """
@@ -76,9 +79,9 @@ class LongBenchResult:
     length: int
     score: float
     chance: float
-    last_page: float
-    acl_scan: int
-    acl_min: int
+    last_page: float | None
+    acl_scan: int | None
+    acl_min: int | None
     answered: bool
 
 
@@ -92,6 +95,7 @@ class Plan(Config):
         tasks: Some of the eight tasks.
         samples: Maximum samples per cell; None for the paper's numbers (25 at other lengths).
         seed: The random seed.
+        published: Whether the tool and the codes have the names that the published prompts use.
     """
 
     settings: Sequence[Annotated[str, Choice(FULL)]] = tuple(FULL)
@@ -99,6 +103,7 @@ class Plan(Config):
     tasks: Sequence[Annotated[str, Choice(TASKS)]] = tuple(TASKS)
     samples: Annotated[int, Field(ge=1, le=100_000)] | None = None
     seed: int = 0
+    published: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -148,7 +153,9 @@ def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, s
             }
             tokens = LENGTHS[length] if length in LENGTHS else int(length)
             for sample in range(max(counts.values())):
-                rows = make_rows(setting, tokens, sample, counts, plan.seed, counter)
+                rows = make_rows(
+                    *(setting, tokens, sample, counts, plan.seed, counter), published=plan.published
+                )
                 lines = _write_log(rows, open_files)
                 lines_so_far += lines
                 yield setting, length, len(lines)
@@ -174,10 +181,13 @@ def _write_log(rows: Iterable[Mapping[str, Any]], files: Mapping[str, IO[bytes]]
 MAX_SILENT = 3
 
 
-def answer(data: Path, out: Path, policy: Policy) -> Iterator[str]:
+def answer(
+    data: Path, out: Path, policy: Policy, shorten: Callable[[Row], Row] = lambda row: row
+) -> Iterator[str]:
     """Answer all rows with a policy, in files of the same names.
 
-    Answered rows are skipped, so a rerun retries rows without a reply.
+    Answered rows are skipped, so a rerun retries rows without a reply. `shorten` selects the part of
+    a row that the policy sees.
 
     Yields:
         After each row, an empty text, or the reason for a missing answer.
@@ -188,15 +198,22 @@ def answer(data: Path, out: Path, policy: Policy) -> Iterator[str]:
     """
     silent = 0
     with RunLock(out):
-        for path in sorted(data.glob("*/*/*/*.jsonl")):
-            for error in _answer_file(path, out / path.relative_to(data), policy):
+        for path in row_files(data):
+            for error in _answer_file(path, _answers_to(path, data, out), policy, shorten):
                 silent = silent + 1 if error else 0
                 if error and silent > MAX_SILENT:
                     raise error
                 yield str(error or "")
 
 
-def _answer_file(path: Path, target: Path, policy: Policy) -> Iterator[PolicyError | None]:
+def _answers_to(path: Path, data: Path, out: Path) -> Path:
+    """Return the file of the answers to a file of rows."""
+    return out / (path.name if path == data else path.relative_to(data))
+
+
+def _answer_file(
+    path: Path, target: Path, policy: Policy, shorten: Callable[[Row], Row]
+) -> Iterator[PolicyError | None]:
     """Answer a file's open rows; yield the error of each row without an answer."""
     target.parent.mkdir(parents=True, exist_ok=True)
     cut_torn_line(target)
@@ -205,7 +222,7 @@ def _answer_file(path: Path, target: Path, policy: Policy) -> Iterator[PolicyErr
         for row in map(json.loads, rows):
             if str(row["id"]) not in answered:
                 try:
-                    (reply,) = policy([Chat.from_openai(prompt(row))])
+                    (reply,) = policy([Chat.from_openai(prompt(shorten(row)))])
                 except PolicyError as failure:
                     yield failure
                     continue
@@ -219,10 +236,14 @@ def _answer_file(path: Path, target: Path, policy: Policy) -> Iterator[PolicyErr
 
 
 def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
-    """Score predictions; rows without one score 0, and the last of several counts.
+    """Score predictions as the published evaluator does, except that rows without one score 0.
 
-    Prediction files have the names of the files that `write` wrote; their lines have an `id` and a
-    `raw_response` (or a `pred_answer`).
+    Prediction files have the names of the row files; their lines have an `id` and a `raw_response`
+    (or a `pred_answer`). The last of several predictions counts. A folder may have only the
+    published fields.
+
+    Raises:
+        ValueError: There are no rows, or one is malformed.
     """
     results, replies = [], dict[Path, dict[str, str]]()
     names = {tokens: name for name, tokens in LENGTHS.items()}
@@ -233,8 +254,22 @@ def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
         if path not in replies:
             replies[path] = _replies(path)
         results.append(score_reply(row, replies[path].get(str(row["id"]), "")))
-    if not results:
-        raise ValueError(f"{data} holds no rows; run: agentgym longbench write {data}")
+    return results or _score_published(data, predictions)
+
+
+def _score_published(data: Path, predictions: Path) -> list[LongBenchResult]:
+    """Score predictions for rows with only the published fields."""
+    results, replies = [], dict[Path, dict[str, str]]()
+    for row in load_rows(str(data)):
+        path = _answers_to(row.path, data, predictions)
+        if path not in replies:
+            replies[path] = _replies(path)
+        measures: dict[str, Any] = {
+            **dict.fromkeys(_MEASURES),
+            **{name: getattr(row, name) for name in ("setting", "task", "length", "chance")},
+            "answer": row.fields["answer"],
+        }
+        results.append(score_reply(measures, replies[path].get(str(row.fields["id"]), "")))
     return results
 
 
@@ -242,11 +277,11 @@ def score_reply(row: Mapping[str, Any], reply: str) -> LongBenchResult:
     """Score a reply to a row."""
     kind = form(row["task"], _FORMATS[row["setting"][-1]])
     value = last_tag(reply)
-    parsed = None if value is None else read(kind, value)
+    points = None if value is None else score_published(kind, row["setting"], row["answer"], value)
     return LongBenchResult(
         **{name: row[name] for name in _MEASURES},
-        score=score(kind, row["answer"], parsed),
-        answered=parsed is not None,
+        score=points or 0.0,
+        answered=points is not None,
     )
 
 
@@ -295,7 +330,7 @@ def context_table(results: Sequence[LongBenchResult]) -> Table:
     for (length, style, part), rows in sorted(groups.items()):
         line = [style, _PARTS[parts[part]], f"{length:,}", str(len(rows))]
         for name in ("acl_scan", "acl_min"):
-            line += [f"{mean(rows, name):,.1f}"]
+            line += [_mean_text(rows, name, 1)]
         lines.append([*line, f"{100 * mean(rows, 'score'):.1f}", *_baselines(rows)])
     header = ["format", "asked about", "length", "rows", "ACL (scan)", "ACL (least)", "score"]
     return "Adequate context length (tokens) and scores in %", [*header, *_BASELINES], lines
@@ -318,8 +353,13 @@ _BASELINES = ("chance", "last page", "unanswered")
 
 
 def _baselines(rows: Sequence[LongBenchResult]) -> list[str]:
-    shares = [f"{100 * mean(rows, name):.1f}" for name in ("chance", "last_page")]
+    shares = [_mean_text(rows, name, 100) for name in ("chance", "last_page")]
     return [*shares, str(sum(not row.answered for row in rows))]
+
+
+def _mean_text(rows: Sequence[LongBenchResult], name: str, factor: int) -> str:
+    known = [row for row in rows if getattr(row, name) is not None]
+    return f"{factor * mean(known, name):,.1f}" if known else "-"
 
 
 def mean(rows: Sequence[LongBenchResult], name: str) -> float:
@@ -409,10 +449,11 @@ def _write(
     ] = None,
     seed: Annotated[int, "Seeds all that is drawn."] = 0,
     tokens: Annotated[str, "cl100k_base, heuristic or package.module:factory."] = "cl100k_base",
+    published: Annotated[bool, "Name tool and codes as the published prompts do."] = False,
 ) -> Iterator[str]:
     """Write the rows of the benchmark as JSONL. Cells that are there already are kept."""
     total = 0
-    plan = Plan(_split(settings), _split(lengths), _split(tasks), samples, seed)
+    plan = Plan(_split(settings), _split(lengths), _split(tasks), samples, seed, published)
     with RunLock(folder):
         for setting, length, rows in write(plan, folder, counter(tokens)):
             total += rows
@@ -421,13 +462,22 @@ def _write(
 
 
 def _answer(
-    folder: Annotated[Path, "A folder that `write` wrote."],
+    folder: Annotated[Path, "A folder that `write` wrote, or published rows."],
     *,
     policy: Annotated[str, "package.module:factory, or the folder of a trained model."],
     out: Annotated[Path, "Folder for the answers."] = Path("runs/longbench"),
+    retrieve_rounds: Annotated[
+        int | None, "Show only so many rounds, those most similar to the question (5 in the paper)."
+    ] = None,
+    embed: Annotated[str, "wordllama or package.module:function, instead of BM25."] = "",
 ) -> Iterator[str]:
     """Let a policy answer the rows. The same command goes on where it was stopped."""
-    causes = list(answer(folder, out, PolicyConfig(policy).make("LongContextQA")))
+    asked = PolicyConfig(policy).make("LongContextQA")
+    if retrieve_rounds is None:
+        causes = list(answer(folder, out, asked))
+    else:
+        check_int("retrieve-rounds", retrieve_rounds, 1, 10**6)
+        causes = list(answer(folder, out, asked, retriever(retrieve_rounds, embed)))
     lost = [cause for cause in causes if cause]
     yield (
         f"answered {len(causes) - len(lost)} rows in {out}; score them: agentgym longbench score "
@@ -438,7 +488,7 @@ def _answer(
 
 
 def _score(
-    folder: Annotated[Path, "A folder that `write` wrote."],
+    folder: Annotated[Path, "A folder that `write` wrote, or published rows."],
     answers: Annotated[Path, "A folder of answers, with files of the same names."],
     out: Annotated[Path, "Folder for results, tables and the heat map."] = Path("runs/longbench"),
 ) -> Iterator[str | Table]:

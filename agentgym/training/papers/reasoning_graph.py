@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
-from agentgym.envs.gsm_agent.search import Embed, load_embed, unit
+from agentgym.text.search import Embed, load_embed, unit
 from agentgym.text.validation import check_int
 from agentgym.training.evaluation import Table
 from agentgym.training.extras import needs_extra

@@ -17,9 +17,9 @@ import pytest
 from agentgym import ToolCall, make, render, tool_env
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.prompts import TOOL_SETS
-from agentgym.envs.gsm_agent.search import Dense, Lexical, load_embed, rank
 from agentgym.envs.gsm_agent.search_world import SearchWorld
 from agentgym.oracles import OraclePolicy
+from agentgym.text.search import Dense, Lexical, load_embed, rank
 from agentgym.training.rollout import rollout
 from tests.helpers import play, say, start
 

@@ -66,7 +66,7 @@ def test_answers_are_read(kind: str, text: str, value: Any) -> None:
         ("pair", PAIR, "Item_ABCD and Item_EFGH", 1.0),
         ("pair", PAIR, "item abcd, ITEM-EFGH", 1.0),
         ("pair", PAIR, "Item_ABCD", 0.5),
-        ("pair", PAIR, "Item_ABCD and Item_XXXX", 0.5),
+        ("pair", PAIR, "Item_ABCD and Item_XXXX", 0.0),
         ("pair", PAIR, "Item_EFGH and Item_ABCD", 0.0),
         ("pair", PAIR, "Item_XXXX and Item_ABCD", 0.0),
         ("name", "Flabébé", "flabebe", 1.0),
@@ -166,8 +166,8 @@ def test_right_answers_score_1_and_missing_or_doubled_ones_count_once(
         each.score == 0 and not each.answered
         for each in longbench.score_folder(data, tmp_path / "nothing")
     )
-    with pytest.raises(ValueError, match=r"holds no rows; run: agentgym longbench write"):
-        longbench.score_folder(tmp_path / "right", data)
+    with pytest.raises(ValueError, match=r"holds no rows; give a JSONL file"):
+        longbench.score_folder(tmp_path / "empty", data)
 
 
 def test_a_policy_answers_and_goes_on_where_it_was(data: Path, tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_half_an_offset_is_worth_a_half() -> None:
     env = start("LongContextQA", seed=2)
     world: Any = env.world
     first, _ = world.question.answer
-    assert play(env, ToolCall("answer", {"value": f"{first} and {first}"})).reward == 0.5
+    assert play(env, ToolCall("answer", {"value": first})).reward == 0.5
 
 
 def test_a_page_that_was_cut_was_not_read() -> None:

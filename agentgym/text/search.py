@@ -1,6 +1,6 @@
-"""Search over document contents: BM25 by default, or any function that embeds texts.
+"""Search over texts: BM25 by default, or any function that embeds texts.
 
-Equal scores are ordered by index, and so by document id.
+Equal scores are ordered by index.
 """
 
 from __future__ import annotations

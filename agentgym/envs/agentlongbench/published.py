@@ -1,0 +1,357 @@
+"""Rows with only the published fields: loading, and proofs of their answers from their logs.
+
+A proof reads the question with the conventions of this package. Where these lead to the row's
+answer, the row has an oracle; elsewhere it has none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from agentgym.envs.agentlongbench import SETTINGS, TASKS
+from agentgym.envs.agentlongbench.config import WEIGHTS
+from agentgym.envs.agentlongbench.engine import read_verdicts
+from agentgym.envs.agentlongbench.logs import LARGEST, LogMessages, RoundMessages
+from agentgym.envs.agentlongbench.questions import Evidence, QuestionSpec
+from agentgym.envs.agentlongbench.rows import ANSWERS, LENGTHS
+from agentgym.envs.agentlongbench.scoring import Answer, form
+from agentgym.envs.agentlongbench.tasks import LogQuestion, Span, as_json
+from agentgym.text.messages import Chat, Message
+from agentgym.text.search import Dense, Lexical, load_embed
+from agentgym.text.tokens import TokenCounter, counter
+from agentgym.world.config import Choice
+
+_NAMES = ("target_name", "pokemon_name", "guess_name", "property_value")
+_ABOUT_A_NAME = (*(task for task in TASKS if task.endswith("_tool")), "count_frequency_env")
+_LARGEST_IN = ("Base Stats", "attr_2")
+_ROUND = re.compile(r"Round ([0-9]+):")
+_SHOWN = 80  # characters of a wrong value in an error
+
+
+class _Function(TypedDict):
+    name: str
+    arguments: str | dict[str, Any]
+
+
+class _Call(TypedDict):
+    function: _Function
+
+
+@with_config(ConfigDict(strict=True, extra="allow"))
+class _Message(TypedDict):
+    role: Literal["system", "user", "assistant", "tool"]
+    content: NotRequired[str | None]
+    tool_calls: NotRequired[list[_Call] | None]
+
+
+@with_config(ConfigDict(strict=True, extra="allow"))
+class _Fields(TypedDict):
+    id: str | int
+    question_type: Annotated[str, Choice(tuple(TASKS.values()))]
+    messages: Annotated[list[_Message], Field(min_length=1)]
+    question: str
+    answer: Any
+    round: NotRequired[int]
+    i_round: NotRequired[int]
+    j_round: NotRequired[int]
+
+
+_FIELDS: TypeAdapter[Any] = TypeAdapter(_Fields)
+_SHAPES: Mapping[str, Any] = {
+    "int": int,
+    "bool": bool,
+    "pair": Annotated[list[str], Field(min_length=2, max_length=2)],
+    "list": Annotated[list[str], Field(min_length=1)],
+    "name": Annotated[str, Field(min_length=1)],
+}
+_ANSWERS = {kind: TypeAdapter[Any](shape) for kind, shape in _SHAPES.items()}
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """A row without its messages, which stay in the file.
+
+    Attributes:
+        offset: The position of its line in the file, in bytes.
+        setting: `ki-c`, `ki-v`, `kf-c` or `kf-v`.
+        length: The tokens of the bucket.
+        fields: Its other fields.
+        chance: The share of the most frequent answer to the file's questions of this task.
+    """
+
+    path: Path
+    line: int
+    offset: int
+    setting: str
+    length: int
+    fields: Mapping[str, Any]
+    chance: float = 0.0
+
+    @property
+    def task(self) -> str:
+        """Return the task, named as in options."""
+        return next(task for task, label in TASKS.items() if label == self.fields["question_type"])
+
+    @property
+    def style(self) -> str:
+        """Return `concise` or `verbose`."""
+        return SETTINGS[self.setting]["style"]
+
+    @property
+    def kind(self) -> str:
+        """Return the type of the answer."""
+        return form(self.task, self.style)
+
+    @cached_property
+    def proved(self) -> bool:
+        """Report whether the answer follows from the log.
+
+        Raises:
+            ValueError: The question is worded as in this package, and its answer is wrong.
+        """
+        return self.open(counter("heuristic")).proved  # the fastest; its counts are not used
+
+    def read(self) -> dict[str, Any]:
+        """Read the whole row."""
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            row: dict[str, Any] = json.loads(file.readline())
+        return row
+
+    def open(self, tokens: TokenCounter) -> OpenRow:
+        """Read the log and look for a proof of the answer.
+
+        Raises:
+            ValueError: The question is worded as in this package, and its answer is wrong.
+        """
+        system, turns = split_turns(Chat.from_openai(self.read()["messages"]).messages)
+        used = sum(tokens.count(message) for turn in turns for message in turn.messages)
+        log = LogMessages(self.style, system, tuple(turns), used + tokens.count(system))
+        wording, answer = self.fields["question"], self.fields["answer"]
+        own = None
+        with suppress(ValueError):  # another wording
+            own = QuestionSpec.read(wording)
+        specs = [own] if own else _specs(self, log)
+        right = sorted(answer) if self.kind == "list" else answer
+        proof = next((spec for spec in specs if _compute(spec, log) == right), None)
+        if own and not proof:
+            raise ValueError(
+                f"{self.path}, line {self.line}, field answer: must be "
+                f"{_compute(own, log)!r} by the log, got {answer!r}"
+            )
+        if proof and not own:
+            wording = f"{wording}\n\nIn full: {proof.text()}"
+        spans = tuple(_spans(proof, log)) if proof else ()
+        spec = proof or QuestionSpec(self.task, style=self.style)
+        question = LogQuestion(spec, answer, spans, (), self.chance, {})
+        return OpenRow(self.setting, self.length, log, question, wording, proof is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class OpenRow:
+    """A row with its log.
+
+    Attributes:
+        wording: The question as asked; with a proof, also its wording in this package.
+        proved: Whether the answer follows from the log.
+    """
+
+    setting: str
+    length: int
+    log: LogMessages
+    question: LogQuestion
+    wording: str
+    proved: bool
+
+
+def row_files(data: Path) -> list[Path]:
+    """Return the files with rows: the file itself, or all in a folder."""
+    if data.is_file():
+        return [data]
+    return sorted(path for path in data.rglob("*.jsonl") if path.name != ANSWERS)
+
+
+@lru_cache(maxsize=8)
+def load_rows(data: str) -> tuple[PublishedRow, ...]:
+    """Load a file or folder.
+
+    Raises:
+        ValueError: There are no rows, or one is malformed; the error names file, line and field.
+    """
+    rows = tuple(row for path in row_files(Path(data)) for row in _load_file(path))
+    if not rows:
+        raise ValueError(
+            f"data {data!r} holds no rows; give a JSONL file of AgentLongBench or a folder of them"
+        )
+    return rows
+
+
+def split_turns(messages: Sequence[Message]) -> tuple[Message, list[RoundMessages]]:
+    """Split a log into its system message, empty if there is none, and its rounds, which end with
+    their feedback; messages after the last one are dropped.
+    """
+    system = Message("system", "", id="0:0")
+    if messages and messages[0].role == "system":
+        system, messages = messages[0], messages[1:]
+    turns: list[RoundMessages] = []
+    start = 0
+    for place, message in enumerate(messages, 1):
+        feedback = _ROUND.match(message.text) if message.role == "user" else None
+        if feedback:
+            # The index counts the system message.
+            turns.append(RoundMessages(int(feedback[1]), tuple(messages[start:place]), start + 1))
+            start = place
+    return system, turns
+
+
+def retriever(count: int, embed: str = "") -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Return a function that keeps a row's rounds most similar to its question, `count` at most.
+
+    It is the paper's RAG baseline (appendix E: the five best chunks). `embed` names a function for
+    vectors, as in SearchWorld; without one, BM25 decides.
+    """
+    vectors = load_embed(embed) if embed else None
+
+    def shorten(row: Mapping[str, Any]) -> dict[str, Any]:
+        messages = row["messages"]
+        _, turns = split_turns(Chat.from_openai(messages).messages)
+        texts = [Chat(turn.messages).to_text() for turn in turns]
+        index = Dense.of(texts, vectors) if vectors else Lexical.of(texts)
+        # Without any common word, the last rounds are as good as others.
+        best = index.best(row["question"], count) or range(len(turns))[-count:]
+        first = int(messages[0]["role"] == "system")
+        kept = list(messages[:first])
+        for turn in (turns[place] for place in sorted(best)):
+            start = turn.start - 1 + first
+            kept += messages[start : start + len(turn.messages)]
+        return {**row, "messages": kept}
+
+    return shorten
+
+
+def _load_file(path: Path) -> list[PublishedRow]:
+    rows: list[PublishedRow] = []
+    lines: dict[str, int] = {}
+    offset = 0
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                row = _load(path, number, offset, line)
+                first = lines.setdefault(str(row.fields["id"]), number)
+                if first != number:
+                    raise _fault(path, number, "id", f"must differ from line {first}", first)
+                rows.append(row)
+            offset += len(line)
+    shares = {}
+    for task in {row.task for row in rows}:
+        answers = Counter(as_json(row.fields["answer"]) for row in rows if row.task == task)
+        shares[task] = max(answers.values()) / answers.total()
+    return [replace(row, chance=shares[row.task]) for row in rows]
+
+
+def _load(path: Path, number: int, offset: int, line: bytes) -> PublishedRow:
+    try:
+        fields = _FIELDS.validate_json(line)
+    except ValidationError as error:
+        raise _described(path, number, error) from None
+    messages = fields.pop("messages")
+    try:
+        _, turns = split_turns(Chat.from_openai(messages).messages)
+    except ValueError as error:
+        raise _fault(path, number, "messages", str(error)) from None
+    if not turns:
+        raise _fault(path, number, "messages", "must hold feedback that begins with 'Round 1:'")
+    setting, length = _place(path)
+    setting = setting or str(fields.get("setting"))
+    if setting not in SETTINGS:
+        why = f"must be a folder of the path, or a field: {', '.join(SETTINGS)}"
+        raise _fault(path, number, "setting", why)
+    length = length or counter("heuristic").length(line.decode())
+    row = PublishedRow(path, number, offset, setting, length, fields)
+    try:
+        _ANSWERS[row.kind].validate_python(fields["answer"], strict=True)
+    except ValidationError as error:
+        raise _described(path, number, error, "answer") from None
+    return row
+
+
+def _described(path: Path, number: int, error: ValidationError, field: str = "") -> ValueError:
+    first = error.errors(include_url=False)[0]
+    name = ".".join(map(str, filter(None, (field, *first["loc"])))) or "of the line"
+    return _fault(path, number, name, first["msg"], first["input"])
+
+
+def _fault(path: Path, line: int, field: str, expected: str, got: object = None) -> ValueError:
+    shown = "" if got is None else f", got {repr(got)[:_SHOWN]}"
+    return ValueError(f"{path}, line {line}, field {field}: {expected}{shown}")
+
+
+def _place(path: Path) -> tuple[str, int]:
+    """Return the setting and the length that a path names; empty and 0 if it names none."""
+    parts = path.resolve().parts
+    place = next((k for k, part in enumerate(parts[:-1]) if part in SETTINGS), None)
+    if place is None:
+        return "", 0
+    length = parts[place + 1]
+    return parts[place], LENGTHS.get(length) or (int(length) if length.isdecimal() else 0)
+
+
+def _specs(row: PublishedRow, log: LogMessages) -> list[QuestionSpec]:
+    """Return the readings of a row's fields, one for each section that may be meant."""
+    task, fields = row.task, row.fields
+    name = next((str(fields[key]) for key in _NAMES if key in fields), "")
+    if not name and task in _ABOUT_A_NAME:
+        return []
+    texts = (turn.messages[-1].text for turn in log.rounds)
+    values = [(section, str(value)) for text in texts for section, _, value in read_verdicts(text)]
+    spec = QuestionSpec(
+        task,
+        i=fields.get("i_round", fields.get("round", 0)),
+        j=fields.get("j_round", 0),
+        name=name,
+        weights={section: WEIGHTS.get(section, 1) for section, _ in values},
+        style=row.style if task == "intersection" else "concise",
+    )
+    if task in (LARGEST, "count_frequency_env") or row.kind == "name":
+        spec = replace(spec, i=0, j=0, last=len(log.rounds))
+    sections = dict.fromkeys([""])
+    if task == LARGEST:
+        sections = dict.fromkeys(section for section, _ in values if section in _LARGEST_IN)
+    elif task == "count_frequency_env":
+        sections = dict.fromkeys(section for section, value in values if value == name)
+    return [replace(spec, section=section) for section in sections]
+
+
+def _compute(spec: QuestionSpec, log: LogMessages) -> Answer | None:
+    """Return the answer by the log; None if it lacks what the question needs."""
+    if [turn.number for turn in log.rounds] != list(range(1, len(log.rounds) + 1)):
+        return None
+    evidence = Evidence(spec)
+    evidence.take(Chat(tuple(log.messages)).to_text())
+    try:
+        return evidence.answer() if evidence.complete else None
+    except (LookupError, StopIteration, TypeError, ValueError):
+        return None
+
+
+def _spans(spec: QuestionSpec, log: LogMessages) -> Iterator[Span]:
+    """Yield the evidence: whole tool results, and the sections of feedback."""
+    for turn in log.rounds:
+        for place, message in enumerate(turn.messages, turn.start):
+            text = message.text
+            if message.role == "tool" and turn.number in spec.results:
+                yield Span(place, 0, len(text))
+            elif message.role == "user" and turn.number in spec.feedback:
+                end = text.find("\nResult: ")
+                yield Span(place, text.index("Sections:"), end if end > 0 else len(text))
