@@ -17,8 +17,8 @@ PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "embed": ("wordllama",),
         "images": ("PIL",),
         "office": (
-            *("PIL", "duckdb", "icalendar", "openpyxl", "pandas", "pypdf"),
-            *("re2", "regex", "reportlab", "sqlglot", "tzdata"),
+            *("PIL", "duckdb", "openpyxl", "pandas", "pypdf"),
+            *("reportlab", "sqlglot", "tzdata"),
         ),
     }
 )

@@ -148,7 +148,7 @@ def test_extras_are_named_with_the_packages_that_are_missing(
 
 def test_the_table_of_packages_is_that_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    names = {"google-re2": "re2", "pillow": "PIL", "pydantic-monty": "pydantic_monty"}
+    names = {"pillow": "PIL", "pydantic-monty": "pydantic_monty"}
     for extra, packages in PACKAGES.items():
         lines = [line.partition(">=")[0] for line in project["optional-dependencies"][extra]]
         imports = {

@@ -100,7 +100,7 @@ def test_the_optimal_guesses_of_own_world_are_exact() -> None:
 @pytest.mark.rotation
 def test_custom_office_task() -> None:
     # Runs as a program, because its task must stay out of the other tests' registry.
-    pytest.importorskip("icalendar", reason="examples/custom_office_task.py needs the extra office")
+    pytest.importorskip("sqlglot", reason="examples/custom_office_task.py needs the extra office")
     *steps, score, failures = run("custom_office_task", "--length", "12000").splitlines()
     assert score == "score: 1.0"
     assert all(step.startswith("['productive']") for step in steps)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from agentgym.envs.gsm_agent.documents import Document, Task, month_name
-from agentgym.envs.gsm_agent.search import Lexical
 from agentgym.envs.gsm_agent.user_data.stories import RawProblem, find_numbers
+from agentgym.text.search import Lexical
 
 _REACH = 100  # 20 pages of five documents, the world's limits
 Violations = Iterator[tuple[str, str]]
