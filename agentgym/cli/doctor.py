@@ -14,8 +14,13 @@ import typer
 
 from agentgym.cli.common import exit_on_user_error
 from agentgym.training.evaluation.ablation import Cell, cell_of
-from agentgym.training.evaluation.run_folder import missing_cells
-from agentgym.training.evaluation.study_settings import SETTINGS, Study, load_study, log_of
+from agentgym.training.evaluation.study_folder import (
+    SETTINGS,
+    Study,
+    load_study,
+    log_of,
+    missing_cells,
+)
 from agentgym.training.evaluation.verification import REPLAYED, Verifier
 from agentgym.training.extras import needs_extra
 from agentgym.training.rl.learning_curve import PHASES

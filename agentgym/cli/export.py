@@ -13,7 +13,7 @@ from agentgym.cli.common import Options, WorldId, exit_on_user_error, parse_opti
 from agentgym.envs.lore.code_world import CodeWorld
 from agentgym.envs.lore.programs import ROOT
 from agentgym.play.env import tool_env
-from agentgym.training.evaluation.study_settings import log_of
+from agentgym.training.evaluation.study_folder import log_of
 from agentgym.training.extras import needs_extra
 
 # the module that an exported main.py imports first

@@ -20,7 +20,7 @@ from agentgym.training.evaluation import (
     load_results,
 )
 from agentgym.training.evaluation.budget import REPLY_TOKENS, Estimate
-from agentgym.training.evaluation.run_folder import result_cell
+from agentgym.training.evaluation.study_folder import result_cell
 from agentgym.training.rollout import PolicyConfig
 from agentgym.world.digests import digest
 

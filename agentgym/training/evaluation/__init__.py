@@ -20,7 +20,6 @@ from agentgym.training.evaluation.missing import Results, as_results
 from agentgym.training.evaluation.overlap import instance_key, overlap_table
 from agentgym.training.evaluation.registry import Command, Paper, papers, presets, register_paper
 from agentgym.training.evaluation.report import ablation_tables, write_report
-from agentgym.training.evaluation.run_folder import load_results
 from agentgym.training.evaluation.scoring import (
     Result,
     describe_failures,
@@ -34,7 +33,7 @@ from agentgym.training.evaluation.scoring import (
 )
 from agentgym.training.evaluation.statistics import Interval, holm, wilson
 from agentgym.training.evaluation.study import prepare_ablation, run_ablation
-from agentgym.training.evaluation.study_settings import TRAJECTORIES, log_of
+from agentgym.training.evaluation.study_folder import TRAJECTORIES, load_results, log_of
 from agentgym.training.evaluation.tables import (
     QUALITY,
     Table,

@@ -15,10 +15,15 @@ from agentgym.training.evaluation.ablation import Cell
 from agentgym.training.evaluation.intervals import Key, differences, effects, summarize
 from agentgym.training.evaluation.missing import Results, as_results
 from agentgym.training.evaluation.provenance import SOURCES, difference
-from agentgym.training.evaluation.run_folder import load_results, result_cell
 from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_arms, played
 from agentgym.training.evaluation.statistics import Interval, holm_by_key
-from agentgym.training.evaluation.study_settings import Study, conflicts, load_study
+from agentgym.training.evaluation.study_folder import (
+    Study,
+    conflicts,
+    load_results,
+    load_study,
+    result_cell,
+)
 from agentgym.training.evaluation.tables import (
     INTERVENTIONS,
     METRIC_NAMES,

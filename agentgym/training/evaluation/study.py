@@ -19,8 +19,15 @@ from agentgym.training.evaluation.budget import Budget, SpendingLimits
 from agentgym.training.evaluation.cell_pool import Lost, play_cells, play_in_threads
 from agentgym.training.evaluation.missing import Results
 from agentgym.training.evaluation.provenance import named_after, provenance
-from agentgym.training.evaluation.run_folder import load_results, read_results, result_cell
-from agentgym.training.evaluation.study_settings import SETTINGS, Study, load_study, log_of
+from agentgym.training.evaluation.study_folder import (
+    SETTINGS,
+    Study,
+    load_results,
+    load_study,
+    log_of,
+    read_results,
+    result_cell,
+)
 from agentgym.training.rollout import (
     CollectionError,
     Collector,

@@ -18,14 +18,14 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 import agentgym
 from agentgym.training.evaluation.missing import INVALID, LOST, NOT_PLAYED
 from agentgym.training.evaluation.provenance import difference, world_digest
-from agentgym.training.evaluation.run_folder import read_results
 from agentgym.training.evaluation.scoring import CELL, Result, group_by, played
-from agentgym.training.evaluation.study_settings import (
+from agentgym.training.evaluation.study_folder import (
     SETTINGS,
     Study,
     column_of,
     load_study,
     log_of,
+    read_results,
 )
 from agentgym.training.evaluation.tables import MIN_EPISODES
 from agentgym.training.evaluation.verification import Verifier, may_replay

@@ -15,7 +15,7 @@ from agentgym.assemble.registry import load_plugins
 from agentgym.training.evaluation.ablation import LABELS, Ablation, cell_of, recorded_spec
 from agentgym.training.evaluation.provenance import difference
 from agentgym.training.evaluation.scoring import hash_prompt, is_over_window
-from agentgym.training.evaluation.study_settings import Study, column_of
+from agentgym.training.evaluation.study_folder import Study, column_of
 from agentgym.training.rollout import Episode, Trajectory
 
 # all of a small study, and seconds for a large one

@@ -56,7 +56,7 @@ from agentgym.play.env import tool_env
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat, Message, ToolCall
 from agentgym.text.parsing import Dialect, render
-from agentgym.training.evaluation.study_settings import log_of
+from agentgym.training.evaluation.study_folder import log_of
 from agentgym.training.rollout import Episode, Trajectory
 from agentgym.training.rollout.models.plain_chat import as_text
 from agentgym.world.world import load_world

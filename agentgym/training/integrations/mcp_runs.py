@@ -27,8 +27,8 @@ from agentgym.training.evaluation import (
     presets,
 )
 from agentgym.training.evaluation.ablation import HORIZON, finish
-from agentgym.training.evaluation.run_folder import result_cell
 from agentgym.training.evaluation.study import played_by_of
+from agentgym.training.evaluation.study_folder import result_cell
 from agentgym.training.integrations.common import mcp_instructions
 from agentgym.training.rollout import Episode, PolicyConfig, RunLock, Trajectory
 from agentgym.training.rollout.policies import EXTERNAL

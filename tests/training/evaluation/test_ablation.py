@@ -23,8 +23,7 @@ from agentgym.training.evaluation import (
     score,
     write_report,
 )
-from agentgym.training.evaluation.run_folder import result_cell
-from agentgym.training.evaluation.study_settings import TRAJECTORIES
+from agentgym.training.evaluation.study_folder import TRAJECTORIES, result_cell
 from agentgym.training.rollout import PolicyConfig, TrajectoryLog
 from agentgym.training.rollout.lines import read_chunks
 from tests.helpers import PATIENCE

@@ -26,7 +26,7 @@ from agentgym.training.evaluation import (
     run_ablation,
 )
 from agentgym.training.evaluation.provenance import difference, module_digests
-from agentgym.training.evaluation.study_settings import SETTINGS, load_study
+from agentgym.training.evaluation.study_folder import SETTINGS, load_study
 from agentgym.training.rollout import PolicyConfig
 from tests.training.evaluation import studies
 

@@ -25,8 +25,7 @@ from agentgym.training.evaluation import (
 )
 from agentgym.training.evaluation import study as study_module
 from agentgym.training.evaluation.cell_pool import Lost, play_cells
-from agentgym.training.evaluation.run_folder import result_cell
-from agentgym.training.evaluation.study_settings import SETTINGS
+from agentgym.training.evaluation.study_folder import SETTINGS, result_cell
 from agentgym.training.rollout import (
     CollectionError,
     DamagedFileError,

@@ -25,8 +25,12 @@ from agentgym.training.evaluation import (
     run_ablation,
 )
 from agentgym.training.evaluation.ablation import count_tokens
-from agentgym.training.evaluation.run_folder import missing_cells
-from agentgym.training.evaluation.study_settings import SETTINGS, TRAJECTORIES, load_study
+from agentgym.training.evaluation.study_folder import (
+    SETTINGS,
+    TRAJECTORIES,
+    load_study,
+    missing_cells,
+)
 from agentgym.training.rollout import PolicyConfig, Trajectory
 from agentgym.training.rollout.lines import read_chunks
 from agentgym.training.viewer import RunIndex

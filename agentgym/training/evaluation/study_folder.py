@@ -1,4 +1,4 @@
-"""Settings of studies: folders of episodes that grow run by run.
+"""Studies: folders of episodes that grow run by run, their settings and their results.
 
 Each run is an `Ablation`. Incomparable runs are rejected.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import json
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,8 +17,17 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import TypedDict
 
 from agentgym.text.validation import check_shape
-from agentgym.training.evaluation.ablation import Ablation, Cell, cells_of, window_of
+from agentgym.training.evaluation.ablation import Ablation, Cell, cell_of, cells_of, window_of
+from agentgym.training.evaluation.missing import (
+    INVALID,
+    LOST,
+    NOT_PLAYED,
+    Results,
+    as_results,
+    missing_result,
+)
 from agentgym.training.evaluation.provenance import SOURCES, difference
+from agentgym.training.evaluation.scoring import Result, is_over_window, score
 from agentgym.training.rollout import Trajectory, TrajectoryLog
 from agentgym.training.rollout.storage import check_settings, read_json
 
@@ -205,3 +216,101 @@ def load_study(out: Path) -> Study | None:
         DamagedFileError: The settings cannot be read.
     """
     return read_json(out / SETTINGS, Study.of)
+
+
+def load_results(out: Path) -> Results:
+    """Return the scores of all trajectories in a folder, in cell order, with the missing cells.
+
+    Duplicates and trajectories outside the settings are omitted with a warning.
+
+    Raises:
+        DamagedFileError: A file of the folder cannot be read.
+    """
+    results, doubles, strays = read_results(out)
+    for count, what in ((doubles, "doubles"), (strays, f"not cells of {SETTINGS}")):
+        if count:
+            warnings.warn(
+                f"{count} trajectories in {log_of(out).path} are {what} and do not count; to "
+                f"remove them: agentgym doctor {out} --repair",
+                stacklevel=2,
+            )
+    return results
+
+
+def read_results(out: Path) -> tuple[Results, int, int]:
+    """Return the results of a folder, and the numbers of duplicates and strays."""
+    study = load_study(out) or Study()
+    results: dict[Cell, Result] = {}
+    failures: dict[Cell, str] = {}
+    differing: Counter[tuple[str, str]] = Counter()
+    doubles = strays = contradictions = 0
+    for trajectory in log_of(out):
+        if not study.holds(trajectory):
+            strays += 1
+            continue
+        if trajectory.failure and not is_over_window(trajectory):
+            if study.runs:  # otherwise the log need not have the labels of a cell
+                failures[cell_of(trajectory)] = INVALID if _is_invalid(trajectory) else LOST
+            continue
+        result = score(trajectory)
+        cell = result_cell(result)
+        if cell in results:
+            doubles += 1
+            contradictions += results[cell] != result
+            continue
+        results[cell] = result
+        kept = study.policies.get(cell.policy)
+        if kept and (found := difference(kept, trajectory.labels.get("provenance") or kept)):
+            differing[cell.policy, found] += 1
+    doubts = []
+    for (policy, found), count in differing.items():
+        doubts.append(
+            f"{count} episodes of {policy} were played by another player or code: {found}"
+        )
+    if contradictions:
+        doubts.append(f"{contradictions} of {doubles} duplicates have other results than the first")
+    ordered = [results[cell] for cell in sorted(results, key=study.order)]
+    if study.runs:
+        missing = _missing_rows(study, results, failures)
+    else:
+        missing = as_results(ordered).missing
+    return Results(ordered, missing, doubts), doubles, strays
+
+
+def _missing_rows(
+    study: Study, results: Mapping[Cell, Result], failures: Mapping[Cell, str]
+) -> list[Result]:
+    axes = {column_of(run): run["axis"] for run in study.runs}
+    instances: dict[tuple[Any, ...], str] = {}
+    for cell, result in results.items():
+        instances[cell.world, cell.horizon, cell.seed] = result.instance
+    rows = []
+    for cell in study.cells():
+        if cell not in results:
+            instance = instances.get((cell.world, cell.horizon, cell.seed), "")
+            cause = failures.get(cell, NOT_PLAYED)
+            rows.append(missing_result(cell, axes[cell.policy], instance, cause))
+    return rows
+
+
+def _is_invalid(trajectory: Trajectory) -> bool:
+    return any((step.info.get("detail") or {}).get("invalid") for step in trajectory.steps)
+
+
+def missing_cells(out: Path) -> list[Cell]:
+    """Return the cells still to be played, including damaged lines; none without a study."""
+    study = load_study(out) if out.is_dir() else None
+    if study is None:
+        return []
+    played = set()
+    for _, each in log_of(out).readable():
+        if each is None or (each.failure and not is_over_window(each)):
+            continue
+        if study.holds(each):
+            played.add(cell_of(each))
+    return [cell for cell in study.cells() if cell not in played]
+
+
+def result_cell(result: Result) -> Cell:
+    """Return a result's cell."""
+    return Cell(*(getattr(result, name) for name in Cell._fields))
