@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import chain
 from math import ceil
 from pathlib import Path
 from random import Random
@@ -27,6 +28,7 @@ from agentgym.envs.gsm_agent.documents import (
     write_document,
 )
 from agentgym.envs.gsm_agent.loaders import load_folder
+from agentgym.envs.gsm_agent.facts import Fact, Quantity
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem
 from agentgym.envs.gsm_agent.questions import write_question
 from agentgym.envs.gsm_agent.search import Dense, Lexical, load_embed
@@ -60,7 +62,9 @@ class DatabaseOptions(ProblemOptions):
             are in the database too.
         decoys: The number of problems per task that are never asked and involve the same people in
             the same month, so that names and dates do not reveal which documents matter.
-        anonymised: The share of documents about one person in which a role replaces the name.
+        near_duplicates: The share of documents that correct an outdated document of the same month,
+            which has another number. Half of them have a copy with another number in another month.
+        anonymised: The share of documents about one person in which `I` or a role replaces the name.
         search_by: The search method: `words` (BM25), or vectors from `wordllama` or
             `package.module:function`.
         database_seed: The seed of the database, which depends only on these options.
@@ -73,6 +77,7 @@ class DatabaseOptions(ProblemOptions):
     size: Annotated[str, Choice(SIZES)] = "full"
     distractors: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
     decoys: Annotated[int, Field(ge=0, le=10)] = 1
+    near_duplicates: Share = 0.2
     anonymised: Share = 0.3
     search_by: str = "words"
     database_seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
@@ -244,6 +249,7 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
     months = list(range(12 * YEARS))
     Random(seed + 1).shuffle(months)
     stamps = [f"{FIRST_YEAR + month // 12}-{month % 12 + 1:02d}" for month in months]
+    writer = Writer(options, tuple(stamps[max(colours) + 1 :]))
     tasks, documents, decoys = [], [], []
     for number, (problem, rng) in enumerate(zip(problems, rngs, strict=True)):
         stamp = stamps[colours[number]]
@@ -252,14 +258,10 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
         month = month_name(stamp) if ambiguous else ""
         question = write_question(problem.question, month, rng)
         tasks.append(Task(f"gsm-{number:05d}", question, str(problem.answer)))
-        documents.append(_write(problem, stamp, options.anonymised, rng))
-        decoys.append(
-            [
-                document
-                for decoy in _draw_decoys(problem, casts[number], options, rng)
-                for document in _write(decoy, stamp, options.anonymised, rng)
-            ]
-        )
+        story = [problem, *_draw_decoys(problem, casts[number], options, rng)]
+        (told, others), *apart = [writer.write(each, stamp, bool(month), rng) for each in story]
+        documents.append(told)
+        decoys.append([*others, *chain.from_iterable(chain(*pair) for pair in apart)])
     written = _with_ids([*documents, *decoys], seed)
     return TaskPool(tuple(tasks), written[: len(tasks)], written[len(tasks) :], options.tasks)
 
@@ -300,12 +302,63 @@ def _draw_decoys(
         yield decoy
 
 
-def _write(problem: Problem, stamp: str, anonymised: float, rng: Random) -> tuple[Document, ...]:
-    town = rng.choice(TOWNS)
-    return tuple(
-        write_document(facts, stamp, town, rng.random() < anonymised, rng)
-        for facts in problem.premises()
-    )
+@dataclass
+class Writer:
+    """Writer of the documents of problems.
+
+    Attributes:
+        spare: Months without tasks.
+    """
+
+    options: DatabaseOptions
+    spare: Sequence[str]
+    _defined: set[tuple[str, Quantity]] = field(default_factory=set)
+
+    def write(
+        self, problem: Problem, stamp: str, dated: bool, rng: Random
+    ) -> tuple[list[Document], list[Document]]:
+        """Return the documents of a problem and their near-duplicates.
+
+        Only the near-duplicates of a `dated` question may be of another month.
+        """
+        told, others = [], []
+        town = rng.choice(TOWNS)
+        for facts in problem.premises():
+            corrected = rng.random() < self.options.near_duplicates
+            mark = "corrected" if corrected else ""
+            told.append(self._document(facts, stamp, town, rng, mark))
+            if corrected:
+                others.append(self._document(_change(facts, rng), stamp, town, rng, "outdated"))
+            if corrected and dated and self.spare and rng.random() < 0.5:
+                others += self._elsewhen(_change(facts, rng), town, rng)
+        return told, others
+
+    def _document(
+        self, facts: Sequence[Fact], stamp: str, town: str, rng: Random, mark: str = ""
+    ) -> Document:
+        anonymous = rng.random() < self.options.anonymised
+        return write_document(facts, stamp, town, anonymous, rng, mark)
+
+    def _elsewhen(self, facts: Sequence[Fact], town: str, rng: Random) -> Iterator[Document]:
+        stamp = rng.choice(self.spare)
+        targets = {(stamp, fact.target) for fact in facts}
+        # A second definition would contradict the other.
+        if self._defined.isdisjoint(targets):
+            self._defined |= targets
+            yield self._document(facts, stamp, town, rng)
+
+
+def _change(facts: Sequence[Fact], rng: Random) -> list[Fact]:
+    """Return the facts with another number."""
+    fact = facts[-1]
+    number = fact.number or 0
+    numbers: Sequence[int] = range(max(2, number // 2), number + number // 2 + 4)
+    if fact.kind in ("percent", "raise", "cut"):
+        numbers = range(5, 100, 5)
+    if fact.kind in ("times", "part", "rest"):
+        numbers = range(3, 6)
+    others = [other for other in numbers if other != number]
+    return [*facts[:-1], replace(fact, number=rng.choice(others))]
 
 
 def _with_ids(

@@ -16,7 +16,8 @@ from typing import Any
 
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.documents import Task, month_name
-from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, read_facts
+from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities
+from agentgym.envs.gsm_agent.narration import read_facts
 from agentgym.envs.gsm_agent.questions import Question, read_question
 from agentgym.text.messages import ToolCall
 
@@ -45,16 +46,18 @@ _FORMS = {
     "fewer": "{a} - {n}",
     "times": "{a} * {n}",
     "part": "{a} / {n}",
+    "rest": "{a} without a part in {n}",
+    "percent": "{n}% of {a}",
+    "raise": "{a} + {n}%",
+    "cut": "{a} - {n}%",
     "sum": "{a} + {b}",
     "minus": "{a} - {b}",
     "product": "{a} * {b}",
+    "quotient": "{a} / {b}",
+    "around": "twice {a} + {b}",
+    "convert": "{a} in the smaller unit",
 }
-_SIGNS = {
-    "+": ("more", "sum"),
-    "-": ("fewer", "minus"),
-    "*": ("times", "product"),
-    "/": ("part", ""),
-}
+_KINDS = {form.format(n="N", a="Q", b="Q"): kind for kind, form in _FORMS.items()}
 
 
 @dataclass
@@ -323,7 +326,9 @@ def _read(line: str) -> tuple[Quantity, Fact]:
         raise ValueError(f"this is no known fact: {line[:100]!r}")
     (target,) = (Quantity(*pair) for pair in _QUANTITY.findall(match["target"]))
     sources = tuple(Quantity(*pair) for pair in _QUANTITY.findall(match["terms"]))
-    terms = _QUANTITY.sub("", match["terms"])
-    number, sign = _NUMBER.search(terms), terms.strip(" 0123456789")
-    kind = "is" if not sources else _SIGNS[sign][number is None]
+    terms = _QUANTITY.sub("Q", match["terms"])
+    number = _NUMBER.search(terms)
+    kind = _KINDS.get(_NUMBER.sub("N", terms))
+    if kind is None:
+        raise ValueError(f"this is no known fact: {line[:100]!r}")
     return target, Fact(target, kind, int(number[0]) if number else None, sources)

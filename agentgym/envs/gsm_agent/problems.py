@@ -1,42 +1,58 @@
 """Grade-school problems drawn without a model: a question and its premises, with whole numbers.
 
-A problem is a tree of quantities. Each premise is a numeric fact; structural facts define
-composites. Numbers are drawn from the leaves up and leave whole numbers in range for the quantities
-that depend on them, so no draw is rejected.
+A problem is a tree of quantities of one story. Each premise is a numeric fact; structural facts
+define composites. Numbers are drawn from the leaves up and leave whole numbers in range for the
+quantities that depend on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from agentgym.envs.gsm_agent.facts import Fact, Quantity, solve
+from agentgym.envs.gsm_agent.facts import CONVERSIONS, Fact, Quantity, solve
 from agentgym.envs.gsm_agent.questions import Question
-from agentgym.envs.gsm_agent.vocabulary import (
-    CONTAINERS,
-    EVENTS,
-    MODIFIERS,
-    NOUNS,
-    PARTINGS,
-    PLACES,
+from agentgym.envs.gsm_agent.stories import (
+    AGE,
+    ASKS,
+    SHARERS,
+    STORIES,
+    UNITS,
+    Schema,
+    Story,
+    unit_of,
 )
 from agentgym.world.config import Choice, Config
 
-OPERATORS = ("more", "fewer", "times", "part", "sum", "minus", "product", "gap", "share")
+_STEPS = ("more", "fewer", "times", "part", "raise", "cut")
+_PARTS = ("percent", "part", "rest")
+_COMPOSITES = ("sum", "minus", "product", "quotient", "around", "convert")
+_PAIRS = ("gap", "excess", "together", "average", "ratio", "left", "percentage", "share")
+OPERATORS = (*_STEPS, "percent", "rest", *_COMPOSITES, *_PAIRS, *ASKS)
+"""Relations of premises, and kinds of question other than for a quantity."""
 MOST_PREMISES = 128  # nine times the paper's longest problem
 LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
 """Documents per task, as in table 3 of the paper: a rounded log-normal number from 1 to 14."""
 
 # Dead ends are a matter of chance. With fewer drafts, kinds that fail more often would be rarer.
-_PLANS, _DRAFTS = 10, 20
+_PLANS, _DRAFTS = 10, 40
 # Premises per part that splitting a quantity requires; or the parts get none.
 _ROOM = 40
-# People in a problem; a gap is between two people and needs a third for its premises.
+# The least and the largest number of things that a document states.
+_LEAST, _LARGEST = 3, 400
+# People in a problem; some document names nobody from the question, which may name two of them.
 _CAST = (2, 3)
+# Ages, which people rarely share, suit few premises.
+_AGE_PREMISES = 3
+# Words that occur in too many phrases to lead a search anywhere.
+_PLAIN = frozenset(
+    (*UNITS, *"the of in on at for to and a from with by into each along".split())
+    + ("spent", "earned", "saved", "paid", "needed", "measured")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +80,33 @@ class Problem:
         return order
 
     def needs_several_searches(self) -> bool:
-        """Return whether a document names nobody from the question."""
-        named = {target.owner for target in self.question.targets}
+        """Return whether a document shares no name and no telling word with the question."""
+        asked = _words(self.question.targets)
         return any(
-            named.isdisjoint(owner for fact in facts for owner in fact.owners)
+            asked.isdisjoint(_words(q for fact in facts for q in (fact.target, *fact.sources)))
             for facts in self.premises()
         )
+
+
+def _words(quantities: Iterable[Quantity]) -> set[str]:
+    found: set[str] = set()
+    for quantity in quantities:
+        found.add(quantity.owner)
+        found.update(quantity.phrase.split())
+    return found - _PLAIN
+
+
+class Term(NamedTuple):
+    """A quantity of a story: its owner, the phrase with a slot for the item, and the item."""
+
+    owner: str
+    frame: str
+    item: str
+
+    @property
+    def quantity(self) -> Quantity:
+        """The quantity."""
+        return Quantity(self.owner, self.frame.replace("{i}", self.item))
 
 
 @dataclass
@@ -78,42 +115,46 @@ class Draft:
 
     Attributes:
         cast: The people it may involve.
-        largest: The maximum number of a quantity so far.
+        asked: The words of the question, if some document must share none of them.
+        values: The numbers of the quantities so far.
     """
 
     rng: Random
     cast: Sequence[str]
     operators: Sequence[str]
+    story: Story
+    asked: frozenset[str] = frozenset()
     facts: dict[Quantity, Fact] = field(default_factory=dict)
-    largest: int = 0
-    _items: set[str] = field(default_factory=set)
+    values: dict[Quantity, int] = field(default_factory=dict)
+    _terms: dict[Quantity, Term] = field(default_factory=dict)
     _numbers: set[int] = field(default_factory=set)
 
-    def item(self) -> str:
-        """Draw an unused item."""
-        while True:
-            item = f"{self.rng.choice(MODIFIERS)} {self.rng.choice(NOUNS)}"
-            if item not in self._items:
-                self._items.add(item)
-                return item
-
     def number(self, low: int, high: int) -> int:
-        """Draw an unused number in [low, high], small ones more often.
+        """Draw an unused number in [low, high], small and round ones more often.
 
         Raises:
-            _DeadEndError: No such number exists.
+            DeadEndError: No such number exists.
         """
         for _ in range(30):
             # Log-uniform, which favours small numbers.
             number = int(low * ((high + 1) / low) ** self.rng.random()) if 0 < low <= high else 0
+            number -= number % self.rng.choice((1, 1, 5, 12))
             if low <= number <= high and number not in self._numbers:
-                break
-        else:
-            # Nearly all numbers are in use, so list the others.
-            left = [number for number in range(low, high + 1) if number not in self._numbers]
-            if not left:
-                raise _DeadEndError
-            number = self.rng.choice(left)
+                self._numbers.add(number)
+                return number
+        # Nearly all numbers are in use, so list the others.
+        return self.pick(range(low, high + 1))
+
+    def pick(self, numbers: Iterable[int]) -> int:
+        """Draw an unused number from a list.
+
+        Raises:
+            DeadEndError: All are in use.
+        """
+        left = [number for number in numbers if number not in self._numbers]
+        if not left:
+            raise DeadEndError
+        number = self.rng.choice(left)
         self._numbers.add(number)
         return number
 
@@ -122,183 +163,237 @@ class Draft:
         self.facts[fact.target] = fact
         value = fact.value(values)
         if value is None or value < 1:
-            raise _DeadEndError
-        self.largest = max(self.largest, value)
+            raise DeadEndError
+        self.values[fact.target] = value
         return value
 
-    def other(self, owner: str) -> str:
-        """Draw the owner of a quantity to compare with; often the same owner."""
-        return self.rng.choice(self.cast) if self.rng.random() < 0.5 else owner
+    def is_plausible(self) -> bool:
+        """Return whether quantities do not exceed their wholes, or have a second definition."""
+        for quantity, term in self._terms.items():
+            for part, whole in self.story.bounds:
+                larger = self.values.get(term._replace(frame=whole).quantity)
+                if term.frame == part and larger is not None and self.values[quantity] >= larger:
+                    return False
+            for schema in self.story.schemas.get(term.frame, ()):
+                sources = [term._replace(frame=frame).quantity for frame in schema.sources]
+                known = all(source in self.values for source in sources)
+                if known and self.facts[quantity].sources != tuple(sources):
+                    return False
+        return True
 
-    def count(self, target: Quantity, budget: int, most: int, item: str = "") -> int:
-        """Draw a number of things from `budget` premises."""
+    def leaf(self, term: Term, numbers: Iterable[int]) -> int:
+        """State one of the numbers as a quantity.
+
+        Raises:
+            DeadEndError: The quantity is defined already, or all numbers are in use.
+        """
+        self.claim(term)
+        return self.put(Fact(term.quantity, "is", self.pick(numbers)))
+
+    def claim(self, term: Term) -> None:
+        """Reserve a quantity.
+
+        Raises:
+            DeadEndError: It is in use.
+        """
+        if term.quantity in self._terms:
+            raise DeadEndError
+        self._terms[term.quantity] = term
+
+    def count(self, term: Term, budget: int, most: int) -> int:
+        """Draw a quantity from `budget` premises."""
+        self.claim(term)
+        quantity = term.quantity
         if budget == 1:
-            return self.put(Fact(target, "is", self.number(3, max(3, min(most, 400)))))
-        splits = [
-            kind
-            for kind in ("sum", "minus", "product")
-            if kind in self.operators and item and most >= _ROOM * budget
+            high = min(most, UNITS.get(quantity.unit, _LARGEST))
+            return self.put(Fact(quantity, "is", self.number(_LEAST, max(_LEAST, high))))
+        schemas = [
+            schema
+            for schema in self.story.schemas.get(term.frame, ())
+            if schema.kind in self.operators and most >= _ROOM * budget
         ]
-        if not splits or self.rng.random() < 0.55:
-            return self.relate(target, budget, most)
-        kind = self.rng.choice(splits)
-        if kind == "sum":
-            first, last = (
-                Quantity(target.owner, f"{item} {place}") for place in self.rng.sample(PLACES, 2)
-            )
-            part = self.rng.randint(1, budget - 1)
-            room = max(20, most * part // budget), max(20, most * (budget - part) // budget)
-            values = self.count(first, part, room[0]), self.count(last, budget - part, room[1])
-        elif kind == "minus":
-            first, last = (
-                Quantity(target.owner, f"{item} {words}") for words in self.rng.choice(PARTINGS)
-            )
-            whole = self.count(first, budget - 1, most)
-            values = whole, self.put(Fact(last, "is", self.number(2, whole - 1)))
-        else:
-            boxes, box = self.rng.choice(CONTAINERS)
-            sources = (
-                Quantity(target.owner, f"{boxes} of {item}"),
-                Quantity(target.owner, f"{item} in each {box}"),
-            )
-            return self.product(target, sources, budget, most)
-        return self.put(Fact(target, kind, None, (first, last)), values)
+        # The last relation is the last chance of a document far from the question.
+        if schemas and not (self.asked and budget == 2) and self.rng.random() < 0.6:
+            return self.compose(term, self.rng.choice(schemas), budget, most)
+        return self.relate(term, budget, most)
 
-    def relate(self, target: Quantity, budget: int, most: int) -> int:
+    def compose(self, term: Term, schema: Schema, budget: int, most: int) -> int:
+        """Define a quantity by others."""
+        sources = [Term(term.owner, frame, term.item) for frame in schema.sources]
+        first, last = sources[0], sources[-1]
+        if schema.kind == "convert":
+            factor = CONVERSIONS[first.quantity.unit, term.quantity.unit]
+            values = [self.count(first, budget, most // factor)]
+        elif schema.kind in ("sum", "around"):
+            values = self.split(first, last, budget, most // 2)
+        elif schema.kind == "minus":
+            whole = self.count(first, budget - 1, most)
+            values = [whole, self.leaf(last, range(2, whole))]
+        elif schema.kind == "product":
+            each = self.number(2, max(2, min(60, most // (_ROOM // 4 * budget))))
+            values = [self.count(first, budget - 1, most // each), each]
+            self.claim(last)
+            self.put(Fact(last.quantity, "is", each))
+        else:
+            whole = self.count(first, budget - 1, most)
+            values = [whole, self.leaf(last, _divisors(whole))]
+        wording = self.rng.choice(schema.texts).replace("{i}", term.item)
+        quantities = tuple(source.quantity for source in sources)
+        return self.put(Fact(term.quantity, schema.kind, None, quantities, wording), values)
+
+    def split(self, first: Term, last: Term, budget: int, most: int) -> list[int]:
+        """Draw two quantities that share the premises."""
+        part = self.rng.randint(1, budget - 1)
+        room = max(20, most)
+        return [self.count(first, part, room), self.count(last, budget - part, room)]
+
+    def relate(self, term: Term, budget: int, most: int) -> int:
         """Draw a quantity relative to another, which gets the other premises."""
-        item = self.item()
-        phrase = f"bill for the {item}" if target.money else item
-        source = Quantity(self.other(target.owner), phrase)
-        draw = self.bill if target.money else self.count
-        value = draw(source, budget - 1, most - 10, item)
-        kinds = [kind for kind in ("more", "fewer", "times", "part") if kind in self.operators]
+        whole = Term(term.owner, self.story.wholes.get(term.frame, ""), term.item)
+        kinds = [kind for kind in _PARTS if kind in self.operators]
+        if not whole.frame or whole.quantity in self._terms or not kinds:
+            whole = Term("", "", "")
+        elif self.rng.random() < 0.5:
+            whole = Term("", "", "")
+        if not whole.owner:
+            whole = self.far(term) if self.asked and budget == 2 else self.other(term)
+            kinds = [kind for kind in _STEPS if kind in self.operators]
+        value = self.count(whole, budget - 1, most - 10)
+        if term.frame == AGE:
+            kinds = [kind for kind in kinds if kind not in ("raise", "cut", "part")]
         self.rng.shuffle(kinds)
         for kind in kinds:
-            draw_number = self.factor if kind in ("times", "part") else self.step
-            number = draw_number(kind, value, most)
+            number = self.step(kind, value, most)
             if number is not None:
-                return self.put(Fact(target, kind, number, (source,)), [value])
-        raise _DeadEndError
+                return self.put(Fact(term.quantity, kind, number, (whole.quantity,)), [value])
+        raise DeadEndError
 
-    def factor(self, kind: str, value: int, most: int) -> int | None:
-        """Draw a factor for multiplying or dividing, if possible."""
-        factors = [
-            n
-            for n in (2, 3, 4)
-            if n not in self._numbers
-            and (n * value <= most if kind == "times" else value % n == 0 and value > n)
-        ]
-        if not factors:
-            return None
-        number = self.rng.choice(factors)
-        self._numbers.add(number)
-        return number
+    def far(self, term: Term) -> Term:
+        """Draw an unused quantity that shares no telling word with the question."""
+        for _ in range(12):
+            drawn = self.other(term)
+            if self.asked.isdisjoint(_words([drawn.quantity])):
+                self.asked = frozenset()
+                return drawn
+        return self.other(term)
+
+    def other(self, term: Term) -> Term:
+        """Draw an unused quantity of the same unit to compare with."""
+        frames = self.story.frames.get(unit_of(term.frame), (term.frame,))
+        for _ in range(12):
+            # Often about somebody and something else, which takes another search to find.
+            owner, frame, item = self.rng.choice(self.cast), term.frame, term.item
+            way = self.rng.random()
+            if frame == AGE or way < 0.15:
+                pass
+            elif way < 0.35:
+                item = self.rng.choice(self.story.items)
+            else:
+                frame = self.rng.choice(frames)
+                item = self.rng.choice(self.story.items) if way > 0.55 else item
+            drawn = Term(owner, frame, item)
+            if drawn.quantity not in self._terms:
+                return drawn
+        raise DeadEndError
 
     def step(self, kind: str, value: int, most: int) -> int | None:
-        """Draw a number to add or subtract, if possible."""
-        limit = most - value if kind == "more" else value - 2
-        return self.spare(2, min(limit, max(150, most // 8))) if limit >= 5 else None
-
-    def spare(self, low: int, high: int) -> int | None:
-        """Draw an unused number in [low, high], if possible."""
+        """Draw the number of a relation, if possible."""
+        largest = max(150, most // 8)
+        options: Mapping[str, Iterable[int]] = {
+            "more": range(2, min(most - value, largest) + 1),
+            "fewer": range(2, min(value - 2, largest) + 1),
+            "times": (n for n in (2, 3, 4, 5) if n * value <= most),
+            "part": (n for n in (2, 3, 4, 5) if value % n == 0 and value > n),
+            "rest": (n for n in (3, 4, 5) if value % n == 0 and value > n),
+            "percent": (n for n in range(5, 100, 5) if value * n % 100 == 0),
+            "raise": (
+                n for n in range(5, 100, 5) if value * n % 100 == 0 and value * (100 + n) <= 100 * most
+            ),
+            "cut": (n for n in range(5, 100, 5) if value * n % 100 == 0),
+        }
         try:
-            return self.number(low, high)
-        except _DeadEndError:
+            if kind in ("more", "fewer"):
+                return self.number(options[kind].start, options[kind].stop - 1)
+            return self.pick(options[kind])
+        except DeadEndError:
             return None
 
-    def product(
-        self,
-        target: Quantity,
-        sources: tuple[Quantity, Quantity],
-        budget: int,
-        most: int,
-        item: str = "",
-    ) -> int:
-        """Draw a product, or a relation if no number is left."""
-        each = self.spare(2, min(60, most // (_ROOM // 4 * budget)))
-        if each is None:
-            return self.relate(target, budget, most)
-        whole = self.count(sources[0], budget - 1, most // each, item)
-        values = whole, self.put(Fact(sources[1], "is", each))
-        return self.put(Fact(target, "product", None, sources), values)
-
-    def bill(self, target: Quantity, budget: int, most: int, item: str) -> int:
-        """Draw the dollars for an item."""
-        if budget == 1:
-            return self.put(Fact(target, "is", self.number(3, max(3, min(most, 400)))))
-        if "product" not in self.operators or most < _ROOM * budget or self.rng.random() < 0.3:
-            return self.relate(target, budget, most)
-        things, price = Quantity(target.owner, item), Quantity(target.owner, f"price of the {item}")
-        return self.product(target, (things, price), budget, most, item)
-
-    def money(self, owner: str, budget: int, most: int) -> Quantity:
-        """Draw a question about one or two bills."""
-        kinds = ["bill", *(kind for kind in ("minus", "sum") if kind in self.operators)]
-        kind = self.rng.choice(kinds) if budget > 1 else "bill"
-        item = self.item()
-        bill = Quantity(owner, f"bill for the {item}")
-        if kind == "bill":
-            self.bill(bill, budget, most, item)
-            return bill
-        if kind == "minus":
-            target, last = (
-                Quantity(owner, f"{word} for the {item}") for word in ("payment", "coupon")
-            )
-            whole = self.bill(bill, budget - 1, most, item)
-            values = whole, self.put(Fact(last, "is", self.number(2, whole - 1)))
-        else:
-            second = self.item()
-            target, last = (
-                Quantity(owner, f"spending at the {self.rng.choice(EVENTS)}"),
-                Quantity(owner, f"bill for the {second}"),
-            )
-            part = self.rng.randint(1, budget - 1)
-            values = (
-                self.bill(bill, part, most // 2, item),
-                self.bill(last, budget - part, most // 2, second),
-            )
-        self.put(Fact(target, kind, None, (bill, last)), values)
-        return target
-
-    def target(self, owner: str, budget: int, most: int, dollars: bool) -> Quantity:
-        """Draw a quantity for a question."""
-        if dollars:
-            return self.money(owner, budget, most)
-        item = self.item()
-        target = Quantity(owner, item)
-        self.count(target, budget, most, item)
-        return target
+    def start(self) -> Term:
+        """Draw a quantity to ask for."""
+        frames = [frame for some in self.story.frames.values() for frame in some]
+        composed = [frame for frame in frames if frame in self.story.schemas]
+        frame = self.rng.choice(composed if self.rng.random() < 0.7 else frames)
+        return Term(self.cast[0], frame, self.rng.choice(self.story.items))
 
     def question(self, kind: str, budget: int, most: int) -> Question:
         """Draw a question and the facts that determine its answer."""
-        owner, dollars = self.cast[0], self.rng.random() < 0.35 and kind != "share"
+        first = self.start()
         if kind == "total":
-            return Question(kind, (self.target(owner, budget, most, dollars),))
-        if kind == "gap":
-            other = self.cast[-1]
-            part = self.rng.randint(1, budget - 1)
-            targets = [
-                self.target(owner, part, most, dollars),
-                self.target(other, budget - part, most, dollars),
-            ]
-            # Larger first: the answer must not be negative.
-            targets.sort(key=lambda target: -(solve(self.facts, target) or 0))
-            return Question(kind, tuple(targets))
-        target = self.target(owner, budget - 1, most, dollars=False)
-        value = solve(self.facts, target) or 0
-        # Only divisors leave a whole share.
-        shares = [
-            n for n in range(2, 31) if value % n == 0 and value > n and n not in self._numbers
-        ]
-        if not shares:
-            raise _DeadEndError
-        helpers = Quantity(owner, f"helpers sharing the {target.phrase}")
-        self.put(Fact(helpers, "is", self.rng.choice(shares)))
-        return Question(kind, (target, helpers))
+            if budget <= _AGE_PREMISES and self.rng.random() < 0.06:
+                first = first._replace(frame=AGE)
+            self.ask(first)
+            self.count(first, budget, most)
+            return Question(kind, (first.quantity,))
+        wording = ""
+        if kind in ASKS:
+            schema = self.rng.choice([ask for ask in self.story.asks if ask.kind == kind])
+            wording = self.rng.choice(schema.texts)
+            first, last = (first._replace(frame=frame) for frame in schema.sources)
+            if kind == "change":
+                # What is handed over exceeds the price, which is drawn earlier.
+                first, last = last, first
+        elif kind in ("left", "percentage"):
+            part, whole = self.rng.choice(sorted(self.story.wholes.items()))
+            first, last = first._replace(frame=whole), first._replace(frame=part)
+        elif kind == "share":
+            first = first._replace(frame=self.rng.choice(self.story.frames[""]))
+            last = first._replace(frame=self.rng.choice(SHARERS))
+        elif kind == "excess":
+            first = first._replace(frame=self.rng.choice(_with_items(self.story.frames[""])))
+            last = first._replace(item=self.rng.choice(self.story.items))
+        else:
+            last = first._replace(owner=self.cast[1])
+        return self.pair(kind, first, last, budget, most, wording)
+
+    def ask(self, *terms: Term) -> None:
+        """Note the words of the question."""
+        if self.asked:
+            self.asked = frozenset(_words(term.quantity for term in terms))
+
+    def pair(
+        self, kind: str, first: Term, last: Term, budget: int, most: int, wording: str
+    ) -> Question:
+        """Draw the two quantities of a question."""
+        self.ask(first, last)
+        if kind in ("gap", "excess", "together", "area", "around"):
+            values = self.split(first, last, budget, most // 2 if kind != "area" else 200)
+        else:
+            value = self.count(first, budget - 1, most)
+            numbers = {
+                "left": range(2, value),
+                "need": range(2, value),
+                "change": range(value + 1, value + 100),
+                "share": _divisors(value),
+                "percentage": [value * n // 100 for n in range(5, 100) if value * n % 100 == 0],
+                "ratio": [n for n in range(2, value) if value % n == 0],
+                "average": range(_LEAST + (value + _LEAST) % 2, value + 60, 2),
+            }
+            values = [value, self.leaf(last, numbers[kind])]
+        if kind == "change" or (kind in ("gap", "excess") and values[0] < values[-1]):
+            first, last = last, first
+        return Question(kind, (first.quantity, last.quantity), wording)
 
 
-class _DeadEndError(Exception):
-    """No number in range is left for the draft."""
+def _with_items(frames: Sequence[str]) -> list[str]:
+    return [frame for frame in frames if frame.startswith("{i}")]
+
+
+def _divisors(value: int) -> list[int]:
+    return [n for n in range(2, 41) if value % n == 0 and value > n]
+
+
+class DeadEndError(Exception):
+    """No number or quantity is left for the draft."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,8 +403,8 @@ class ProblemOptions(Config):
     Attributes:
         premises: The number of premises per problem; None for the paper's distribution (1 to 14, 4.4
             on average).
-        operators: The relations that premises may use. They must include `more`, which is always
-            possible.
+        operators: The relations that premises may use, and the kinds of question. They must include
+            `more`, which is always possible.
         max_answer: The maximum number of a quantity.
     """
 
@@ -332,8 +427,8 @@ def draw_problem(
 ) -> Problem:
     """Draw a problem for `people`.
 
-    With `several_searches`, which takes at least three names, some document names nobody from the
-    question. This has no effect on a single premise.
+    With `several_searches`, which takes at least three names, some document shares no name and no
+    telling word with the question. This has no effect on a single premise.
 
     Raises:
         ValueError: No numbers fit these options.
@@ -341,14 +436,20 @@ def draw_problem(
     budget = options.premises or min(
         max(round(rng.lognormvariate(LOG_MEAN, LOG_SIGMA)), 1), MOST_DRAWN
     )
-    kinds = ["total", "total", *(kind for kind in ("gap", "share") if kind in options.operators)]
     for _ in range(_PLANS):
-        # Both premises of a short gap or share concern people whom the question names.
-        kind = rng.choice(kinds) if budget > 2 else "total"
-        size = max(_CAST) if kind == "gap" else rng.choice(_CAST)
-        cast = rng.sample(people, min(size, len(people)))
+        story = STORIES[rng.choice(tuple(STORIES))]
+        kinds = ["total"] * 4
+        if budget > 2:
+            # Both premises of a shorter question concern people whom it names.
+            kinds += [kind for kind in _PAIRS if kind in options.operators]
+            kinds += [ask.kind for ask in story.asks if ask.kind in options.operators]
+        kind = rng.choice(kinds)
+        size = max(_CAST) if kind in ("gap", "together", "average", "ratio") else rng.choice(_CAST)
         for _ in range(_DRAFTS):
-            problem = _draft_problem(Draft(rng, cast, options.operators), kind, budget, options)
+            cast = rng.sample(people, min(size, len(people)))
+            asked = frozenset(cast) if several_searches else frozenset()
+            draft = Draft(rng, cast, options.operators, story, asked)
+            problem = _draft_problem(draft, kind, budget, options)
             if problem is None:
                 continue
             if budget == 1 or not several_searches or problem.needs_several_searches():
@@ -362,10 +463,12 @@ def draw_problem(
 def _draft_problem(draft: Draft, kind: str, budget: int, options: ProblemOptions) -> Problem | None:
     try:
         question = draft.question(kind, budget, options.max_answer)
-    except _DeadEndError:
+    except DeadEndError:
         return None
     answer = question.answer(draft.facts)
     # A gap of 0 gives nothing to ask for.
-    if not answer or answer < 0 or draft.largest > options.max_answer:
+    if not answer or answer < 0 or not draft.is_plausible():
+        return None
+    if max(answer, *draft.values.values()) > options.max_answer:
         return None
     return Problem(question, draft.facts, answer)
