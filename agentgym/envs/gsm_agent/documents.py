@@ -23,6 +23,10 @@ _MARKS: Mapping[str, Sequence[str]] = _TEXTS["marks"]
 _GENRES: Mapping[str, Mapping[str, Any]] = _TEXTS["genres"]
 _KINDS = tuple(_GENRES)
 _FIELD = re.compile(r"\{(\w+)\}")
+_FILLERS = {
+    kind: [(_FIELD.sub("{}", filler), _FIELD.findall(filler)) for filler in genre["fillers"]]
+    for kind, genre in _GENRES.items()
+}
 # Other documents do not state their month, so a query needs more than the month to find them.
 _DATED = 0.6
 
@@ -132,12 +136,12 @@ def write_document(
     if anonymous and len(people) == 1:
         names[people[0]] = "I" if genre["voice"] == "I" else f"the {rng.choice(ROLES)}"
     lines = bool(genre.get("lines"))
-    narrator = Narrator(rng, names, lines)
+    narrator = Narrator(rng, names, genre["leads"], lines)
     told = [narrator.write(fact) for fact in facts]
     if mark:
         told.insert(rng.choice((0, len(told))), rng.choice(_MARKS[mark]))
-    fillers = rng.sample(genre["fillers"], rng.randint(1, 3))
-    sentences = [_FIELD.sub(lambda match: _word(match[1], rng), filler) for filler in fillers]
+    fillers = rng.sample(_FILLERS[kind], rng.randint(1, 3))
+    sentences = [text.format(*(_word(slot, rng) for slot in slots)) for text, slots in fillers]
     place = rng.randint(0, len(sentences))
     gap = "\n" if lines else " "
     sentences[place:place] = [gap.join(told)]

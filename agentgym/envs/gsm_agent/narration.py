@@ -24,8 +24,13 @@ from agentgym.envs.reading import load_texts
 
 _WORDINGS = load_texts(__file__, "wordings")
 _LEADS: Sequence[str] = _WORDINGS["leads"]
-OUTDATED: Sequence[str] = load_texts(__file__, "genres")["marks"]["outdated"]
-_CLASSES = {"": "counts", "years": "ages"}
+_GENRES = load_texts(__file__, "genres")
+OUTDATED: Sequence[str] = _GENRES["marks"]["outdated"]
+# The longest first: some begin with others.
+_ALL_LEADS = sorted(
+    {lead for genre in _GENRES["genres"].values() for lead in genre["leads"]} | {*_LEADS}, key=len
+)[::-1]
+_CLASSES = {"": "counts", "years": "ages", "dollars": "dollars"}
 # Tails with these words read well in front of the sentence.
 _IN_FRONT = ("on", "at", "in", "for", "during", "before", "after")
 _PARTS = {2: "half", 3: "a third", 4: "a quarter", 5: "a fifth"}
@@ -39,6 +44,7 @@ NUMBER_WORDS = re.compile(
     r"|third|thirds|quarter|quarters|fifth|fifths|single|pair|couple|first|second|both|percent)\b",
     re.IGNORECASE,
 )
+_LED = 0.3  # the share of sentences with a lead
 _NAME = r"[A-Z][a-z]+ [A-Z][a-z]+"
 _ROLE = rf"[Tt]he (?:{'|'.join(ROLES)})"
 # Capitalised words of a street or a holiday are no names.
@@ -82,12 +88,14 @@ class Narrator:
 
     Attributes:
         names: Replacements of people: `I`, or a role.
+        leads: Beginnings of sentences, in addition to those of all genres.
         lines: Whether to list figures instead of telling them.
         last: The person named last, whom a pronoun means.
     """
 
     rng: Random
     names: Mapping[str, str]
+    leads: Sequence[str] = ()
     lines: bool = False
     last: str = ""
 
@@ -103,11 +111,15 @@ class Narrator:
             subject = forms["s"]
         whole = fact.sources[0].parts if fact.sources else mine
         wording = fact.wording or self._wording(fact)
+        wording = wording if wording[0] == "{" else wording[0].lower() + wording[1:]
+        factor = number_word(fact)
+        if "{f} the" in wording and factor.startswith("a "):
+            factor += " of"
         text = wording.format(
             w=subject,
             **forms,
             n=fact.number,
-            f=number_word(fact) + (" of" if "{f} the" in wording and fact.kind == "part" else ""),
+            f=factor,
             i=mine.item,
             v=mine.verb.past,
             t=mine.tail,
@@ -121,8 +133,8 @@ class Narrator:
         self.last = fact.sources[0].owner if fact.sources else owner
         if "{q}" in wording:
             return f"{text[0].upper()}{text[1:]}"
-        if not fact.wording and self.rng.random() < 0.2:
-            text = f"{self.rng.choice(_LEADS)}, {text}"
+        if self.rng.random() < _LED:
+            text = f"{self.rng.choice((*self.leads, *self.leads, *_LEADS))} {text}"
         return f"{text[0].upper()}{text[1:]}."
 
     def _wording(self, fact: Fact) -> str:
@@ -146,7 +158,9 @@ class Narrator:
             return f"{item} that {named} {verb.past}{tail}"
         if source.owner != fact.target.owner:
             if theirs != mine:
-                return f"{source.owner} {clause}"
+                # The tail is not repeated.
+                same = (verb, tail) == mine[1:]
+                return f"{source.owner} {verb.past}{other}" if same else f"{source.owner} {clause}"
             did = "" if source.phrase == AGE else self.rng.choice(("", " did"))
             return f"{source.owner}{did}"
         if (verb, tail) == mine[1:]:
@@ -182,8 +196,9 @@ def _person(text: str, names: Sequence[str], last: str) -> str:
 
 
 def _read_sentence(sentence: str, names: Sequence[str], last: str) -> Fact | None:
-    lead, comma, rest = sentence.rstrip(".").partition(", ")
-    text = rest if comma and lead in _LEADS else sentence.rstrip(".")
+    text = sentence.rstrip(".")
+    lead = next((lead for lead in _ALL_LEADS if text.startswith(lead)), "")
+    text = text[len(lead) :].lstrip()
     if text.partition(" ")[0] not in _CAPITALS:
         text = text[:1].lower() + text[1:]
     for literal, pattern, schema in _schema_patterns():
@@ -235,7 +250,7 @@ def _target(parts: Mapping[str, str]) -> Parts | None:
         return Parts(item, verb, tail) if verb else None
     if "v" not in parts:
         return Parts("years", PAST["was"], "")
-    item, tail = split_item(parts["x"]) if "x" in parts else (parts["i"], parts.get("t", ""))
+    item, tail = split_item(parts["x"]) if "x" in parts else (parts.get("i", "dollars"), parts.get("t", ""))
     if "T" in parts:
         tail = f" {parts['T']}"
     return Parts(item, PAST[parts["v"]], tail) if parts["v"] in PAST else None
@@ -261,8 +276,9 @@ def _source(target: Quantity, text: str, names: Sequence[str], last: str) -> Qua
         return Quantity(owner, Parts(item, PAST[past], f" {rest}" if rest else "").phrase)
     if past in ("", "did"):
         return Quantity(owner, target.phrase)
-    item, tail = (mine.item, f" {rest}") if not rest or is_tail(rest) else split_item(rest)
-    tail = tail if rest else ""
+    item, tail = (mine.item, f" {rest}") if is_tail(rest) else split_item(rest)
+    # A tail that is left out is that of the target.
+    tail = tail or mine.tail
     return Quantity(owner, Parts(item, PAST[past], tail).phrase) if past in PAST else None
 
 
@@ -301,7 +317,7 @@ def _number_patterns() -> Sequence[tuple[str, str, re.Pattern[str]]]:
     return [
         (kind, table, to_pattern(wording, SLOTS))
         for kind in kinds
-        for table in ("counts", "numbers", "units", "ages", "lines")
+        for table in ("dollars", "counts", "numbers", "units", "ages", "lines")
         for wording in _WORDINGS[table].get(kind, ())
     ]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from random import Random
 from typing import Annotated, NamedTuple
 
@@ -106,7 +107,12 @@ class Term(NamedTuple):
     @property
     def quantity(self) -> Quantity:
         """The quantity."""
-        return Quantity(self.owner, self.frame.replace("{i}", self.item))
+        return _quantity(*self)
+
+
+@lru_cache(maxsize=1 << 15)  # a draft asks for the same quantities over and over
+def _quantity(owner: str, frame: str, item: str) -> Quantity:
+    return Quantity(owner, frame.replace("{i}", item))
 
 
 @dataclass
@@ -169,15 +175,15 @@ class Draft:
 
     def is_plausible(self) -> bool:
         """Return whether quantities do not exceed their wholes, or have a second definition."""
-        for quantity, term in self._terms.items():
-            for part, whole in self.story.bounds:
-                larger = self.values.get(term._replace(frame=whole).quantity)
-                if term.frame == part and larger is not None and self.values[quantity] >= larger:
+        for quantity, (owner, frame, item) in self._terms.items():
+            for whole in self.story.bounds.get(frame, ()):
+                larger = self.values.get(_quantity(owner, whole, item))
+                if larger is not None and self.values[quantity] >= larger:
                     return False
-            for schema in self.story.schemas.get(term.frame, ()):
-                sources = [term._replace(frame=frame).quantity for frame in schema.sources]
-                known = all(source in self.values for source in sources)
-                if known and self.facts[quantity].sources != tuple(sources):
+            for schema in self.story.schemas.get(frame, ()):
+                sources = tuple(_quantity(owner, source, item) for source in schema.sources)
+                known = sources[0] in self.values and sources[-1] in self.values
+                if known and self.facts[quantity].sources != sources:
                     return False
         return True
 
@@ -253,7 +259,7 @@ class Draft:
         kinds = [kind for kind in _PARTS if kind in self.operators]
         if not whole.frame or whole.quantity in self._terms or not kinds:
             whole = Term("", "", "")
-        elif self.rng.random() < 0.5:
+        elif self.rng.random() < 0.3:
             whole = Term("", "", "")
         if not whole.owner:
             whole = self.far(term) if self.asked and budget == 2 else self.other(term)
@@ -298,23 +304,18 @@ class Draft:
 
     def step(self, kind: str, value: int, most: int) -> int | None:
         """Draw the number of a relation, if possible."""
-        largest = max(150, most // 8)
-        options: Mapping[str, Iterable[int]] = {
-            "more": range(2, min(most - value, largest) + 1),
-            "fewer": range(2, min(value - 2, largest) + 1),
-            "times": (n for n in (2, 3, 4, 5) if n * value <= most),
-            "part": (n for n in (2, 3, 4, 5) if value % n == 0 and value > n),
-            "rest": (n for n in (3, 4, 5) if value % n == 0 and value > n),
-            "percent": (n for n in range(5, 100, 5) if value * n % 100 == 0),
-            "raise": (
-                n for n in range(5, 100, 5) if value * n % 100 == 0 and value * (100 + n) <= 100 * most
-            ),
-            "cut": (n for n in range(5, 100, 5) if value * n % 100 == 0),
-        }
         try:
             if kind in ("more", "fewer"):
-                return self.number(options[kind].start, options[kind].stop - 1)
-            return self.pick(options[kind])
+                room = most - value if kind == "more" else value - 2
+                return self.number(2, min(room, max(150, most // 8)))
+            if kind in ("times", "part", "rest"):
+                most_times = most // value if kind == "times" else 5
+                numbers = range(3 if kind == "rest" else 2, min(most_times, 5) + 1)
+                divides = kind == "times"
+                return self.pick(n for n in numbers if divides or (value % n == 0 and value > n))
+            room = 100 * most // value - 100 if kind == "raise" else 95
+            percents = range(5, min(room, 95) + 1, 5)
+            return self.pick(n for n in percents if value * n % 100 == 0)
         except DeadEndError:
             return None
 
@@ -442,7 +443,7 @@ def draw_problem(
         if budget > 2:
             # Both premises of a shorter question concern people whom it names.
             kinds += [kind for kind in _PAIRS if kind in options.operators]
-            kinds += [ask.kind for ask in story.asks if ask.kind in options.operators]
+            kinds += [ask.kind for ask in story.asks if ask.kind in options.operators] * 2
         kind = rng.choice(kinds)
         size = max(_CAST) if kind in ("gap", "together", "average", "ratio") else rng.choice(_CAST)
         for _ in range(_DRAFTS):

@@ -56,6 +56,7 @@ def parts_of(phrase: str) -> Parts:
     return Parts(" ".join(words[:place]), PARTICIPLE[words[place]], f" {tail}" if tail else "")
 
 
+@lru_cache(maxsize=16384)
 def unit_of(phrase: str) -> str:
     """Return the unit of a phrase; empty for countable things."""
     word = phrase.partition(" ")[0]
@@ -96,7 +97,7 @@ class Story:
     Attributes:
         schemas: The schemas by target.
         wholes: The whole of each part that a schema takes away.
-        bounds: Pairs of a part and a whole, which is larger.
+        bounds: The wholes of each part, which are larger.
         frames: The phrases of comparable quantities by unit.
         asks: The schemas of questions.
     """
@@ -104,7 +105,7 @@ class Story:
     items: Sequence[str]
     schemas: Mapping[str, Sequence[Schema]]
     wholes: Mapping[str, str]
-    bounds: Sequence[tuple[str, str]]
+    bounds: Mapping[str, Sequence[str]]
     frames: Mapping[str, Sequence[str]]
     asks: Sequence[Schema]
 
@@ -113,7 +114,7 @@ class Story:
         """Return the story of a table."""
         schemas: dict[str, list[Schema]] = {}
         wholes: dict[str, str] = {}
-        bounds: list[tuple[str, str]] = []
+        bounds: dict[str, list[str]] = {}
         frames: dict[str, list[str]] = {}
         phrases = list(record["frames"])
         for entry in record["schemas"]:
@@ -123,8 +124,10 @@ class Story:
             if schema.kind == "minus":
                 wholes |= {schema.target: schema.sources[0], schema.sources[1]: schema.sources[0]}
             if schema.kind == "sum":
-                bounds += [(source, schema.target) for source in schema.sources]
-        bounds += wholes.items()
+                for source in schema.sources:
+                    bounds.setdefault(source, []).append(schema.target)
+        for part, whole in wholes.items():
+            bounds.setdefault(part, []).append(whole)
         for phrase in dict.fromkeys(phrases):
             if not is_rate(phrase):
                 frames.setdefault(unit_of(phrase), []).append(phrase)
