@@ -137,13 +137,12 @@ class SearchKnowledge:
 
     def queries(self, quantity: Quantity) -> tuple[str, ...]:
         """Return queries for a quantity, best first."""
-        # BM25 weights a month that occurs twice as much as a phrase that a document repeats.
-        month = f"{self.month} {self.month}".strip()
         wordings = (
-            (quantity.phrase, quantity.owner, month),
-            # A document may omit the name.
-            (quantity.phrase, month),
+            (quantity.phrase, quantity.owner, self.month),
+            # A document may omit the month, the name or both.
+            (quantity.phrase, quantity.owner),
             (quantity.phrase, self.month),
+            (quantity.phrase,),
         )
         return tuple(dict.fromkeys(" ".join(filter(None, words)) for words in wordings))
 

@@ -32,8 +32,9 @@ from agentgym.world.config import Choice, Config
 _STEPS = ("more", "fewer", "times", "part", "raise", "cut")
 _PARTS = ("percent", "part", "rest")
 _COMPOSITES = ("sum", "minus", "product", "quotient", "around", "convert")
-_PAIRS = ("gap", "excess", "together", "average", "ratio", "left", "percentage", "share")
-OPERATORS = (*_STEPS, "percent", "rest", *_COMPOSITES, *_PAIRS, *ASKS)
+_BETWEEN_TWO = ("gap", "together", "average", "ratio")
+_PAIRS = ("excess", "left", "percentage", "share")
+OPERATORS = (*_STEPS, "percent", "rest", *_COMPOSITES, *_BETWEEN_TWO, *_PAIRS, *ASKS)
 """Relations of premises, and kinds of question other than for a quantity."""
 MOST_PREMISES = 128  # nine times the paper's longest problem
 LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
@@ -47,8 +48,8 @@ _ROOM = 40
 _LEAST, _LARGEST = 3, 400
 # People in a problem; some document names nobody from the question, which may name two of them.
 _CAST = (2, 3)
-# Ages, which people rarely share, suit few premises.
-_AGE_PREMISES = 3
+# The premises of questions for ages: each is about another person.
+_AGE_PREMISES = (1, 3)
 # Words that occur in too many phrases to lead a search anywhere.
 _PLAIN = frozenset(
     (*UNITS, *"the of in on at for to and a from with by into each along".split())
@@ -319,18 +320,21 @@ class Draft:
         except DeadEndError:
             return None
 
-    def start(self) -> Term:
+    def start(self, budget: int) -> Term:
         """Draw a quantity to ask for."""
         frames = [frame for some in self.story.frames.values() for frame in some]
+        if budget == 2 and self.asked:
+            # Documents about one unit have its word in common.
+            frames = list(self.story.frames[""])
         composed = [frame for frame in frames if frame in self.story.schemas]
         frame = self.rng.choice(composed if self.rng.random() < 0.7 else frames)
         return Term(self.cast[0], frame, self.rng.choice(self.story.items))
 
     def question(self, kind: str, budget: int, most: int) -> Question:
         """Draw a question and the facts that determine its answer."""
-        first = self.start()
+        first = self.start(budget)
         if kind == "total":
-            if budget <= _AGE_PREMISES and self.rng.random() < 0.06:
+            if budget in _AGE_PREMISES and self.rng.random() < 0.06:
                 first = first._replace(frame=AGE)
             self.ask(first)
             self.count(first, budget, most)
@@ -442,10 +446,11 @@ def draw_problem(
         kinds = ["total"] * 4
         if budget > 2:
             # Both premises of a shorter question concern people whom it names.
-            kinds += [kind for kind in _PAIRS if kind in options.operators]
+            two = _BETWEEN_TWO if len(people) > 1 else ()
+            kinds += [kind for kind in (*_PAIRS, *two) if kind in options.operators]
             kinds += [ask.kind for ask in story.asks if ask.kind in options.operators] * 2
         kind = rng.choice(kinds)
-        size = max(_CAST) if kind in ("gap", "together", "average", "ratio") else rng.choice(_CAST)
+        size = max(_CAST) if kind in _BETWEEN_TWO else rng.choice(_CAST)
         for _ in range(_DRAFTS):
             cast = rng.sample(people, min(size, len(people)))
             asked = frozenset(cast) if several_searches else frozenset()
