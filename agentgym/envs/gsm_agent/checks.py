@@ -15,6 +15,7 @@ from agentgym.envs.gsm_agent.questions import read_question
 Violations = Iterator[tuple[str, str]]
 """A task or document id, and a sentence."""
 
+
 def facts_of(documents: Sequence[Document]) -> dict[Quantity, Fact]:
     """Parse the facts in documents, with omitted names from the metadata."""
     return {

@@ -206,7 +206,8 @@ def _read_sentence(sentence: str, names: Sequence[str], last: str) -> Fact | Non
         if match:
             item, owner = match.groupdict().get("i", ""), _person(match["w"], names, last)
             target, *sources = (
-                Quantity(owner, phrase.format(i=item)) for phrase in (schema.target, *schema.sources)
+                Quantity(owner, phrase.format(i=item))
+                for phrase in (schema.target, *schema.sources)
             )
             return Fact(target, schema.kind, None, tuple(sources))
     if not _NUMERIC.search(text):
@@ -219,9 +220,7 @@ def _read_sentence(sentence: str, names: Sequence[str], last: str) -> Fact | Non
     return None
 
 
-def _numeric(
-    kind: str, match: re.Match[str], names: Sequence[str], last: str
-) -> Fact | None:
+def _numeric(kind: str, match: re.Match[str], names: Sequence[str], last: str) -> Fact | None:
     parts = match.groupdict()
     owner = _person(parts["w"], names, last)
     mine = _target(parts)
@@ -250,10 +249,13 @@ def _target(parts: Mapping[str, str]) -> Parts | None:
         return Parts(item, verb, tail) if verb else None
     if "v" not in parts:
         return Parts("years", PAST["was"], "")
-    item, tail = split_item(parts["x"]) if "x" in parts else (parts.get("i", "dollars"), parts.get("t", ""))
+    item, tail = (
+        split_item(parts["x"]) if "x" in parts else (parts.get("i", "dollars"), parts.get("t", ""))
+    )
     if "T" in parts:
         tail = f" {parts['T']}"
-    return Parts(item, PAST[parts["v"]], tail) if parts["v"] in PAST else None
+    known = parts["v"] in PAST and (not tail or is_tail(tail.strip()))
+    return Parts(item, PAST[parts["v"]], tail) if known else None
 
 
 def _source(target: Quantity, text: str, names: Sequence[str], last: str) -> Quantity | None:

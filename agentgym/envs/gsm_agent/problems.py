@@ -133,7 +133,8 @@ class Draft:
     asked: frozenset[str] = frozenset()
     facts: dict[Quantity, Fact] = field(default_factory=dict)
     values: dict[Quantity, int] = field(default_factory=dict)
-    _terms: dict[Quantity, Term] = field(default_factory=dict)
+    _claimed: set[Quantity] = field(default_factory=set)
+    _asked: set[Quantity] = field(default_factory=set)
     _numbers: set[int] = field(default_factory=set)
 
     def number(self, low: int, high: int) -> int:
@@ -174,20 +175,6 @@ class Draft:
         self.values[fact.target] = value
         return value
 
-    def is_plausible(self) -> bool:
-        """Return whether quantities do not exceed their wholes, or have a second definition."""
-        for quantity, (owner, frame, item) in self._terms.items():
-            for whole in self.story.bounds.get(frame, ()):
-                larger = self.values.get(_quantity(owner, whole, item))
-                if larger is not None and self.values[quantity] >= larger:
-                    return False
-            for schema in self.story.schemas.get(frame, ()):
-                sources = tuple(_quantity(owner, source, item) for source in schema.sources)
-                known = sources[0] in self.values and sources[-1] in self.values
-                if known and self.facts[quantity].sources != sources:
-                    return False
-        return True
-
     def leaf(self, term: Term, numbers: Iterable[int]) -> int:
         """State one of the numbers as a quantity.
 
@@ -203,9 +190,9 @@ class Draft:
         Raises:
             DeadEndError: It is in use.
         """
-        if term.quantity in self._terms:
+        if term.quantity in self._claimed:
             raise DeadEndError
-        self._terms[term.quantity] = term
+        self._claimed.add(term.quantity)
 
     def count(self, term: Term, budget: int, most: int) -> int:
         """Draw a quantity from `budget` premises."""
@@ -226,53 +213,62 @@ class Draft:
 
     def compose(self, term: Term, schema: Schema, budget: int, most: int) -> int:
         """Define a quantity by others."""
-        sources = [Term(term.owner, frame, term.item) for frame in schema.sources]
-        first, last = sources[0], sources[-1]
+        first, *rest = [Term(term.owner, frame, term.item) for frame in schema.sources]
+        last = rest[0] if rest else first
         if schema.kind == "convert":
             factor = CONVERSIONS[first.quantity.unit, term.quantity.unit]
             values = [self.count(first, budget, most // factor)]
         elif schema.kind in ("sum", "around"):
-            values = self.split(first, last, budget, most // 2)
-        elif schema.kind == "minus":
-            whole = self.count(first, budget - 1, most)
-            values = [whole, self.leaf(last, range(2, whole))]
-        elif schema.kind == "product":
-            each = self.number(2, max(2, min(60, most // (_ROOM // 4 * budget))))
-            values = [self.count(first, budget - 1, most // each), each]
-            self.claim(last)
-            self.put(Fact(last.quantity, "is", each))
+            values = self.split(first, last, budget, most)
         else:
-            whole = self.count(first, budget - 1, most)
-            values = [whole, self.leaf(last, _divisors(whole))]
+            each = min(60, most // (_ROOM // 4 * budget)) if schema.kind == "product" else 1
+            whole = self.count(first, budget - 1, most // max(each, 1))
+            numbers = {
+                "product": range(2, each + 1),
+                "minus": range(2, whole),
+                "quotient": _divisors(whole),
+            }
+            try:
+                values = [whole, self.leaf(last, numbers[schema.kind])]
+            except DeadEndError:
+                # What remains is less than the whole.
+                kinds = ("fewer", "part", "cut") if schema.kind == "minus" else _STEPS
+                return self.derive(term, first, whole, kinds, most)
         wording = self.rng.choice(schema.texts).replace("{i}", term.item)
-        quantities = tuple(source.quantity for source in sources)
-        return self.put(Fact(term.quantity, schema.kind, None, quantities, wording), values)
+        sources = tuple(Term(term.owner, frame, term.item).quantity for frame in schema.sources)
+        return self.put(Fact(term.quantity, schema.kind, None, sources, wording), values)
 
     def split(self, first: Term, last: Term, budget: int, most: int) -> list[int]:
         """Draw two quantities that share the premises."""
         part = self.rng.randint(1, budget - 1)
-        room = max(20, most)
-        return [self.count(first, part, room), self.count(last, budget - part, room)]
+        rooms = [max(20, most * some // budget) for some in (part, budget - part)]
+        return [self.count(first, part, rooms[0]), self.count(last, budget - part, rooms[1])]
 
     def relate(self, term: Term, budget: int, most: int) -> int:
         """Draw a quantity relative to another, which gets the other premises."""
         whole = Term(term.owner, self.story.wholes.get(term.frame, ""), term.item)
         kinds = [kind for kind in _PARTS if kind in self.operators]
-        if not whole.frame or whole.quantity in self._terms or not kinds:
-            whole = Term("", "", "")
-        elif self.rng.random() < 0.3:
-            whole = Term("", "", "")
-        if not whole.owner:
+        known = not whole.frame or whole.quantity in self._claimed
+        if known or not kinds or self.rng.random() < 0.3:
             whole = self.far(term) if self.asked and budget == 2 else self.other(term)
-            kinds = [kind for kind in _STEPS if kind in self.operators]
+            kinds = list(_STEPS)
         value = self.count(whole, budget - 1, most - 10)
+        return self.derive(term, whole, value, kinds, most)
+
+    def derive(self, term: Term, source: Term, value: int, kinds: Sequence[str], most: int) -> int:
+        """Define a quantity relative to a known one of the same unit."""
+        if unit_of(term.frame) != unit_of(source.frame):
+            raise DeadEndError
+        usable = [kind for kind in kinds if kind in self.operators]
         if term.frame == AGE:
-            kinds = [kind for kind in kinds if kind not in ("raise", "cut", "part")]
-        self.rng.shuffle(kinds)
-        for kind in kinds:
+            usable = [kind for kind in usable if kind in ("more", "fewer", "times")]
+        self.rng.shuffle(usable)
+        # A part of some numbers is never whole, but any number has smaller ones.
+        last = ("fewer",) if "fewer" in self.operators else ()
+        for kind in (*usable, *last):
             number = self.step(kind, value, most)
             if number is not None:
-                return self.put(Fact(term.quantity, kind, number, (whole.quantity,)), [value])
+                return self.put(Fact(term.quantity, kind, number, (source.quantity,)), [value])
         raise DeadEndError
 
     def far(self, term: Term) -> Term:
@@ -286,8 +282,11 @@ class Draft:
 
     def other(self, term: Term) -> Term:
         """Draw an unused quantity of the same unit to compare with."""
-        frames = self.story.frames.get(unit_of(term.frame), (term.frame,))
-        for _ in range(12):
+        for attempt in range(24):
+            if attempt == 12:
+                # A long problem uses up a story.
+                self.story = STORIES[self.rng.choice(tuple(STORIES))]
+            frames = self.story.frames.get(unit_of(term.frame), (term.frame,))
             # Often about somebody and something else, which takes another search to find.
             owner, frame, item = self.rng.choice(self.cast), term.frame, term.item
             way = self.rng.random()
@@ -298,9 +297,10 @@ class Draft:
             else:
                 frame = self.rng.choice(frames)
                 item = self.rng.choice(self.story.items) if way > 0.55 else item
-            drawn = Term(owner, frame, item)
-            if drawn.quantity not in self._terms:
-                return drawn
+            # Quantities of one schema would have to fit each other.
+            near = {_quantity(owner, each, item) for each in self.story.linked.get(frame, (frame,))}
+            if near.isdisjoint(self._claimed) and near.isdisjoint(self._asked):
+                return Term(owner, frame, item)
         raise DeadEndError
 
     def step(self, kind: str, value: int, most: int) -> int | None:
@@ -361,7 +361,8 @@ class Draft:
         return self.pair(kind, first, last, budget, most, wording)
 
     def ask(self, *terms: Term) -> None:
-        """Note the words of the question."""
+        """Note the quantities and the words of the question."""
+        self._asked.update(term.quantity for term in terms)
         if self.asked:
             self.asked = frozenset(_words(term.quantity for term in terms))
 
@@ -371,7 +372,7 @@ class Draft:
         """Draw the two quantities of a question."""
         self.ask(first, last)
         if kind in ("gap", "excess", "together", "area", "around"):
-            values = self.split(first, last, budget, most // 2 if kind != "area" else 200)
+            values = self.split(first, last, budget, most if kind != "area" else 200)
         else:
             value = self.count(first, budget - 1, most)
             numbers = {
@@ -473,8 +474,6 @@ def _draft_problem(draft: Draft, kind: str, budget: int, options: ProblemOptions
         return None
     answer = question.answer(draft.facts)
     # A gap of 0 gives nothing to ask for.
-    if not answer or answer < 0 or not draft.is_plausible():
-        return None
-    if max(answer, *draft.values.values()) > options.max_answer:
+    if not answer or answer < 0 or max(answer, *draft.values.values()) > options.max_answer:
         return None
     return Problem(question, draft.facts, answer)

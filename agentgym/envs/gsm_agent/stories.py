@@ -97,7 +97,7 @@ class Story:
     Attributes:
         schemas: The schemas by target.
         wholes: The whole of each part that a schema takes away.
-        bounds: The wholes of each part, which are larger.
+        linked: The phrases of the schemas that each phrase is in.
         frames: The phrases of comparable quantities by unit.
         asks: The schemas of questions.
     """
@@ -105,7 +105,7 @@ class Story:
     items: Sequence[str]
     schemas: Mapping[str, Sequence[Schema]]
     wholes: Mapping[str, str]
-    bounds: Mapping[str, Sequence[str]]
+    linked: Mapping[str, frozenset[str]]
     frames: Mapping[str, Sequence[str]]
     asks: Sequence[Schema]
 
@@ -114,7 +114,7 @@ class Story:
         """Return the story of a table."""
         schemas: dict[str, list[Schema]] = {}
         wholes: dict[str, str] = {}
-        bounds: dict[str, list[str]] = {}
+        linked: dict[str, frozenset[str]] = {}
         frames: dict[str, list[str]] = {}
         phrases = list(record["frames"])
         for entry in record["schemas"]:
@@ -123,16 +123,13 @@ class Story:
             phrases += [schema.target, *schema.sources]
             if schema.kind == "minus":
                 wholes |= {schema.target: schema.sources[0], schema.sources[1]: schema.sources[0]}
-            if schema.kind == "sum":
-                for source in schema.sources:
-                    bounds.setdefault(source, []).append(schema.target)
-        for part, whole in wholes.items():
-            bounds.setdefault(part, []).append(whole)
+            for phrase in (schema.target, *schema.sources):
+                linked[phrase] = linked.get(phrase, frozenset()) | {schema.target, *schema.sources}
         for phrase in dict.fromkeys(phrases):
             if not is_rate(phrase):
                 frames.setdefault(unit_of(phrase), []).append(phrase)
         asks = [Schema.of(entry, asked=True) for entry in record["asks"]]
-        return cls(record["items"], schemas, wholes, bounds, frames, asks)
+        return cls(record["items"], schemas, wholes, linked, frames, asks)
 
 
 STORIES: Mapping[str, Story] = {
@@ -150,7 +147,9 @@ def _phrases() -> list[str]:
 
 
 # Words that begin a tail. No item contains them, so they show where an item ends.
-_STARTERS = frozenset(parts_of(phrase).tail.split(" ")[1] for phrase in _phrases() if parts_of(phrase).tail)
+_STARTERS = frozenset(
+    parts_of(phrase).tail.split(" ")[1] for phrase in _phrases() if parts_of(phrase).tail
+)
 
 
 def split_item(text: str) -> tuple[str, str]:

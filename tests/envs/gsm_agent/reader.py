@@ -23,9 +23,19 @@ _MARKS = tomllib.loads((_TEXTS / "genres.toml").read_text("utf-8"))["marks"]["ou
 _FORMS = [forms.split() for forms in _STORIES["verbs"]]
 _BASE = {form: base for base, past, participle in _FORMS for form in (base, past, participle)}
 _PARTICIPLES = {participle for _, _, participle in _FORMS}
-_FACTORS = {"twice": 2, "half": Fraction(1, 2), "a third": Fraction(1, 3), "a quarter": Fraction(1, 4)}
+_FACTORS = {
+    "twice": 2,
+    "half": Fraction(1, 2),
+    "a third": Fraction(1, 3),
+    "a quarter": Fraction(1, 4),
+}
 _FACTORS |= {"three times": 3, "four times": 4, "five times": 5, "a fifth": Fraction(1, 5)}
-_UNITS = {("minutes", "hours"): 60, ("hours", "days"): 24, ("days", "weeks"): 7, ("inches", "feet"): 12}
+_UNITS = {
+    ("minutes", "hours"): 60,
+    ("hours", "days"): 24,
+    ("days", "weeks"): 7,
+    ("inches", "feet"): 12,
+}
 _NAME = "[A-Z][a-z]+ [A-Z][a-z]+"
 _ROLE = f"[Tt]he (?:{'|'.join(_ROLES)})"
 _WHO = rf"(?:{_NAME}|{_ROLE}|I|[Ss]he|[Hh]e|me|her|him)"
@@ -177,7 +187,11 @@ def _relation(match: re.Match[str]) -> Callable[[Fraction], Fraction]:
     number = Fraction(int(parts["n"]))
     if "of" in parts:
         return lambda a: a * number / 100
-    sign = -1 if re.search(r"\b(fewer|less|fell short|younger)\b|\d( percent)? below\b", match[0]) else 1
+    sign = (
+        -1
+        if re.search(r"\b(fewer|less|fell short|younger)\b|\d( percent)? below\b", match[0])
+        else 1
+    )
     if re.search(r"\d percent", match[0]):
         return lambda a: a * (100 + sign * number) / 100
     return lambda a: a + sign * number
@@ -320,7 +334,10 @@ def _question(text: str) -> tuple[str, list[Key]]:
         if match is None:
             continue
         parts = {key: value for key, value in match.groupdict().items() if value}
-        noun, words = parts.get("a") or parts.get("a2", "years"), parts.get("c") or parts.get("c2", "was")
+        noun, words = (
+            parts.get("a") or parts.get("a2", "years"),
+            parts.get("c") or parts.get("c2", "was"),
+        )
         owner = parts.get("w") or parts["w2"]
         one = reader.clause(owner, words, noun)
         assert one, text
