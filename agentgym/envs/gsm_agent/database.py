@@ -27,8 +27,8 @@ from agentgym.envs.gsm_agent.documents import (
     month_name,
     write_document,
 )
-from agentgym.envs.gsm_agent.loaders import load_folder
 from agentgym.envs.gsm_agent.facts import Fact, Quantity
+from agentgym.envs.gsm_agent.loaders import load_folder
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem
 from agentgym.envs.gsm_agent.questions import write_question
 from agentgym.envs.gsm_agent.search import Dense, Lexical, load_embed

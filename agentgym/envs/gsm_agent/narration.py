@@ -16,6 +16,7 @@ from agentgym.envs.gsm_agent.stories import (
     STORIES,
     Parts,
     Schema,
+    is_rate,
     is_tail,
     split_item,
 )
@@ -144,7 +145,8 @@ class Narrator:
         wordings = _WORDINGS[_table(fact)][kind]
         wording = self.rng.choice(wordings)
         tail = fact.target.parts.tail.split()
-        if "{T}" in wording and not (tail and tail[0] in _IN_FRONT):
+        in_front = tail and tail[0] in _IN_FRONT and not is_rate(fact.target.phrase)
+        if "{T}" in wording and not in_front:
             return wordings[0]
         return wording
 

@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from agentgym.envs.gsm_agent.facts import CONVERSIONS, Fact, Quantity, solve
+from agentgym.envs.gsm_agent.facts import CONVERSIONS, Fact, Quantity
 from agentgym.envs.gsm_agent.questions import Question
 from agentgym.envs.gsm_agent.stories import (
     AGE,
@@ -52,8 +52,8 @@ _CAST = (2, 3)
 _AGE_PREMISES = (1, 3)
 # Words that occur in too many phrases to lead a search anywhere.
 _PLAIN = frozenset(
-    (*UNITS, *"the of in on at for to and a from with by into each along".split())
-    + ("spent", "earned", "saved", "paid", "needed", "measured")
+    "the of in on at for to and a from with by into each along spent earned saved paid needed "
+    f"measured {' '.join(UNITS)}".split()
 )
 
 

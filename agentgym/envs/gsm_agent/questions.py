@@ -17,7 +17,7 @@ from agentgym.envs.reading import load_texts
 _QUESTIONS: Mapping[str, Sequence[str]] = load_texts(__file__, "wordings")["questions"]
 # The month stands before the question mark, or before another sentence.
 _SLOTS = SLOTS | {
-    **{key: r"(?P<{}>[A-Z][a-z]+ [A-Z][a-z]+)".format(key) for key in ("w", "w2")},
+    **{key: rf"(?P<{key}>[A-Z][a-z]+ [A-Z][a-z]+)" for key in ("w", "w2")},
     "i2": SLOTS["i"].replace("<i>", "<i2>"),
     **{key: f"(?P<{key}>[a-z]+)" for key in ("b", "b2", "p2")},
     "m": r"(?: in (?P<m>[A-Z][a-z]+ [0-9]{4}))?",

@@ -20,6 +20,6 @@ def pronouns(name: str) -> Mapping[str, str]:
     """Return the pronouns of a person: object, in-sentence subject and possessive."""
     if name == "I":
         return {"o": "me", "s": "I", "h": "my"}
-    if name.split()[0] in WOMEN:
+    if name.split(maxsplit=1)[0] in WOMEN:
         return {"o": "her", "s": "she", "h": "her"}
     return {"o": "him", "s": "he", "h": "his"}

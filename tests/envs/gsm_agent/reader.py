@@ -96,7 +96,7 @@ class Reader:
                 yield found
             places = {body.rfind(name): name for name in self.names}
             anonymous = [match.start() for match in re.finditer(rf"{_ROLE}|\bI\b", body)]
-            places |= {place: self.names[0] for place in anonymous}
+            places |= dict.fromkeys(anonymous, self.names[0])
             self.last = places[max(places)] if max(places) >= 0 else self.last
 
     def _person(self, text: str) -> str:
@@ -174,7 +174,7 @@ def _operation(kind: str, keys: Sequence[Key]) -> Callable[..., Fraction]:
         "sum": lambda a, b: a + b,
         "minus": lambda a, b: a - b,
         "product": lambda a, b: a * b,
-        "quotient": lambda a, b: Fraction(a, b),
+        "quotient": Fraction,
         "around": lambda a, b: a + b + a + b,
     }[kind]
 
@@ -198,7 +198,8 @@ def _relation(match: re.Match[str]) -> Callable[[Fraction], Fraction]:
 
 
 def _stated(reader: Reader, match: re.Match[str]) -> Rule | None:
-    key = reader.clause(match["w"], match["c"])
+    words = re.sub(r"(?:exactly |precisely |a total of )?[0-9]+ ", "", match["c"], count=1)
+    key = reader.clause(match["w"], words)
     return (key, lambda: Fraction(int(match["n"])), ()) if key else None
 
 
@@ -275,29 +276,24 @@ _GRAMMAR: Sequence[tuple[str, Callable[[Reader, re.Match[str]], Rule | None]]] =
     (rf"{_A}(?:was|came to) {_F}(?: of)? {_B}", _numbers),
     (rf"{_A}was {_N}", _stated_apart),
     (rf"[Tt]he amount that {_W} (?P<c>.+) was {_N} dollars", _stated_apart),
-    (rf"[Ii]t was {_N} (?P<a>.+?) that {_W} (?P<c>.+)", _stated_apart),
     (rf"{_W} {_V} (?:more|fewer|less) (?P<c>.+?) than (?P<r>.+), the difference being {_N}(?: dollars)?", _versus),
     (rf"{_W} {_V} {_N} (?:percent )?(?:more|fewer|less) (?P<c>.+?) than (?P<r>.+)", _versus),
     (rf"{_W} {_V} {_N} (?P<u>[a-z]+) (?:more|less) ?(?P<c>.*?) ?than (?P<r>.+)", _versus),
     (rf"{_W} {_V} (?:exactly )?{_F} as (?:many|much) (?P<c>.+?) as (?P<r>.+)", _versus),
     (rf"(?P<t>[A-Za-z][A-Za-z' ,:-]+), {_W} (?P<c>[a-z]+) {_N} (?P<a>[a-z' -]+)", _in_front),
-    (rf"(?P<w>{_WHO}) (?P<c>(?P<v>[a-z]+) (?:exactly |a total of )?(?P<n>\d+) .+)", lambda r, m: _stated(r, _without_number(m))),
+    (rf"(?P<w>{_WHO}) (?P<c>(?P<v>[a-z]+) (?:exactly |precisely |a total of )?(?P<n>\d+) .+)", _stated),
     (rf"(?P<q>[A-Z][A-Za-z' -]+?)(?: by|,) {_W}: {_N}", _entry),
     (rf"{_N} (?P<q>[a-z][A-Za-z' -]+?) by {_W}", _entry),
 ]  # fmt: skip
 
 
-def _without_number(match: re.Match[str]) -> re.Match[str]:
-    text = f"{match['w']}|{re.sub(r'(?:exactly |a total of )?[0-9]+ ', '', match['c'], count=1)}|{match['n']}"
-    again = re.fullmatch(r"(?P<w>[^|]+)\|(?P<c>[^|]+)\|(?P<n>[0-9]+)", text)
-    assert again
-    return again
-
-
 _MONTH = r"(?: in [A-Z][a-z]+ \d{4})?"
 _V2 = r"(?P<d>.+?)"
+_SHARED = r"how many did each of them get\?"
+_SHARERS = rf"equally among the (?P<b>.+?) that (?:she|he) {_V2}{_MONTH}"
 _QUESTIONS: Sequence[tuple[str, str]] = [
-    (rf"(?:If {_W} shared the (?P<a>.+?) that (?:she|he) (?P<c>.+?) equally among|The (?P<a2>.+?) that (?P<w2>{_WHO}) (?P<c2>.+?) were divided evenly among) the (?P<b>.+?) that (?:she|he) {_V2}{_MONTH}[,.] [hH]ow many did each of them get\?", "share"),
+    (rf"If {_W} shared the (?P<a>.+?) that (?:she|he) (?P<c>.+?) {_SHARERS}, {_SHARED}", "share"),
+    (rf"The (?P<a>.+?) that {_W} (?P<c>.+?) were divided {_SHARERS}\. H{_SHARED[1:]}", "share"),
     (rf"What percentage of the (?P<a>.+?) that {_W} (?P<c>.+?) did (?:she|he) {_V2}{_MONTH}\?", "percentage"),
     (rf"Of the (?P<a>.+?) that {_W} (?P<c>.+?), what percentage had (?:she|he) {_V2}{_MONTH}\?", "percentage"),
     (rf"How many of the (?P<a>.+?) that {_W} (?P<c>.+?) did (?:she|he) not {_V2}{_MONTH}\?", "left"),
@@ -335,10 +331,10 @@ def _question(text: str) -> tuple[str, list[Key]]:
             continue
         parts = {key: value for key, value in match.groupdict().items() if value}
         noun, words = (
-            parts.get("a") or parts.get("a2", "years"),
-            parts.get("c") or parts.get("c2", "was"),
+            parts.get("a", "years"),
+            parts.get("c", "was"),
         )
-        owner = parts.get("w") or parts["w2"]
+        owner = parts["w"]
         one = reader.clause(owner, words, noun)
         assert one, text
         if kind == "total":
@@ -373,7 +369,8 @@ def solve(question: str, documents: Sequence[tuple[str, str]]) -> Fraction | Non
         if None in values:
             return None
         result = operation(*values)
-        assert result > 0 and result.denominator == 1, f"{key} is {result}"
+        assert result.denominator == 1, f"{key} is {result}"
+        assert result > 0, f"{key} is {result}"
         return result
 
     kind, keys = _question(question)
@@ -381,7 +378,8 @@ def solve(question: str, documents: Sequence[tuple[str, str]]) -> Fraction | Non
     if None in found:
         return None
     first, last = found[0], found[-1]
-    assert first is not None and last is not None
+    assert first is not None
+    assert last is not None
     return {
         "total": first,
         "together": first + last,
