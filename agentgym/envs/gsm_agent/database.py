@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import chain
 from math import ceil
@@ -25,14 +25,13 @@ from agentgym.envs.gsm_agent.documents import (
     Pack,
     Task,
     month_name,
-    write_document,
 )
-from agentgym.envs.gsm_agent.facts import Fact, Quantity
 from agentgym.envs.gsm_agent.loaders import load_folder
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem
 from agentgym.envs.gsm_agent.questions import write_question
 from agentgym.envs.gsm_agent.search import Dense, Lexical, load_embed
-from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES, TOWNS
+from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES
+from agentgym.envs.gsm_agent.writer import Writer
 from agentgym.world.config import Choice, Share
 from agentgym.world.splits import split_of
 
@@ -249,7 +248,8 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
     months = list(range(12 * YEARS))
     Random(seed + 1).shuffle(months)
     stamps = [f"{FIRST_YEAR + month // 12}-{month % 12 + 1:02d}" for month in months]
-    writer = Writer(options, tuple(stamps[max(colours) + 1 :]))
+    spare = tuple(stamps[max(colours) + 1 :])
+    writer = Writer(options.near_duplicates, options.anonymised, spare)
     tasks, documents, decoys = [], [], []
     for number, (problem, rng) in enumerate(zip(problems, rngs, strict=True)):
         stamp = stamps[colours[number]]
@@ -300,65 +300,6 @@ def _draw_decoys(
             decoy = draw_problem(rng, cast, options, several_searches=False)
         defined |= decoy.facts.keys()
         yield decoy
-
-
-@dataclass
-class Writer:
-    """Writer of the documents of problems.
-
-    Attributes:
-        spare: Months without tasks.
-    """
-
-    options: DatabaseOptions
-    spare: Sequence[str]
-    _defined: set[tuple[str, Quantity]] = field(default_factory=set)
-
-    def write(
-        self, problem: Problem, stamp: str, dated: bool, rng: Random
-    ) -> tuple[list[Document], list[Document]]:
-        """Return the documents of a problem and their near-duplicates.
-
-        Only the near-duplicates of a `dated` question may be of another month.
-        """
-        told, others = [], []
-        town = rng.choice(TOWNS)
-        for facts in problem.premises():
-            corrected = rng.random() < self.options.near_duplicates
-            mark = "corrected" if corrected else ""
-            told.append(self._document(facts, stamp, town, rng, mark))
-            if corrected:
-                others.append(self._document(_change(facts, rng), stamp, town, rng, "outdated"))
-            if corrected and dated and self.spare and rng.random() < 0.5:
-                others += self._elsewhen(_change(facts, rng), town, rng)
-        return told, others
-
-    def _document(
-        self, facts: Sequence[Fact], stamp: str, town: str, rng: Random, mark: str = ""
-    ) -> Document:
-        anonymous = rng.random() < self.options.anonymised
-        return write_document(facts, stamp, town, anonymous, rng, mark)
-
-    def _elsewhen(self, facts: Sequence[Fact], town: str, rng: Random) -> Iterator[Document]:
-        stamp = rng.choice(self.spare)
-        targets = {(stamp, fact.target) for fact in facts}
-        # A second definition would contradict the other.
-        if self._defined.isdisjoint(targets):
-            self._defined |= targets
-            yield self._document(facts, stamp, town, rng)
-
-
-def _change(facts: Sequence[Fact], rng: Random) -> list[Fact]:
-    """Return the facts with another number."""
-    fact = facts[-1]
-    number = fact.number or 0
-    numbers: Sequence[int] = range(max(2, number // 2), number + number // 2 + 4)
-    if fact.kind in ("percent", "raise", "cut"):
-        numbers = range(5, 100, 5)
-    if fact.kind in ("times", "part", "rest"):
-        numbers = range(3, 6)
-    others = [other for other in numbers if other != number]
-    return [*facts[:-1], replace(fact, number=rng.choice(others))]
 
 
 def _with_ids(
