@@ -27,8 +27,8 @@ _FILLERS = {
     kind: [(_FIELD.sub("{}", filler), _FIELD.findall(filler)) for filler in genre["fillers"]]
     for kind, genre in _GENRES.items()
 }
-# Other documents do not state their month, so a query needs more than the month to find them.
-_DATED = 0.6
+# Documents that name somebody may omit the month, so a query needs more than the month to find them.
+_DATED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,8 @@ def write_document(
     place = rng.randint(0, len(sentences))
     gap = "\n" if lines else " "
     sentences[place:place] = [gap.join(told)]
-    headings = genre["dated" if rng.random() < _DATED else "undated"]
+    dated = bool(names) or rng.random() < _DATED
+    headings = genre["dated" if dated else "undated"]
     heading = rng.choice(headings).format(town=town, month=month_name(timestamp))
     text = f"{heading}\n{gap.join(sentences)}"
     return Document("", text, timestamp, ", ".join(people), kind)

@@ -139,10 +139,9 @@ class SearchKnowledge:
         """Return queries for a quantity, best first."""
         wordings = (
             (quantity.phrase, quantity.owner, self.month),
-            # A document may omit the month, the name or both.
+            # A document may omit the month or the name.
             (quantity.phrase, quantity.owner),
             (quantity.phrase, self.month),
-            (quantity.phrase,),
         )
         return tuple(dict.fromkeys(" ".join(filter(None, words)) for words in wordings))
 

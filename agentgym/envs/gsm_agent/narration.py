@@ -23,8 +23,11 @@ from agentgym.envs.gsm_agent.stories import (
 from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, ROLES, pronouns
 from agentgym.envs.reading import load_texts
 
-_WORDINGS = load_texts(__file__, "wordings")
-_LEADS: Sequence[str] = _WORDINGS["leads"]
+_TEXTS = load_texts(__file__, "wordings")
+_LEADS: Sequence[str] = _TEXTS["leads"]
+_WORDINGS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    name: table for name, table in _TEXTS.items() if name not in ("leads", "questions")
+}
 _GENRES = load_texts(__file__, "genres")
 OUTDATED: Sequence[str] = _GENRES["marks"]["outdated"]
 # The longest first: some begin with others.
