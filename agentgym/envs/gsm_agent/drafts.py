@@ -20,7 +20,7 @@ from agentgym.envs.gsm_agent.stories import (
     SHARERS,
     STORIES,
     UNITS,
-    Schema,
+    Relation,
     Story,
     unit_of,
 )
@@ -49,8 +49,8 @@ def words_of(quantities: Iterable[Quantity]) -> set[str]:
     return found - _PLAIN
 
 
-class Term(NamedTuple):
-    """A quantity of a story: its owner, the phrase with a slot for the item, and the item."""
+class Blank(NamedTuple):
+    """A quantity of a story: its owner, a phrase with a blank for the item, and the item."""
 
     owner: str
     frame: str
@@ -126,7 +126,7 @@ class Draft:
         self.values[fact.target] = value
         return value
 
-    def leaf(self, term: Term, numbers: Iterable[int]) -> int:
+    def leaf(self, term: Blank, numbers: Iterable[int]) -> int:
         """State one of the numbers as a quantity.
 
         Raises:
@@ -135,7 +135,7 @@ class Draft:
         self.claim(term)
         return self.put(Fact(term.quantity, "is", self.pick(numbers)))
 
-    def claim(self, term: Term) -> None:
+    def claim(self, term: Blank) -> None:
         """Reserve a quantity.
 
         Raises:
@@ -145,7 +145,7 @@ class Draft:
             raise DeadEndError
         self._claimed.add(term.quantity)
 
-    def count(self, term: Term, budget: int, most: int) -> int:
+    def count(self, term: Blank, budget: int, most: int) -> int:
         """Draw a quantity from `budget` premises."""
         self.claim(term)
         quantity = term.quantity
@@ -162,9 +162,9 @@ class Draft:
             return self.compose(term, self.rng.choice(schemas), budget, most)
         return self.relate(term, budget, most)
 
-    def compose(self, term: Term, schema: Schema, budget: int, most: int) -> int:
+    def compose(self, term: Blank, schema: Relation, budget: int, most: int) -> int:
         """Define a quantity by others."""
-        first, *rest = [Term(term.owner, frame, term.item) for frame in schema.sources]
+        first, *rest = [Blank(term.owner, frame, term.item) for frame in schema.sources]
         last = rest[0] if rest else first
         if schema.kind == "convert":
             factor = CONVERSIONS[first.quantity.unit, term.quantity.unit]
@@ -186,18 +186,18 @@ class Draft:
                 kinds = ("fewer", "part", "cut") if schema.kind == "minus" else STEPS
                 return self.derive(term, first, whole, kinds, most)
         wording = self.rng.choice(schema.texts).replace("{i}", term.item)
-        sources = tuple(Term(term.owner, frame, term.item).quantity for frame in schema.sources)
+        sources = tuple(Blank(term.owner, frame, term.item).quantity for frame in schema.sources)
         return self.put(Fact(term.quantity, schema.kind, None, sources, wording), values)
 
-    def split(self, first: Term, last: Term, budget: int, most: int) -> list[int]:
+    def split(self, first: Blank, last: Blank, budget: int, most: int) -> list[int]:
         """Draw two quantities that share the premises."""
         part = self.rng.randint(1, budget - 1)
         rooms = [max(20, most * some // budget) for some in (part, budget - part)]
         return [self.count(first, part, rooms[0]), self.count(last, budget - part, rooms[1])]
 
-    def relate(self, term: Term, budget: int, most: int) -> int:
+    def relate(self, term: Blank, budget: int, most: int) -> int:
         """Draw a quantity relative to another, which gets the other premises."""
-        whole = Term(term.owner, self.story.wholes.get(term.frame, ""), term.item)
+        whole = Blank(term.owner, self.story.wholes.get(term.frame, ""), term.item)
         kinds = [kind for kind in _PARTS if kind in self.operators]
         known = not whole.frame or whole.quantity in self._claimed
         if known or not kinds or self.rng.random() < 0.3:
@@ -206,7 +206,9 @@ class Draft:
         value = self.count(whole, budget - 1, most - 10)
         return self.derive(term, whole, value, kinds, most)
 
-    def derive(self, term: Term, source: Term, value: int, kinds: Sequence[str], most: int) -> int:
+    def derive(
+        self, term: Blank, source: Blank, value: int, kinds: Sequence[str], most: int
+    ) -> int:
         """Define a quantity relative to a known one of the same unit."""
         if unit_of(term.frame) != unit_of(source.frame):
             raise DeadEndError
@@ -222,7 +224,7 @@ class Draft:
                 return self.put(Fact(term.quantity, kind, number, (source.quantity,)), [value])
         raise DeadEndError
 
-    def far(self, term: Term) -> Term:
+    def far(self, term: Blank) -> Blank:
         """Draw an unused quantity that shares no telling word with the question."""
         for _ in range(12):
             drawn = self.other(term)
@@ -231,7 +233,7 @@ class Draft:
                 return drawn
         return self.other(term)
 
-    def other(self, term: Term) -> Term:
+    def other(self, term: Blank) -> Blank:
         """Draw an unused quantity of the same unit to compare with."""
         for attempt in range(24):
             if attempt == 12:
@@ -251,7 +253,7 @@ class Draft:
             # Quantities of one schema would have to fit each other.
             near = {_quantity(owner, each, item) for each in self.story.linked.get(frame, (frame,))}
             if near.isdisjoint(self._claimed) and near.isdisjoint(self._asked):
-                return Term(owner, frame, item)
+                return Blank(owner, frame, item)
         raise DeadEndError
 
     def step(self, kind: str, value: int, most: int) -> int | None:
@@ -271,7 +273,7 @@ class Draft:
         except DeadEndError:
             return None
 
-    def start(self, budget: int) -> Term:
+    def start(self, budget: int) -> Blank:
         """Draw a quantity to ask for."""
         frames = [frame for some in self.story.frames.values() for frame in some]
         if budget == 2 and self.asked:
@@ -279,7 +281,7 @@ class Draft:
             frames = list(self.story.frames[""])
         composed = [frame for frame in frames if frame in self.story.schemas]
         frame = self.rng.choice(composed if self.rng.random() < 0.7 else frames)
-        return Term(self.cast[0], frame, self.rng.choice(self.story.items))
+        return Blank(self.cast[0], frame, self.rng.choice(self.story.items))
 
     def question(self, kind: str, budget: int, most: int) -> Question:
         """Draw a question and the facts that determine its answer."""
@@ -311,14 +313,14 @@ class Draft:
             last = first._replace(owner=self.cast[1])
         return self.pair(kind, first, last, budget, most, wording)
 
-    def ask(self, *terms: Term) -> None:
+    def ask(self, *terms: Blank) -> None:
         """Note the quantities and the words of the question."""
         self._asked.update(term.quantity for term in terms)
         if self.asked:
             self.asked = frozenset(words_of(term.quantity for term in terms))
 
     def pair(
-        self, kind: str, first: Term, last: Term, budget: int, most: int, wording: str
+        self, kind: str, first: Blank, last: Blank, budget: int, most: int, wording: str
     ) -> Question:
         """Draw the two quantities of a question."""
         self.ask(first, last)

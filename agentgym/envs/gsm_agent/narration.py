@@ -15,7 +15,7 @@ from agentgym.envs.gsm_agent.stories import (
     PAST,
     STORIES,
     Parts,
-    Schema,
+    Relation,
     is_rate,
     is_tail,
     split_item,
@@ -330,12 +330,12 @@ def _number_patterns() -> Sequence[tuple[str, str, re.Pattern[str]]]:
 
 
 @cache
-def _schema_patterns() -> Sequence[tuple[str, re.Pattern[str], Schema]]:
+def _schema_patterns() -> Sequence[tuple[str, re.Pattern[str], Relation]]:
     """Return the wordings of stories with a text that a sentence must hold."""
     return tuple(_all_schema_patterns())
 
 
-def _all_schema_patterns() -> Iterator[tuple[str, re.Pattern[str], Schema]]:
+def _all_schema_patterns() -> Iterator[tuple[str, re.Pattern[str], Relation]]:
     schemas = [some for story in STORIES.values() for some in story.schemas.values()]
     for schema in (schema for some in schemas for schema in some):
         for text in schema.texts:

@@ -10,7 +10,7 @@ from random import Random
 
 from agentgym.envs.gsm_agent.facts import Fact, Quantity, solve
 from agentgym.envs.gsm_agent.narration import SLOTS, to_pattern
-from agentgym.envs.gsm_agent.stories import BASE, PARTICIPLE, PAST, STORIES, Parts, Schema
+from agentgym.envs.gsm_agent.stories import BASE, PARTICIPLE, PAST, STORIES, Parts, Relation
 from agentgym.envs.gsm_agent.vocabulary import pronouns
 from agentgym.envs.reading import load_texts
 
@@ -125,6 +125,6 @@ def _question_patterns() -> Sequence[tuple[str, re.Pattern[str]]]:
 
 
 @cache
-def _story_patterns() -> Sequence[tuple[Schema, re.Pattern[str]]]:
+def _story_patterns() -> Sequence[tuple[Relation, re.Pattern[str]]]:
     asks = [schema for story in STORIES.values() for schema in story.asks]
     return [(schema, to_pattern(text, _SLOTS)) for schema in asks for text in schema.texts]

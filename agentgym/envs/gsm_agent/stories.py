@@ -69,7 +69,7 @@ def is_rate(phrase: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class Relation:
     """Quantities of a story that define another, or answer a question, with the wordings.
 
     Attributes:
@@ -103,22 +103,22 @@ class Story:
     """
 
     items: Sequence[str]
-    schemas: Mapping[str, Sequence[Schema]]
+    schemas: Mapping[str, Sequence[Relation]]
     wholes: Mapping[str, str]
     linked: Mapping[str, frozenset[str]]
     frames: Mapping[str, Sequence[str]]
-    asks: Sequence[Schema]
+    asks: Sequence[Relation]
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
         """Return the story of a table."""
-        schemas: dict[str, list[Schema]] = {}
+        schemas: dict[str, list[Relation]] = {}
         wholes: dict[str, str] = {}
         linked: dict[str, frozenset[str]] = {}
         frames: dict[str, list[str]] = {}
         phrases = list(record["frames"])
         for entry in record["schemas"]:
-            schema = Schema.of(entry, asked=False)
+            schema = Relation.of(entry, asked=False)
             schemas.setdefault(schema.target, []).append(schema)
             phrases += [schema.target, *schema.sources]
             if schema.kind == "minus":
@@ -128,7 +128,7 @@ class Story:
         for phrase in dict.fromkeys(phrases):
             if not is_rate(phrase):
                 frames.setdefault(unit_of(phrase), []).append(phrase)
-        asks = [Schema.of(entry, asked=True) for entry in record["asks"]]
+        asks = [Relation.of(entry, asked=True) for entry in record["asks"]]
         return cls(record["items"], schemas, wholes, linked, frames, asks)
 
 

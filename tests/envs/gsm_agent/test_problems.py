@@ -192,7 +192,7 @@ def test_facts_in_a_circle_have_no_value() -> None:
 def test_documents_are_records_and_anonymous_ones_name_nobody() -> None:
     target = Quantity("Adela Marsh", "kites made at home")
     kinds = set()
-    for seed in range(120):
+    for seed in range(400):
         document = write_document(
             [Fact(target, "is", 7)], "1990-05", "Dunmere", anonymous=seed % 2 == 0, rng=Random(seed)
         )
