@@ -170,13 +170,14 @@ def _operation(kind: str, keys: Sequence[Key]) -> Callable[..., Fraction]:
     if kind == "convert":
         factor = _UNITS[keys[0].noun, keys[1].noun]
         return lambda a: a * factor
-    return {
+    operations: dict[str, Callable[..., Fraction]] = {
         "sum": lambda a, b: a + b,
         "minus": lambda a, b: a - b,
         "product": lambda a, b: a * b,
         "quotient": Fraction,
         "around": lambda a, b: a + b + a + b,
-    }[kind]
+    }
+    return operations[kind]
 
 
 def _relation(match: re.Match[str]) -> Callable[[Fraction], Fraction]:
