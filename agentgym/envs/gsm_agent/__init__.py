@@ -8,7 +8,7 @@ from typing import Any
 from agentgym.assemble.registry import register
 
 _RULE = {"max_failed_rounds": 3}
-_FULL = {"tasks": 7_000, "decoys": 0}  # the sizes used in the paper
+_FULL = {"tasks": 7_000, "decoys": 0, "near_duplicates": 0.0}  # the sizes used in the paper
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "easy": {"premises": 2, "tasks": 100},
     "hard": {"premises": 10, "tasks": 300, "anonymised": 0.6, "distractors": 1.0},

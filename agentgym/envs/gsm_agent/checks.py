@@ -7,19 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from agentgym.envs.gsm_agent.database import Database
 from agentgym.envs.gsm_agent.documents import Document, Task, month_name
-from agentgym.envs.gsm_agent.facts import NUMBER_WORDS, Fact, Quantity, number_word, read_facts
+from agentgym.envs.gsm_agent.facts import Fact, Quantity
 from agentgym.envs.gsm_agent.knowledge import SearchKnowledge
+from agentgym.envs.gsm_agent.narration import NUMBER_WORDS, number_word, read_facts
 from agentgym.envs.gsm_agent.questions import read_question
 
 Violations = Iterator[tuple[str, str]]
 """A task or document id, and a sentence."""
-
-_WORDS_OF_NUMBERS = {
-    "three times": ["three"],
-    "four times": ["four"],
-    "a third": ["third"],
-    "a quarter": ["quarter"],
-}
 
 
 def facts_of(documents: Sequence[Document]) -> dict[Quantity, Fact]:
@@ -73,9 +67,9 @@ def without_leaks(database: Database) -> Violations:
             numeric = [fact for fact in facts_of([document]).values() if fact.number is not None]
             # The date contains a year.
             text = document.content.replace(month_name(document.timestamp), "")
-            numbers = [*re.findall(r"[0-9]+", text), *NUMBER_WORDS.findall(text.lower())]
+            numbers = _numbers(text)
             expected = [number_word(fact) for fact in numeric]
-            if len(numeric) != 1 or numbers != _WORDS_OF_NUMBERS.get(expected[0], expected):
+            if len(numeric) != 1 or numbers != _numbers(expected[0]):
                 yield (
                     document.id,
                     f"its premises tell {expected}, but it holds the numbers {numbers}",
@@ -156,6 +150,10 @@ CHECKS: Mapping[str, Callable[[Database], Violations]] = {
     check.__name__: check
     for check in (solvable, necessary, unambiguous, without_leaks, unique, apart, discoverable)
 }
+
+
+def _numbers(text: str) -> list[str]:
+    return [*re.findall(r"[0-9]+", text), *NUMBER_WORDS.findall(text.lower())]
 
 
 def _tasks(database: Database) -> Iterator[tuple[Task, list[Document]]]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import chain
 from math import ceil
 from pathlib import Path
 from random import Random
@@ -24,13 +25,13 @@ from agentgym.envs.gsm_agent.documents import (
     Pack,
     Task,
     month_name,
-    write_document,
 )
 from agentgym.envs.gsm_agent.loaders import load_data
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem
 from agentgym.envs.gsm_agent.questions import write_question
 from agentgym.envs.gsm_agent.user_data.records import keep_dataset
-from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES, TOWNS
+from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, LAST_NAMES
+from agentgym.envs.gsm_agent.writer import Writer
 from agentgym.text.search import Dense, Lexical, load_embed
 from agentgym.world.config import Choice, Share
 from agentgym.world.splits import split_of
@@ -61,7 +62,9 @@ class DatabaseOptions(ProblemOptions):
             are in the database too.
         decoys: The number of problems per task that are never asked and involve the same people in
             the same month, so that names and dates do not reveal which documents matter.
-        anonymised: The share of documents about one person in which a role replaces the name.
+        near_duplicates: The share of documents that correct an outdated document of the same month,
+            which has another number. Half of them have a copy with another number in another month.
+        anonymised: The share of documents about one person in which `I` or a role replaces the name.
         search_by: The search method: `words` (BM25), or vectors from `wordllama` or
             `package.module:function`.
         database_seed: The seed of the database, which depends only on these options.
@@ -74,6 +77,7 @@ class DatabaseOptions(ProblemOptions):
     size: Annotated[str, Choice(SIZES)] = "full"
     distractors: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
     decoys: Annotated[int, Field(ge=0, le=10)] = 1
+    near_duplicates: Share = 0.2
     anonymised: Share = 0.3
     search_by: str = "words"
     database_seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
@@ -250,6 +254,8 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
     months = list(range(12 * YEARS))
     Random(seed + 1).shuffle(months)
     stamps = [f"{FIRST_YEAR + month // 12}-{month % 12 + 1:02d}" for month in months]
+    spare = tuple(stamps[max(colours) + 1 :])
+    writer = Writer(options.near_duplicates, options.anonymised, spare)
     tasks, documents, decoys = [], [], []
     for number, (problem, rng) in enumerate(zip(problems, rngs, strict=True)):
         stamp = stamps[colours[number]]
@@ -258,14 +264,10 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
         month = month_name(stamp) if ambiguous else ""
         question = write_question(problem.question, month, rng)
         tasks.append(Task(f"gsm-{number:05d}", question, str(problem.answer)))
-        documents.append(_write(problem, stamp, options.anonymised, rng))
-        decoys.append(
-            [
-                document
-                for decoy in _draw_decoys(problem, casts[number], options, rng)
-                for document in _write(decoy, stamp, options.anonymised, rng)
-            ]
-        )
+        story = [problem, *_draw_decoys(problem, casts[number], options, rng)]
+        (told, others), *apart = [writer.write(each, stamp, bool(month), rng) for each in story]
+        documents.append(told)
+        decoys.append([*others, *chain.from_iterable(chain(*pair) for pair in apart)])
     written = _with_ids([*documents, *decoys], seed)
     return TaskPool(tuple(tasks), written[: len(tasks)], written[len(tasks) :], options.tasks)
 
@@ -304,14 +306,6 @@ def _draw_decoys(
             decoy = draw_problem(rng, cast, options, several_searches=False)
         defined |= decoy.facts.keys()
         yield decoy
-
-
-def _write(problem: Problem, stamp: str, anonymised: float, rng: Random) -> tuple[Document, ...]:
-    town = rng.choice(TOWNS)
-    return tuple(
-        write_document(facts, stamp, town, rng.random() < anonymised, rng)
-        for facts in problem.premises()
-    )
 
 
 def _with_ids(

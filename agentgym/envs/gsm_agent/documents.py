@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any, Generic, Self, TypeVar
@@ -11,8 +12,23 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.envs.gsm_agent.facts import Fact, write_fact
-from agentgym.envs.gsm_agent.vocabulary import DOCUMENT_TYPES, MONTHS, ROLES, TOPICS
+from agentgym.envs.gsm_agent.facts import Fact
+from agentgym.envs.gsm_agent.narration import Narrator
+from agentgym.envs.gsm_agent.vocabulary import MONTHS, ROLES
+from agentgym.envs.reading import load_texts
+
+_TEXTS = load_texts(__file__, "genres")
+_SLOTS: Mapping[str, Sequence[str]] = _TEXTS["slots"]
+_MARKS: Mapping[str, Sequence[str]] = _TEXTS["marks"]
+_GENRES: Mapping[str, Mapping[str, Any]] = _TEXTS["genres"]
+_KINDS = tuple(_GENRES)
+_FIELD = re.compile(r"\{(\w+)\}")
+_FILLERS = {
+    kind: [(_FIELD.sub("{}", filler), _FIELD.findall(filler)) for filler in genre["fillers"]]
+    for kind, genre in _GENRES.items()
+}
+# Documents that name somebody may omit the month, so a query needs more than the month to find them.
+_DATED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +117,44 @@ def month_name(timestamp: str) -> str:
 
 
 def write_document(
-    facts: Sequence[Fact], timestamp: str, town: str, anonymous: bool, rng: Random
+    facts: Sequence[Fact],
+    timestamp: str,
+    town: str,
+    anonymous: bool,
+    rng: Random,
+    mark: str = "",
 ) -> Document:
     """Write one premise's facts, the numeric one last, into a record without an id.
 
-    If `anonymous`, a role replaces the name in facts about one person.
+    If `anonymous`, facts about one person name them by `I` or a role. `mark` is the name of a list
+    of sentences on the validity of the figure.
     """
     people = tuple(dict.fromkeys(owner for fact in facts for owner in fact.owners))
-    names = {people[0]: f"the {rng.choice(ROLES)}"} if anonymous and len(people) == 1 else None
-    kind = rng.choice(tuple(DOCUMENT_TYPES))
-    headings, fillers = DOCUMENT_TYPES[kind]["headings"], DOCUMENT_TYPES[kind]["fillers"]
-    sentences = rng.sample(fillers, rng.randint(2, len(fillers)))
+    kind = rng.choice(_KINDS)
+    genre = _GENRES[kind]
+    names = {}
+    if anonymous and len(people) == 1:
+        names[people[0]] = "I" if genre["voice"] == "I" else f"the {rng.choice(ROLES)}"
+    lines = bool(genre.get("lines"))
+    narrator = Narrator(rng, names, genre["leads"], lines)
+    told = [narrator.write(fact) for fact in facts]
+    if mark:
+        told.insert(rng.choice((0, len(told))), rng.choice(_MARKS[mark]))
+    fillers = rng.sample(_FILLERS[kind], rng.randint(1, 3))
+    sentences = [text.format(*(_word(slot, rng) for slot in slots)) for text, slots in fillers]
     place = rng.randint(0, len(sentences))
-    topic = rng.choice(TOPICS).format(phrase=facts[-1].target.phrase)
-    sentences[place:place] = [topic, *(write_fact(fact, rng, names) for fact in facts)]
+    gap = "\n" if lines else " "
+    sentences[place:place] = [gap.join(told)]
+    dated = bool(names) or rng.random() < _DATED
+    headings = genre["dated" if dated else "undated"]
     heading = rng.choice(headings).format(town=town, month=month_name(timestamp))
-    return Document("", f"{heading}\n{' '.join(sentences)}", timestamp, ", ".join(people), kind)
+    text = f"{heading}\n{gap.join(sentences)}"
+    return Document("", text, timestamp, ", ".join(people), kind)
+
+
+def _word(slot: str, rng: Random) -> str:
+    words = _SLOTS.get(slot)
+    if words:
+        return rng.choice(words)
+    word = rng.choice(_SLOTS[slot.lower().rstrip("2")])
+    return word if slot.islower() else f"{word[0].upper()}{word[1:]}"

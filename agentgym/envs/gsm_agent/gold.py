@@ -10,7 +10,6 @@ from typing import Any
 from agentgym.envs.gsm_agent.config import SearchConfig
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.documents import Task, month_name
-from agentgym.envs.gsm_agent.facts import NUMBER_WORDS
 from agentgym.envs.gsm_agent.knowledge import (
     MAX_QUERY_CHARS,
     PAGE,
@@ -18,6 +17,7 @@ from agentgym.envs.gsm_agent.knowledge import (
     GoldKnowledge,
     SearchKnowledge,
 )
+from agentgym.envs.gsm_agent.narration import NUMBER_WORDS
 from agentgym.text.messages import ToolCall
 
 _NUMBER = re.compile(r"\S*[0-9]\S*")

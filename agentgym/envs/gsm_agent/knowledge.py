@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from agentgym.envs.gsm_agent.documents import Task, month_name
-from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, read_facts
+from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities
+from agentgym.envs.gsm_agent.narration import read_facts
 from agentgym.envs.gsm_agent.questions import Question, read_question
 from agentgym.text.messages import ToolCall
 
@@ -42,16 +43,18 @@ _FORMS = {
     "fewer": "{a} - {n}",
     "times": "{a} * {n}",
     "part": "{a} / {n}",
+    "rest": "{a} without a part in {n}",
+    "percent": "{n}% of {a}",
+    "raise": "{a} + {n}%",
+    "cut": "{a} - {n}%",
     "sum": "{a} + {b}",
     "minus": "{a} - {b}",
     "product": "{a} * {b}",
+    "quotient": "{a} / {b}",
+    "around": "twice {a} + {b}",
+    "convert": "{a} in the smaller unit",
 }
-_SIGNS = {
-    "+": ("more", "sum"),
-    "-": ("fewer", "minus"),
-    "*": ("times", "product"),
-    "/": ("part", ""),
-}
+_KINDS = {form.format(n="N", a="Q", b="Q"): kind for kind, form in _FORMS.items()}
 
 
 @dataclass
@@ -131,12 +134,10 @@ class SearchKnowledge:
 
     def queries(self, quantity: Quantity) -> tuple[str, ...]:
         """Return queries for a quantity, best first."""
-        # BM25 weights a month that occurs twice as much as a phrase that a document repeats.
-        month = f"{self.month} {self.month}".strip()
         wordings = (
-            (quantity.phrase, quantity.owner, month),
-            # A document may omit the name.
-            (quantity.phrase, month),
+            (quantity.phrase, quantity.owner, self.month),
+            # A document may omit the month or the name.
+            (quantity.phrase, quantity.owner),
             (quantity.phrase, self.month),
         )
         return tuple(dict.fromkeys(" ".join(filter(None, words)) for words in wordings))
@@ -270,7 +271,9 @@ def _read(line: str) -> tuple[Quantity, Fact]:
         raise ValueError(f"this is no known fact: {line[:100]!r}")
     (target,) = (Quantity(*pair) for pair in _QUANTITY.findall(match["target"]))
     sources = tuple(Quantity(*pair) for pair in _QUANTITY.findall(match["terms"]))
-    terms = _QUANTITY.sub("", match["terms"])
-    number, sign = _NUMBER.search(terms), terms.strip(" 0123456789")
-    kind = "is" if not sources else _SIGNS[sign][number is None]
+    terms = _QUANTITY.sub("Q", match["terms"])
+    number = _NUMBER.search(terms)
+    kind = _KINDS.get(_NUMBER.sub("N", terms))
+    if kind is None:
+        raise ValueError(f"this is no known fact: {line[:100]!r}")
     return target, Fact(target, kind, int(number[0]) if number else None, sources)

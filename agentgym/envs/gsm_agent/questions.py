@@ -4,65 +4,127 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from random import Random
 
 from agentgym.envs.gsm_agent.facts import Fact, Quantity, solve
+from agentgym.envs.gsm_agent.narration import SLOTS, to_pattern
+from agentgym.envs.gsm_agent.stories import BASE, PARTICIPLE, PAST, STORIES, Parts, Relation
+from agentgym.envs.gsm_agent.vocabulary import pronouns
 from agentgym.envs.reading import load_texts
 
 _QUESTIONS: Mapping[str, Sequence[str]] = load_texts(__file__, "wordings")["questions"]
+# The month stands before the question mark, or before another sentence.
+_SLOTS = SLOTS | {
+    **{key: rf"(?P<{key}>[A-Z][a-z]+ [A-Z][a-z]+)" for key in ("w", "w2")},
+    "i2": SLOTS["i"].replace("<i>", "<i2>"),
+    **{key: f"(?P<{key}>[a-z]+)" for key in ("b", "b2", "p2")},
+    "m": r"(?: in (?P<m>[A-Z][a-z]+ [0-9]{4}))?",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question for a quantity, a difference, or an even share."""
+    """A question about one or two quantities.
+
+    Attributes:
+        kind: `total`, `gap`, `excess` (of one person's things over others), `together`, `average`,
+            `ratio`, `left`, `percentage`, `share`, `need`, `change`, `area` or `around`.
+        wording: The wording of a story's question; not part of its identity.
+    """
 
     kind: str
     targets: tuple[Quantity, ...]
+    wording: str = field(default="", compare=False)
 
     def answer(self, facts: Mapping[Quantity, Fact]) -> int | None:
-        """Compute the answer; None if a fact is missing."""
+        """Compute the answer; None if a fact is missing or the answer is not whole."""
         values = [solve(facts, target) for target in self.targets]
         if None in values:
             return None
         first, last = values[0] or 0, values[-1] or 0
-        if self.kind == "share":
-            return first // last if last and first % last == 0 else None
-        return first - last if self.kind == "gap" else first
+        results = {
+            "total": (first, 1),
+            "together": (first + last, 1),
+            "average": (first + last, 2),
+            "ratio": (first, last),
+            "share": (first, last),
+            "percentage": (100 * last, first),
+            "area": (first * last, 1),
+            "around": (2 * (first + last), 1),
+        }
+        # The other kinds ask for a difference.
+        value, divisor = results.get(self.kind, (first - last, 1))
+        return value // divisor if divisor and value % divisor == 0 else None
 
 
 def write_question(question: Question, month: str, rng: Random) -> str:
     """Write the question; an empty `month` is omitted."""
     first, last = question.targets[0], question.targets[-1]
-    wording = rng.choice(_QUESTIONS[question.kind + ("$" if first.money else "")])
-    month = f" in {month}" if month else ""
-    return wording.format(a=first.phrase, w=first.owner, b=last.phrase, w2=last.owner, m=month)
+    one, two = first.parts, last.parts
+    unit = f"{question.kind} {first.unit}"
+    wordings = _QUESTIONS.get(unit) or _QUESTIONS.get(question.kind, ())
+    wording = question.wording or rng.choice(wordings)
+    return wording.format(
+        w=first.owner,
+        w2=last.owner,
+        **pronouns(first.owner),
+        i=one.item,
+        v=one.verb.past,
+        b=one.verb.base,
+        t=one.tail,
+        i2=two.item,
+        v2=two.verb.past,
+        b2=two.verb.base,
+        p2=two.verb.participle,
+        t2=two.tail,
+        m=f" in {month}" if month else "",
+    )
 
 
 def read_question(text: str) -> tuple[Question, str] | None:
     """Parse a text of `write_question` and its month; None for other texts."""
-    for kind, pattern in _question_patterns():
+    for schema, pattern in _story_patterns():
         if match := pattern.fullmatch(text):
-            parts = match.groupdict()
-            targets = [Quantity(parts["w"], parts["a"])]
-            if kind != "total":
-                targets.append(Quantity(parts.get("w2") or parts["w"], parts["b"]))
-            return Question(kind, tuple(targets)), (parts["m"] or "").removeprefix(" in ")
+            targets = tuple(Quantity(match["w"], phrase) for phrase in schema.sources)
+            return Question(schema.kind, targets), match["m"] or ""
+    for kind, pattern in _question_patterns():
+        match = pattern.fullmatch(text)
+        targets = _targets(kind, match.groupdict()) if match else ()
+        if match and targets:
+            return Question(kind.partition(" ")[0], targets), match["m"] or ""
     return None
 
 
+def _targets(kind: str, parts: Mapping[str, str]) -> tuple[Quantity, ...]:
+    kind, _, unit = kind.partition(" ")
+    verb = PAST.get(parts.get("v", "")) or BASE.get(parts.get("b", ""))
+    if unit == "years":
+        verb = PAST["was"]
+    if verb is None:
+        return ()
+    one = Parts(parts.get("i", unit), verb, parts.get("t", ""))
+    other = PAST.get(parts.get("v2", "")) or BASE.get(parts.get("b2", "")) or verb
+    if "p2" in parts:
+        other = PARTICIPLE.get(parts["p2"], verb)
+    two = Parts(parts.get("i2", one.item), other, parts.get("t2", one.tail))
+    first = Quantity(parts["w"], one.phrase)
+    # A question for one quantity does not fit another unit's wording.
+    if kind == "total":
+        return (first,) if not unit or first.unit == unit else ()
+    return first, Quantity(parts.get("w2", parts["w"]), two.phrase)
+
+
 @cache
-def _question_patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    slots = {key: rf"(?P<{key}>[A-Z][a-z]+ [A-Z][a-z]+)" for key in ("w", "w2")} | {
-        key: rf"(?P<{key}>[a-z ]+?)" for key in "ab"
-    }
-    slots["m"] = "(?P<m> in [A-Z][a-z]+ [0-9]{4})?"
-    return tuple(
-        (
-            kind.removesuffix("$"),
-            re.compile(re.escape(wording).replace(r"\{", "{").replace(r"\}", "}").format(**slots)),
-        )
-        for kind, wordings in sorted(_QUESTIONS.items(), reverse=True)
-        for wording in wordings
-    )
+def _question_patterns() -> Sequence[tuple[str, re.Pattern[str]]]:
+    # Wordings with more slots first: others fit them too.
+    pairs = [(kind, wording) for kind, wordings in _QUESTIONS.items() for wording in wordings]
+    pairs.sort(key=lambda pair: -pair[1].count("{"))
+    return [(kind, to_pattern(wording, _SLOTS)) for kind, wording in pairs]
+
+
+@cache
+def _story_patterns() -> Sequence[tuple[Relation, re.Pattern[str]]]:
+    asks = [schema for story in STORIES.values() for schema in story.asks]
+    return [(schema, to_pattern(text, _SLOTS)) for schema in asks for text in schema.texts]

@@ -59,9 +59,9 @@ def test_results_are_those_of_bm25() -> None:
     database = get_database(DatabaseOptions(**SMALL))
     texts = [document.content for document in database.documents]
     for query in (
-        "silver kites of the host",
+        "the host sold red apples",
         "May 1990",
-        "bill for the lanterns lanterns",
+        "dollars spent on flour flour",
         "Thora",
     ):
         scores = bm25(texts, query)
@@ -139,7 +139,7 @@ def test_sizes_lie_within_one_another() -> None:
 
 
 def test_without_distractors_and_decoys_a_database_holds_the_documents_of_its_tasks() -> None:
-    database = get_database(DatabaseOptions(size="medium", decoys=0, **SMALL))
+    database = get_database(DatabaseOptions(size="medium", decoys=0, near_duplicates=0.0, **SMALL))
     gold = [place for task in database.tasks for place in task.documents]
     assert sorted(gold) == list(range(len(database.documents)))
 
@@ -184,7 +184,7 @@ def test_pages_follow_one_another_up_to_the_twentieth() -> None:
     env = start("SearchWorld", tasks=200)
     world: Any = env.world
     assert "there is no search yet" in play(env, NEXT).text
-    query = "kites lanterns marbles notebooks candles"
+    query = "the number of muffins that was more than in"
     best = world.database.index.best(query, 100)
     ids = [world.database.documents[place].id for place in best]
     seen = shown_ids(play(env, search(query)).text)
@@ -225,10 +225,10 @@ def test_tool_sets(tools: str) -> None:
     more = [] if tools == "base" else tools.split("_")
     assert [tool.name for tool in env.tools] == ["search", "next_page", "answer", *more]
     assert all(f"Use {name}" in env.chat.messages[0].text for name in more)
-    expected = play(env, search("silver kites")).text
+    expected = play(env, search("almond croissants")).text
     searches = [name for name in more if name != "think"]
     for name in searches:
-        assert play(env, search("silver kites", name)).text == expected
+        assert play(env, search("almond croissants", name)).text == expected
     if "think" in more:
         assert play(env, ToolCall("think", {"thought": "Hm."})).text == "Hm."
     assert [entry["tool"] for entry in env.world.log] == ["search", *searches]
@@ -263,7 +263,7 @@ def test_static_and_agentic_are_the_same_problems() -> None:
 
 @pytest.mark.parametrize(
     ("given", "reward"),
-    [("{}", 1.0), ("${}.00", 1.0), (" {} lanterns.", 1.0), ("1{}", 0.0), ("none", 0.0), ("", 0.0)],
+    [("{}", 1.0), ("${}.00", 1.0), (" {} muffins.", 1.0), ("1{}", 0.0), ("none", 0.0), ("", 0.0)],
 )
 def test_answers(given: str, reward: float) -> None:
     env = start("SearchWorld", **SMALL)

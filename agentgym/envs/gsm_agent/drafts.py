@@ -1,0 +1,355 @@
+"""Drafts of problems: a tree of quantities of one story, drawn with whole numbers.
+
+Each premise is a numeric fact; structural facts define composites. Numbers are drawn from the
+leaves up and leave whole numbers in range for the quantities that depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from random import Random
+from typing import NamedTuple
+
+from agentgym.envs.gsm_agent.facts import CONVERSIONS, Fact, Quantity
+from agentgym.envs.gsm_agent.questions import Question
+from agentgym.envs.gsm_agent.stories import (
+    AGE,
+    ASKS,
+    SHARERS,
+    STORIES,
+    UNITS,
+    Relation,
+    Story,
+    unit_of,
+)
+
+STEPS = ("more", "fewer", "times", "part", "raise", "cut")
+_PARTS = ("percent", "part", "rest")
+# Premises per part that splitting a quantity requires; or the parts get none.
+_ROOM = 40
+# The least and the largest number of things that a document states.
+_LEAST, _LARGEST = 3, 400
+# The premises of questions for ages: each is about another person.
+_AGE_PREMISES = (1, 3)
+# Words that occur in too many phrases to lead a search anywhere.
+_PLAIN = frozenset(
+    "the of in on at for to and a from with by into each along spent earned saved paid needed "
+    f"measured {' '.join(UNITS)}".split()
+)
+
+
+def words_of(quantities: Iterable[Quantity]) -> set[str]:
+    """Return the owners and the telling words of phrases."""
+    found: set[str] = set()
+    for quantity in quantities:
+        found.add(quantity.owner)
+        found.update(quantity.phrase.split())
+    return found - _PLAIN
+
+
+class Blank(NamedTuple):
+    """A quantity of a story: its owner, a phrase with a blank for the item, and the item."""
+
+    owner: str
+    frame: str
+    item: str
+
+    @property
+    def quantity(self) -> Quantity:
+        """The quantity."""
+        return _quantity(*self)
+
+
+@lru_cache(maxsize=1 << 15)  # a draft asks for the same quantities over and over
+def _quantity(owner: str, frame: str, item: str) -> Quantity:
+    return Quantity(owner, frame.replace("{i}", item))
+
+
+@dataclass
+class Draft:
+    """A problem under construction.
+
+    Attributes:
+        cast: The people it may involve.
+        asked: The words of the question, if some document must share none of them.
+        values: The numbers of the quantities so far.
+    """
+
+    rng: Random
+    cast: Sequence[str]
+    operators: Sequence[str]
+    story: Story
+    asked: frozenset[str] = frozenset()
+    facts: dict[Quantity, Fact] = field(default_factory=dict)
+    values: dict[Quantity, int] = field(default_factory=dict)
+    _claimed: set[Quantity] = field(default_factory=set)
+    _asked: set[Quantity] = field(default_factory=set)
+    _numbers: set[int] = field(default_factory=set)
+
+    def number(self, low: int, high: int) -> int:
+        """Draw an unused number in [low, high], small and round ones more often.
+
+        Raises:
+            DeadEndError: No such number exists.
+        """
+        for _ in range(30):
+            # Log-uniform, which favours small numbers.
+            number = int(low * ((high + 1) / low) ** self.rng.random()) if 0 < low <= high else 0
+            number -= number % self.rng.choice((1, 1, 5, 12))
+            if low <= number <= high and number not in self._numbers:
+                self._numbers.add(number)
+                return number
+        # Nearly all numbers are in use, so list the others.
+        return self.pick(range(low, high + 1))
+
+    def pick(self, numbers: Iterable[int]) -> int:
+        """Draw an unused number from a list.
+
+        Raises:
+            DeadEndError: All are in use.
+        """
+        left = [number for number in numbers if number not in self._numbers]
+        if not left:
+            raise DeadEndError
+        number = self.rng.choice(left)
+        self._numbers.add(number)
+        return number
+
+    def put(self, fact: Fact, values: Sequence[int] = ()) -> int:
+        """Add a fact and return its value."""
+        self.facts[fact.target] = fact
+        value = fact.value(values)
+        if value is None or value < 1:
+            raise DeadEndError
+        self.values[fact.target] = value
+        return value
+
+    def leaf(self, term: Blank, numbers: Iterable[int]) -> int:
+        """State one of the numbers as a quantity.
+
+        Raises:
+            DeadEndError: The quantity is defined already, or all numbers are in use.
+        """
+        self.claim(term)
+        return self.put(Fact(term.quantity, "is", self.pick(numbers)))
+
+    def claim(self, term: Blank) -> None:
+        """Reserve a quantity.
+
+        Raises:
+            DeadEndError: It is in use.
+        """
+        if term.quantity in self._claimed:
+            raise DeadEndError
+        self._claimed.add(term.quantity)
+
+    def count(self, term: Blank, budget: int, most: int) -> int:
+        """Draw a quantity from `budget` premises."""
+        self.claim(term)
+        quantity = term.quantity
+        if budget == 1:
+            high = min(most, UNITS.get(quantity.unit, _LARGEST))
+            return self.put(Fact(quantity, "is", self.number(_LEAST, max(_LEAST, high))))
+        schemas = [
+            schema
+            for schema in self.story.schemas.get(term.frame, ())
+            if schema.kind in self.operators and most >= _ROOM * budget
+        ]
+        # The last relation is the last chance of a document far from the question.
+        if schemas and not (self.asked and budget == 2) and self.rng.random() < 0.6:
+            return self.compose(term, self.rng.choice(schemas), budget, most)
+        return self.relate(term, budget, most)
+
+    def compose(self, term: Blank, schema: Relation, budget: int, most: int) -> int:
+        """Define a quantity by others."""
+        first, *rest = [Blank(term.owner, frame, term.item) for frame in schema.sources]
+        last = rest[0] if rest else first
+        if schema.kind == "convert":
+            factor = CONVERSIONS[first.quantity.unit, term.quantity.unit]
+            values = [self.count(first, budget, most // factor)]
+        elif schema.kind in ("sum", "around"):
+            values = self.split(first, last, budget, most)
+        else:
+            each = min(60, most // (_ROOM // 4 * budget)) if schema.kind == "product" else 1
+            whole = self.count(first, budget - 1, most // max(each, 1))
+            numbers = {
+                "product": range(2, each + 1),
+                "minus": range(2, whole),
+                "quotient": _divisors(whole),
+            }
+            try:
+                values = [whole, self.leaf(last, numbers[schema.kind])]
+            except DeadEndError:
+                # What remains is less than the whole.
+                kinds = ("fewer", "part", "cut") if schema.kind == "minus" else STEPS
+                return self.derive(term, first, whole, kinds, most)
+        wording = self.rng.choice(schema.texts).replace("{i}", term.item)
+        sources = tuple(Blank(term.owner, frame, term.item).quantity for frame in schema.sources)
+        return self.put(Fact(term.quantity, schema.kind, None, sources, wording), values)
+
+    def split(self, first: Blank, last: Blank, budget: int, most: int) -> list[int]:
+        """Draw two quantities that share the premises."""
+        part = self.rng.randint(1, budget - 1)
+        rooms = [max(20, most * some // budget) for some in (part, budget - part)]
+        return [self.count(first, part, rooms[0]), self.count(last, budget - part, rooms[1])]
+
+    def relate(self, term: Blank, budget: int, most: int) -> int:
+        """Draw a quantity relative to another, which gets the other premises."""
+        whole = Blank(term.owner, self.story.wholes.get(term.frame, ""), term.item)
+        kinds = [kind for kind in _PARTS if kind in self.operators]
+        known = not whole.frame or whole.quantity in self._claimed
+        if known or not kinds or self.rng.random() < 0.3:
+            whole = self.far(term) if self.asked and budget == 2 else self.other(term)
+            kinds = list(STEPS)
+        value = self.count(whole, budget - 1, most - 10)
+        return self.derive(term, whole, value, kinds, most)
+
+    def derive(
+        self, term: Blank, source: Blank, value: int, kinds: Sequence[str], most: int
+    ) -> int:
+        """Define a quantity relative to a known one of the same unit."""
+        if unit_of(term.frame) != unit_of(source.frame):
+            raise DeadEndError
+        usable = [kind for kind in kinds if kind in self.operators]
+        if term.frame == AGE:
+            usable = [kind for kind in usable if kind in ("more", "fewer", "times")]
+        self.rng.shuffle(usable)
+        # A part of some numbers is never whole, but any number has smaller ones.
+        last = ("fewer",) if "fewer" in self.operators else ()
+        for kind in (*usable, *last):
+            number = self.step(kind, value, most)
+            if number is not None:
+                return self.put(Fact(term.quantity, kind, number, (source.quantity,)), [value])
+        raise DeadEndError
+
+    def far(self, term: Blank) -> Blank:
+        """Draw an unused quantity that shares no telling word with the question."""
+        for _ in range(12):
+            drawn = self.other(term)
+            if self.asked.isdisjoint(words_of([drawn.quantity])):
+                self.asked = frozenset()
+                return drawn
+        return self.other(term)
+
+    def other(self, term: Blank) -> Blank:
+        """Draw an unused quantity of the same unit to compare with."""
+        for attempt in range(24):
+            if attempt == 12:
+                # A long problem uses up a story.
+                self.story = STORIES[self.rng.choice(tuple(STORIES))]
+            frames = self.story.frames.get(unit_of(term.frame), (term.frame,))
+            # Often about somebody and something else, which takes another search to find.
+            owner, frame, item = self.rng.choice(self.cast), term.frame, term.item
+            way = self.rng.random()
+            if frame == AGE or way < 0.15:
+                pass
+            elif way < 0.35:
+                item = self.rng.choice(self.story.items)
+            else:
+                frame = self.rng.choice(frames)
+                item = self.rng.choice(self.story.items) if way > 0.55 else item
+            # Quantities of one schema would have to fit each other.
+            near = {_quantity(owner, each, item) for each in self.story.linked.get(frame, (frame,))}
+            if near.isdisjoint(self._claimed) and near.isdisjoint(self._asked):
+                return Blank(owner, frame, item)
+        raise DeadEndError
+
+    def step(self, kind: str, value: int, most: int) -> int | None:
+        """Draw the number of a relation, if possible."""
+        try:
+            if kind in ("more", "fewer"):
+                room = most - value if kind == "more" else value - 2
+                return self.number(2, min(room, max(150, most // 8)))
+            if kind in ("times", "part", "rest"):
+                most_times = most // value if kind == "times" else 5
+                numbers = range(3 if kind == "rest" else 2, min(most_times, 5) + 1)
+                divides = kind == "times"
+                return self.pick(n for n in numbers if divides or (value % n == 0 and value > n))
+            room = 100 * most // value - 100 if kind == "raise" else 95
+            percents = range(5, min(room, 95) + 1, 5)
+            return self.pick(n for n in percents if value * n % 100 == 0)
+        except DeadEndError:
+            return None
+
+    def start(self, budget: int) -> Blank:
+        """Draw a quantity to ask for."""
+        frames = [frame for some in self.story.frames.values() for frame in some]
+        if budget == 2 and self.asked:
+            # Documents about one unit have its word in common.
+            frames = list(self.story.frames[""])
+        composed = [frame for frame in frames if frame in self.story.schemas]
+        frame = self.rng.choice(composed if self.rng.random() < 0.7 else frames)
+        return Blank(self.cast[0], frame, self.rng.choice(self.story.items))
+
+    def question(self, kind: str, budget: int, most: int) -> Question:
+        """Draw a question and the facts that determine its answer."""
+        first = self.start(budget)
+        if kind == "total":
+            if budget in _AGE_PREMISES and self.rng.random() < 0.06:
+                first = first._replace(frame=AGE)
+            self.ask(first)
+            self.count(first, budget, most)
+            return Question(kind, (first.quantity,))
+        wording = ""
+        if kind in ASKS:
+            schema = self.rng.choice([ask for ask in self.story.asks if ask.kind == kind])
+            wording = self.rng.choice(schema.texts)
+            first, last = (first._replace(frame=frame) for frame in schema.sources)
+            if kind == "change":
+                # What is handed over exceeds the price, which is drawn earlier.
+                first, last = last, first
+        elif kind in ("left", "percentage"):
+            part, whole = self.rng.choice(sorted(self.story.wholes.items()))
+            first, last = first._replace(frame=whole), first._replace(frame=part)
+        elif kind == "share":
+            first = first._replace(frame=self.rng.choice(self.story.frames[""]))
+            last = first._replace(frame=self.rng.choice(SHARERS))
+        elif kind == "excess":
+            first = first._replace(frame=self.rng.choice(_with_items(self.story.frames[""])))
+            last = first._replace(item=self.rng.choice(self.story.items))
+        else:
+            last = first._replace(owner=self.cast[1])
+        return self.pair(kind, first, last, budget, most, wording)
+
+    def ask(self, *terms: Blank) -> None:
+        """Note the quantities and the words of the question."""
+        self._asked.update(term.quantity for term in terms)
+        if self.asked:
+            self.asked = frozenset(words_of(term.quantity for term in terms))
+
+    def pair(
+        self, kind: str, first: Blank, last: Blank, budget: int, most: int, wording: str
+    ) -> Question:
+        """Draw the two quantities of a question."""
+        self.ask(first, last)
+        if kind in ("gap", "excess", "together", "area", "around"):
+            values = self.split(first, last, budget, most if kind != "area" else 200)
+        else:
+            value = self.count(first, budget - 1, most)
+            numbers = {
+                "left": range(2, value),
+                "need": range(2, value),
+                "change": range(value + 1, value + 100),
+                "share": _divisors(value),
+                "percentage": [value * n // 100 for n in range(5, 100) if value * n % 100 == 0],
+                "ratio": [n for n in range(2, value) if value % n == 0],
+                "average": range(_LEAST + (value + _LEAST) % 2, value + 60, 2),
+            }
+            values = [value, self.leaf(last, numbers[kind])]
+        if kind == "change" or (kind in ("gap", "excess") and values[0] < values[-1]):
+            first, last = last, first
+        return Question(kind, (first.quantity, last.quantity), wording)
+
+
+def _with_items(frames: Sequence[str]) -> list[str]:
+    return [frame for frame in frames if frame.startswith("{i}")]
+
+
+def _divisors(value: int) -> list[int]:
+    return [n for n in range(2, 41) if value % n == 0 and value > n]
+
+
+class DeadEndError(Exception):
+    """No number or quantity is left for the draft."""

@@ -1,0 +1,344 @@
+"""Facts as sentences, and back. One table writes and parses several wordings of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from random import Random
+
+from agentgym.envs.gsm_agent.facts import Fact, Quantity
+from agentgym.envs.gsm_agent.stories import (
+    AGE,
+    PARTICIPLE,
+    PAST,
+    STORIES,
+    Parts,
+    Relation,
+    is_rate,
+    is_tail,
+    split_item,
+)
+from agentgym.envs.gsm_agent.vocabulary import FIRST_NAMES, ROLES, pronouns
+from agentgym.envs.reading import load_texts
+
+_TEXTS = load_texts(__file__, "wordings")
+_LEADS: Sequence[str] = _TEXTS["leads"]
+_WORDINGS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    name: table for name, table in _TEXTS.items() if name not in ("leads", "questions")
+}
+_GENRES = load_texts(__file__, "genres")
+OUTDATED: Sequence[str] = _GENRES["marks"]["outdated"]
+# The longest first: some begin with others.
+_ALL_LEADS = sorted(
+    {lead for genre in _GENRES["genres"].values() for lead in genre["leads"]} | {*_LEADS}, key=len
+)[::-1]
+_CLASSES = {"": "counts", "years": "ages", "dollars": "dollars"}
+# Tails with these words read well in front of the sentence.
+_IN_FRONT = ("on", "at", "in", "for", "during", "before", "after")
+_PARTS = {2: "half", 3: "a third", 4: "a quarter", 5: "a fifth"}
+_TIMES = {2: "twice", 3: "three times", 4: "four times", 5: "five times"}
+_FACTORS = {word: ("times", number) for number, word in _TIMES.items()} | {
+    word: ("part", number) for number, word in _PARTS.items()
+}
+NUMBER_WORDS = re.compile(
+    r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen"
+    r"|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|dozen|once|twice|thrice|double|triple|half"
+    r"|third|thirds|quarter|quarters|fifth|fifths|single|pair|couple|first|second|both|percent)\b",
+    re.IGNORECASE,
+)
+_LED = 0.3  # the share of sentences with a lead
+_NAME = r"[A-Z][a-z]+ [A-Z][a-z]+"
+_ROLE = rf"[Tt]he (?:{'|'.join(ROLES)})"
+# Capitalised words of a street or a holiday are no names.
+_SOMEBODY = re.compile(rf"(?:{'|'.join(FIRST_NAMES)}) [A-Z][a-z]+|{_ROLE}|I\b")
+_CAPITALS = frozenset((*FIRST_NAMES, "I"))
+_NUMERIC = re.compile(rf"[0-9]|{'|'.join(_FACTORS)}")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
+
+
+def number_word(fact: Fact) -> str:
+    """Write a fact's number: digits, or a word such as `twice`."""
+    number = fact.number or 0
+    if fact.kind in ("percent", "raise", "cut"):
+        return f"{number} percent"
+    words = {"times": _TIMES, "part": _PARTS, "rest": _PARTS}.get(fact.kind, {})
+    return words.get(number, str(number))
+
+
+def _table(fact: Fact) -> str:
+    if fact.sources and not fact.target.unit:
+        mine, theirs = fact.target.parts, fact.sources[0].parts
+        if mine.item != theirs.item and mine.verb != theirs.verb:
+            return "numbers"
+    # Parts of a whole have the same wordings in all units.
+    part = fact.kind in ("percent", "rest") or (fact.kind == "part" and _is_part(fact))
+    return "counts" if part else _CLASSES.get(fact.target.unit, "units")
+
+
+def _is_part(fact: Fact) -> bool:
+    """Return whether the fact takes a part of a person's things instead of comparing two."""
+    if fact.kind in ("percent", "rest"):
+        return True
+    mine, whole = fact.target, fact.sources[0] if fact.sources else fact.target
+    alike = mine.owner == whole.owner and mine.parts.item == whole.parts.item
+    return fact.kind == "part" and alike and mine.parts.verb != whole.parts.verb
+
+
+@dataclass
+class Narrator:
+    """Writer of the facts of one document.
+
+    Attributes:
+        names: Replacements of people: `I`, or a role.
+        leads: Beginnings of sentences, in addition to those of all genres.
+        lines: Whether to list figures instead of telling them.
+        last: The person named last, whom a pronoun means.
+    """
+
+    rng: Random
+    names: Mapping[str, str]
+    leads: Sequence[str] = ()
+    lines: bool = False
+    last: str = ""
+
+    def write(self, fact: Fact) -> str:
+        """Write a fact as a sentence or a line."""
+        owner, mine = fact.target.owner, fact.target.parts
+        name = self.names.get(owner, owner)
+        forms = dict(pronouns("I" if name == "I" else owner))
+        subject = name
+        if name != "I" and (self.last != owner or self.lines or self.rng.random() < 0.4):
+            forms["o"] = name
+        elif name != "I":
+            subject = forms["s"]
+        whole = fact.sources[0].parts if fact.sources else mine
+        wording = fact.wording or self._wording(fact)
+        wording = wording if wording[0] == "{" else wording[0].lower() + wording[1:]
+        factor = number_word(fact)
+        if "{f} the" in wording and factor.startswith("a "):
+            factor += " of"
+        text = wording.format(
+            w=subject,
+            **forms,
+            n=fact.number,
+            f=factor,
+            i=mine.item,
+            v=mine.verb.past,
+            t=mine.tail,
+            x=mine.item + mine.tail,
+            T=mine.tail.strip(),
+            q=mine.phrase,
+            v2=whole.verb.past,
+            t2=whole.tail,
+            r=self._compared(fact, forms["s"]) if "{r}" in wording else "",
+        )
+        self.last = fact.sources[0].owner if fact.sources else owner
+        if "{q}" in wording:
+            return f"{text[0].upper()}{text[1:]}"
+        if self.rng.random() < _LED:
+            text = f"{self.rng.choice((*self.leads, *self.leads, *_LEADS))} {text}"
+        return f"{text[0].upper()}{text[1:]}."
+
+    def _wording(self, fact: Fact) -> str:
+        if self.lines and fact.kind == "is" and fact.target.phrase != AGE:
+            return self.rng.choice(_WORDINGS["lines"]["is"])
+        kind = "times" if fact.kind == "part" and not _is_part(fact) else fact.kind
+        wordings = _WORDINGS[_table(fact)][kind]
+        wording = self.rng.choice(wordings)
+        tail = fact.target.parts.tail.split()
+        in_front = tail and tail[0] in _IN_FRONT and not is_rate(fact.target.phrase)
+        if "{T}" in wording and not in_front:
+            return wordings[0]
+        return wording
+
+    def _compared(self, fact: Fact, pronoun: str) -> str:
+        source, mine = fact.sources[0], fact.target.parts
+        item, verb, tail = theirs = source.parts
+        other = "" if item == mine.item else f" {item}"
+        clause = f"{verb.past}{other}{tail}"
+        if _table(fact) == "numbers":
+            named = pronoun if source.owner == fact.target.owner else source.owner
+            return f"{item} that {named} {verb.past}{tail}"
+        if source.owner != fact.target.owner:
+            if theirs != mine:
+                # The tail is not repeated.
+                same = (verb, tail) == mine[1:]
+                return f"{source.owner} {verb.past}{other}" if same else f"{source.owner} {clause}"
+            did = "" if source.phrase == AGE else self.rng.choice(("", " did"))
+            return f"{source.owner}{did}"
+        if (verb, tail) == mine[1:]:
+            return item
+        if (item, verb) == mine[:2] and tail:
+            return tail.strip()
+        return f"{pronoun} {clause}"
+
+
+@lru_cache(maxsize=4096)  # scripted policies read the same documents at every step
+def read_facts(text: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
+    """Parse the facts in a document, none if it is outdated.
+
+    A role and `I` stand for the first name in its metadata, a pronoun for the person named last.
+    """
+    if any(mark in text for mark in OUTDATED):
+        return ()
+    facts, last = [], ""
+    for sentence in _SENTENCE.split(text):
+        fact = _read_sentence(sentence, names, last)
+        if fact:
+            facts.append(fact)
+        if mentioned := _SOMEBODY.findall(sentence):
+            last = _person(mentioned[-1], names, last)
+    return tuple(facts)
+
+
+def _person(text: str, names: Sequence[str], last: str) -> str:
+    if text in ("she", "he", "her", "him"):
+        return last
+    anonymous = text in ("I", "me") or text[:4].lower() == "the "
+    return names[0] if anonymous and names else text
+
+
+def _read_sentence(sentence: str, names: Sequence[str], last: str) -> Fact | None:
+    text = sentence.rstrip(".")
+    lead = next((lead for lead in _ALL_LEADS if text.startswith(lead)), "")
+    text = text[len(lead) :].lstrip()
+    if text.partition(" ")[0] not in _CAPITALS:
+        text = text[:1].lower() + text[1:]
+    for literal, pattern, schema in _schema_patterns():
+        match = pattern.fullmatch(text) if literal in text else None
+        if match:
+            item, owner = match.groupdict().get("i", ""), _person(match["w"], names, last)
+            target, *sources = (
+                Quantity(owner, phrase.format(i=item))
+                for phrase in (schema.target, *schema.sources)
+            )
+            return Fact(target, schema.kind, None, tuple(sources))
+    if not _NUMERIC.search(text):
+        return None
+    for kind, table, pattern in _number_patterns():
+        match = pattern.fullmatch(text)
+        fact = match and _numeric(kind, match, names, last)
+        if fact and table in ("lines", _table(fact)):
+            return fact
+    return None
+
+
+def _numeric(kind: str, match: re.Match[str], names: Sequence[str], last: str) -> Fact | None:
+    parts = match.groupdict()
+    owner = _person(parts["w"], names, last)
+    mine = _target(parts)
+    if mine is None:
+        return None
+    target = Quantity(owner, mine.phrase)
+    number = int(parts["n"]) if "n" in parts else None
+    if "f" in parts:
+        factor, number = _FACTORS[parts["f"]]
+        kind = factor if kind == "times" else kind
+    if kind == "is":
+        return Fact(target, kind, number)
+    if "r" in parts:
+        source = _source(target, parts["r"], names, last)
+    else:
+        verb = PAST.get(parts["v2"])
+        source = verb and Quantity(owner, Parts(mine.item, verb, parts["t2"]).phrase)
+    return Fact(target, kind, number, (source,)) if source else None
+
+
+def _target(parts: Mapping[str, str]) -> Parts | None:
+    if "q" in parts:
+        words = parts["q"].split()
+        verb = next((PARTICIPLE[word] for word in words[1:] if word in PARTICIPLE), None)
+        item, _, tail = parts["q"].partition(f" {verb.participle}") if verb else ("", "", "")
+        return Parts(item, verb, tail) if verb else None
+    if "v" not in parts:
+        return Parts("years", PAST["was"], "")
+    item, tail = (
+        split_item(parts["x"]) if "x" in parts else (parts.get("i", "dollars"), parts.get("t", ""))
+    )
+    if "T" in parts:
+        tail = f" {parts['T']}"
+    known = parts["v"] in PAST and (not tail or is_tail(tail.strip()))
+    return Parts(item, PAST[parts["v"]], tail) if known else None
+
+
+def _source(target: Quantity, text: str, names: Sequence[str], last: str) -> Quantity | None:
+    """Parse what a quantity is compared with."""
+    mine = target.parts
+    item, that, clause = text.partition(" that ")
+    if that:
+        text = clause
+    match = re.match(rf"({_NAME}|{_ROLE}|she|he|I)\b ?(.*)", text)
+    if match is None:
+        item, verb, tail = (
+            (mine.item, mine.verb, f" {text}") if is_tail(text) else (text, *mine[1:])
+        )
+        return Quantity(target.owner, Parts(item, verb, tail).phrase)
+    # A pronoun in the middle means the subject.
+    named = match[1] not in ("she", "he", "I")
+    owner = _person(match[1], names, last) if named else target.owner
+    past, _, rest = match[2].partition(" ")
+    if that and past in PAST:
+        return Quantity(owner, Parts(item, PAST[past], f" {rest}" if rest else "").phrase)
+    if past in ("", "did"):
+        return Quantity(owner, target.phrase)
+    item, tail = (mine.item, f" {rest}") if is_tail(rest) else split_item(rest)
+    # A tail that is left out is that of the target.
+    tail = tail or mine.tail
+    return Quantity(owner, Parts(item, PAST[past], tail).phrase) if past in PAST else None
+
+
+_PHRASE = "[A-Za-z' -]+?"
+SLOTS = {
+    "w": rf"(?P<w>{_NAME}|{_ROLE}|she|he|I)",
+    "o": rf"(?P<w>{_NAME}|{_ROLE}|her|him|me)",
+    "s": "(?:she|he|I)",
+    "h": "(?:her|his|my)",
+    **{key: f"(?P<{key}>{_PHRASE})" for key in ("i", "x", "T", "q", "r")},
+    **{key: f"(?P<{key}>(?: {_PHRASE})?)" for key in ("t", "t2")},
+    **{key: f"(?P<{key}>[a-z]+)" for key in ("v", "v2")},
+    "n": "(?P<n>[0-9]+)",
+    "f": f"(?P<f>{'|'.join(_FACTORS)})(?: of)?",
+}
+
+
+def to_pattern(wording: str, slots: Mapping[str, str]) -> re.Pattern[str]:
+    """Return a wording as a pattern with a group for each slot."""
+    parts, seen = [], set()
+    for k, text in enumerate(re.split(r"\{(\w+)\}", wording)):
+        if k % 2 == 0:
+            parts.append(re.escape(text))
+        elif text in seen and "?P<" in slots[text]:
+            parts.append(f"(?P={text})")
+        else:
+            parts.append(slots[text])
+            seen.add(text)
+    return re.compile("".join(parts))
+
+
+@cache
+def _number_patterns() -> Sequence[tuple[str, str, re.Pattern[str]]]:
+    """Return the numeric wordings with their kinds and tables; those of `is` fit others too."""
+    kinds = ("raise", "cut", "more", "fewer", "times", "percent", "part", "rest", "is")
+    return [
+        (kind, table, to_pattern(wording, SLOTS))
+        for kind in kinds
+        for table in ("dollars", "counts", "numbers", "units", "ages", "lines")
+        for wording in _WORDINGS[table].get(kind, ())
+    ]
+
+
+@cache
+def _schema_patterns() -> Sequence[tuple[str, re.Pattern[str], Relation]]:
+    """Return the wordings of stories with a text that a sentence must hold."""
+    return tuple(_all_schema_patterns())
+
+
+def _all_schema_patterns() -> Iterator[tuple[str, re.Pattern[str], Relation]]:
+    schemas = [some for story in STORIES.values() for some in story.schemas.values()]
+    for schema in (schema for some in schemas for schema in some):
+        for text in schema.texts:
+            start = text if text.startswith("{") else text[0].lower() + text[1:]
+            literals = re.split(r"\{\w+\}", start)
+            yield max(literals, key=len), to_pattern(start, SLOTS), schema
