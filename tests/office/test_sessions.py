@@ -1,0 +1,123 @@
+"""Recorded sessions: every call gets its recorded reply.
+
+`recorded/<server>.txt` has the calls of a server. The calls before the first `==` prepare the server
+of every session in the file. A line has a tool and its arguments as JSON; `@` marks a method for
+task authors. The indented lines below are the reply:
+
+- `! ` and the beginning of an error, which must leave the server unchanged,
+- text, or `<empty>`, or
+- JSON, in which an object may omit keys; the value "<absent>" means that a key is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_core import to_jsonable_python
+
+from agentgym.office import SERVERS, server_class
+from agentgym.office.server import Server
+from agentgym.text.tools import ToolError, tools_of
+from tests.office.prepared import PREPARED
+from tests.office.test_laws import digest
+
+FOLDER = Path(__file__).parent / "recorded"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call and its recorded reply."""
+
+    call: str
+    arguments: Mapping[str, Any]
+    reply: str
+
+    def play(self, server: Server) -> None:
+        if self.reply.startswith("! "):
+            before = (digest(server), server.context.clock.now())
+            with pytest.raises((ToolError, ValueError)) as caught:
+                self.run(server)
+            assert str(caught.value).startswith(self.reply.removeprefix("! "))
+            assert (digest(server), server.context.clock.now()) == before
+            return
+        reply = self.run(server)
+        if isinstance(reply, str):
+            assert self.reply in ("", reply.rstrip("\n") or "<empty>")
+        elif self.reply:
+            check_part(to_jsonable_python(reply, bytes_mode="base64"), json.loads(self.reply), "")
+
+    def run(self, server: Server) -> Any:
+        if not self.call.startswith("@"):
+            return tools_of(server)[self.call](self.arguments)
+        method: Any = reduce(getattr, self.call.removeprefix("@").split("."), server)
+        return method(**self.arguments)
+
+
+def check_part(value: Any, recorded: Any, path: str) -> None:
+    """Check that a reply has every recorded key."""
+    if isinstance(value, dict) and isinstance(recorded, dict):
+        for key, item in recorded.items():
+            check_part(value.get(key, "<absent>"), item, f"{path}.{key}")
+    elif isinstance(value, list) and isinstance(recorded, list):
+        assert len(value) == len(recorded), path
+        for k, (one, other) in enumerate(zip(value, recorded, strict=True)):
+            check_part(one, other, f"{path}[{k}]")
+    else:
+        assert value == recorded, path
+
+
+def read_sessions(server: str) -> Iterator[tuple[str, list[Step]]]:
+    """Yield each session's title and steps; the first session prepares the server."""
+    text = (FOLDER / f"{server}.txt").read_text(encoding="utf-8")
+    title, steps = "", list[Step]()
+    # A block is a line and the indented or blank lines below it.
+    for block in re.split(r"\n(?=\S)", text.strip()):
+        if block.startswith("== "):
+            yield title, steps
+            title, steps = block.removeprefix("== ").strip(), []
+        elif not block.startswith("#"):
+            steps.append(read_step(block))
+    yield title, steps
+
+
+def read_step(block: str) -> Step:
+    line, *reply = block.split("\n")
+    call, _, arguments = line.partition(" ")
+    # Task authors pass times, for which JSON has no type.
+    given = json.loads(arguments or "{}", object_hook=_with_times)
+    return Step(call, given, "\n".join(each[4:] for each in reply).rstrip("\n"))
+
+
+def _with_times(record: dict[str, Any]) -> Any:
+    return datetime.fromisoformat(record["$time"]) if "$time" in record else record
+
+
+SESSIONS = {
+    server: dict(read_sessions(server)) for server in SERVERS if (FOLDER / f"{server}.txt").exists()
+}
+
+
+def prepared(server: str) -> Server:
+    """Return the server on which every session of the file begins."""
+    made = PREPARED.get(server, server_class(server))()
+    for step in SESSIONS[server][""]:
+        step.play(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("server", "title"),
+    [(server, title) for server, sessions in SESSIONS.items() for title in sessions if title],
+)
+def test_every_call_gets_its_recorded_reply(server: str, title: str) -> None:
+    played = prepared(server)
+    for step in SESSIONS[server][title]:
+        step.play(played)
