@@ -5,12 +5,13 @@ of every session in the file. A line has a tool and its arguments as JSON; `@` m
 task authors. The indented lines below are the reply:
 
 - `! ` and the beginning of an error, which must leave the server unchanged,
-- text, or `<empty>`, or
+- text, in which `...` stands for anything, or `<empty>`,
 - JSON, in which an object may omit keys; the value "<absent>" means that a key is missing.
 """
 
 from __future__ import annotations
 
+import doctest
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -50,7 +51,7 @@ class Step:
             return
         reply = self.run(server)
         if isinstance(reply, str):
-            assert self.reply in ("", reply.rstrip("\n") or "<empty>")
+            check_text(reply, self.reply)
         elif self.reply:
             check_part(to_jsonable_python(reply, bytes_mode="base64"), json.loads(self.reply), "")
 
@@ -59,6 +60,13 @@ class Step:
             return tools_of(server)[self.call](self.arguments)
         method: Any = reduce(getattr, self.call.removeprefix("@").split("."), server)
         return method(**self.arguments)
+
+
+def check_text(reply: str, recorded: str) -> None:
+    """Check a text; in the record, `...` stands for anything, as in doctests."""
+    lines = "\n".join(line.rstrip() for line in reply.split("\n")).rstrip("\n") or "<empty>"
+    matches = doctest.OutputChecker().check_output(recorded, lines, doctest.ELLIPSIS)
+    assert matches or not recorded, f"{lines}\n\nin place of\n\n{recorded}"
 
 
 def check_part(value: Any, recorded: Any, path: str) -> None:
@@ -93,7 +101,7 @@ def read_step(block: str) -> Step:
     call, _, arguments = line.partition(" ")
     # Task authors pass times, for which JSON has no type.
     given = json.loads(arguments or "{}", object_hook=_with_times)
-    return Step(call, given, "\n".join(each[4:] for each in reply).rstrip("\n"))
+    return Step(call, given, "\n".join(each[4:].rstrip() for each in reply).rstrip("\n"))
 
 
 def _with_times(record: dict[str, Any]) -> Any:
