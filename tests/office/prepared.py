@@ -8,6 +8,8 @@ from datetime import datetime, timedelta, timezone
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
 from agentgym.office.files.filesystem import Filesystem
+from agentgym.office.files.pdf_tools import PdfTools
+from agentgym.office.files.pdfs import write_pdf
 from agentgym.office.server import Server
 from agentgym.office.spreadsheet.excel import Excel
 from agentgym.office.spreadsheet.workbooks import write_workbook
@@ -67,6 +69,14 @@ def spreadsheets() -> Excel:
     """A workbook with a table and an empty sheet."""
     server = Excel()
     server.context.files.write("in/book.xlsx", BOOK)
+    return server
+
+
+def pages() -> PdfTools:
+    """A PDF file of three pages with ten lines each."""
+    server = PdfTools()
+    rows = [[f"row {10 * page + k}" for k in range(10)] for page in range(3)]
+    server.context.files.write("m.pdf", write_pdf(rows, "Rows"))
     return server
 
 

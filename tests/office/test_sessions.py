@@ -14,6 +14,7 @@ from __future__ import annotations
 import doctest
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +25,7 @@ from typing import Any
 import pytest
 from pydantic_core import to_jsonable_python
 
-from agentgym.office import SERVERS, server_class
+from agentgym.office import server_class
 from agentgym.office.server import Server
 from agentgym.text.tools import ToolError, tools_of
 from tests.office.prepared import PREPARED
@@ -41,19 +42,21 @@ class Step:
     arguments: Mapping[str, Any]
     reply: str
 
-    def play(self, server: Server) -> None:
+    def play(self, server: Server) -> Any:
+        """Call, check the reply and return it."""
         if self.reply.startswith("! "):
             before = (digest(server), server.context.clock.now())
             with pytest.raises((ToolError, ValueError)) as caught:
                 self.run(server)
             assert str(caught.value).startswith(self.reply.removeprefix("! "))
             assert (digest(server), server.context.clock.now()) == before
-            return
+            return caught.value
         reply = self.run(server)
         if isinstance(reply, str):
             check_text(reply, self.reply)
         elif self.reply:
             check_part(to_jsonable_python(reply, bytes_mode="base64"), json.loads(self.reply), "")
+        return reply
 
     def run(self, server: Server) -> Any:
         if not self.call.startswith("@"):
@@ -82,18 +85,25 @@ def check_part(value: Any, recorded: Any, path: str) -> None:
         assert value == recorded, path
 
 
-def read_sessions(server: str) -> Iterator[tuple[str, list[Step]]]:
-    """Yield each session's title and steps; the first session prepares the server."""
-    text = (FOLDER / f"{server}.txt").read_text(encoding="utf-8")
-    title, steps = "", list[Step]()
+def read_steps(file: Path) -> Iterator[Step | str]:
+    """Yield the steps of a file, and the titles of its sessions."""
     # A block is a line and the indented or blank lines below it.
-    for block in re.split(r"\n(?=\S)", text.strip()):
+    for block in re.split(r"\n(?=\S)", file.read_text(encoding="utf-8").strip()):
         if block.startswith("== "):
-            yield title, steps
-            title, steps = block.removeprefix("== ").strip(), []
+            yield block.removeprefix("== ").strip()
         elif not block.startswith("#"):
-            steps.append(read_step(block))
-    yield title, steps
+            yield read_step(block)
+
+
+def read_sessions(file: Path) -> dict[str, list[Step]]:
+    """Return each session's steps by title; the session without a title prepares the server."""
+    title, sessions = "", defaultdict[str, list[Step]](list)
+    for item in read_steps(file):
+        if isinstance(item, str):
+            title = item
+        else:
+            sessions[title].append(item)
+    return sessions
 
 
 def read_step(block: str) -> Step:
@@ -108,9 +118,7 @@ def _with_times(record: dict[str, Any]) -> Any:
     return datetime.fromisoformat(record["$time"]) if "$time" in record else record
 
 
-SESSIONS = {
-    server: dict(read_sessions(server)) for server in SERVERS if (FOLDER / f"{server}.txt").exists()
-}
+SESSIONS = {file.stem: read_sessions(file) for file in sorted(FOLDER.glob("*.txt"))}
 
 
 def prepared(server: str) -> Server:
