@@ -28,8 +28,9 @@ from pydantic_core import to_jsonable_python
 from agentgym.office import server_class
 from agentgym.office.server import Server
 from agentgym.text.tools import ToolError, tools_of
+from tests.helpers import needs_workbench
 from tests.office.prepared import PREPARED
-from tests.office.test_laws import digest
+from tests.office.test_laws import SLOW, digest
 
 FOLDER = Path(__file__).parent / "recorded"
 
@@ -134,6 +135,8 @@ def prepared(server: str) -> Server:
     [(server, title) for server, sessions in SESSIONS.items() for title in sessions if title],
 )
 def test_every_call_gets_its_recorded_reply(server: str, title: str) -> None:
+    if server in SLOW:
+        needs_workbench()
     played = prepared(server)
     for step in SESSIONS[server][title]:
         step.play(played)
