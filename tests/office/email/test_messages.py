@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 
 from agentgym.office.email.headers import headers_of
 from agentgym.office.email.messages import Mail, normalize
-from tests.office.email.test_server import ADA, BOB, CYD, DAY, call, office, refused
-from tests.office.test_laws import run
+from tests.office.prepared import ADA, BOB, CYD, DAY, office
+from tests.office.test_laws import call, refused, run
 
 PATIENT = settings(
     max_examples=60,
