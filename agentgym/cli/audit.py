@@ -22,8 +22,6 @@ from agentgym.testing import (
     Campaign,
     Finding,
     check_laws,
-    read_findings,
-    replay_findings,
     run_audit,
 )
 from agentgym.text.validation import check_int
@@ -119,28 +117,14 @@ def fuzz(
     minutes: Annotated[
         float | None, typer.Option(help="Minutes after which no new episode starts.")
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Append each reduced finding to this JSONL file."),
-    ] = None,
-    replay: Annotated[
-        Path | None, typer.Option(help="Only replay the findings in this file.")
-    ] = None,
 ) -> None:
     """Play hostile, mutated and random replies and check every step; exit with 1 on a violation."""
-    if replay is not None:
-        with exit_on_user_error():
-            results = replay_findings(read_findings(replay))
-        for finding, again in results:
-            _show(again or finding, "still" if again else "not any more")
-        raise typer.Exit(int(any(again for _, again in results)))
     with exit_on_user_error():
         campaign = Campaign(
             ids or (),
             texts=200 if texts is None and minutes is None else texts,
             seed=seed,
             minutes=minutes,
-            out=out,
         )
     with Progress(
         TextColumn("{task.completed} texts"), TimeElapsedColumn(), console=console, transient=True

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from importlib import import_module
+from datetime import date, datetime
 from typing import Any, ClassVar, Literal
 
 from agentgym.office.context import iso
@@ -18,7 +17,6 @@ from agentgym.office.event_times import (
     to_python,
     to_spec,
 )
-from agentgym.office.libraries import install_hint
 from agentgym.office.server import Server
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
@@ -198,18 +196,6 @@ class Calendar(Server):
             for row in self.store.rows("SELECT * FROM events ORDER BY starts, id")
         ]
 
-    def ics(self) -> str:
-        """Return the calendar as an iCalendar file (RFC 5545)."""
-        with install_hint("iCalendar files need icalendar", "icalendar"):
-            icalendar = import_module("icalendar")
-        file = icalendar.Calendar()
-        file.add("prodid", "-//agentgym//office//EN")
-        file.add("version", "2.0")
-        for row in self.store.rows("SELECT * FROM events ORDER BY starts, id"):
-            file.add_component(_component(icalendar.Event(), row))
-        file.add_missing_timezones()
-        return str(file.to_ical(), "utf-8")
-
     def _put(self, record: Row, now: str) -> str:
         if self.store.value("SELECT count(*) FROM events") >= MAX_EVENTS:
             raise ToolError(f"limit exceeded: a calendar has at most {MAX_EVENTS} events")
@@ -261,25 +247,3 @@ def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[st
             f"{echo(last)}; an end date is the day after"
         )
     return {**texts, "start": first, "end": last, "starts": starts, "ends": ends}
-
-
-def _component(component: Any, row: Row) -> Any:
-    """Return a row as a VEVENT; RFC 5545 (3.6.1) allows no DTEND without a duration."""
-    component.add("uid", f"{_event_id(row)}@calendar")
-    component.add("dtstamp", datetime.fromisoformat(row["updated"]))
-    component.add("created", datetime.fromisoformat(row["created"]))
-    for name in _LIMITS:
-        if row[name]:
-            component.add(name, row[name])
-    for name, value in (("dtstart", row["start"]), ("dtend", row["end"]))[
-        : 1 + (row["ends"] > row["starts"])
-    ]:
-        when = to_python(value)
-        component.add(
-            name,
-            when.astimezone(UTC)
-            if isinstance(when, datetime) and "timeZone" not in value
-            else when,
-        )
-    component.add("sequence", row["sequence"])
-    return component

@@ -3,8 +3,8 @@ shortcuts (`agentgym audit`).
 """
 
 from agentgym.testing.battery import MEASURES, Audit, AuditConfig, run_audit
-from agentgym.testing.campaign import Campaign, Tally, minimize, replay, replay_findings
-from agentgym.testing.cases import Case, Finding, Report, all_ids, read_findings
+from agentgym.testing.campaign import Campaign, Tally, minimize, replay
+from agentgym.testing.cases import Case, Finding, Report, all_ids
 from agentgym.testing.conformance import LawResult, check_laws
 from agentgym.testing.episode import play
 from agentgym.testing.laws import BrokenLaw
@@ -24,8 +24,6 @@ __all__ = [
     "check_laws",
     "minimize",
     "play",
-    "read_findings",
     "replay",
-    "replay_findings",
     "run_audit",
 ]

@@ -7,7 +7,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from agentgym.assemble.registry import resolve, spec
@@ -15,7 +14,6 @@ from agentgym.testing.cases import Case, Finding, Report, all_ids
 from agentgym.testing.episode import play
 from agentgym.text.validation import check_float, check_int
 from agentgym.training.evaluation import Table
-from agentgym.training.rollout.storage import append_text
 
 Play = Callable[[Case], Report]
 WholeT = TypeVar("WholeT", list[str], str)
@@ -61,7 +59,7 @@ class Tally:
 class Campaign:
     """A fuzzing run over some ids, or all registered ones.
 
-    It ends after `texts` replies per id or `minutes`, and writes findings to `out` as they occur.
+    It ends after `texts` replies per id or `minutes`.
     """
 
     def __init__(
@@ -71,7 +69,6 @@ class Campaign:
         texts: int | None = 200,
         seed: int = 0,
         minutes: float | None = None,
-        out: Path | None = None,
     ) -> None:
         if texts is None and minutes is None:
             raise ValueError("give texts, or minutes, or both: neither would never end")
@@ -80,7 +77,7 @@ class Campaign:
         if minutes is not None:
             check_float("minutes", minutes, 0, 10**6)
         check_int("seed", seed, 0, 10**9)
-        self._texts, self._seed, self._minutes, self._out = texts, seed, minutes, out
+        self._texts, self._seed, self._minutes = texts, seed, minutes
         self.tallies: dict[str, Tally] = {env_id: Tally() for env_id in ids or all_ids()}
         for env_id in self.tallies:
             spec(env_id)
@@ -126,18 +123,7 @@ class Campaign:
             tally.causes[cause] += 1
             if cause not in self._known:
                 self._known.add(cause)
-                self._add(minimize(finding))
-
-    def _add(self, finding: Finding) -> None:
-        self.findings.append(finding)
-        if self._out is not None:
-            self._out.parent.mkdir(parents=True, exist_ok=True)
-            append_text(self._out, finding.to_json() + "\n")
-
-
-def replay_findings(findings: Sequence[Finding]) -> list[tuple[Finding, Finding | None]]:
-    """Replay recorded cases; pair each with its outcome, None if it no longer fails."""
-    return [(finding, replay(finding)) for finding in findings]
+                self.findings.append(minimize(finding))
 
 
 def replay(finding: Finding, play: Play = play) -> Finding | None:

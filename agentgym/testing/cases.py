@@ -1,20 +1,15 @@
-"""Cases and findings of a fuzzer, and their form in files."""
+"""Cases and findings of a fuzzer."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
 from agentgym.assemble.registry import config_schema, is_team, load_plugins, spec, teams, worlds
 from agentgym.assemble.wrapper_stack import strategies
 from agentgym.oracles import ARMS
 from agentgym.world.world import MissingHook
-
-# version of the finding records
-FORMAT = 1
 
 # Episodes per instance seed: drawing a large office takes longer than playing it, and drawn states
 # are cached.
@@ -26,25 +21,6 @@ _SLACK = "budget_slack"
 _DIALECTS = ("auto", "json", "python")
 # the paper's arms, one with wrong hints and a placebo, in rotation
 _ARMS = (*ARMS, "P0.5S_")
-
-
-def pack(text: str) -> Any:
-    """Encode a text for JSON.
-
-    Surrogates are escaped, because JSON would merge two adjacent ones into one character.
-    """
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return {"escaped": text.encode("unicode_escape").decode("ascii")}
-    return text
-
-
-def unpack(data: Any) -> str:
-    """Decode the text of `pack`."""
-    if isinstance(data, dict):
-        return str(data["escaped"].encode("ascii").decode("unicode_escape"))
-    return str(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +48,6 @@ class Case:
             return self.env_seed
         return 1_000 * self.seed + self.index // _EPISODES_PER_INSTANCE
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the case as plain data."""
-        data = asdict(self)
-        if self.actions is not None:
-            data["actions"] = [pack(action) for action in self.actions]
-        return data
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Parse the output of `to_dict`."""
-        actions = data["actions"]
-        texts = None if actions is None else [unpack(action) for action in actions]
-        return cls(**{**data, "actions": texts})
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -106,26 +68,6 @@ class Finding:
     minimal: bool = False
     reproduced: bool | None = None
 
-    def to_json(self) -> str:
-        """Return the finding as one line of ASCII JSON, including lone surrogates."""
-        data = {**asdict(self), "case": self.case.to_dict()}
-        return json.dumps({"format": FORMAT, **data}, default=str)
-
-    @classmethod
-    def from_json(cls, line: str) -> Self:
-        """Parse a finding from a line.
-
-        Raises:
-            ValueError: The line contains no finding.
-        """
-        try:
-            data = json.loads(line)
-            if data.pop("format") != FORMAT:
-                raise ValueError(f"the format is not {FORMAT}")
-            return cls(**{**data, "case": Case.from_dict(data["case"])})
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"this is no record of a finding ({error}): {line[:80]!r}") from error
-
 
 @dataclass(slots=True)
 class Report:
@@ -142,21 +84,6 @@ class Report:
     actions: list[str] = field(default_factory=list)
     options: Mapping[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
-
-
-def read_findings(path: Path) -> list[Finding]:
-    """Return the findings in a file.
-
-    Raises:
-        ValueError: A line is not a finding; the error names it.
-    """
-    findings = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            findings.append(Finding.from_json(line))
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}") from None
-    return findings
 
 
 def all_ids() -> list[str]:

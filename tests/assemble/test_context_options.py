@@ -82,10 +82,10 @@ def test_the_text_gives_wrappers_their_arguments() -> None:
     context = (
         "clear_results:trigger=60k|20uses:keep=2:exclude=pop|peek:clear_inputs=true:ratio=0.5+"
         "clear_thinking:keep=all+compaction:trigger=80%:max_summary=2k:summarizer=rules:window=96k+"
-        "memory:persist=episode"
+        "memory:max_files=3"
     )
     assert wrappers(context) == {
-        "MemoryTool": {"persist": "episode"},
+        "MemoryTool": {"max_files": 3},
         "ClearThinking": {"keep": "all", "budget": {"window": 96_000}},
         "ClearToolResults": {
             "trigger": "60k|20uses",

@@ -112,7 +112,6 @@ FORMULA = "=SUM(MAP(SEQUENCE(200, 200), LAMBDA(x, x + 1)))"
 HEAVY: list[tuple[str, str, dict[str, Any]]] = [
     ("snowflake", "read_query", {"query": f"{ROWS}TABLE(GENERATOR(ROWCOUNT=>40000000))"}),
     ("google_cloud", "bigquery_run_query", {"query": f"{ROWS}{ARRAY} a, {ARRAY} b"}),
-    ("pdf_tools", "search_pdf_content", {"pdf_file_path": "a.pdf", "pattern": "(a|aa|aaa)+$"}),
     ("python_execute", "python_execute", {"code": "while True: pass", "timeout": 8}),
     ("filesystem", "read_text_file", {"path": "big.txt"}),
     ("google_sheet", "update_cells", {"sheet": "Sheet1", "range": "A1", "data": [[FORMULA]]}),

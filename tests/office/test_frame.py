@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 
 from agentgym.office import ROOT, Clock, Office, OfficeContext, Server, Workspace
-from agentgym.office.calendar import Calendar
 from agentgym.office.context import iso
-from agentgym.office.files.pdf_tools import PdfTools
 from agentgym.office.files.pdfs import write_pdf
 from agentgym.office.libraries import install_hint
 from agentgym.office.office import SERVERS, server_class
@@ -314,17 +312,9 @@ def test_a_server_is_composed_and_inherits_from_the_framework_only(name: str) ->
     assert all(type(part).__bases__ == (object,) for part in server().parts)
 
 
-def search_pdf() -> None:
-    tools = PdfTools()
-    tools.context.files.write("a.pdf", write_pdf([["line"]]))
-    tools.search_pdf_content("a.pdf", "line")
-
-
 LIBRARIES: dict[str, Callable[[], object]] = {
-    "icalendar": lambda: Calendar().ics(),
     "openpyxl": lambda: write_workbook({"S": [["=1"]]}),  # not a plain cell
     "reportlab": lambda: write_pdf([["line"]]),
-    "regex": search_pdf,
 }
 
 

@@ -39,8 +39,7 @@ def packed(**members: str) -> bytes:
 TREES = {
     "tree": ".\n├── c.txt\n└── d\n    ├── a.txt\n    └── e\n        └── b.txt\n\n2 directories, 3 files\n",
     "tree -L 1 d": "d\n├── a.txt\n└── e\n\n1 directory, 1 file\n",
-    "tree -af d/e d": "d/e\n└── d/e/b.txt\nd\n├── d/.hidden\n├── d/a.txt\n└── d/e\n    └── d/e/b.txt\n\n1 directory, 4 files\n",
-    "tree -d": ".\n└── d\n    └── e\n\n2 directories\n",
+    "tree -a d/e d": "d/e\n└── b.txt\nd\n├── .hidden\n├── a.txt\n└── e\n    └── b.txt\n\n1 directory, 4 files\n",
 }
 
 
@@ -50,44 +49,30 @@ def test_trees(command: str) -> None:
     assert (outcome.stdout, outcome.stderr, outcome.code) == (TREES[command], "", 0)
 
 
-def test_an_archive_is_made_and_extended() -> None:
-    outcome = sh(
-        "zip -r out d -x '*hidden' && zip out.zip c.txt d/a.txt && zip -q -j flat.zip d/e/b.txt d"
-    )
+def test_an_archive_is_made() -> None:
+    outcome = sh("zip -r out d && zip -q flat.zip c.txt d/e")
     assert outcome.stdout == (
-        "  adding: d/ (stored 0%)\n  adding: d/a.txt (deflated 97%)\n  adding: d/e/ (stored 0%)\n"
-        "  adding: d/e/b.txt (stored 0%)\nupdating: d/a.txt (deflated 97%)\n  adding: c.txt (stored 0%)\n"
+        "  adding: d\n  adding: d/.hidden\n  adding: d/a.txt\n  adding: d/e\n  adding: d/e/b.txt\n"
     )
     with zipfile.ZipFile(io.BytesIO(outcome.files["out.zip"])) as archive:
-        assert archive.namelist() == ["d/", "d/a.txt", "d/e/", "d/e/b.txt", "c.txt"]
+        assert archive.namelist() == ["d/", "d/.hidden", "d/a.txt", "d/e/", "d/e/b.txt"]
         assert archive.read("d/a.txt") == FILES["d/a.txt"]
         assert {info.date_time[:3] for info in archive.infolist() if not info.is_dir()} == {
             (2025, 1, 15)
         }
     with zipfile.ZipFile(io.BytesIO(outcome.files["flat.zip"])) as archive:
-        assert archive.namelist() == ["b.txt"]
+        assert archive.namelist() == ["c.txt", "d/e/"]
 
 
 def test_an_archive_is_unpacked() -> None:
     data = packed(c_txt="new", d__n_txt="n")
-    outcome = sh(
-        "unzip x.zip; cat c.txt; unzip -oq x; cat c.txt; unzip x d/* -d out; unzip -p x c.txt",
-        x_zip=data,
-    )
+    outcome = sh("unzip x.zip; cat c.txt; unzip -oq x; cat c.txt; unzip x -d out", x_zip=data)
     assert outcome.stdout == (
-        "Archive:  x.zip\n  skipping: c.txt  (exists; -o replaces it)\n extracting: d/n.txt\nhi"
-        "newArchive:  x.zip\n extracting: out/d/n.txt\nnew"
+        "Archive:  x.zip\n  skipping: c.txt  (exists; -o replaces it)\n  inflating: d/n.txt\nhi"
+        "newArchive:  x.zip\n  inflating: out/c.txt\n  inflating: out/d/n.txt\n"
     )
-    outcome = sh("unzip -l x.zip; unzip -t x.zip c.txt; unzip -n x", x_zip=data)
-    assert outcome.stdout.split("\n")[1:7] == [
-        "  Length      Date    Time    Name",
-        "---------  ---------- -----   ----",
-        "        3  1980-01-01 00:00   c.txt",
-        "        1  1980-01-01 00:00   d/n.txt",
-        "---------                     -------",
-        "        4                     2 files",
-    ]
-    assert "    testing: c.txt   OK\nNo errors detected" in outcome.stdout
+    outcome = sh("unzip -l x.zip", x_zip=data)
+    assert [line.split()[0] for line in outcome.stdout.splitlines()] == ["File", "c.txt", "d/n.txt"]
     assert outcome.files["c.txt"] == b"hi"
 
 
@@ -110,12 +95,12 @@ def test_nothing_is_unpacked_outside_of_the_folder() -> None:
         ("zip", 16, "Invalid command arguments"),
         ("zip -e x c.txt", 16, "-e is not supported"),
         ("zip x none", 12, "Nothing to do! (x.zip)"),
-        ("zip c.txt d/a.txt", 3, "Zip file structure invalid"),
-        ("unzip", 10, "no archive is given"),
+        ("zip c.txt d/a.txt", 15, "c.txt exists; name another archive"),
+        ("unzip", 10, "it takes one archive"),
         ("unzip -Z x", 10, "-Z is not supported"),
         ("unzip none", 9, "cannot find or open none or none.zip."),
         ("unzip c.txt", 9, "File is not a zip file"),
-        ("unzip ok.zip none", 11, "filename not matched:  none"),
+        ("unzip ok.zip none", 10, "it takes one archive"),
     ],
 )
 def test_what_cannot_be_done_is_said(command: str, code: int, reason: str) -> None:

@@ -1,17 +1,9 @@
-"""The memory tool: commands, storage, path traversal, and atomic changes."""
+"""The memory tool: commands, limits and path traversal."""
 
 from __future__ import annotations
 
-import os
 import pickle
-import subprocess
-import sys
-import tempfile
-import time
 import unicodedata
-from contextlib import suppress
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -22,7 +14,6 @@ from hypothesis import strategies as st
 import agentgym
 from agentgym import ToolCall, ToolError
 from agentgym.assemble.wrapper_order import Stage
-from agentgym.wrappers import memory as module
 from agentgym.wrappers.memory import MemoryTool, MemoryTools
 from agentgym.wrappers.memory_store import _COMMANDS, Files, MemoryLimits
 
@@ -32,21 +23,16 @@ TAKES = {command: takes for command, (_, takes) in _COMMANDS.items()}
 
 
 class Memory(MemoryTools):
-    """The tool over a dict or a folder, with positional arguments and access to its whole content."""
+    """The tool over a dict, with positional arguments and access to its whole content."""
 
-    def __init__(self, folder: Path | None = None, limits: MemoryLimits = ROOMY) -> None:
-        super().__init__(
-            limits, None if folder is None else module.FolderStore(str(folder), "mine", limits)
-        )
+    def __init__(self, limits: MemoryLimits = ROOMY) -> None:
+        super().__init__(limits)
 
     def __call__(self, command: Any, *values: Any) -> str:
         return self.memory(command, **dict(zip(TAKES[command], values, strict=False)))
 
     def all(self) -> Files:
-        if self.shared is None:
-            return self.files
-        with module._locked(self.shared._lock):
-            return self.shared._read()[0]
+        return self.files
 
     def refuses(self, why: str, *call: Any) -> None:
         before = self.all()
@@ -56,9 +42,9 @@ class Memory(MemoryTools):
         assert len(str(caught.value)) < 500
 
 
-@pytest.fixture(params=["dict", "folder"])
-def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Memory:
-    return Memory(tmp_path if request.param == "folder" else None)
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
 
 
 class Naive:
@@ -164,16 +150,9 @@ def agree(memory: Memory, commands: list[Any]) -> None:
 
 
 @settings(max_examples=250, deadline=None)
-@given(st.lists(COMMANDS, max_size=12), st.integers(0, 3))
-def test_the_commands_do_what_a_plain_implementation_does(commands: list[Any], kind: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        agree(Memory(None if kind else Path(folder), SMALL), commands)
-        assert all(
-            names or files
-            for top, names, files in os.walk(folder)
-            if top not in (folder, f"{folder}/mine")
-        )
-        assert {path.name for path in Path(folder).iterdir()} <= {"mine", ".mine~lock"}
+@given(st.lists(COMMANDS, max_size=12))
+def test_the_commands_do_what_a_plain_implementation_does(commands: list[Any]) -> None:
+    agree(Memory(SMALL), commands)
 
 
 def test_views(memory: Memory) -> None:
@@ -240,15 +219,15 @@ def test_commands_that_are_refused(memory: Memory) -> None:
         memory.refuses("insert_line must be in .0, 3.", "insert", "/memories/f", number, "x")
 
 
-def test_limits(tmp_path: Path) -> None:
-    large, memory = Memory(tmp_path), Memory(tmp_path, SMALL)
+def test_limits() -> None:
+    memory = Memory(SMALL)
     for path, text in [("0", "123456789"), ("1", "12345678"), ("2", "123"), ("d/3", "")]:
         memory("create", f"/memories/{path}", text)
     for call in (["insert", "/memories/0", 0, "\n"], ["create", "/memories/4", "0" * 10]):
         memory.refuses("would be 10 characters long, at most 9", *call)
     memory.refuses("would hold 21 characters, at most 20", "create", "/memories/2", "1234")
     memory.refuses("holds 4 files, at most 4", "create", "/memories/4", "")
-    large("create", "/memories/d/4", "1234567890a")
+    memory.files = {**memory.files, "/memories/d/4": "1234567890a"}
     # Content over the limits can still be viewed, moved and shortened.
     memory("rename", "/memories/d", "/memories/e")
     memory("str_replace", "/memories/e/4", "a", "")
@@ -296,124 +275,6 @@ def test_texts_are_kept_verbatim_in_files_of_odd_names(memory: Memory) -> None:
     }
 
 
-def test_what_is_no_text_file_is_neither_shown_nor_followed_nor_touched(tmp_path: Path) -> None:
-    memory = Memory(tmp_path / "store")
-    inside, outside = tmp_path / "store" / "mine", tmp_path / "outside"
-    outside.mkdir()
-    (outside / "secret").write_text("secret")
-    (inside / "d").mkdir()
-    (inside / "file").symlink_to(outside / "secret")
-    (inside / "d" / "folder").symlink_to(outside)
-    os.mkfifo(inside / "pipe")
-    contents = {"binary": b"\xff", "nul": b"\0", DECOMPOSED: b"", "a\\b": b""}
-    for name, content in {**contents, "big": b"x" * (4 * 262_144 + 1)}.items():
-        (inside / name).write_bytes(content)
-    before = sorted(inside.rglob("*"))
-    memory("create", "/memories/ok", "x")
-    assert memory.all() == {"/memories/ok": "x"}
-    for name in "file file/x d/folder d/folder/secret d pipe binary nul big".split():
-        why, path = "is no text file and must stay", f"/memories/{name}"
-        memory.refuses(why, "create", path, "")
-        memory.refuses(why, "rename", "/memories/ok", path)
-    memory("create", "/memories/d/x", "x")
-    memory.refuses("must stay", "delete", "/memories/d")
-    memory("delete", "/memories/d/x")
-    memory("delete", "/memories/ok")
-    assert (sorted(inside.rglob("*")), (outside / "secret").read_text()) == (before, "secret")
-    inside.rename(tmp_path / "moved")
-    inside.symlink_to(outside)
-    with pytest.raises(ToolError, match="its folder is a link"):
-        memory("view", "/memories")
-    with pytest.raises(ValueError, match="is a link, which a memory does not follow"):
-        Memory(tmp_path / "store")
-
-
-@pytest.mark.parametrize(
-    "call", ["create /memories/a/b new", "delete /memories/a", "rename /memories/a /memories/x/y"]
-)
-def test_who_is_killed_leaves_the_old_state_or_the_new_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call: str
-) -> None:
-    ends = []
-    for last in range(20):
-        memory, fuse = Memory(tmp_path / str(last)), [0] * last
-        memory("create", "/memories/a/b", "old")
-        before = memory.all()
-        with monkeypatch.context() as patch, suppress(IndexError):
-            for name in ("mkdir", "write_bytes", "replace", "rename", "rmdir", "rmtree"):
-                owner: Any = module.shutil if name == "rmtree" else Path
-                real = getattr(owner, name)
-                # Each call consumes a piece of the fuse; without one it raises.
-                burn = lambda *v, real=real, fuse=fuse, **o: (fuse.pop(), real(*v, **o))[1]  # noqa: E731
-                patch.setattr(owner, name, burn)
-            memory(*call.split())
-        ends.append(memory.all())
-        memory("create", "/memories/x" if before == ends[-1] else "/memories/z", "next")
-    changes = [old != new for old, new in pairwise(ends)]
-    assert (ends[0], sum(changes), changes.index(True) > 1) == (before, 1, True)
-
-
-def test_a_disk_that_fails_or_ignores_case_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    memory = Memory(tmp_path)
-    memory("create", "/memories/a", "x")
-    for name, call in {
-        "write_bytes": ["create", "/memories/b/c", ""],
-        "rename": ["delete", "/memories/a"],
-    }.items():
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, name, lambda *_: (tmp_path / "nowhere").stat())
-            memory.refuses(
-                r"cannot be used now \(No such file or directory\); nothing was changed", *call
-            )
-    with monkeypatch.context() as patch:
-        patch.setattr(module.FolderStore, "_read", lambda _: ({}, []))
-        memory.refuses("takes this path for that of another file", "create", "/memories/a", "y")
-    assert memory.all() == {"/memories/a": "x"}
-
-
-HAMMER = """
-import sys
-from agentgym.wrappers.memory import FolderStore, MemoryLimits
-store, name = FolderStore(sys.argv[1], "mine", MemoryLimits(32_768, 262_144, 64)), sys.argv[2]
-for k in range(60):
-    store.run("insert", {"path": "/memories/log", "insert_line": 0, "insert_text": f"{name}{k}"})
-    store.run("create", {"path": f"/memories/{name}/1", "file_text": name * 5_000})
-    store.run("rename", {"old_path": f"/memories/{name}", "new_path": f"/memories/{name}{k}"})
-    store.run("delete", {"path": f"/memories/{name}{k}"})
-"""
-
-
-@pytest.mark.rotation
-def test_two_processes_may_share_a_memory(tmp_path: Path) -> None:
-    memory = Memory(tmp_path)
-    memory("create", "/memories/log", "")
-    both = [subprocess.Popen([sys.executable, "-c", HAMMER, str(tmp_path), name]) for name in "pq"]
-    while None in [each.poll() for each in both]:
-        time.sleep(0.01)
-        assert all(
-            text in ("p" * 5_000, "q" * 5_000)
-            for path, text in memory.all().items()
-            if path != "/memories/log"
-        )
-    assert [each.returncode for each in both] == [0, 0]
-    log = sorted(f"{name}{k}" for name in "pq" for k in range(60))
-    assert {path: sorted(text.split()) for path, text in memory.all().items()} == {
-        "/memories/log": log
-    }
-
-
-def test_a_system_without_file_locks_shares_no_memory(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(module, "_flock", None)
-    with pytest.raises(
-        ValueError, match="no file locks for a shared memory; use persist='episode'"
-    ):
-        Memory(tmp_path)
-
-
 def started(**options: Any) -> MemoryTool:
     env = MemoryTool(agentgym.make("ListWorld", items=40, removals=30), **options)
     env.reset(seed=0)
@@ -446,40 +307,10 @@ def test_a_memory_of_an_episode_belongs_to_its_snapshots_and_copies() -> None:
     assert ask(env, "view", "/memories") == "/memories/ is empty"
 
 
-def test_a_memory_of_a_namespace_outlives_episodes_and_envs(tmp_path: Path) -> None:
-    first = started(persist="namespace", namespace="n", folder=str(tmp_path / "new"))
-    ask(first, "create", "/memories/a/b", "x\r\n")
-    first.reset()
-    assert (tmp_path / "new" / "n" / "a" / "b").read_bytes() == b"x\r\n"
-    second = gymnasium.make(first.spec)
-    second.reset(seed=1)
-    assert ask(second, "rename", "/memories/a/b", "/memories/c").startswith("renamed")
-    assert "/memories/c (characters: 3)" in ask(agentgym.clone(first), "view", "/memories")
-    other = ask(
-        started(persist="namespace", namespace="n.2", folder=str(tmp_path / "new")),
-        "view",
-        "/memories",
-    )
-    assert other == "/memories/ is empty"
-
-
 def test_options_and_the_place_in_a_stack_are_checked() -> None:
-    shared = {"persist": "namespace", "folder": "x"}
-    for options, why in [
-        ({"persist": "ever"}, "persist must be one of episode, namespace"),
-        *(
-            ({name: 0}, f"{name} must be an integer")
-            for name in ("max_files", "max_file_chars", "max_total_chars")
-        ),
-        ({"folder": "x"}, "add persist='namespace'"),
-        ({**shared, "folder": ""}, "give the path of a folder"),
-        *(
-            ({**shared, "namespace": name}, "namespace must be")
-            for name in ("", ".", "..", "a/b", "n" * 65, "a\n")
-        ),
-    ]:
-        with pytest.raises(ValueError, match=why):
-            started(**options)
+    for name in ("max_files", "max_file_chars", "max_total_chars"):
+        with pytest.raises(ValueError, match=f"{name} must be an integer"):
+            started(**{name: 0})
     late = type("Late", (gymnasium.Wrapper,), {"stage": Stage.TRIM})
     with pytest.raises(ValueError, match=r"MemoryTool \(tools\) must go inside Late"):
         MemoryTool(late(agentgym.make("ListWorld")))

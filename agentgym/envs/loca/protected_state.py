@@ -27,7 +27,6 @@ HARMLESS: Mapping[str, str] = {
     "own:email.sent.mails*": "where the sender keeps the copy of a mail that was sent",
     "email.bounces.*": "reports on mails that were not delivered; such a mail itself counts",
     "canvas.users.last_login": "when a user has logged in",
-    "canvas.participants*": "which conversations are read",
     "google_cloud.bigquery_jobs*": "the list of queries that were run",
     "google_sheet.spreadsheets.modified": "when a spreadsheet was changed last",
     INSIGHTS: "insights in the memo",

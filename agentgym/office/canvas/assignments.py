@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from agentgym.office.canvas.fields import (
-    MAX_TEXT,
-    MAX_URL,
     Text,
     When,
     choice,
     grade_text,
     line,
     moment,
-    percent,
     points,
     prose,
 )
@@ -28,19 +24,6 @@ from agentgym.office.canvas.records import (
 from agentgym.office.canvas.schema import MAX_ID, STUDENT
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
-
-# Students' point sums: scored, possible for scored work, possible in total.
-_GRADES = """
-SELECT e.id, e.course_id, e.user_id, u.name, c.name AS course_name, e.type, e.enrollment_state,
-  sum(s.score) AS score,
-  sum(CASE WHEN s.score IS NOT NULL THEN a.points_possible END) AS graded,
-  sum(a.points_possible) AS possible
-FROM enrollments e JOIN users u ON u.id = e.user_id JOIN courses c ON c.id = e.course_id
-LEFT JOIN assignments a ON a.course_id = e.course_id AND a.published
-LEFT JOIN submissions s ON s.assignment_id = a.id AND s.user_id = e.user_id
-WHERE e.type = 'StudentEnrollment' AND e.enrollment_state IN ('active', 'completed')
-  AND {} GROUP BY e.id ORDER BY e.id
-"""
 
 # Types in Canvas's API that need no external tools.
 _SUBMISSION_TYPES = (
@@ -159,90 +142,13 @@ class Assignments(CanvasPart):
         self._check_student(course_id, student)
         return self._show_submission(assignment, student)
 
-    @tool
-    def canvas_submit_assignment(
-        self,
-        course_id: int,
-        assignment_id: int,
-        submission_type: Literal["online_text_entry", "online_url", "online_upload"],
-        body: Text = None,
-        url: Text = None,
-        file_ids: list[int] | None = None,
-    ) -> Row:
-        """Submit an assignment; a new submission replaces the previous one.
-
-        Args:
-            course_id: Course.
-            assignment_id: Assignment.
-            submission_type: Kind of submission.
-            body: Text, for online_text_entry.
-            url: Address, for online_url.
-            file_ids: Your files, for online_upload.
-        """
-        # Teachers cannot submit, as in Canvas.
-        assignment = self._records.of_course("assignments", course_id, assignment_id, "learn")
-        me = self._records.me()["id"]
-        types = assignment["submission_types"]
-        if submission_type not in types:
-            raise ToolError(
-                f"invalid argument: submission_type must be one of {echo(types)}, got {echo(submission_type)}"
-            )
-        self._records.check_open(assignment)
-        content = _content(submission_type, body, url)
-        submission = self._get_or_add(assignment_id, me)
-        self._store.update(
-            "submissions",
-            submission["id"],
-            **content,
-            submission_type=submission_type,
-            attempt=submission["attempt"] + 1,
-            submitted_at=self._records.tick(),
-        )
-        return self._show_submission(assignment, me)
-
-    @tool
-    def canvas_get_course_grades(self, course_id: int) -> list[Row]:
-        """Get the grades in a course: of all students if you teach it, otherwise yours.
-
-        Args:
-            course_id: Course.
-        """
-        self._records.course(course_id)
-        if self._records.may(course_id, "grade"):
-            return self._grades("e.course_id = ?", course_id)
-        me = self._records.session["user"]
-        return self._grades("e.course_id = ? AND e.user_id = ?", course_id, me)
-
-    @tool
-    def canvas_get_user_grades(self) -> list[Row]:
-        """Get your grades in your courses as a student."""
-        me = self._records.me()["id"]
-        return self._grades("c.workflow_state != 'unpublished' AND e.user_id = ?", me)
-
     def _show(self, assignment: Row) -> Row:
         return show_assignments(self._records, [assignment])[0]
-
-    def _grades(self, where: str, *values: Any) -> list[Row]:
-        grades = []
-        for row in self._store.rows(_GRADES.format(where), *values):
-            score, graded, possible = (row.pop(key) for key in ("score", "graded", "possible"))
-            row["grades"] = {
-                "current_score": percent(score, graded),
-                "final_score": percent(score or 0.0, possible),
-            }
-            grades.append(row)
-        return grades
 
     def _check_student(self, course_id: int, user_id: int) -> None:
         enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": STUDENT}
         if not 0 < user_id <= MAX_ID or not self._store.find("enrollments", **enrollment):
             raise ToolError(f"not found: course {course_id} has no student with id {echo(user_id)}")
-
-    def _get_or_add(self, assignment_id: int, user_id: int) -> Row:
-        key: Row = {"assignment_id": assignment_id, "user_id": user_id}
-        if not self._store.find("submissions", **key):
-            self._records.add("submissions", **key, attempt=0)
-        return self._store.find("submissions", **key)[0]
 
     def _show_submission(self, assignment: Row, user_id: int) -> Row:
         due = assignment["due_at"]
@@ -269,21 +175,6 @@ class Assignments(CanvasPart):
             "missing": not submitted and due is not None and self._records.now() > due,
             "preview_url": f"{url}/submissions/{user_id}?preview=1",
         }
-
-
-def _content(submission_type: str, body: Text, url: Text) -> Row:
-    """Keep only the content field of the submission's type."""
-    if submission_type == "online_text_entry":
-        return {"body": line("body", body or "", MAX_TEXT), "url": None}
-    if submission_type == "online_url":
-        if not re.fullmatch(r"https?://[^\s/]\S*", url or ""):
-            raise ToolError(
-                f"invalid argument: url must begin with http:// or https://, got {echo(url)}"
-            )
-        return {"body": None, "url": line("url", url, MAX_URL)}
-    raise ToolError(
-        "permission denied: file uploads are not enabled for this account; use online_text_entry"
-    )
 
 
 def _grading(score: float | None, grader_id: int | None, now: str, attempt: int) -> Row:

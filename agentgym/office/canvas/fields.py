@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from agentgym.office.context import iso
 from agentgym.text.tools import ToolError, echo
@@ -13,8 +13,6 @@ Text: TypeAlias = str | None
 When: TypeAlias = str | datetime | None
 
 MAX_TEXT = 64_000  # Canvas stores long texts in 64 KB columns
-
-MAX_URL = 2_000  # browsers and proxies cut longer URLs
 
 _MAX_LINE = 255  # Canvas's column width for names and titles
 
@@ -89,22 +87,6 @@ def choice(field: str, value: str | None, choices: Sequence[str]) -> str | None:
     return value
 
 
-def updates(**fields: Any) -> dict[str, Any]:
-    """Return the fields that an update sets; an empty date clears one."""
-    changes = {key: value for key, value in fields.items() if value is not None}
-    for key, value in changes.items():
-        if value == "" and key.endswith("_at"):
-            changes[key] = None
-    return changes
-
-
 def grade_text(score: float) -> str:
     """Format a score with ten digits, which hides rounding errors."""
     return f"{score:.10g}"
-
-
-def percent(score: float | None, possible: float | None) -> float | None:
-    """Return a score as a percentage, or None if undefined."""
-    if score is None or not possible:
-        return None
-    return round(100 * score / possible, 2)

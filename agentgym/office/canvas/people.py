@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentgym.office.canvas.fields import Text, line, prose, updates
+from agentgym.office.canvas.fields import line
 from agentgym.office.canvas.records import ROOT_ACCOUNT, CanvasPart
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
@@ -90,37 +90,6 @@ class People(CanvasPart):
     def canvas_get_user_profile(self) -> Row:
         """Get your profile."""
         return show_profile(self._records.me())
-
-    @tool
-    def canvas_update_user_profile(
-        self,
-        name: Text = None,
-        short_name: Text = None,
-        bio: Text = None,
-        title: Text = None,
-        time_zone: Text = None,
-    ) -> Row:
-        """Change your profile.
-
-        Args:
-            name: Full name.
-            short_name: Name in discussions.
-            bio: About you.
-            title: Title.
-            time_zone: Time zone.
-        """
-        changes = updates(
-            name=line("name", name),
-            sortable_name=name and _family_name_first(name),
-            short_name=line("short_name", short_name),
-            bio=prose("bio", bio),
-            title=prose("title", title),
-            time_zone=line("time_zone", time_zone),
-        )
-        self._store.update(
-            "users", self._records.me()["id"], **changes, updated_at=self._records.tick()
-        )
-        return self.canvas_get_user_profile()
 
 
 def show_user(user: Row, known: bool = True) -> Row:

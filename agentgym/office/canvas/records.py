@@ -200,14 +200,6 @@ class CanvasRecords(ServerState):
             return rows
         return published
 
-    def check_open(self, work: Row) -> None:
-        """Raise if work is not open yet, or locked."""
-        now = self.now()
-        if now < (work["unlock_at"] or ""):
-            raise ToolError(f"permission denied: it opens at {work['unlock_at']}")
-        if work["lock_at"] and now > work["lock_at"]:
-            raise ToolError(f"permission denied: it was locked at {work['lock_at']}")
-
 
 class CanvasPart:
     """A part of the server with some tools."""

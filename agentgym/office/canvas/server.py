@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from agentgym.office.canvas.assignments import Assignments
-from agentgym.office.canvas.communication import Conversations, Discussions
+from agentgym.office.canvas.communication import Announcements
 from agentgym.office.canvas.courses import Courses
 from agentgym.office.canvas.dashboard import Dashboard
 from agentgym.office.canvas.people import People
@@ -26,8 +26,8 @@ class DisabledCanvasTools:
 class Canvas(Server):
     """Canvas server. Most tools require a login (`people.login_as` or `canvas_login`).
 
-    Tasks fill it through its parts: `people`, `courses`, `assignments`, `discussions`, `quizzes`,
-    `conversations` and `dashboard`. Their `add_…` methods return ids, which count from 1 per table;
+    Tasks fill it through its parts: `people`, `courses`, `assignments`, `discussions`,
+    `quizzes` and `dashboard`. Their `add_…` methods return ids, which count from 1 per table;
     times are ISO 8601 strings or datetimes.
     """
 
@@ -64,17 +64,15 @@ class Canvas(Server):
         self.people = People(records)
         self.courses = Courses(records)
         self.assignments = Assignments(records)
-        self.discussions = Discussions(records)
+        self.discussions = Announcements(records)
         self.quizzes = Quizzes(records)
-        self.conversations = Conversations(records)
-        self.dashboard = Dashboard(records, self.courses)
+        self.dashboard = Dashboard(records)
         self.parts = (
             self.people,
             self.courses,
             self.assignments,
             self.discussions,
             self.quizzes,
-            self.conversations,
             self.dashboard,
             DisabledCanvasTools(),
         )

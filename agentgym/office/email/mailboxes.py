@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from agentgym.office.email.headers import content_type
 from agentgym.office.email.messages import Mail, addresses, iso_date, normalize, text_of
+from agentgym.office.files.media_types import BYTES, media_type
 from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo
@@ -25,27 +26,7 @@ MAX_RECIPIENTS = 500  # as in Gmail
 # counts once.
 MAX_STORED_BYTES = 256 * 2**20
 
-SCHEMA = """
-CREATE TABLE users (id INTEGER PRIMARY KEY, email TEXT NOT NULL UNIQUE COLLATE NOCASE,
-  name TEXT NOT NULL, password TEXT NOT NULL );
-CREATE TABLE folders (user INTEGER NOT NULL REFERENCES users(id), name TEXT NOT NULL COLLATE NOCASE,
-  PRIMARY KEY (user, name));
-CREATE TABLE messages (id INTEGER PRIMARY KEY, author INTEGER REFERENCES users(id),
-  origin TEXT NOT NULL, message_id TEXT NOT NULL, created TEXT NOT NULL, date TEXT NOT NULL,
-  sender TEXT NOT NULL,
-  "to" TEXT NOT NULL, cc TEXT NOT NULL, bcc TEXT NOT NULL, subject TEXT NOT NULL,
-  in_reply_to TEXT NOT NULL, "references" TEXT NOT NULL, files INTEGER NOT NULL,
-  words TEXT NOT NULL, body TEXT NOT NULL, html TEXT );
-CREATE TABLE attachments (id INTEGER PRIMARY KEY,
-  message INTEGER NOT NULL REFERENCES messages(id) ON DELETE CASCADE, filename TEXT NOT NULL,
-  size INTEGER NOT NULL, data BLOB NOT NULL, UNIQUE (message, filename) );
-CREATE TABLE mails (id INTEGER PRIMARY KEY AUTOINCREMENT, user INTEGER NOT NULL,
-  folder TEXT NOT NULL COLLATE NOCASE, message INTEGER NOT NULL REFERENCES messages(id),
-  at INTEGER NOT NULL, is_read BOOL, is_important BOOL, own BOOL,
-  FOREIGN KEY (user, folder) REFERENCES folders(user, name) );
-CREATE INDEX mails_in_folder ON mails (user, folder, at, id);
-CREATE INDEX mails_of_message ON mails (message);
-"""
+SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
 # Mails with their messages.
 _MAILS = """
@@ -268,6 +249,12 @@ def _attachments(boxes: Mailboxes, row: Row) -> list[Row]:
     sql = "SELECT filename, size FROM attachments WHERE message = ? ORDER BY id"
     files = boxes.store.rows(sql, row["message"]) if row["files"] else []
     return [{**file, "content_type": content_type(file["filename"])} for file in files]
+
+
+def content_type(name: str) -> str:
+    """Return a file name's media type; multi-part types become plain bytes."""
+    kind = media_type(name)
+    return BYTES if kind.startswith(("message/", "multipart/")) else kind
 
 
 def show_draft(row: Row) -> Row:

@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agentgym.office.email.headers import content_type, headers_of
-from agentgym.office.email.mailboxes import EmailPart, show_draft, show_mail, show_mails
+from agentgym.office.email.mailboxes import (
+    EmailPart,
+    content_type,
+    show_draft,
+    show_mail,
+    show_mails,
+)
 from agentgym.office.email.messages import numbered_names
 from agentgym.office.server import page_of
 from agentgym.office.store import Row
@@ -15,12 +20,6 @@ from agentgym.text.tools import ToolError, echo, tool
 _DOWNLOADS = "attachments"  # in the workspace
 
 _MAX_TERMS = 50  # SQLite compares each word with every mail of the folder
-
-# Header by key of `get_email_headers`.
-_HEADERS = {
-    "message_id": "Message-ID", "subject": "Subject", "from": "From", "to": "To", "cc": "Cc", "date": "Date",
-    "content_type": "Content-Type",
-}  # fmt: skip
 
 _TERM = re.compile(r'(?:(from|to|subject|body):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
 # Lines of a message's words by query field.
@@ -87,20 +86,6 @@ class Reading(EmailPart):
             email_id: Email ID.
         """
         return show_mail(self._mailboxes, self._mailboxes.mine(email_id))
-
-    @tool
-    def get_email_headers(self, email_id: str) -> Row:
-        """Get the headers of an email.
-
-        Args:
-            email_id: Email ID.
-        """
-        headers = headers_of(self._mailboxes.to_mail(self._mailboxes.mine(email_id)))
-        shown = {key: headers.get(name, "") for key, name in _HEADERS.items()}
-        for key, name in (("in_reply_to", "In-Reply-To"), ("references", "References")):
-            if name in headers:
-                shown[key] = headers[name]
-        return shown
 
     @tool
     def download_attachment(self, email_id: str, attachment_filename: str) -> Row:

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from agentgym.office.context import OfficeContext, iso
 from agentgym.office.disabled import with_disabled_tools
-from agentgym.office.email.exports import Exports
 from agentgym.office.email.filing import Filing
 from agentgym.office.email.mailboxes import SCHEMA, SYSTEM_FOLDERS, Mailboxes
 from agentgym.office.email.messages import MAX_NAME, Mail, addresses
@@ -55,7 +54,6 @@ class Email(Server):
             Filing(boxes),
             Reading(boxes),
             Writing(boxes),
-            Exports(boxes),
             DisabledMailTools(),
         )
 

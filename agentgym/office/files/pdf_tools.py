@@ -1,32 +1,40 @@
-"""PDF server with pdf-tools-mcp's tools: reading, searching, merging and splitting."""
+"""PDF server with pdf-tools-mcp's tools: reading, merging and splitting."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from importlib import import_module
 from io import BytesIO
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
+from agentgym.office.context import OfficeContext
+from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.files.pdfs import MAX_PAGES, guarded, open_pdf, read_pdf
-from agentgym.office.libraries import install_hint, pdf_library
+from agentgym.office.libraries import pdf_library
 from agentgym.office.server import Server
-from agentgym.text import reply_work
-from agentgym.text.tools import ToolError, echo, tool
+from agentgym.text.tools import ToolError, tool
 
-MAX_MATCHES = 2_000  # every snapshot contains them
-MAX_SEARCHES = 20  # the oldest search is dropped
-# Compiling a regular expression has no time limit, so its length is limited.
-MAX_PATTERN_CHARS = 1_000
 
-_CONTEXT_CHARS = 100  # characters on each side of a match, one or two lines
-_SECONDS = 2.0  # search time limit: a pattern may backtrack exponentially
+@with_disabled_tools(Path(__file__).with_name("disabled_pdf_tools.json"))
+class DisabledPdfTools:
+    """Tools that the account lacks."""
 
 
 class PdfTools(Server):
-    """Tools for the PDF files of the workspace. Search results are stored for paging."""
+    """Tools for the PDF files of the workspace."""
 
     name: ClassVar[str] = "pdf_tools"
+    # The published server's order, which prompts depend on.
+    tool_order: ClassVar[tuple[str, ...]] = tuple(
+        """
+        read_pdf_pages get_pdf_info merge_pdfs extract_pdf_pages search_pdf_content
+        search_pdf_next_page search_pdf_prev_page search_pdf_go_page search_pdf_info
+        """.split()
+    )
+
+    def __init__(self, context: OfficeContext | None = None) -> None:
+        super().__init__(context)
+        self.parts = (DisabledPdfTools(),)
 
     @tool
     def read_pdf_pages(self, pdf_file_path: str, start_page: int = 1, end_page: int = 1) -> str:
@@ -111,96 +119,6 @@ class PdfTools(Server):
             f"Extracted pages: {numbers}\nSource PDF total pages: {total}"
         )
 
-    @tool
-    def search_pdf_content(self, pdf_file_path: str, pattern: str, page_size: int = 10) -> str:
-        """Search a PDF file for a regular expression, ignoring case; returns the first page of results and a search id.
-
-        Args:
-            pdf_file_path: The file.
-            pattern: The regular expression.
-            page_size: Results per page, 10 to 50; other values mean 10.
-        """
-        matches = _find(read_pdf(self._bytes(pdf_file_path)), pattern)
-        if not matches:
-            return f"No matches found for pattern: {pattern}"
-        size = page_size if 10 <= page_size <= 50 else 10
-        warning = ""
-        if size != page_size:
-            warning = (
-                f"Warning: Page size {page_size} is out of range (10-50). Using default value 10.\n"
-            )
-        searches = self.session.setdefault("searches", {})
-        identity = self.context.new_id("search", 8)
-        searches[identity] = {
-            "path": pdf_file_path,
-            "pattern": pattern,
-            "size": size,
-            "page": 1,
-            "found": matches,
-        }
-        while len(searches) > MAX_SEARCHES:
-            del searches[next(iter(searches))]
-        return f"{warning}{self._show(identity, 1, first=True)}"
-
-    @tool
-    def search_pdf_next_page(self, search_id: str) -> str:
-        """Show the next page of search results.
-
-        Args:
-            search_id: The search.
-        """
-        search = self._search(search_id)
-        last = _pages(search)
-        if search["page"] == last:
-            return f"Already on last page ({last}/{last})"
-        return self._show(search_id, search["page"] + 1)
-
-    @tool
-    def search_pdf_prev_page(self, search_id: str) -> str:
-        """Show the previous page of search results.
-
-        Args:
-            search_id: The search.
-        """
-        page = self._search(search_id)["page"]
-        return "Already on first page (1)" if page == 1 else self._show(search_id, page - 1)
-
-    @tool
-    def search_pdf_go_page(self, search_id: str, page_number: int) -> str:
-        """Show a given page of search results.
-
-        Args:
-            search_id: The search.
-            page_number: The page, from 1.
-        """
-        last = _pages(self._search(search_id))
-        if not 1 <= page_number <= last:
-            raise ToolError(
-                f"invalid argument: there is no page {echo(page_number)}; pages: 1 to {last}"
-            )
-        return self._show(search_id, page_number)
-
-    @tool
-    def search_pdf_info(self, search_id: str) -> str:
-        """Show the file, pattern and current page of a search.
-
-        Args:
-            search_id: The search.
-        """
-        search = self._search(search_id)
-        facts = {
-            "Search ID": search_id,
-            "PDF Path": search["path"],
-            "Pattern": search["pattern"],
-            "Total matches": len(search["found"]),
-            "Current page": f"{search['page']}/{_pages(search)}",
-            "Results per page": search["size"],
-            "Last accessed": f"{search['accessed']:%Y-%m-%d %H:%M:%S}",
-        }
-        return "\n".join(
-            ["Search Session Information:", *(f"{name}: {fact}" for name, fact in facts.items())]
-        )
-
     def _bytes(self, path: str) -> bytes:
         if path.startswith(("http://", "https://")):
             raise ToolError(
@@ -226,83 +144,3 @@ class PdfTools(Server):
         self.context.clock.tick()
         self.context.files.write(target, buffer.getvalue())
         return count
-
-    def _search(self, identity: str) -> dict[str, Any]:
-        searches: dict[str, dict[str, Any]] = self.session.get("searches", {})
-        if identity not in searches:
-            raise ToolError(
-                f"not found: there is no search {echo(identity)}; the last {MAX_SEARCHES} are kept"
-            )
-        return searches[identity]
-
-    def _show(self, identity: str, page: int, *, first: bool = False) -> str:
-        """Format a page of results; only the first one states the page size."""
-        search = self._search(identity)
-        search["page"], search["accessed"] = page, self.context.clock.now()
-        matches, size = search["found"], search["size"]
-        total = str(len(matches))
-        if len(matches) == MAX_MATCHES:
-            total += " (the maximum)"
-        lines = [
-            f"Search ID: {identity}",
-            f"Pattern: {search['pattern']}",
-            f"Total matches: {total}",
-            f"Page: {page}/{_pages(search)}",
-        ]
-        if first:
-            lines.append(f"Results per page: {size}")
-        lines.append("")
-        first_match = (page - 1) * size
-        shown = matches[first_match : first_match + size]
-        for k, (number, text, before, after) in enumerate(shown, first_match + 1):
-            lines += [
-                f"Match {k}:",
-                f"  Page: {number}",
-                f'  Text: "{text}"',
-                f"  Context: ...{before}[{text}]{after}...",
-                "",
-            ]
-        if len(matches) > size:
-            lines.append(
-                "Use search_pdf_next_page, search_pdf_prev_page or search_pdf_go_page with this "
-                "search_id for the other pages."
-            )
-        return "\n".join(lines)
-
-
-def _pages(search: dict[str, Any]) -> int:
-    return int(-(-len(search["found"]) // search["size"]))
-
-
-def _find(pages: Sequence[str], pattern: str) -> list[tuple[int, str, str, str]]:
-    """Return (page, text, text before, text after) per match."""
-    if len(pattern) > MAX_PATTERN_CHARS:
-        raise ToolError(
-            f"limit exceeded: a pattern of {len(pattern)} characters, at most {MAX_PATTERN_CHARS} "
-            "are allowed"
-        )
-    with install_hint("searching PDF files needs regex", "regex"):
-        regex = import_module("regex")
-    matches = []
-    start_time = time.process_time()
-    deadline = start_time + _SECONDS
-    try:
-        compiled = regex.compile(pattern, regex.IGNORECASE | regex.MULTILINE)
-        for number, text in enumerate(pages, 1):
-            left = deadline - time.process_time()
-            for match in compiled.finditer(text, timeout=max(left, 0.001)):
-                start, end = match.span()
-                before = text[max(0, start - _CONTEXT_CHARS) : start]
-                after = text[end : end + _CONTEXT_CHARS]
-                matches.append((number, match[0][:1_000], before, after))
-                if len(matches) == MAX_MATCHES:
-                    return matches
-    except (regex.error, RecursionError, OverflowError) as error:
-        raise ToolError(
-            f"invalid argument: {echo(pattern)} is not a valid regular expression: {error}"
-        ) from None
-    except TimeoutError:
-        raise ToolError(f"limit exceeded: the search for {echo(pattern)} takes too long") from None
-    finally:
-        reply_work.spend((time.process_time() - start_time) / _SECONDS)
-    return matches

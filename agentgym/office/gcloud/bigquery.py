@@ -105,31 +105,6 @@ class BigQuery:
         )
 
     @tool
-    def bigquery_export_table(
-        self,
-        dataset_id: str,
-        table_id: str,
-        destination_bucket: str,
-        destination_path: str,
-        file_format: Literal["CSV", "NEWLINE_DELIMITED_JSON"] = "CSV",
-    ) -> str:
-        """Export all rows of a table to an object of Cloud Storage.
-
-        Args:
-            dataset_id: The dataset.
-            table_id: The table.
-            destination_bucket: The bucket.
-            destination_path: The name of the object.
-            file_format: The kind of file.
-        """
-        rows = self._server.read_all(self._check_table(dataset_id, table_id))
-        destination = f"gs://{destination_bucket}/{destination_path}"
-        text = rows.to_csv() if file_format == "CSV" else rows.to_json_lines()
-        self._storage.write_gs(destination, text.encode())
-        self._job("EXTRACT", "EXTRACT", {"exported": rows.total})
-        return f"Exported {dataset_id}.{table_id} to {destination}"
-
-    @tool
     def bigquery_list_jobs(
         self, max_results: int = 50, state_filter: Literal["", "done", "pending", "running"] = ""
     ) -> str:
@@ -153,16 +128,6 @@ class BigQuery:
             kind = f"{job['kind']} {job['statement']}{job['effect']}"
             lines.append(f"{job['id']}: {kind}, DONE, {job['created']}")
         return listing("Jobs", lines, "There are no such jobs.")
-
-    @tool
-    def bigquery_cancel_job(self, job_id: str) -> str:
-        """Request that a job be cancelled; a finished job is unaffected.
-
-        Args:
-            job_id: The job.
-        """
-        self._server.store.get("bigquery_jobs", job_id, "job")
-        return f"Cancellation requested for job {job_id}"
 
     # For tasks.
 

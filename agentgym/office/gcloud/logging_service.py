@@ -15,7 +15,6 @@ from agentgym.office.gcloud.cloud import (
     check_name,
     check_one_of,
     check_range,
-    details,
     listing,
     next_page,
     read_token,
@@ -31,7 +30,6 @@ Payload: TypeAlias = str | dict[str, Any]
 _RETENTION = {"_Default": 30, "_Required": 400}
 # The `_Required` sink's filter, as in Cloud Logging.
 _AUDIT = 'LOG_ID("cloudaudit.googleapis.com/activity") OR LOG_ID("cloudaudit.googleapis.com/system_event")'
-_FILTERS = {"_Default": f"NOT ({_AUDIT})", "_Required": _AUDIT}
 _BUCKET = f"projects/{PROJECT}/locations/global/buckets/"
 
 LOGGING_SCHEMA = """
@@ -133,35 +131,6 @@ class Logging:
             raise ToolError(f"not found: the log {echo(log_name)} has no entries in _Default")
         self._server.context.clock.tick()
         return f"Deleted log {_short(log)}"
-
-    @tool
-    def logging_list_log_buckets(self) -> str:
-        """List the log buckets with their retention."""
-        buckets = []
-        for name, days in _RETENTION.items():
-            text = details(
-                name,
-                ("  Location", "global"),
-                ("  Retention (days)", str(days)),
-                ("  State", "ACTIVE"),
-                ("  Locked", str(name == "_Required")),
-            )
-            buckets.append(text)
-        return listing("Log buckets", buckets)
-
-    @tool
-    def logging_list_log_sinks(self) -> str:
-        """List the sinks with destination and filter."""
-        sinks = []
-        for name, log_filter in _FILTERS.items():
-            text = details(
-                name,
-                ("  Destination", f"logging.googleapis.com/{_BUCKET}{name}"),
-                ("  Filter", log_filter),
-                ("  Disabled", "False"),
-            )
-            sinks.append(text)
-        return listing("Log sinks", sinks)
 
     # For tasks.
 

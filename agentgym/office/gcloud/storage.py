@@ -282,10 +282,6 @@ class Storage:
 
     # Shared by the tools and other services.
 
-    def write_gs(self, uri: str, data: bytes) -> None:
-        """Write the object gs://bucket/name at the current time."""
-        self._write_object(*_parts(uri), data)
-
     def _bucket(self, name: str) -> Row:
         bucket = self._server.store.row("SELECT * FROM buckets WHERE name = ?", name)
         if bucket is None:

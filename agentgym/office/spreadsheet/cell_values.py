@@ -62,33 +62,18 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 @dataclass(slots=True)
 class Grid:
-    """Values in rows and columns; `cells` maps row and column, from 0, to non-empty values.
+    """A range's values; `cells` maps row and column, from 0, to non-empty values.
 
     Attributes:
-        origin: A range's first row and column, from 1; None for computed values.
+        origin: The first row and column, from 1.
         searched: Cache of `positions`.
     """
 
     height: int
     width: int
-    cells: dict[tuple[int, int], Any] = field(default_factory=dict)
-    origin: tuple[int, int] | None = None
+    cells: dict[tuple[int, int], Any]
+    origin: tuple[int, int]
     searched: dict[bool, dict[Any, int]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, rows: Sequence[Sequence[Any]]) -> Grid:
-        """Return a grid of rows, with at least one (empty) cell."""
-        cells = {
-            (r, c): value
-            for r, row in enumerate(rows)
-            for c, value in enumerate(row)
-            if value is not None
-        }
-        return cls(max(1, len(rows)), max(1, *map(len, rows)) if rows else 1, cells)
-
-    def rows(self) -> list[list[Any]]:
-        """Return all values, empty ones as None."""
-        return [self.line(down=False, at=k) for k in range(self.height)]
 
     def line(self, *, down: bool, at: int = 0) -> list[Any]:
         """Return a column (`down`) or a row."""
@@ -104,11 +89,6 @@ class Grid:
             places = {match_key(value): k for k, value in reversed(line) if value is not None}
             self.searched[down] = places
         return self.searched[down]
-
-
-def grid_of(value: Any) -> Grid:
-    """Convert a value to a grid."""
-    return value if isinstance(value, Grid) else Grid.of([[value]])
 
 
 def match_key(value: Any) -> Any:

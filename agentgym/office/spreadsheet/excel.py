@@ -114,6 +114,10 @@ class Excel(Server):
             protection: locked and hidden.
             conditional_format: type (color_scale, data_bar, icon_set, formula or cell_is) and params, named as in openpyxl.
         """
+        if protection is not None or conditional_format is not None:
+            raise ToolError(
+                "not supported: protection and conditional_format; format the cells themselves"
+            )
         changes = {name: value for name, value in locals().items() if name != "self"}
         with self._books.edit_sheet(filepath, sheet_name) as sheet:
             area = area_of(start_cell, end_cell)
@@ -121,8 +125,6 @@ class Excel(Server):
                 parts.style(sheet.cell(*place), changes)
             if merge_cells and end_cell:
                 sheets.merge(sheet, area)
-            if conditional_format is not None:
-                sheet.conditional_formatting.add(str(area), parts.rule(conditional_format))
         return f"Applied formatting to range {area}"
 
     @tool

@@ -19,14 +19,6 @@ UNSAFE = frozenset(
 MAX_FORMULA = 8_192  # characters, as in Excel
 
 _COLOUR = re.compile(r"#?([0-9A-Fa-f]{2})?([0-9A-Fa-f]{6})")
-# Conditional formats: constructors and required arguments.
-_RULES = {
-    "color_scale": ("ColorScaleRule", ("start_type", "start_color", "end_type", "end_color")),
-    "data_bar": ("DataBarRule", ("start_type", "end_type", "color")),
-    "icon_set": ("IconSetRule", ("icon_style", "type", "values")),
-    "formula": ("FormulaRule", ("formula",)),
-    "cell_is": ("CellIsRule", ("operator", "formula")),
-}
 
 
 def colour(text: str) -> str:
@@ -87,8 +79,6 @@ def style(cell: Any, changes: Mapping[str, Any]) -> None:
         cell.border = styles.Border(left=side, right=side, top=side, bottom=side)
     alignment = {"horizontal": changes["alignment"], "wrap_text": changes["wrap_text"] or None}
     _change(cell, "alignment", alignment)
-    if changes["protection"] is not None:
-        cell.protection = styles.Protection(**changes["protection"])
     if changes["number_format"] is not None:
         cell.number_format = changes["number_format"]
 
@@ -100,33 +90,6 @@ def _change(cell: Any, style: str, changes: Mapping[str, Any]) -> None:
         for name, value in given.items():
             setattr(copied, name, value)
         setattr(cell, style, copied)
-
-
-def rule(conditional_format: Mapping[str, Any]) -> Any:
-    """Return a conditional format; `fill` and `font` in `params` may be objects."""
-    kind, params = conditional_format.get("type"), conditional_format.get("params", {})
-    if not isinstance(kind, str) or kind not in _RULES or not isinstance(params, Mapping):
-        raise ToolError(
-            "invalid argument: conditional_format needs params and a type, one of "
-            f"{', '.join(_RULES)}"
-        )
-    maker, needed = _RULES[kind]
-    if any(params.get(name) is None for name in needed) or not all(
-        isinstance(item, (str, int, float))
-        for name in ("formula", "values")
-        for item in params.get(name) or ()
-    ):
-        raise ToolError(
-            f"invalid argument: params of {kind} must have {', '.join(needed)}; formula and values "
-            "are lists"
-        )
-    parameters, styles = dict(params), library().styles
-    if isinstance(parameters.get("fill"), Mapping):
-        shade = colour(str(parameters["fill"].get("fgColor", "FFC7CE")))
-        parameters["fill"] = styles.PatternFill("solid", start_color=shade, end_color=shade)
-    if isinstance(parameters.get("font"), Mapping):
-        parameters["font"] = styles.Font(**parameters["font"])
-    return getattr(library().formatting.rule, maker)(**parameters)
 
 
 def overlap(area: Area, reference: str) -> bool:
@@ -151,7 +114,14 @@ def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
         if area.min_row <= row <= area.max_row and area.min_col <= column <= area.max_col
     )
     if (rule := next(rules, None)) is not None:
-        facts = {"cell": name, "has_validation": True, **validation(rule, sheet)}
+        facts = {
+            "cell": name,
+            "has_validation": True,
+            "validation_type": rule.type,
+            "operator": rule.operator,
+            "formula1": rule.formula1,
+            "formula2": rule.formula2,
+        }
     return {
         "address": name,
         "value": value_at(sheet, row, column),
@@ -165,42 +135,6 @@ def value_at(sheet: Any, row: int, column: int) -> Any:
     """Return a cell's value; `sheet.cell` would create a missing cell."""
     cell = sheet._cells.get((row, column))
     return None if cell is None else to_jsonable(cell.value)
-
-
-def validation(rule: Any, sheet: Any) -> dict[str, Any]:
-    """Describe a validation rule like the published server."""
-    facts = {
-        "validation_type": rule.type,
-        "allow_blank": bool(rule.allowBlank),
-        "operator": rule.operator,
-        "prompt": rule.prompt,
-        "prompt_title": rule.promptTitle,
-        "error_message": rule.error,
-        "error_title": rule.errorTitle,
-    }
-    if rule.type == "list":
-        facts["allowed_values"] = _allowed_values(str(rule.formula1 or ""), sheet)
-    else:
-        facts |= {"formula1": rule.formula1, "formula2": rule.formula2}
-    return {name: value for name, value in facts.items() if value is not None}
-
-
-def _allowed_values(formula: str, sheet: Any) -> list[str]:
-    if formula.startswith('"'):
-        return [value.strip() for value in formula.strip('"').split(",") if value.strip()]
-    title, _, cells = formula.lstrip("=").rpartition("!")
-    book, name = sheet.parent, title.strip("'")
-    source = book[name] if name in book.sheetnames else sheet
-    if not re.fullmatch(r"\$?[A-Za-z]{1,3}\$?[0-9]{1,6}(:\$?[A-Za-z]{1,3}\$?[0-9]{1,6})?", cells):
-        return [f"Range: {formula}"]
-    left, top, right, bottom = library().utils.cell.range_boundaries(cells.replace("$", ""))
-    bottom, right = min(bottom, source.max_row), min(right, source.max_column)
-    values = (
-        value_at(source, row, column)
-        for row in range(top, bottom + 1)
-        for column in range(left, right + 1)
-    )
-    return [str(value) for value in values if value is not None][:1000]
 
 
 def to_jsonable(value: Any) -> Any:

@@ -126,22 +126,7 @@ class _Parser:
                 node = self._binary(0)
                 if self._take(")"):
                     return node
-            case "sign", "{":
-                return self._array()
         raise _Syntax
-
-    def _array(self) -> Node:
-        """Parse after the opening brace: commas separate columns, semicolons rows."""
-        widths, items = [0], []
-        while True:
-            items.append(self._binary(0))
-            widths[-1] += 1
-            if self._take("}"):
-                return ("array", tuple(widths), items)
-            if self._take(";"):
-                widths.append(0)
-            elif not self._take(","):
-                raise _Syntax
 
     def _named(self, name: str) -> Node:
         if not self._take("("):
@@ -165,7 +150,7 @@ def parts_of(node: Node) -> Iterator[Node]:
         node = waiting.pop()
         yield node
         match node[0]:
-            case "call" | "array":
+            case "call":
                 waiting += reversed(node[2])
             case "unary" | "binary":
                 waiting += reversed(node[2:])

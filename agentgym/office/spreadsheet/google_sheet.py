@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, NotRequired
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from agentgym.office.context import OfficeContext
+from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server
 from agentgym.office.spreadsheet.cell_values import from_python
 from agentgym.office.spreadsheet.formulas import retitle
@@ -19,24 +21,10 @@ from agentgym.office.spreadsheet.spreadsheets import (
     SCHEMA,
     SheetCell,
     Spreadsheets,
-    count_cells,
     properties_of,
 )
 from agentgym.office.store import Row
-from agentgym.text.tools import ToolError, tool
-
-Id = Annotated[str, Field(description="Id of the spreadsheet.")]
-Title = Annotated[str, Field(description="Title of the sheet.")]
-
-
-class Query(TypedDict):
-    """A range to read."""
-
-    spreadsheet_id: Id
-    sheet: Title
-    range: NotRequired[
-        Annotated[str, Field(description="Cells in A1 notation; the whole sheet by default.")]
-    ]
+from agentgym.text.tools import tool
 
 
 class Recipient(TypedDict):
@@ -48,15 +36,30 @@ class Recipient(TypedDict):
     ]
 
 
+@with_disabled_tools(Path(__file__).with_name("disabled_sheet_tools.json"))
+class DisabledSheetTools:
+    """Tools of features that the account lacks."""
+
+
 class GoogleSheet(Server):
     """A Google Sheets account and its sharing settings."""
 
     name: ClassVar[str] = "google_sheet"
     schema: ClassVar[str] = SCHEMA
+    # The published server's order, which prompts depend on.
+    tool_order: ClassVar[tuple[str, ...]] = tuple(
+        """
+        get_sheet_data get_sheet_formulas update_cells batch_update_cells add_rows add_columns
+        list_sheets copy_sheet rename_sheet get_multiple_sheet_data
+        get_multiple_spreadsheet_summary create_spreadsheet create_sheet list_spreadsheets
+        share_spreadsheet
+        """.split()
+    )
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
         self._books = Spreadsheets(self)
+        self.parts = (DisabledSheetTools(),)
 
     # For task authors.
 
@@ -273,56 +276,6 @@ class GoogleSheet(Server):
         return {"spreadsheetId": spreadsheet, "replies": [{"updateSheetProperties": renamed}]}
 
     @tool
-    def get_multiple_sheet_data(self, queries: list[Query]) -> list[dict[str, Any]]:
-        """Read several ranges, each returned with its query; a failed query has an `error` instead
-        of `data`.
-
-        Args:
-            queries: The ranges.
-        """
-        results: list[dict[str, Any]] = []
-        cells = 0  # a call may name the same range a thousand times
-        for query in queries:
-            asked: dict[str, Any] = {"range": None, **query}
-            try:
-                row = self._books.sheet(query["spreadsheet_id"], query["sheet"])
-                results.append({**asked, "data": self._books.values(row, asked["range"])})
-            except ToolError as error:
-                results.append({**asked, "error": str(error)})
-            cells = count_cells(results[-1].get("data", ()), cells)
-        return results
-
-    @tool
-    def get_multiple_spreadsheet_summary(
-        self, spreadsheet_ids: list[str], rows_to_fetch: int = 5
-    ) -> list[dict[str, Any]]:
-        """Get the titles, sheets and first rows of several spreadsheets; a missing one has an
-        `error`.
-
-        Args:
-            spreadsheet_ids: Ids of the spreadsheets.
-            rows_to_fetch: Rows per sheet, including its headers.
-        """
-        if rows_to_fetch < 1:
-            raise ToolError(
-                f"invalid argument: rows_to_fetch must be at least 1, got {rows_to_fetch}"
-            )
-        results = []
-        cells = 0
-        for spreadsheet in spreadsheet_ids:
-            entry: dict[str, Any] = {"spreadsheet_id": spreadsheet, "title": None, "sheets": []}
-            try:
-                sheets = self._books.sheets(spreadsheet)
-                entry["title"] = self.store.get("spreadsheets", spreadsheet)["title"]
-                entry["sheets"] = [self._summary(sheet, rows_to_fetch) for sheet in sheets]
-                results.append({**entry, "error": None})
-            except ToolError as error:
-                results.append({**entry, "error": str(error)})
-            for sheet in entry["sheets"]:
-                cells = count_cells(sheet["first_rows"], cells)
-        return results
-
-    @tool
     def create_spreadsheet(self, title: str) -> Any:
         """Create a spreadsheet with one empty sheet, Sheet1.
 
@@ -400,17 +353,6 @@ class GoogleSheet(Server):
             "sheets": [{"properties": properties_of(sheet), "data": [{"rowData": rows}]}],
         }
 
-    def _summary(self, sheet: Row, rows: int) -> dict[str, Any]:
-        last = min(rows, sheet["row_count"])
-        first, *others = self._books.values(sheet, f"1:{last}") or [[]]
-        return {
-            "title": sheet["title"],
-            "sheet_id": sheet["number"],
-            "headers": first,
-            "first_rows": others,
-            "error": None,
-        }
-
     def _share(
         self, spreadsheet: str, address: str, role: str, *, notified: bool
     ) -> dict[str, Any]:
@@ -437,11 +379,12 @@ _ADDRESS = re.compile(r"\S(?:[^@]*\S)?@\S(?:[^@]*\S)?")
 
 
 def _cell_data(cell: SheetCell) -> dict[str, Any]:
-    shown = {"effectiveValue": {_kind(cell.value): cell.value}, "formattedValue": cell.text}
-    if cell.entered is None:  # part of an expanded array
-        return shown
     kind = "formulaValue" if cell.is_formula else _kind(cell.entered)
-    return {"userEnteredValue": {kind: cell.entered}, **shown}
+    return {
+        "userEnteredValue": {kind: cell.entered},
+        "effectiveValue": {_kind(cell.value): cell.value},
+        "formattedValue": cell.text,
+    }
 
 
 def _kind(value: Any) -> str:

@@ -6,6 +6,7 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -34,25 +35,11 @@ GRID = (1000, 26)  # rows and columns of a new sheet, as in the real service
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode  # creating an encoder is slow
 
-SCHEMA = """
-CREATE TABLE spreadsheets (id TEXT PRIMARY KEY, title TEXT NOT NULL, created TEXT NOT NULL, modified TEXT NOT NULL);
-CREATE TABLE sheets (
-    id INTEGER PRIMARY KEY, spreadsheet TEXT NOT NULL REFERENCES spreadsheets(id), number INTEGER NOT NULL,
-    title TEXT NOT NULL COLLATE NOCASE, row_count INTEGER NOT NULL, column_count INTEGER NOT NULL,
-    UNIQUE (spreadsheet, number), UNIQUE (spreadsheet, title)
-);
-CREATE TABLE lines (
-    sheet INTEGER NOT NULL REFERENCES sheets(id), row INTEGER NOT NULL, cells TEXT NOT NULL, PRIMARY KEY (sheet, row)
-) WITHOUT ROWID;
-CREATE TABLE permissions (
-    id TEXT PRIMARY KEY, spreadsheet TEXT NOT NULL REFERENCES spreadsheets(id), email_address TEXT NOT NULL COLLATE NOCASE,
-    role TEXT NOT NULL, notified BOOL NOT NULL, UNIQUE (spreadsheet, email_address)
-);
-"""
+SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
 
 class SheetCell(NamedTuple):
-    """A non-empty cell; `content` is None if a formula's array expanded into it."""
+    """A non-empty cell, with the result of its formula."""
 
     content: Any
     result: Any
@@ -64,27 +51,27 @@ class SheetCell(NamedTuple):
 
     @property
     def entered(self) -> Any:
-        """The entered formula or bare value, or None."""
+        """The entered formula or bare value."""
         return self.content["f"] if self.is_formula else raw(self.content)
 
     @property
     def typed(self) -> Any:
-        """The typed text, or an empty one."""
+        """The typed text."""
         if isinstance(self.content, dict):
             return self.content["f" if "f" in self.content else "s"]
-        return "" if self.content is None else self.content
+        return self.content
 
     @property
     def value(self) -> Any:
         """The bare value; a date is its number of days."""
-        if self.content is None or self.is_formula:
+        if self.is_formula:
             return validate(self.result)
         return raw(self.content)
 
     @property
     def shown(self) -> Any:
         """The value in results: typed texts unchanged, dates as texts."""
-        if self.content is None or self.is_formula:
+        if self.is_formula:
             return text_of(self.result) if isinstance(self.result, SerialDate) else self.value
         return self.content["s"] if isinstance(self.content, dict) else self.content
 
@@ -238,14 +225,6 @@ class Spreadsheets:
             for column, cell in cells.items():
                 if area.left <= column <= (area.right or 0):
                     filled.setdefault(row, {})[column] = SheetCell(cell, results.get((row, column)))
-        for (row, column), value in results.items():
-            if (
-                area.top <= row <= (area.bottom or 0)
-                and area.left <= column <= (area.right or 0)
-                and column not in filled.get(row, {})
-                and value is not None
-            ):
-                filled.setdefault(row, {})[column] = SheetCell(None, value)
         columns = {row: range(area.left, max(cells) + 1) for row, cells in filled.items()}
         return [
             [filled[row].get(column) for column in columns[row]] if row in filled else []

@@ -28,11 +28,7 @@ from agentgym.office.warehouse.tables import (
     quote,
     table_of,
 )
-from agentgym.office.warehouse.values import (
-    Rows,
-    pack_values,
-    to_plain,
-)
+from agentgym.office.warehouse.values import Rows, pack_columns, to_plain
 
 # In all tables (bytes of fixed-width columns), a fraction of DuckDB's memory, so every host refuses
 # the same statements.
@@ -77,7 +73,6 @@ class SQLEngine:
         self._live: DuckDBProcess | None = None
         self._loaded: dict[TableName, None] = {}  # in DuckDB, in loading order
         self._dirty: dict[TableName, int] = {}  # changed in DuckDB, with their number of characters
-        self._merged: dict[tuple[TableName, ...], TableName] = {}
         self._library: dict[TableName, _Statements] = {}  # tables outside the catalogue
         self._journal: _Journal | None = None
         self._version = 0
@@ -93,46 +88,12 @@ class SQLEngine:
         """Create or replace a table without DuckDB; raise `ValueError` for ragged rows."""
         if any(len(row) != len(columns) for row in rows):
             raise ValueError(f"every row of {'.'.join(name)} must have {len(columns)} values")
-        data = tuple(_pack_columns(rows, len(columns)))
+        data = tuple(pack_columns(rows, len(columns)))
         self.drop(name)
         self.tables[name] = Table(tuple(columns), data, len(rows), created=created.isoformat())
 
-    def merge(self, names: Sequence[TableName], start: int) -> TableName:
-        """Load tables as one; `_TABLE_SUFFIX` contains their names from `start` on."""
-        key = tuple(names)
-        if key not in self._merged:
-            tables = [self.table(name) for name in names]
-            kinds = {
-                column.name: column.type for table in reversed(tables) for column in table.columns
-            }
-            values: dict[str, list[Any]] = {label: [] for label in kinds}
-            for table in tables:
-                columns = dict(
-                    zip((column.name for column in table.columns), table.data, strict=True)
-                )
-                for label in kinds:
-                    values[label] += (
-                        json.loads(columns[label]) if columns.get(label) else [None] * table.rows
-                    )
-            kinds["_TABLE_SUFFIX"] = "VARCHAR"
-            values["_TABLE_SUFFIX"] = [
-                source[1][start:]
-                for source, table in zip(names, tables, strict=True)
-                for _ in range(table.rows)
-            ]
-            self._open()  # a new one contains no merged tables
-            name = ("lib", f"merged {len(self._merged)}")
-            self._put(
-                name,
-                [Column(label, kind) for label, kind in kinds.items()],
-                list(map(pack_values, values.values())),
-            )
-            self._merged[key] = name
-        return self._merged[key]
-
     def set_schema(self, name: TableName, table: Table | None) -> None:
         """Record what DuckDB now contains under a name, None if nothing."""
-        self._merged.clear()
         if table is None:
             self.tables.pop(name, None)
             self._loaded.pop(name, None)
@@ -226,7 +187,6 @@ class SQLEngine:
         self._dirty.update(dict.fromkeys(targets, 0))
         for name in grown[:1]:
             self._dirty[name] = characters
-        self._merged.clear()
         return list(answer)
 
     def add_virtual_table(
@@ -237,7 +197,7 @@ class SQLEngine:
             Column(column, "BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR")
             for k, column in enumerate(columns)
         ]
-        self._put(name, declared, _pack_columns(rows, len(columns)))
+        self._put(name, declared, pack_columns(rows, len(columns)))
 
     def _put(self, name: TableName, columns: Sequence[Column], data: Sequence[str]) -> None:
         statements = _loading(name, columns, data)
@@ -296,7 +256,7 @@ class SQLEngine:
         self._save_all()
         if self._live is not None:
             self._live.close()
-        self._live, self._loaded, self._merged = None, {}, {}
+        self._live, self._loaded = None, {}
         self._library = {}
 
     def version(self) -> object:
@@ -390,7 +350,7 @@ class SQLEngine:
 
     def _restore(self) -> None:
         """Bring a new DuckDB to the previous state."""
-        self._merged, self._library = {}, {}
+        self._library = {}
         journal, present = self._journal, self.tables
         if journal is None:
             self._loaded = {}
@@ -427,10 +387,6 @@ def _opening(now: datetime, seed: str) -> list[str]:
         number = (sum(seed.encode()) * 7919 + len(seed)) % 10_007 / 10_007
         statements.append(f"SELECT setseed({number})")
     return statements
-
-
-def _pack_columns(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
-    return list(map(pack_values, zip(*rows, strict=True) if rows else [()] * width))
 
 
 def _loading(name: TableName, columns: Sequence[Column], data: Sequence[str]) -> _Statements:

@@ -115,7 +115,7 @@ _SUPPORTED = (
 # Alternatives to unsupported statements by first word.
 _INSTEAD = {
     "EXPLAIN": "run the query itself",
-    "EXPORT": "use bigquery_export_table",
+    "EXPORT": "read the rows with a query",
     "GRANT": "there is one user, who may do everything",
     "LOADDATA": "use INSERT",
     "REVOKE": "there is one user, who may do everything",

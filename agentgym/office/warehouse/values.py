@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -56,18 +54,6 @@ class Rows:
         """Return records as dicts by column name."""
         return [dict(zip(self.names, record, strict=True)) for record in self.records]
 
-    def to_csv(self) -> str:
-        """Return records as CSV."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.names)
-        writer.writerows(map(_csv_cell, record) for record in self.records)
-        return text.getvalue()
-
-    def to_json_lines(self) -> str:
-        """Return records as JSON lines."""
-        return "".join(to_json(row) + "\n" for row in self.objects())
-
 
 @dataclass(slots=True)
 class ConversionResult:
@@ -107,12 +93,6 @@ def _first_rows(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _csv_cell(value: Any) -> Any:
-    if isinstance(value, (dict, list)):
-        return to_json(value)
-    return str(value).lower() if isinstance(value, bool) else value
-
-
 def pack_values(values: Sequence[Any]) -> str:
     """Return a column's values as a JSON array."""
     kinds = set(map(type, values))
@@ -121,6 +101,11 @@ def pack_values(values: Sequence[Any]) -> str:
     ):
         return to_json(values)
     return to_json(list(map(_text, values)))
+
+
+def pack_columns(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
+    """Return each column of rows as a JSON array."""
+    return list(map(pack_values, zip(*rows, strict=True) if rows else [()] * width))
 
 
 def _text(value: Any) -> str | None:

@@ -28,6 +28,10 @@ _NEW: Row = {
 }
 
 
+# Fields by which a line that is sent back must equal the stored item.
+_COMPARED = ("name", "product_id", "quantity")
+
+
 @dataclass(frozen=True, slots=True)
 class PriceLookup:
     """Products by id and SKU, read once for all lines of a call."""
@@ -48,7 +52,7 @@ class PriceLookup:
 
 
 class OrderLines(ShopPart):
-    """Changes to order items and their prices."""
+    """New order items and their prices."""
 
     def look_up(self, records: Iterable[Row]) -> PriceLookup:
         """Read the products that orders name."""
@@ -60,69 +64,50 @@ class OrderLines(ShopPart):
         by_sku = {row["sku"]: row for row in self._store.rows(sql, skus)} if skus else {}
         return PriceLookup(products, by_sku)
 
-    def compose(self, current: Sequence[Row], data: Row, prices: PriceLookup) -> list[Row]:
-        """Return an order's items after a caller's changes."""
-        items = [dict(item) for item in current]
+    def compose(self, data: Row, prices: PriceLookup) -> list[Row]:
+        """Return the items of a new order."""
+        items = []
         for field, kind in _TYPES.items():
             for line in data.get(field, ()):
-                _put(items, kind, line, prices)
+                is_product = kind == "line_item"
+                filled = _product_line(line, prices) if is_product else _extra_line(kind, line)
+                item = {**_NEW, "type": kind, **filled}
+                items.append({**item, "meta_data": merge_meta(item, line)})
         return items
 
 
-def _put(items: list[Row], kind: str, data: Row, prices: PriceLookup) -> None:
-    key, place = data.get("id"), len(items)
-    item = {**_NEW, "type": kind}
-    if key:
-        places = [k for k, each in enumerate(items) if (each["id"], each["type"]) == (key, kind)]
-        if not places:
-            raise ToolError(f"not found: the order has no {kind.replace('_', ' ')} with id {key}")
-        place = places[0]
-        item = items[place]
-    is_line = kind == "line_item"
-    changed = _product_line(item, data, prices) if is_line else _extra_line(item, data)
-    if changed is None:
-        del items[place]
-    else:
-        changed["meta_data"] = merge_meta(item, data)
-        items[place : place + 1] = [changed]  # appends a new item
+def check_unchanged(items: Sequence[Row], data: Row) -> None:
+    """Raise unless all lines in a record are those of the order, as if it was sent back."""
+    stored = {(item["type"], item["id"]): item for item in items}
+    for field, kind in _TYPES.items():
+        for line in data.get(field, ()):
+            item = stored.get((kind, line.get("id", 0)))
+            given = {name: line[name] for name in _COMPARED if name in line}
+            given |= {name: cents(line[name]) for name in ("subtotal", "total") if line.get(name)}
+            if item is None or any((item[name] or 0) != (given[name] or 0) for name in given):
+                raise ToolError(
+                    "permission denied: changing the lines of an order is not enabled for this "
+                    "account; leave them out"
+                )
 
 
-def _extra_line(item: Row, data: Row) -> Row | None:
-    """Return a changed fee or shipping line, or None to remove it."""
-    field = "name" if item["type"] == "fee" else "method_id"
-    if field in data and data[field] is None and item["id"]:
-        return None
-    if not item["id"] and not data.get(field):
-        raise ToolError(f"invalid argument: a new {item['type']} line needs a {field}")
-    total = cents(data["total"]) if "total" in data else item["total"]
-    if item["type"] == "fee":
-        name, code = data.get("name") or item["name"], ""
-    else:
-        code = data.get("method_id") or item["code"]
-        name = data.get("method_title") or item["name"] or code
-    return {**item, "name": name, "code": code, "total": total, "subtotal": total}
+def _extra_line(kind: str, data: Row) -> Row:
+    """Return a new fee or shipping line."""
+    field = "name" if kind == "fee" else "method_id"
+    if not data.get(field):
+        raise ToolError(f"invalid argument: a new {kind} line needs a {field}")
+    total = cents(data["total"]) if "total" in data else 0
+    code = "" if kind == "fee" else data["method_id"]
+    name = data["name"] if kind == "fee" else data.get("method_title") or code
+    return {"name": name, "code": code, "total": total, "subtotal": total}
 
 
-def _product_line(item: Row, data: Row, prices: PriceLookup) -> Row | None:
-    """Return a changed product line, or None to remove it."""
-    quantity = data.get("quantity", item["quantity"])
-    if not quantity and item["id"]:
-        return None
+def _product_line(data: Row, prices: PriceLookup) -> Row:
+    """Return a new product line."""
+    quantity = data.get("quantity", 1)
     if not quantity:
         raise ToolError("invalid argument: a new line needs a quantity of at least 1")
-    if item["id"]:
-        if data.get("product_id") not in (None, 0, item["product_id"]):
-            raise ToolError(
-                "invalid argument: the product of a line cannot change; remove the line (quantity 0) and "
-                "add another"
-            )
-        amounts = {
-            name: _scale(item[name], quantity, item["quantity"]) for name in ("subtotal", "total")
-        }
-        line = {**item, **amounts}
-    else:
-        line = {**item, **_price(prices.product_of(data), quantity)}
-    line["quantity"] = quantity
+    line = {**_price(prices.product_of(data), quantity), "quantity": quantity}
     line["name"] = data.get("name") or line["name"]
     if data.get("subtotal"):
         line["subtotal"] = line["total"] = cents(data["subtotal"])
@@ -130,13 +115,6 @@ def _product_line(item: Row, data: Row, prices: PriceLookup) -> Row | None:
         line["total"] = cents(data["total"])
     line["subtotal"] = max(line["subtotal"], line["total"])
     return line
-
-
-def _scale(amount: int, quantity: int, before: int) -> int:
-    """Scale a line's amount to a new quantity, rounding half up."""
-    if quantity == before:
-        return amount
-    return (2 * amount * quantity + before) // (2 * before)
 
 
 def _price(product: Row, quantity: int) -> Row:

@@ -10,7 +10,7 @@ from pydantic import WithJsonSchema
 
 from agentgym.office.store import Row
 from agentgym.office.woocommerce.context import ShopContext, ShopPart, merge_meta
-from agentgym.office.woocommerce.lines import OrderLines
+from agentgym.office.woocommerce.lines import OrderLines, check_unchanged
 from agentgym.office.woocommerce.money import money, totals
 from agentgym.office.woocommerce.notes import OrderNotes
 from agentgym.office.woocommerce.shapes import (
@@ -55,7 +55,6 @@ _NEW: Row = {
 
 _DETAILS = tuple(_NEW["details"])  # stored in the column `details`
 _DATES = ("date_created", "date_paid", "date_completed")  # settable by an author
-_PRICING = {"line_items", "shipping_lines", "fee_lines"}  # fields that change the total
 
 # SQL: the order contains a product.
 _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?)"
@@ -188,18 +187,13 @@ class Orders(ShopPart):
         data = validate(OrderData, orderData, "orderData")
         with self._store.change():
             old = self._store.get("orders", orderId)
-            old_items = self._store.find("items", order_id=orderId)
+            items = self._store.find("items", order_id=orderId)
+            check_unchanged(items, data)
             new = self._merge(old, data, self._shop.tick())
-            items = [dict(item) for item in old_items]
-            if data.keys() & _PRICING:
-                items = self._lines.compose(old_items, data, self._lines.look_up([data]))
-            self._stock.settle(old_items, items, old["booked"], new["booked"])
-            self._store.delete("items", order_id=orderId)
-            new_ids = itertools.count(self._shop.next_id("items"))
+            self._stock.settle(items, old["booked"], new["booked"])
             for item in items:
-                item |= {"order_id": orderId, "id": item["id"] or next(new_ids)}
-            self._store.insert_all("items", items)
-            self._store.update("orders", **new | _checked_totals(items))
+                self._store.update("items", item["id"], reduced=item["reduced"])
+            self._store.update("orders", **new)
             if new["status"] != old["status"]:
                 self._notes.add_status_change(orderId, old["status"], new["status"])
         return self.woo_orders_get(orderId)
@@ -225,9 +219,9 @@ class Orders(ShopPart):
             new = {**_NEW, "id": key, "currency": currency, "date_created": date}
             order = self._merge(new, data, date)
             order |= {name: data[name] for name in _DATES if name in data}
-            items = self._lines.compose((), data, prices)
+            items = self._lines.compose(data, prices)
             if take_stock:
-                self._stock.settle((), items, was_booked=False, booked=order["booked"])
+                self._stock.settle(items, was_booked=False, booked=order["booked"])
             for item in items:
                 item |= {"id": next(item_ids), "order_id": key}
                 if not take_stock and order["booked"] and item["type"] == "line_item":

@@ -7,27 +7,16 @@ from collections.abc import Sequence
 from agentgym.office.store import Row
 from agentgym.office.woocommerce.context import ShopPart
 
-_NOTHING = {"quantity": 0, "reduced": 0}  # an item new in an order
-
 
 class Stock(ShopPart):
     """Products' stock and sales. Each order item stores in `reduced` how much it took."""
 
-    def settle(
-        self, old: Sequence[Row], new: Sequence[Row], was_booked: bool, booked: bool
-    ) -> None:
-        """Update stock, sales and the new items' `reduced` after an order changed."""
-        before = {item["id"]: item for item in old}
-        for item in new:
-            previous = before.pop(item["id"], _NOTHING)
-            taken = previous if was_booked else _NOTHING
-            # An item that took less than its quantity keeps the difference.
-            target = taken["reduced"] + item["quantity"] - taken["quantity"]
-            self.take(item, previous["reduced"], max(0, target) if booked else 0)
-            self._count_sales(item, item["quantity"] * booked - taken["quantity"])
-        for removed in before.values():
-            self.take(dict(removed), removed["reduced"], 0)
-            self._count_sales(removed, -removed["quantity"] * was_booked)
+    def settle(self, items: Sequence[Row], was_booked: bool, booked: bool) -> None:
+        """Update stock, sales and the items' `reduced` after an order was booked or released."""
+        if was_booked != booked:
+            for item in items:
+                self.take(item, item["reduced"], item["quantity"] if booked else 0)
+                self._count_sales(item, item["quantity"] * (booked - was_booked))
 
     def take(self, item: Row, reduced: int, target: int) -> None:
         """Change what an item took from `reduced` to `target` in its product's stock."""

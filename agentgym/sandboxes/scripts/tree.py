@@ -4,36 +4,27 @@
 import os
 import sys
 
-USAGE = "usage: tree [-a] [-d] [-f] [-L LEVELS] [FOLDER ...]"
+USAGE = "usage: tree [-a] [-L LEVELS] [FOLDER ...]"
 
 
-def branches(folder: str, indent: str, levels: int, flags: set[str], counts: list[int]) -> None:
+def branches(folder: str, indent: str, levels: int, hidden: bool, counts: list[int]) -> None:
     """Print the contents of a folder, and count folders and files."""
     if levels == 0:
         return
-    entries = [
-        entry
-        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name)
-        if ("a" in flags or not entry.name.startswith(".")) and ("d" not in flags or entry.is_dir())
-    ]
+    entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    entries = [entry for entry in entries if hidden or not entry.name.startswith(".")]
     for entry in entries:
         last = entry is entries[-1]
         is_folder = entry.is_dir(follow_symlinks=False)
         counts[not is_folder] += 1
-        print(f"{indent}{'└── ' if last else '├── '}{entry.path if 'f' in flags else entry.name}")
+        print(f"{indent}{'└── ' if last else '├── '}{entry.name}")
         if is_folder:
-            branches(entry.path, indent + ("    " if last else "│   "), levels - 1, flags, counts)
-
-
-def plural(count: int, one: str, many: str) -> str:
-    """Return a number with its noun."""
-    return f"{count} {one if count == 1 else many}"
+            branches(entry.path, indent + ("    " if last else "│   "), levels - 1, hidden, counts)
 
 
 def main(words: list[str]) -> int:
     """Show folders; return the exit status."""
-    flags: set[str] = set()
-    folders, levels = [], -1
+    folders, levels, hidden = [], -1, False
     waiting = iter(words)
     for word in waiting:
         if word == "-L":
@@ -41,8 +32,8 @@ def main(words: list[str]) -> int:
             if not number.isascii() or not number.isdigit() or int(number) < 1:
                 sys.exit("tree: Invalid level, must be greater than 0.")
             levels = int(number)
-        elif word.startswith("-") and set(word[1:]) <= set("adf"):
-            flags |= set(word[1:])
+        elif word == "-a":
+            hidden = True
         elif word.startswith("-"):
             sys.exit(f"tree: Invalid argument {word}\n{USAGE}")
         else:
@@ -51,13 +42,12 @@ def main(words: list[str]) -> int:
     for folder in folders or ["."]:
         if os.path.isdir(folder):  # noqa: PTH112 - a path as it was written
             print(folder)
-            branches(folder, "", levels, flags, counts)
+            branches(folder, "", levels, hidden, counts)
         else:
             print(f"{folder}  [error opening dir]")
             status = 2
-    totals = [plural(counts[0], "directory", "directories")]
-    totals += [] if "d" in flags else [plural(counts[1], "file", "files")]
-    print(f"\n{', '.join(totals)}")
+    directories = "directory" if counts[0] == 1 else "directories"
+    print(f"\n{counts[0]} {directories}, {counts[1]} {'file' if counts[1] == 1 else 'files'}")
     return status
 
 

@@ -1,4 +1,4 @@
-"""HTTP server with limits on connections and exchange times, and a token.
+"""HTTP server with limits on connections, requests and their time, and a token.
 
 It imports `uvicorn` and `starlette`, which `mcp` installs.
 """
@@ -11,17 +11,13 @@ import json
 from contextlib import suppress
 from typing import Any
 
-import h11
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # hosts that only this machine can reach
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # several times what the clients of an episode use
 MAX_CONNECTIONS = 128
-# for sending a request, or reading its response; enough for a slow connection at maximum size
-EXCHANGE_SECONDS = 30.0
 # the longest program, behind as many as may wait
 REQUEST_SECONDS = 900.0
 # the longest call as JSON, which may encode one character as six
@@ -183,87 +179,15 @@ async def _read_body(receive: Receive) -> bytes | None:
     return None if size > MAX_BODY_BYTES else b"".join(parts)
 
 
-class BoundedProtocol(H11Protocol):
-    """Connection that closes if its client sends a request or reads a response too slowly.
-
-    With too many connections, the one that has waited longest for its request is closed; well-
-    behaved clients send theirs at once.
-    """
-
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count the connection and wait for its first request."""
-        super().connection_made(transport)
-        self._start_timer()
-        alive = [
-            each
-            for each in self.connections
-            if isinstance(each, BoundedProtocol) and not each.transport.is_closing()
-        ]
-        if len(alive) > MAX_CONNECTIONS:
-            waiting = {each._timer.when(): each for each in alive if each._timer is not None}
-            waiting[min(waiting)].transport.abort()  # includes this one
-
-    def data_received(self, data: bytes) -> None:
-        """Receive a part of a request."""
-        super().data_received(data)
-        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
-            if self._timer is None:
-                self._start_timer()
-        else:
-            self._stop_timer()
-
-    def pause_writing(self) -> None:
-        """Give the client time to read the whole response."""
-        super().pause_writing()
-        if self._timer is None:
-            self._start_timer()
-
-    def resume_writing(self) -> None:
-        """Continue without restarting the response's time."""
-        super().resume_writing()
-        if self.cycle is None or self.cycle.response_complete:
-            self._stop_timer()
-
-    def on_response_complete(self) -> None:
-        """Wait for the next request, or for the client to read the rest."""
-        super().on_response_complete()
-        if self._timer is None and self.transport.is_closing():
-            self._start_timer()
-        elif self.transport.get_write_buffer_size() == 0:
-            self._stop_timer()
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection, even if its client has not read everything."""
-        super().timeout_keep_alive_handler()
-        self._start_timer()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Release the connection."""
-        self._stop_timer()
-        super().connection_lost(exc)
-
-    def _start_timer(self) -> None:
-        self._stop_timer()
-        # Abort, because closing would wait for a client that does not read.
-        self._timer = self.loop.call_later(EXCHANGE_SECONDS, self.transport.abort)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
 def server_config(app: ASGIApp, host: str, port: int, token: str = "") -> Any:
     """Return the uvicorn configuration with all limits."""
     return uvicorn.Config(
         Guarded(app, token),
         host=host,
         port=port,
-        http=BoundedProtocol,
+        http="h11",
         ws="none",
-        limit_concurrency=2 * MAX_CONNECTIONS,  # includes connections that are being closed
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=5,  # for running calls, after an interrupt
         server_header=False,
         log_level="warning",

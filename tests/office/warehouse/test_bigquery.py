@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import pickle
 import random
@@ -16,7 +14,6 @@ import pytest
 
 from agentgym.envs.loca.results import query_rows
 from agentgym.office.gcloud.google_cloud import GoogleCloud
-from agentgym.text.tools import ToolError
 from tests.office.test_laws import digest, draw_call, run
 
 # Statements on the tables below, and their rows as JSON.
@@ -81,32 +78,6 @@ def effects(answer: str) -> dict[str, int]:
 def copy_of(server: GoogleCloud) -> GoogleCloud:
     copied: GoogleCloud = pickle.loads(pickle.dumps(server))
     return copied
-
-
-def test_tables_are_exported_to_buckets() -> None:
-    cloud = GoogleCloud()
-    cloud.storage.add_bucket("box")
-    rows = [{"id": 1, "note": 'a, "b"', "x": 1.5}, {"id": 2, "note": "", "x": None}]
-    cloud.bigquery.load(
-        "shop",
-        "t",
-        {"id": "INT64", "note": "STRING", "x": "FLOAT64"},
-        [list(row.values()) for row in rows],
-    )
-    assert (
-        cloud.bigquery.bigquery_export_table("shop", "t", "box", "out/t.csv")
-        == "Exported shop.t to gs://box/out/t.csv"
-    )
-    first = next(
-        csv.DictReader(io.StringIO(cloud.storage.read_object("box", "out/t.csv").decode()))
-    )
-    assert first == {name: str(value) for name, value in rows[0].items()}
-    cloud.bigquery.bigquery_export_table("shop", "t", "box", "t.json", "NEWLINE_DELIMITED_JSON")
-    assert [
-        json.loads(line) for line in cloud.storage.read_object("box", "t.json").splitlines()
-    ] == rows
-    with pytest.raises(ToolError, match="not found"):
-        cloud.bigquery.bigquery_export_table("shop", "t", "none", "t.csv")
 
 
 def test_laws_of_servers_hold_for_this_part_alone() -> None:

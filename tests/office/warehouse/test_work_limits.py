@@ -192,12 +192,10 @@ def test_the_work_to_parse_names_of_types_is_bounded(dialect: str, name: str) ->
     [
         f"SELECT {'DATE(' * 40}x{')' * 40}",
         f"SELECT {'STRING(TIMESTAMP(' * 20}x{'))' * 20}",
-        f"SELECT FORMAT_DATE('{'%e' * 40_000}', DATE '2025-02-03')",
-        f"SELECT CAST(DATE '2025-02-03' AS STRING FORMAT '{'YYYY' * 20_000}')",
     ],
 )
-def test_deep_types_and_long_formats_are_refused(query: str) -> None:
-    with pytest.raises(ToolError, match=r"nested too deeply|a format has at most"):
+def test_deep_types_are_refused(query: str) -> None:
+    with pytest.raises(ToolError, match="nested too deeply"):
         GoogleCloud().bigquery.bigquery_run_query(query)
 
 

@@ -88,11 +88,8 @@ def legal_call(shop: WooCommerce, rng: np.random.Generator) -> None:
         shop.orders.add_all([filled], take_stock=True)
         return
     number = pick(orders)
-    items = call(shop, "woo_orders_get", orderId=number)["line_items"]
-    changed = [{"id": pick(items)["id"], "quantity": int(rng.integers(0, 6))}] if items else lines
     tool, arguments = pick([
         ("woo_orders_update", {"orderData": {"status": status}}),
-        ("woo_orders_update", {"orderData": {"line_items": changed + lines[:1]}}),
         ("woo_orders_delete", {"force": bool(rng.random() < 0.5)}),
     ])  # fmt: skip
     call(shop, tool, orderId=number, **arguments)

@@ -21,7 +21,6 @@ from agentgym.office.spreadsheet.cell_values import (
     Grid,
     check,
     flat,
-    grid_of,
     is_number,
     limited,
     match_key,
@@ -97,14 +96,6 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _sum_product(*arrays: Any) -> float:
-    grids = [grid_of(array) for array in arrays]
-    if len({(grid.height, grid.width) for grid in grids}) != 1:
-        raise FormulaError(VALUE)
-    rows = ([check(grid.cells.get(spot)) for grid in grids] for spot in grids[0].cells)
-    return math.fsum(math.prod(float(v) if is_number(v) else 0.0 for v in row) for row in rows)
-
-
 def _nth(values: Sequence[float], place: Any, *, largest: bool) -> float:
     at = to_int(place)
     if not 1 <= at <= len(values):
@@ -166,7 +157,6 @@ AGGREGATES: dict[str, Callable[..., Any]] = {
     "LARGE": lambda a, k: _nth(numbers([a]), k, largest=True),
     "SMALL": lambda a, k: _nth(numbers([a]), k, largest=False),
     "RANK": _rank,
-    "SUMPRODUCT": _sum_product,
     "COUNTIF": lambda grid, wanted: float(len(_matching_places([grid, wanted]))),
     "COUNTIFS": lambda *pairs: float(len(_matching_places(pairs))),
     "SUMIF": lambda grid, wanted, summed=None: math.fsum(

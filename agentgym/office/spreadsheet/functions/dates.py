@@ -5,23 +5,18 @@ from __future__ import annotations
 import calendar
 import math
 from collections.abc import Callable
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from agentgym.office.spreadsheet.cell_values import (
     NUMBER,
     FormulaError,
     SerialDate,
-    flat,
     serial,
     to_int,
     to_moment,
     to_number,
-    to_text,
 )
-
-# Working days are counted one by one; this is over two centuries.
-_MAX_DAYS = 100_000
 
 
 def _date(year: Any, month: Any, day: Any) -> SerialDate:
@@ -51,65 +46,6 @@ def _weekday(day: Any, kind: Any = 1.0) -> float:
     return float(values[to_int(kind)])
 
 
-def _week(day: Any, kind: Any = 1.0) -> float:
-    """Return the week number; weeks start on Sunday, or on Monday for kind 2."""
-    moment = to_moment(day)
-    if to_int(kind) == 21:
-        return float(moment.isocalendar().week)
-    if to_int(kind) not in (1, 2):
-        raise FormulaError(NUMBER)
-    before = (datetime(moment.year, 1, 1).weekday() + 2 - to_int(kind)) % 7
-    return float((moment.timetuple().tm_yday + before - 1) // 7 + 1)
-
-
-def _difference(start: Any, end: Any, unit: Any) -> float:
-    first, last = to_moment(start).date(), to_moment(end).date()
-    if first > last:
-        raise FormulaError(NUMBER)
-    months = (last.year - first.year) * 12 + last.month - first.month - (last.day < first.day)
-    units = {
-        "D": (last - first).days,
-        "M": months,
-        "Y": months // 12,
-        "YM": months % 12,
-        "MD": (last - _shifted(first, months)).days,
-        "YD": (last - _shifted(first, months // 12 * 12)).days,
-    }
-    if to_text(unit).upper() not in units:
-        raise FormulaError(NUMBER)
-    return float(units[to_text(unit).upper()])
-
-
-def _shifted(day: date, months: int) -> date:
-    year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
-    return date(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1]))
-
-
-def _holidays(holidays: Any) -> set[date]:
-    return {to_moment(day).date() for day in flat([holidays]) if day is not None}
-
-
-def _working_days(start: Any, end: Any, holidays: Any = None) -> float:
-    first, last = to_moment(start).date(), to_moment(end).date()
-    sign, (first, last) = (1, (first, last)) if first <= last else (-1, (last, first))
-    weeks, rest = divmod((last - first).days + 1, 7)
-    count = weeks * 5 + sum((first.weekday() + k) % 7 < 5 for k in range(rest))
-    free = sum(first <= day <= last and day.weekday() < 5 for day in _holidays(holidays))
-    return float(sign * (count - free))
-
-
-def _working_day(start: Any, days: Any, holidays: Any = None) -> SerialDate:
-    day, count, free = to_moment(start), to_int(days), _holidays(holidays)
-    if abs(count) > _MAX_DAYS:
-        raise FormulaError(NUMBER)
-    step = timedelta(days=1 if count >= 0 else -1)
-    while count:
-        day += step
-        if day.weekday() < 5 and day.date() not in free:
-            count -= int(math.copysign(1, count))
-    return SerialDate(math.floor(serial(day)))
-
-
 def _date_value(text: Any) -> float:
     return float(math.floor(to_number(text)))
 
@@ -118,7 +54,7 @@ def _to_seconds(value: Any) -> int:
     return round(to_number(value) % 1 * 86400) % 86400
 
 
-# Functions of single dates; a list of holidays is a range.
+# Functions of single dates.
 DATES: dict[str, Callable[..., Any]] = {
     "DATE": _date,
     "TIME": _time,
@@ -129,14 +65,9 @@ DATES: dict[str, Callable[..., Any]] = {
     "MINUTE": lambda a: float(_to_seconds(a) // 60 % 60),
     "SECOND": lambda a: float(_to_seconds(a) % 60),
     "WEEKDAY": _weekday,
-    "WEEKNUM": _week,
-    "ISOWEEKNUM": lambda a: float(to_moment(a).isocalendar().week),
     "EDATE": lambda a, months: _month_later(a, months, end=False),
     "EOMONTH": lambda a, months: _month_later(a, months, end=True),
-    "DATEDIF": _difference,
     "DAYS": lambda end, start: float((to_moment(end).date() - to_moment(start).date()).days),
     "DATEVALUE": _date_value,
     "TIMEVALUE": lambda a: to_number(a) % 1,
-    "NETWORKDAYS": _working_days,
-    "WORKDAY": _working_day,
 }

@@ -13,7 +13,6 @@ from agentgym.office.spreadsheet.cell_values import (
     FormulaError,
     Grid,
     check,
-    grid_of,
     match_key,
     ordering,
     scalar,
@@ -79,92 +78,24 @@ def _match(target: Any, grid: Grid, kind: Any = 1.0) -> float:
     return float(_near_position(target, grid.line(down=down), falling=way < 0) + 1)
 
 
-def _index(grid: Any, row: Any = 0.0, column: Any = 0.0) -> Any:
-    grid, down, across = grid_of(grid), to_int(row), to_int(column)
-    if grid.height == 1 and grid.width > 1 and not across:
+def _index(grid: Grid, row: Any = 0.0, column: Any = 0.0) -> Any:
+    down, across = to_int(row), to_int(column)
+    if grid.height == 1 and not across:
         down, across = 1, down
-    if not (0 <= down <= grid.height and 0 <= across <= grid.width):
+    if grid.height == 1:
+        down = down or 1
+    if grid.width == 1:
+        across = across or 1
+    if not (down and across):
+        raise FormulaError(VALUE)  # a whole row or column
+    if not (0 < down <= grid.height and 0 < across <= grid.width):
         raise FormulaError(NO_REFERENCE)
-    rows = [down - 1] if down else range(grid.height)
-    columns = [across - 1] if across else range(grid.width)
-    if len(rows) == len(columns) == 1:
-        return grid.cells.get((rows[0], columns[0]))
-    return Grid.of([[grid.cells.get((r, c)) for c in columns] for r in rows])
-
-
-def _any_position(target: Any, grid: Grid, mode: int, search: int) -> int:
-    """Return a value's position in a row or column, as in XLOOKUP.
-
-    Mode 0 is an exact match, -1 or 1 the next smaller or larger value otherwise, 2 wildcards. A
-    negative `search` starts at the end.
-    """
-    down = grid.width == 1
-    if not down and grid.height != 1:
-        raise FormulaError(VALUE)
-    line = list(enumerate(grid.line(down=down)))
-    line = line[::-1] if search < 0 else line
-    target = check(scalar(target))
-    key = match_key("" if target is None else target)
-    if mode == 2 and isinstance(target, str):
-        place = _first_like(target, line)
-    elif search > 0:
-        place = grid.positions(down=down).get(key)
-    else:
-        place = next((k for k, v in line if v is not None and match_key(v) == key), None)
-    if place is not None:
-        return place
-    order = ordering(target, target)
-    others = [(ordering(value, target), k) for k, value in line if value is not None]
-    others = [(own, k) for own, k in others if own[0] == order[0]]
-    if mode == -1 and (smaller := [pair for pair in others if pair[0] < order]):
-        return max(smaller, key=lambda pair: pair[0])[1]
-    if mode == 1 and (larger := [pair for pair in others if pair[0] > order]):
-        return min(larger, key=lambda pair: pair[0])[1]
-    raise FormulaError(NOT_AVAILABLE)
-
-
-def _xlookup(
-    target: Any,
-    searched: Grid,
-    results: Grid,
-    missing: Any = None,
-    mode: Any = 0.0,
-    search: Any = 1.0,
-) -> Any:
-    down = searched.width == 1
-    if (searched.height != results.height) if down else (searched.width != results.width):
-        raise FormulaError(VALUE)
-    try:
-        place = _any_position(target, searched, to_int(mode or 0.0), to_int(search))
-    except FormulaError as stop:
-        if stop.error == NOT_AVAILABLE and missing is not None:
-            return missing
-        raise
-    line = results.line(down=not down, at=place)
-    if len(line) == 1:
-        return line[0]
-    return Grid.of([line] if down else [[value] for value in line])
-
-
-def _xmatch(target: Any, searched: Grid, mode: Any = 0.0, search: Any = 1.0) -> float:
-    return float(_any_position(target, searched, to_int(mode), to_int(search)) + 1)
-
-
-def _sorted_lookup(target: Any, searched: Grid, results: Any = None) -> Any:
-    down = searched.height >= searched.width
-    line = searched.line(down=down)
-    place = _near_position(target, line)
-    if isinstance(results, Grid):
-        return results.line(down=results.width == 1)[place]
-    return searched.line(down=down, at=(searched.width if down else searched.height) - 1)[place]
+    return grid.cells.get((down - 1, across - 1))
 
 
 LOOKUPS: dict[str, Callable[..., Any]] = {
     "VLOOKUP": partial(_lookup, down=True),
     "HLOOKUP": partial(_lookup, down=False),
-    "LOOKUP": _sorted_lookup,
     "MATCH": _match,
     "INDEX": _index,
-    "XLOOKUP": _xlookup,
-    "XMATCH": _xmatch,
 }

@@ -12,12 +12,10 @@ from agentgym.office.spreadsheet.cell_values import (
     COMPARISONS,
     DIVISION,
     MAX_TEXT,
-    NOT_AVAILABLE,
     NUMBER,
     VALUE,
     CellError,
     FormulaError,
-    Grid,
     SerialDate,
     number,
     ordering,
@@ -51,20 +49,8 @@ def plain(value: Any) -> Any:
 
 
 def size_of(value: Any) -> int:
-    """Return a value's steps beyond its cells, because long texts take time."""
-    if isinstance(value, Grid):
-        return value.height * value.width // 4
+    """Return a value's steps, because long texts take time."""
     return len(value) // 100 if isinstance(value, str) else 0
-
-
-def at(value: Any, row: int, column: int) -> Any:
-    """Return a grid's value; a single row or column repeats, other outside positions are empty."""
-    if not isinstance(value, Grid):
-        return value
-    row, column = (0 if value.height == 1 else row), (0 if value.width == 1 else column)
-    if row >= value.height or column >= value.width:
-        return NOT_AVAILABLE
-    return value.cells.get((row, column))
 
 
 def operate(sign: str, *operands: Any) -> Any:

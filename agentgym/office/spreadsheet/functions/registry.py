@@ -7,7 +7,6 @@ from typing import Any
 
 from agentgym.office.spreadsheet.cell_values import to_truth
 from agentgym.office.spreadsheet.functions.aggregates import AGGREGATES
-from agentgym.office.spreadsheet.functions.arrays import ARRAYS
 from agentgym.office.spreadsheet.functions.dates import DATES
 from agentgym.office.spreadsheet.functions.lookups import LOOKUPS
 from agentgym.office.spreadsheet.functions.math_functions import MATH
@@ -34,7 +33,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **DATES,
     **AGGREGATES,
     **LOOKUPS,
-    **ARRAYS,
     "NOT": lambda a: not to_truth(a),
 }
 FUNCTIONS |= {name: FUNCTIONS[other] for name, other in _OTHER_NAMES.items()}
@@ -42,32 +40,18 @@ FUNCTIONS |= {name: FUNCTIONS[other] for name, other in _OTHER_NAMES.items()}
 
 _SINGLES: dict[str, tuple[int, ...] | None] = {
     **dict.fromkeys((*MATH, *TEXTS, *DATES, "NOT")),
-    **dict.fromkeys(("NETWORKDAYS", "WORKDAY"), (0, 1)),
     **dict.fromkeys(("VLOOKUP", "HLOOKUP"), (0, 2, 3)),
-    **dict.fromkeys(("MATCH", "XMATCH"), (0, 2)),
-    **dict.fromkeys(("XLOOKUP",), (0, 3)),
-    **dict.fromkeys(("LOOKUP", "RANK"), (0,)),
+    "MATCH": (0, 2),
+    "RANK": (0,),
     **dict.fromkeys(
         ("LARGE", "SMALL", "PERCENTILE", "QUARTILE", "COUNTIF", "SUMIF", "AVERAGEIF"), (1,)
     ),
     "INDEX": (1, 2),
-    **dict.fromkeys(("COUNTIFS",), tuple(range(1, 60, 2))),
+    "COUNTIFS": tuple(range(1, 60, 2)),
     **dict.fromkeys(("SUMIFS", "AVERAGEIFS", "MINIFS", "MAXIFS"), tuple(range(2, 60, 2))),
-    "SEQUENCE": None,
 }
 # Positions of scalar arguments, None for all; without an entry, ranges are allowed everywhere.
 SINGLES: Mapping[str, tuple[int, ...] | None] = {
     **_SINGLES,
     **{name: _SINGLES[other] for name, other in _OTHER_NAMES.items() if other in _SINGLES},
 }
-
-# Arguments are evaluated per cell even without ARRAYFORMULA.
-ARRAY_CONTEXTS = frozenset({"FILTER", "SORT", "SUMPRODUCT", "FLATTEN"})
-
-# Their work depends on a text's length rather than on their value.
-MATCHING = frozenset({"REGEXEXTRACT", "REGEXMATCH", "REGEXREPLACE"})
-
-# Results may be arrays, which expand down and to the right.
-ARRAY_RESULTS = frozenset(
-    {*ARRAYS, "ARRAYFORMULA", "INDEX", "INDIRECT", "OFFSET", "REGEXEXTRACT", "SPLIT", "XLOOKUP"}
-)

@@ -5,7 +5,7 @@ Entering one is refused, because its error would look like a mistake in the form
 
 from __future__ import annotations
 
-from agentgym.office.spreadsheet.formulas import parse, parts_of
+from agentgym.office.spreadsheet.formulas import parse, parts_of, tokens
 from agentgym.text.tools import ToolError
 
 # Alternatives for policies.
@@ -37,14 +37,20 @@ _REMEDIES = {
         "use other functions, or enter the value itself",
     ),
     **dict.fromkeys(
-        "ARRAY_CONSTRAIN CHOOSECOLS CHOOSEROWS DROP HSTACK SORTN TAKE TOCOL TOROW VSTACK".split(),
-        "use FILTER, SORT, INDEX, FLATTEN or an array such as {A1:A3; C1:C3}",
+        """
+    ARRAYFORMULA ARRAY_CONSTRAIN BYCOL BYROW CHOOSECOLS CHOOSEROWS DROP FILTER FLATTEN GETPIVOTDATA HSTACK LAMBDA LET MAKEARRAY
+    MAP QUERY REDUCE SCAN SEQUENCE SORT SORTN SPLIT SUMPRODUCT TAKE TOCOL TOROW TRANSPOSE UNIQUE VSTACK
+    """.split(),
+        "use a formula per cell, or enter the values themselves",
     ),
+    **dict.fromkeys(("LOOKUP", "XLOOKUP", "XMATCH"), "use VLOOKUP, INDEX or MATCH"),
+    **dict.fromkeys(("CHOOSE", "SWITCH"), "use IFS"),
+    **dict.fromkeys(("COLUMN", "INDIRECT", "OFFSET", "ROW"), "write the reference itself"),
     **dict.fromkeys(
-        "BYCOL BYROW LAMBDA LET MAKEARRAY MAP REDUCE SCAN".split(),
-        "use ARRAYFORMULA, or enter the value itself",
+        ("REGEXEXTRACT", "REGEXMATCH", "REGEXREPLACE"), "use SEARCH, MID or SUBSTITUTE"
     ),
-    **dict.fromkeys(("GETPIVOTDATA", "QUERY"), "use FILTER, SORT, UNIQUE or SUMIFS"),
+    **dict.fromkeys(("DATEDIF", "NETWORKDAYS", "WORKDAY"), "use DAYS, or enter the value itself"),
+    **dict.fromkeys(("ISOWEEKNUM", "TEXT", "WEEKNUM"), "enter the value itself"),
     "GOOGLEFINANCE": "enter the value itself",
     "GOOGLETRANSLATE": "enter the text itself",
     "IMPORTDATA": "enter the values themselves",
@@ -59,7 +65,9 @@ _REMEDIES = {
 
 
 def check_supported(formula: str) -> None:
-    """Raise `ToolError` for a formula with an unsupported function."""
+    """Raise `ToolError` for a formula with an array or an unsupported function."""
+    if ("sign", "{") in tokens(formula[1:]):
+        raise ToolError("not supported: arrays are not computed here; use a range of cells")
     for part in parts_of(parse(formula)):
         if part[0] == "call" and part[1] in _REMEDIES:
             raise ToolError(f"not supported: {part[1]} is not computed here; {_REMEDIES[part[1]]}")

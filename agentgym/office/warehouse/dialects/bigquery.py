@@ -78,6 +78,10 @@ class GoogleSQL(Warehouse):
                 f"invalid argument: table {echo(table.name)} must be qualified with a dataset (e.g. dataset.table)"
             )
         self.check_schema(table.db)
+        if table.name.endswith("*"):
+            raise ToolError(
+                "not supported: wildcard tables; name each table and join them with UNION ALL"
+            )
         return table.db, table.name
 
     @override
@@ -103,20 +107,6 @@ class GoogleSQL(Warehouse):
     @override
     def default_column_name(self, item: exp.Expression, number: int) -> str:
         return f"f{number}_"
-
-    @override
-    def wildcard_tables(self, table: exp.Table) -> list[TableName]:
-        if not table.name.endswith("*"):
-            return []
-        dataset, pattern = self.resolve_table(table)
-        matches = [
-            name
-            for name, each in self._named(dataset)
-            if name[1].startswith(pattern[:-1]) and not each.view
-        ]
-        if not matches:
-            raise ToolError(f"not found: {dataset}.{pattern} does not match any table")
-        return matches
 
     @override
     def parse_command(self, text: str) -> exp.Expression | None:

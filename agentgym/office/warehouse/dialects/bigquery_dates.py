@@ -8,7 +8,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from agentgym.office.warehouse.dialects.trees import NOW, Node, duck, library
-from agentgym.text.tools import ToolError, echo
+from agentgym.text.tools import ToolError
 
 _PARTS = {
     "DAYOFWEEK": "extract(dow FROM {0}) + 1", "ISOWEEK": "extract(week FROM {0})",
@@ -24,31 +24,10 @@ _SPELLED = {
     "%R": "%H:%M", "%h": "%b", "%E4Y": "%Y", "%n": "\n", "%t": "\t", "%x": "%m/%d/%y", "%X": "%H:%M:%S",
     "%r": "%I:%M:%S %p", "%E3S": "%S.%g",
 }  # fmt: skip
-# DuckDB cannot write these, of a local time {0} that is {1} in UTC.
-_WRITTEN = {
-    **dict.fromkeys(("%e", "%-d"), "lpad(strftime({0}, '%-d'), 2, ' ')"),
-    "%k": "lpad(strftime({0}, '%-H'), 2, ' ')",
-    "%l": "lpad(strftime({0}, '%-I'), 2, ' ')",
-    "%P": "lower(strftime({0}, '%p'))",
-    "%s": "CAST(CAST(epoch({0}) AS BIGINT) AS VARCHAR)",
-    "%Q": "CAST(extract(quarter FROM {0}) AS VARCHAR)",
-    "%C": "lpad(CAST(extract(year FROM {0}) // 100 AS VARCHAR), 2, '0')",
-    "%Ez": "lib.zone_offset({0}, {1}, ':')",
-    "%z": "lib.zone_offset({0}, {1}, '')",
-    "%Z": "'UTC' || regexp_replace(regexp_replace(lib.zone_offset({0}, {1}, ':'), '^([+-])0', '\\1'), '^[+-]0:00$|:00$', '')",
-}
+# DuckDB cannot write these; SQLGlot turns `%e` into `%-d`.
+_NOT_WRITTEN = frozenset(("%e", "%-d", "%k", "%l", "%P", "%s", "%Q", "%C", "%Ez", "%z", "%Z"))
 # DuckDB parses these under another name.
 _READ = {**_SPELLED, "%e": "%-d", "%k": "%-H", "%l": "%-I", "%Ez": "%z"}
-_CAST_ELEMENT = re.compile(r'MONTH|MON|MM|MI|YYYY|YY|DAY|DY|DDD|DD|HH24|HH12|HH|SS|[AP]M|"[^"]*"|[^A-Z]', re.I)  # fmt: skip
-# CAST format elements.
-_CAST_SPELLED = {
-    "MONTH": "%B", "MON": "%b", "MM": "%m", "MI": "%M", "YYYY": "%Y", "YY": "%y", "DAY": "%A", "DY": "%a", "DDD": "%j",
-    "DD": "%d", "HH24": "%H", "HH12": "%I", "HH": "%I", "SS": "%S", "AM": "%p", "PM": "%p",
-}  # fmt: skip
-
-
-# No date needs as many parts, each of which is parsed and calls a function.
-_MOST_PIECES = 100
 
 
 def _first_day(unit: Node) -> str:
@@ -110,50 +89,24 @@ def _between_moments(node: Node) -> Node:
 
 
 def _written(node: Node) -> Node:
-    """Format a date or time, element by element where DuckDB lacks one."""
+    """Format a date or time."""
     style, zone = node.args["format"], node.args.get("zone") or exp.Literal.string("UTC")
-    item, local, utc = node.this, "x", "x"
+    item = node.this
     if isinstance(item, exp.TsOrDsToTime):
         item = duck("DATE '1970-01-01' + CAST({0} AS TIME)", item.this)
     elif isinstance(item, exp.TsOrDsToTimestamp):
-        item = exp.Cast(
-            this=item.this.copy(), to=exp.DataType.build("TIMESTAMPTZ", dialect="duckdb")
-        )
-        local, utc = "timezone({1}, x)", "timezone('UTC', x)"
-    pieces = _pieces(style.name) if isinstance(style, exp.Literal) else ["strftime({0}, {{2}})"]
-    return _of_one(_joined(pieces, local, utc), item, zone, style)
+        item = duck("timezone({0}, CAST({1} AS TIMESTAMPTZ))", zone, item.this)
+    if isinstance(style, exp.Literal):
+        style = exp.Literal.string(_ELEMENT.sub(_spelled, style.name))
+    return duck("strftime({0}, {1})", item, style)
 
 
-def _joined(pieces: list[str], local: str, utc: str) -> str:
-    if len(pieces) > _MOST_PIECES:
+def _spelled(match: re.Match[str]) -> str:
+    if match[0] in _NOT_WRITTEN:
         raise ToolError(
-            f"invalid argument: a format has at most {_MOST_PIECES} parts that DuckDB cannot write "
-            f"at once, got {len(pieces)}; put texts together with CONCAT"
+            f"not supported: {match[0]} in a format; use EXTRACT, or another element such as %d"
         )
-    return " || ".join(piece.format(local, utc) for piece in pieces)
-
-
-def _of_one(text: str, item: Node, *others: Node) -> Node:
-    """Return the SQL of an item `x`, expanded once, and of parts {1}, {2} and so on."""
-    return duck(f"list_transform([{{0}}], lambda x: {text})[1]", item, *others)
-
-
-def _pieces(style: str) -> list[str]:
-    """Return the SQL of a format's parts for a local time {0} and the same in UTC {1}."""
-    pieces, plain = list[str](), ""
-    for part in re.split(f"({_ELEMENT.pattern})", style):
-        if part in _WRITTEN:
-            pieces += [_strftime(plain)] * bool(plain) + [_WRITTEN[part]]
-            plain = ""
-        else:
-            plain += _SPELLED.get(part, part)
-    return [*pieces, _strftime(plain)] if plain or not pieces else pieces
-
-
-def _strftime(style: str) -> str:
-    # Doubled for each use as a template.
-    text = re.sub("([{}])", r"\1\1\1\1", style.replace("'", "''"))
-    return f"strftime({{0}}, '{text}')"
+    return _SPELLED.get(match[0], match[0])
 
 
 def _read(node: Node) -> Node:
@@ -172,37 +125,10 @@ def _read(node: Node) -> Node:
     )  # fmt: skip
 
 
-def in_format(item: Node, style: Node) -> Node:
-    """Format a date or time as in a CAST, or raise `ToolError`."""
-    text = style.name if isinstance(style, exp.Literal) else ""
-    elements = _CAST_ELEMENT.findall(text)
-    if "".join(elements) != text or not re.search("[YMDHS]", text, re.I):
-        raise ToolError(
-            f"invalid argument: the format {echo(style.sql('bigquery'))} is not supported; those of "
-            f"dates are, with {', '.join(_CAST_SPELLED)}"
-        )
-    return _of_one(_joined(list(map(_cast_piece, elements)), "x", "x"), item)
-
-
-def _cast_piece(element: str) -> str:
-    """Names follow the element's letter case."""
-    piece = _strftime(_CAST_SPELLED.get(element.upper(), element.strip('"').replace("%", "%%")))
-    if element[0].isalpha() and element.isupper():
-        return f"upper({piece})"
-    return f"lower({piece})" if element.islower() else piece
-
-
 def _string(node: Node) -> Node:
-    """STRING of a time in a time zone ends with its offset."""
-    zone = node.args.get("zone")
-    if zone is None:
-        return library("text", node.this)
-    return _of_one(
-        "CAST(timezone({1}, x) AS VARCHAR) || regexp_replace(lib.zone_offset(timezone({1}, x), "
-        "timezone('UTC', x), ':'), ':00$', '')",
-        exp.Cast(this=node.this.copy(), to=exp.DataType.build("TIMESTAMPTZ", dialect="duckdb")),
-        zone,
-    )
+    if node.args.get("zone") is not None:
+        raise ToolError("not supported: STRING with a time zone; use FORMAT_TIMESTAMP")
+    return library("text", node.this)
 
 
 def _from_epoch(node: Node) -> Node:

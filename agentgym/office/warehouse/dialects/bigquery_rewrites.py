@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from agentgym.office.warehouse.dialects.bigquery_dates import DATE_REWRITES, in_format
+from agentgym.office.warehouse.dialects.bigquery_dates import DATE_REWRITES
 from agentgym.office.warehouse.dialects.trees import COMMON_REWRITES, Node, duck, library
 from agentgym.office.warehouse.tables import quote
+from agentgym.text.tools import ToolError
 
 # SQLGlot does not know these; DuckDB has them with the same meaning.
 FUNCTIONS = frozenset(
@@ -31,7 +32,7 @@ def _cast(node: Node) -> Node:
     if isinstance(node.this, exp.Literal) and node.this.is_int:
         return node
     if node.args.get("format"):
-        return in_format(node.this, node.args["format"])
+        raise ToolError("not supported: CAST with FORMAT; use FORMAT_DATE or FORMAT_TIMESTAMP")
     if node.to.this == exp.DType.BIGINT:
         return library("try_whole" if isinstance(node, exp.TryCast) else "whole", node.this)
     return library("text", node.this) if node.to.this == exp.DType.TEXT else node
@@ -47,46 +48,18 @@ def _type(node: Node) -> Node:
     return node
 
 
-def _array_agg(node: Node) -> Node:
-    """ARRAY_AGG with LIMIT, which DuckDB lacks: a slice of the whole array."""
+def _without_limit(node: Node) -> Node:
     limit = node.find(exp.Limit)
-    if limit is None or limit.find_ancestor(exp.ArrayAgg) is not node:
-        return node
-    count = limit.expression
-    limit.replace(limit.this)
-    return duck(f"({{0}})[1:{int(count.name)}]", node)
+    if limit is not None and limit.find_ancestor(exp.AggFunc) is node:
+        raise ToolError("not supported: LIMIT within an aggregate; limit a subquery")
+    return node
 
 
 def _ignore_nulls(node: Node) -> Node:
-    """ARRAY_AGG(x IGNORE NULLS …), whose filter SQLGlot writes into the order clause."""
-    call = node.this
-    # The slice made above.
-    inner = call.find(exp.ArrayAgg) if isinstance(call, exp.Paren) else call
-    if not isinstance(inner, exp.ArrayAgg):
-        return node
-    filtered = _without_nulls(inner)
-    if inner is call:
-        return filtered
-    inner.replace(filtered)
-    return call
-
-
-def _without_nulls(agg: Node) -> Node:
-    item = agg.this.this if isinstance(agg.this, exp.Order) else agg.this
-    bare = item.expressions[0] if isinstance(item, exp.Distinct) else item
-    condition = exp.Not(this=exp.Is(this=bare.copy(), expression=exp.Null()))
-    return exp.Filter(this=agg.copy(), expression=exp.Where(this=condition))
-
-
-def _string_agg(node: Node) -> Node:
-    limit = node.this
-    if not isinstance(limit, exp.Limit):
-        return node
-    return duck(
-        f"array_to_string(({{0}})[1:{int(limit.expression.name)}], {{1}})",
-        _without_nulls(exp.ArrayAgg(this=limit.this)),
-        node.args.get("separator") or exp.Literal.string(","),
-    )
+    """DuckDB knows IGNORE NULLS in window functions only."""
+    if isinstance(node.this, exp.ArrayAgg):
+        raise ToolError("not supported: ARRAY_AGG with IGNORE NULLS; filter with WHERE")
+    return node
 
 
 def _array(node: Node) -> Node:
@@ -144,26 +117,8 @@ def _unnest(node: Node) -> Node:
 
 
 def _pivot(node: Node) -> Node:
-    """Rename a PIVOT's columns: `sum_x` instead of DuckDB's `x_sum`."""
-    table = node.parent
-    labels = [item.alias for item in node.expressions if item.alias]
-    fields = node.args.get("fields") or []
-    if (
-        node.args.get("unpivot")
-        or not labels
-        or len(fields) != 1
-        or not isinstance(fields[0], exp.In)
-    ):
-        return node
-    values = [item.alias or item.name for item in fields[0].expressions]
-    renames = [
-        exp.alias_(exp.column(f"{v}_{n}", quoted=True), f"{n}_{v}", quoted=True)
-        for v in values
-        for n in labels
-    ]
-    alias, holder = node.args.get("alias") or table.args.get("alias"), exp.Paren(this=table.copy())
-    query = exp.Select(expressions=[exp.Star(rename=renames)], from_=exp.From(this=holder.this))
-    table.replace(exp.Subquery(this=query, alias=alias.copy() if alias else None))
+    if not node.args.get("unpivot"):
+        raise ToolError("not supported: PIVOT; use an aggregate with IF per column")
     return node
 
 
@@ -206,9 +161,9 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.DataType: _type,
-    exp.ArrayAgg: _array_agg,
+    exp.ArrayAgg: _without_limit,
     exp.IgnoreNulls: _ignore_nulls,
-    exp.GroupConcat: _string_agg,
+    exp.GroupConcat: _without_limit,
     exp.Array: _array,
     exp.Struct: _struct,
     exp.Unnest: _unnest,

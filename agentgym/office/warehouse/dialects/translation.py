@@ -89,10 +89,6 @@ class Warehouse(ABC):
     def default_column_name(self, item: exp.Expression, number: int) -> str:
         """Return an unnamed query column's name."""
 
-    def wildcard_tables(self, table: exp.Table) -> list[TableName]:
-        """Return the tables that a name with `*` matches, if it has one."""
-        return []
-
     def show(self, tree: exp.Expression) -> Rows:
         """Return the records of SHOW or DESCRIBE."""
         raise ToolError(
@@ -259,9 +255,6 @@ class Warehouse(ABC):
                 self.engine.add_virtual_table(name, *view)
                 self.virtual_tables.append(name[1])
                 set_name(table, name, alias=table.alias or table.name.rsplit(".", 1)[-1])
-            elif many := self.wildcard_tables(table):
-                name = self.engine.merge(many, len(table.name) - 1)
-                set_name(table, name, alias=table.alias or table.name)
             else:
                 name = self.find_table(table)
                 needed[name] = None

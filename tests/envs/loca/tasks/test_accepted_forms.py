@@ -226,7 +226,6 @@ MAILBOX: dict[str, Change] = {
         call("mark_emails", email_ids=[key], status="unread")(world) for key in own("INBOX")(world)
     ],
     "a search": call("search_emails", query="the"),
-    "an export": call("export_emails", folder="INBOX", export_path="export.json"),
     "logged out": call("logout"),
 }
 DRAFTED: dict[str, Change] = {
@@ -257,7 +256,6 @@ SHOP: dict[str, Change] = {
 }
 CANVAS: dict[str, Change] = {
     "a look at the courses": call("canvas_list_courses"),
-    "a look at the conversations": call("canvas_list_conversations"),
     "a look at the profile": call("canvas_get_user_profile"),
     "a change that is refused": lambda world: refused(
         world, "canvas_update_course", course_id=1, name="Mine"
