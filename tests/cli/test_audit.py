@@ -30,22 +30,6 @@ def test_audit_of_a_leaky_world_exits_with_1() -> None:
     assert "verdict: leak (at once answer(name=''))" in shown.stdout
 
 
-def test_audit_refuses_bad_input_in_one_line() -> None:
-    for arguments, text in (
-        (("NoWorld",), "there is no world 'NoWorld'"),
-        (("ListWorld", "--episodes", "0"), "episodes must be an integer in [1, 100000], got 0"),
-        (
-            ("ListWorld", "--set", "items=1", "--set", "removals=0"),
-            "requires at least 100 different",
-        ),
-    ):
-        shown = command("audit", *arguments)
-        assert shown.returncode == 2
-        assert shown.stderr.startswith("error: ")
-        assert text in shown.stderr
-        assert shown.stderr.count("\n") == 1
-
-
 @pytest.mark.rotation
 def test_score_reports_the_overlap_with_training(tmp_path: Path) -> None:
     out, log = tmp_path / "ablation", tmp_path / "train.jsonl"

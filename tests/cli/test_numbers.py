@@ -84,27 +84,3 @@ def test_a_window_below_the_first_prompt_is_refused(
         code, _, error = run(command, option)
         assert code == 2
         assert "does not fit the window; raise --window" in error
-
-
-DOUBLED = {
-    "--context=clear_results:keep=1:keep=2": "sets keep twice",
-    "--context=clear_results:keep=1+clear_results:keep=2": "names a strategy twice",
-    "--context=clear_results:window=2k+compaction:window=3k": "is set twice",
-    "--policy=noisy:p=0.1:p=0.2": "sets p twice",
-}
-
-
-@pytest.mark.parametrize("option", DOUBLED)
-@pytest.mark.parametrize("command", ["ablate", "rollout"])
-def test_a_doubled_argument_in_a_text_is_one_sentence(command: str, option: str) -> None:
-    code, _, error = run(command, option)
-    assert code == 2
-    assert DOUBLED[option] in error
-
-
-@pytest.mark.parametrize("option", ["--set", "--template", "--endpoint"])
-def test_a_doubled_name_is_one_sentence(option: str) -> None:
-    for command in ("ablate", "rollout"):
-        code, _, error = run(command, f"{option}=cache=8", f"{option}=cache=9")
-        assert code == 2
-        assert f"{option} sets cache twice; set it once" in error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,17 +29,6 @@ def filled() -> KnowledgeGraph:
     assert call(server, "create_entities", entities=[ADA, BOB, ORG]) == [ADA, BOB, ORG]
     assert call(server, "create_relations", relations=[WORKS, KNOWS]) == [WORKS, KNOWS]
     return server
-
-
-def test_the_file_is_that_of_the_public_server() -> None:
-    server = filled()
-    assert server.context.files.read_text("memory/memory.json").split("\n") == [
-        '{"type":"entity","name":"Ada","entityType":"person","observations":["was born in 1815","likes naïve maths"]}',
-        '{"type":"entity","name":"Bob","entityType":"person","observations":[]}',
-        '{"type":"entity","name":"Org","entityType":"Company","observations":["hires Ada"]}',
-        '{"type":"relation","from":"Ada","to":"Org","relationType":"works at"}',
-        '{"type":"relation","from":"Ada","to":"Bob","relationType":"knows"}',
-    ]
 
 
 def test_other_tools_may_write_the_file() -> None:
@@ -73,88 +61,6 @@ def test_other_tools_may_write_the_file() -> None:
         ):
             call(server, "create_entities", entities=[ADA])
         assert digest(server) == before
-
-
-def test_nothing_is_added_twice() -> None:
-    server = filled()
-    new = {"name": "Cyd", "entityType": "cat", "observations": []}
-    assert call(
-        server,
-        "create_entities",
-        entities=[{**ADA, "observations": ["other"]}, new, {**new, "entityType": "dog"}],
-    ) == [new]
-    back = {"from": "Org", "to": "Ada", "relationType": "works at"}
-    assert call(server, "create_relations", relations=[WORKS, back, back]) == [back]
-    added = call(
-        server,
-        "add_observations",
-        observations=[{"entityName": "Org", "contents": ["hires Ada", "is big", "is big"]}],
-    )
-    assert added == [{"entityName": "Org", "addedObservations": ["is big"]}]
-    graph = call(server, "read_graph")
-    assert graph == {
-        "entities": [ADA, BOB, {**ORG, "observations": ["hires Ada", "is big"]}, new],
-        "relations": [WORKS, KNOWS, back]}  # fmt: skip
-    before = digest(server)
-    with pytest.raises(ToolError, match=r'^not found: there is no entity called "Eve"'):
-        call(
-            server,
-            "add_observations",
-            observations=[
-                {"entityName": "Bob", "contents": ["x"]},
-                {"entityName": "Eve", "contents": []},
-            ],
-        )
-    assert digest(server) == before
-
-
-def test_removing() -> None:
-    server = filled()
-    gone = [
-        {"entityName": "Ada", "observations": ["was born in 1815", "no"]},
-        {"entityName": "Eve", "observations": ["x"]},
-    ]
-    assert (
-        call(server, "delete_observations", deletions=gone) == "Observations deleted successfully"
-    )
-    assert call(server, "open_nodes", names=["Ada"])["entities"][0]["observations"] == [
-        "likes naïve maths"
-    ]
-    assert (
-        call(server, "delete_relations", relations=[KNOWS, KNOWS])
-        == "Relations deleted successfully"
-    )
-    assert call(server, "read_graph")["relations"] == [WORKS]
-    assert (
-        call(server, "delete_entities", entityNames=["Org", "Eve"])
-        == "Entities deleted successfully"
-    )
-    assert [entity["name"] for entity in call(server, "read_graph")["entities"]] == ["Ada", "Bob"]
-    assert call(server, "read_graph")["relations"] == []
-
-
-@pytest.mark.parametrize(
-    ("query", "names", "relations"),
-    [
-        ("ada", ["Ada", "Org"], [WORKS, KNOWS]), ("COMPANY", ["Org"], [WORKS]), ("naïve", ["Ada"], [WORKS, KNOWS]),
-        ("bob", ["Bob"], [KNOWS]),
-        ("zzz", [], []), ("", ["Ada", "Bob", "Org"], [WORKS, KNOWS]), ("works at", [], []),
-    ],
-)  # fmt: skip
-def test_search(query: str, names: list[str], relations: list[Any]) -> None:
-    found = call(filled(), "search_nodes", query=query)
-    assert ([entity["name"] for entity in found["entities"]], found["relations"]) == (
-        names,
-        relations,
-    )
-
-
-def test_open_nodes() -> None:
-    assert call(filled(), "open_nodes", names=["Org", "Eve", "Org"]) == {
-        "entities": [ORG],
-        "relations": [WORKS],
-    }
-    assert call(filled(), "open_nodes", names=[]) == {"entities": [], "relations": []}
 
 
 def test_the_path_belongs_to_the_episode() -> None:

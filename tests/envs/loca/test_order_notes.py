@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,115 +70,13 @@ def test_two_readers_agree_with_what_was_drawn(seed: int) -> None:
 
 DESK, BED, CARD = "Desk 061", "Bed 014", "Gift Card"
 ORDER = {DESK: 3, BED: 1, CARD: 2}
-CASES: dict[str, tuple[str, list[int]]] = {
-    "none": (
-        "Please call the day before. The gate code is 13, then straight on.",
-        [3, 1, 2],
-    ),
-    "an unknown sentence": (
-        "Leave out everything you like.",
-        [3, 1, 2],
-    ),
-    "a new number": (
-        "Of the Desk 061 we need 12 altogether, no matter what the order says.",
-        [12, 1, 2],
-    ),
-    "a line to nothing": (
-        "We get by with one fewer of the Bed 014.",
-        [3, 0, 2],
-    ),
-    "a line left out with all its pieces": (
-        "Strike the Desk 061, please; I have found an old one in the attic.",
-        [0, 1, 2],
-    ),
-    "one more, twice": (
-        "I would like one more of the Bed 014, please. Please double the number of the Bed 014.",
-        [3, 4, 2],
-    ),
-    "twice, one more": (
-        "Please double the number of the Bed 014. I would like 1 more of the Bed 014, please.",
-        [3, 3, 2],
-    ),
-    "nothing is left": (
-        "Of the whole order make nothing but the Bed 014. I have decided against the Bed 014.",
-        [0, 0, 0],
-    ),
-    "the latter": (
-        "With each Desk 061 goes one Gift Card, so adjust the number of the latter.",
-        [3, 1, 3],
-    ),
-    "a swap of changed numbers": (
-        (
-            "Raise the number of the Bed 014 by four. Exchange the quantities of the Bed 014 and the "
-            "Desk 061."
-        ),
-        [5, 3, 2],
-    ),
-    "an exchange of all": (
-        "Turn three of the Desk 061 into the Bed 014, one for one.",
-        [0, 4, 2],
-    ),
-    "changes taken back": (
-        (
-            "Please leave out the Desk 061. Reduce the Gift Card by one. I take back what I have "
-            "written so far about changes."
-        ),
-        [3, 1, 2],
-    ),
-    "one change taken back": (
-        (
-            "Please leave out the Desk 061. Reduce the Gift Card by one. No, the Desk 061 had better "
-            "come in the number that is on the order."
-        ),
-        [3, 1, 1],
-    ),
-    "a change after all was taken back": (
-        (
-            "Please leave out the Desk 061. Cancel my changes up to here, not the order. Please add 2"
-            " to the number of the Bed 014."
-        ),
-        [3, 3, 2],
-    ),
-    "the order taken back after a change": (
-        "Increase the Desk 061 by two, at the same price. I withdraw the order.",
-        [0, 0, 0],
-    ),
-    "the order taken up again": (
-        (
-            "I withdraw the order. Mind the roses along the path. Do not cancel after all, the order "
-            "is wanted."
-        ),
-        [3, 1, 2],
-    ),
-    "the order taken up again and changed": (
-        (
-            "I withdraw the order. On second thought the cancellation is off, and the order stands. I"
-            " have decided against the Bed 014."
-        ),
-        [3, 0, 2],
-    ),
-    "other orders": (
-        (
-            "In summer I shall order two more of the Desk 061 separately. It was in my former order "
-            "that the Bed 014 had to go. My brother wants three of the Gift Card and will order by "
-            "himself."
-        ),
-        [3, 1, 2],
-    ),
-    "changes that were considered": (
-        (
-            "We talked about two more of the Desk 061 and dropped the idea. I had thought of leaving "
-            "out the Bed 014, but it is needed."
-        ),
-        [3, 1, 2],
-    ),
-}
+CASES = Path(__file__).with_name("order_notes.tsv").read_text(encoding="utf-8").splitlines()[1:]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_what_a_note_changes(name: str) -> None:
-    note, counts = CASES[name]
-    pieces = dict(zip(ORDER, counts, strict=True))
+@pytest.mark.parametrize("line", CASES)
+def test_what_a_note_changes(line: str) -> None:
+    _, note, counts = line.split("\t")
+    pieces = dict(zip(ORDER, json.loads(counts), strict=True))
     assert read_amended(ORDER, note) == pieces
     assert amended(ORDER, note) == pieces
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from agentgym.office.email.server import Email
-from tests.office.email.test_server import ADA, BOB, CYD, call, office
-from tests.office.test_laws import digest, draw_call, run
+from tests.office.prepared import ADA, BOB, CYD, office
+from tests.office.test_laws import call, digest, draw_call, run
 
 
 def test_failed_calls_of_a_user_change_nothing() -> None:

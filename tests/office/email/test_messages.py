@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from agentgym.office.email.messages import Mail
-from tests.office.email.test_server import ADA, BOB, DAY, office
+from tests.office.prepared import ADA, BOB, DAY, office
 from tests.office.test_laws import run
 
 PATIENT = settings(

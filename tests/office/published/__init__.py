@@ -2,33 +2,20 @@
 
 `<server>.json` has a line per tool: parameters, and the form of a result. In a JSON tree, `key?` is
 optional, `<key>` represents any key, `a|null` may be null, `[x]` is a list of x, and `[]` a list of
-anything. `<server>.py` has the calls to compare and the intended differences with their reasons,
-from which docs/loca_servers.md is generated.
+anything. `<server>.txt` has the calls to compare, as in `recorded/`. `<server>.toml` has the intended
+differences with their reasons, from which docs/loca_servers.md is generated.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 FOLDER = Path(__file__).parent
-
-
-class Call(NamedTuple):
-    """A call whose result is compared with the published form.
-
-    Attributes:
-        arguments: Its arguments, or a function of the previous results.
-        text: For a result that is not only JSON, a regular expression for the part before the JSON.
-    """
-
-    tool: str
-    arguments: Mapping[str, Any] | Callable[[list[Any]], Mapping[str, Any]]
-    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +25,7 @@ class Difference:
 
     Attributes:
         because: The reason, one sentence for the documentation.
+        disabled: Every call is refused, because the account lacks the feature.
         added: Keys that only our results have.
         lacking: Keys that only the published results have.
         types: Values of another type.
@@ -45,19 +33,13 @@ class Difference:
         empty: Lists that are always empty here.
     """
 
-    because: str
-    added: frozenset[str] | set[str] = frozenset()
-    lacking: frozenset[str] | set[str] = frozenset()
-    types: frozenset[str] | set[str] = frozenset()
-    params: frozenset[str] | set[str] = frozenset()
-    empty: frozenset[str] | set[str] = frozenset()
-
-    @property
-    def disabled(self) -> bool:
-        return self.because == DISABLED.because
-
-
-DISABLED = Difference("The account has no access to this feature: every call is refused.")
+    because: str = ""
+    disabled: bool = False
+    added: Sequence[str] = ()
+    lacking: Sequence[str] = ()
+    types: Sequence[str] = ()
+    params: Sequence[str] = ()
+    empty: Sequence[str] = ()
 
 
 def facts(server: str) -> dict[str, Any]:
@@ -66,8 +48,9 @@ def facts(server: str) -> dict[str, Any]:
 
 
 def differences(server: str) -> Mapping[str, Difference]:
-    found: Mapping[str, Difference] = import_module(f"{__name__}.{server}").DIFFERENCES
-    return found
+    file = FOLDER / f"{server}.toml"
+    read = tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return {tool: Difference(**fields) for tool, fields in read.items()}
 
 
 class Shape:

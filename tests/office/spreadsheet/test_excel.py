@@ -25,6 +25,8 @@ from agentgym.office.spreadsheet.workbooks import (
     write_workbook,
 )
 from agentgym.text.tools import ToolError, tools_of
+from tests.office.prepared import BOOK, spreadsheets
+from tests.office.test_laws import refused
 
 PATH = "in/book.xlsx"
 ROWS = [
@@ -33,14 +35,11 @@ ROWS = [
     ["Bruins", "A", 5, 2],
     ["Kings", "A", 4, 3],
 ]
-BOOK = write_workbook({"Games": ROWS, "Other one": []})
 
 
 @pytest.fixture
 def server() -> Excel:
-    made = Excel()
-    made.context.files.write(PATH, BOOK)
-    return made
+    return spreadsheets()
 
 
 def values(server: Excel, title: str = "Games") -> list[list[Any]]:
@@ -92,128 +91,27 @@ def test_a_workbook_takes_its_times_from_the_clock(server: Excel) -> None:
     }
 
 
-def test_data_is_read_cell_by_cell(server: Excel) -> None:
-    told = server.read_data_from_excel(PATH, "Games", "B2", "C2")
-    assert (told["range"], told["sheet_name"]) == ("B2:C2", "Games")
-    assert told["cells"] == [
-        {
-            "address": "B2",
-            "value": "H",
-            "row": 2,
-            "column": 2,
-            "validation": {"has_validation": False},
-        },
-        {
-            "address": "C2",
-            "value": 3,
-            "row": 2,
-            "column": 3,
-            "validation": {"has_validation": False},
-        },
-    ]
-    assert len(server.read_data_from_excel(PATH, "Games")["cells"]) == 16
-    assert server.read_data_from_excel(PATH, "Games", "C3")["range"] == "C3:D4"
-    assert server.read_data_from_excel(PATH, "Games", "A1:B2")["range"] == "A1:B2"
-    assert server.read_data_from_excel(PATH, "Games", "F9") == "No data found in specified range"
-    server.context.files.write(
-        PATH, write_workbook({"Games": [[datetime(2025, 1, 15, 9, 30)], *([k] for k in range(30))]})
-    )
-    told = server.read_data_from_excel(PATH, "Games", preview_only=True)
-    assert (told["cells"][0]["value"], len(told["cells"])) == ("2025-01-15 09:30:00", 10)
-
-
-def test_data_is_written(server: Excel) -> None:
-    server.write_data_to_excel(
-        PATH, "Games", [["x", None, True], [], ["2025-01-15", "=C3*2", 1.5]], "C3"
-    )
-    assert values(server)[2:] == [
-        ["Bruins", "A", "x", None, True],
-        ["Kings", "A", 4, 3],
-        [None, None, "2025-01-15", None, 1.5],
-    ]
-    assert opened(server)["Games"]["D5"].value == "=C3*2"
-    server.write_data_to_excel(PATH, "Made", [[1]])
-    assert values(server, "Made") == [[1]]
-
-
 @pytest.mark.parametrize(
-    ("data", "error"),
-    [
-        ([], "has no rows"), ([[[1]]], "a cell holds"), ([[{}]], "a cell holds"), ([["x" * 32_768]], "limit exceeded"),
-        ([["a\x01"]], "invalid argument"), ([[10**400]], "too large"), ([[1] * 16_385], "limit exceeded"),
-    ],
-)  # fmt: skip
-def test_what_no_cell_holds_is_refused_and_nothing_is_written(
-    server: Excel, data: Any, error: str
-) -> None:
-    before = server.context.files.file(PATH)
-    with pytest.raises(ToolError, match=error):
-        server.write_data_to_excel(PATH, "Games", [["changed"], *data] if data else data)
-    assert server.context.files.file(PATH) == before
+    ("value", "error"), [("x" * 32_768, "limit exceeded"), (10**400, "too large")]
+)
+def test_cells_have_limits(server: Excel, value: Any, error: str) -> None:
+    data = {"sheet_name": "Games", "data": [["changed"], [value]]}
+    refused(server, "write_data_to_excel", error, filepath=PATH, **data)
 
 
-def test_sheets_are_made_copied_renamed_and_deleted(server: Excel) -> None:
-    server.create_worksheet(PATH, "New")
-    server.apply_formula(PATH, "New", "B1", "=SUM(Games!C2:C4)")
-    server.copy_worksheet(PATH, "Games", "Copy of it")
-    server.rename_worksheet(PATH, "Games", "My games")
-    assert opened(server)["New"]["B1"].value == "=SUM('My games'!C2:C4)"
-    assert values(server, "Copy of it") == values(server, "My games") == ROWS
-    server.delete_worksheet(PATH, "Other one")
-    assert ast.literal_eval(server.get_workbook_metadata(PATH))["sheets"] == [
-        "My games",
-        "New",
-        "Copy of it",
-    ]
-    for refused in (
-        lambda: server.create_worksheet(PATH, "NEW"),
-        lambda: server.create_worksheet(PATH, "a/b"),
-        lambda: server.create_worksheet(PATH, "x" * 32),
-        lambda: server.rename_worksheet(PATH, "New", "My games"),
-        lambda: server.copy_worksheet(PATH, "Nope", "x"),
-        lambda: server.create_worksheet("nope.xlsx", "x"),
-        lambda: server.create_workbook("book.txt"),
-    ):
-        with pytest.raises(ToolError, match=r"^(conflict|invalid argument|not found): "):
-            refused()
-    for title in ("New", "Copy of it"):
-        server.delete_worksheet(PATH, title)
-    with pytest.raises(ToolError, match="conflict: the only sheet"):
-        server.delete_worksheet(PATH, "My games")
+def test_sheets_have_limits(server: Excel) -> None:
+    data = {"sheet_name": "Games", "data": [[1] * 16_385]}
+    refused(server, "write_data_to_excel", "limit exceeded", filepath=PATH, **data)
+    refused(server, "create_worksheet", "1 to 31 characters", filepath=PATH, sheet_name="x" * 32)
+    formula = {"cell": "E1", "formula": "=" + "1+" * 5000}
+    refused(server, "apply_formula", "at most 8192", filepath=PATH, sheet_name="Games", **formula)
 
 
-@pytest.mark.parametrize(
-    ("formula", "error"),
-    [
-        ("=SUM(C2:C4", "parenthesis"), ("SUM(C2)", "begins with ="), ("=SUM(C2))", "cannot be read|parenthesis"),
-        ('=WEBSERVICE("http://x")', "unsafe function WEBSERVICE"), ('=indirect("A1")', "unsafe"),
-        ("=" + "1+" * 5000, "at most 8192"),
-        ('="open', "cannot be read|invalid argument"), ("=", "nothing in it"),
-    ],
-)  # fmt: skip
-def test_formulas_are_checked(server: Excel, formula: str, error: str) -> None:
-    for call in (server.apply_formula, server.validate_formula_syntax):
-        with pytest.raises(ToolError, match=error):
-            call(PATH, "Games", "E1", formula)
-    assert server.context.files.read(PATH) == BOOK
-
-
-def test_formulas_are_written_and_compared(server: Excel) -> None:
-    formula = '=IF(C2>3,"a(",SUM(C2:C4))'
-    assert (
-        server.validate_formula_syntax(PATH, "Games", "E1", formula)
-        == "Formula is valid but cell contains no formula"
-    )
-    server.apply_formula(PATH, "Games", "E1", formula)
-    assert (
-        server.validate_formula_syntax(PATH, "Games", "E1", formula)
-        == "Formula is valid and matches cell content"
-    )
-    assert (
-        server.validate_formula_syntax(PATH, "Games", "E1", "=1")
-        == "Formula is valid but does not match cell content"
-    )
-    assert server.read_data_from_excel(PATH, "Games", "E1", "E1")["cells"][0]["value"] == formula
+def test_a_preview_has_ten_rows(server: Excel) -> None:
+    rows = [[datetime(2025, 1, 15, 9, 30)], *([k] for k in range(30))]
+    server.context.files.write(PATH, write_workbook({"Games": rows}))
+    cells = server.read_data_from_excel(PATH, "Games", preview_only=True)["cells"]
+    assert (cells[0]["value"], len(cells)) == ("2025-01-15 09:30:00", 10)
 
 
 def test_formats_change_what_is_given_and_nothing_else(server: Excel) -> None:
@@ -249,25 +147,6 @@ def test_formats_change_what_is_given_and_nothing_else(server: Excel) -> None:
     assert (sheet["B1"].font.i, sheet["B1"].border.left.style) == (False, "thin")
     assert server.get_merged_cells(PATH, "Games") == "['F1:G2']"
     assert values(server) == ROWS
-    for wrong in (
-        {"bg_color": "red"}, {"border_style": "wavy"}, {"alignment": "up"}, {"font_size": 0},
-        {"protection": {"locked": False}}, {"conditional_format": {"type": "cell_is"}},
-    ):  # fmt: skip
-        with pytest.raises(ToolError, match=r"invalid argument|not supported"):
-            server.format_range(PATH, "Games", "A1", **wrong)
-
-
-def test_cells_are_merged_and_taken_apart(server: Excel) -> None:
-    server.merge_cells(PATH, "Games", "A1", "B1")
-    assert values(server)[0] == ["team", None, "goals", "rank"]
-    with pytest.raises(ToolError, match="conflict: A1:A2 overlaps the merged range A1:B1"):
-        server.merge_cells(PATH, "Games", "A1", "A2")
-    with pytest.raises(ToolError, match="conflict: B1 is inside a merged range"):
-        server.write_data_to_excel(PATH, "Games", [["x"]], "B1")
-    with pytest.raises(ToolError, match="not merged"):
-        server.unmerge_cells(PATH, "Games", "A1", "C1")
-    server.unmerge_cells(PATH, "Games", "A1", "B1")
-    assert server.get_merged_cells(PATH, "Games") == "[]"
 
 
 def test_rows_and_columns_are_inserted_and_deleted_and_the_rest_follows(server: Excel) -> None:

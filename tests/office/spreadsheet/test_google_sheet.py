@@ -153,51 +153,6 @@ def test_too_much_work_ends_in_errors(server: GoogleSheet) -> None:
     assert values[-1] == "#ERROR!"
 
 
-def test_values_are_shown_as_the_service_shows_them(server: GoogleSheet) -> None:
-    made = sheet(server, [["a", None, 3], [], ["", ""], ["x", "", None]])
-    assert show(server, made) == [["a", "", "3"], [], [], ["x"]]
-    assert server.get_sheet_data(made, "s", "B:C")["valueRanges"] == [
-        {"range": "S!B1:C1000", "values": [["", "3"]]}
-    ]
-    assert show(server, made, area="2:3") == []
-    assert show(server, made, area="S!A4") == [["x"]]
-    assert server.values(made) == [["a", None, 3], [], [], ["x"]]
-    for area in ("A1001", "AA1", "Other!A1", "nonsense"):
-        with pytest.raises(ToolError, match="invalid argument"):
-            server.get_sheet_data(made, "S", area)
-    for book, title in (("nope", "S"), (made, "T")):
-        with pytest.raises(ToolError, match="not found"):
-            server.get_sheet_data(book, title)
-
-
-def test_grid_data_tells_what_was_entered(server: GoogleSheet) -> None:
-    made = sheet(server, [["a", None, 2]])
-    server.update_cells(made, "S", "D1", [["=C1*2"]])
-    told = server.get_sheet_data(made, "S", "A1:D1", include_grid_data=True)
-    assert told["sheets"][0]["properties"]["gridProperties"] == {
-        "rowCount": 1000,
-        "columnCount": 26,
-    }
-    assert told["sheets"][0]["data"][0]["rowData"][0]["values"] == [
-        {
-            "userEnteredValue": {"stringValue": "a"},
-            "effectiveValue": {"stringValue": "a"},
-            "formattedValue": "a",
-        },
-        {},
-        {
-            "userEnteredValue": {"numberValue": 2},
-            "effectiveValue": {"numberValue": 2},
-            "formattedValue": "2",
-        },
-        {
-            "userEnteredValue": {"formulaValue": "=C1*2"},
-            "effectiveValue": {"numberValue": 4},
-            "formattedValue": "4",
-        },
-    ]
-
-
 def test_texts_of_tasks_stay_texts_and_dates_become_dates(server: GoogleSheet) -> None:
     made = sheet(
         server,
@@ -208,71 +163,6 @@ def test_texts_of_tasks_stay_texts_and_dates_become_dates(server: GoogleSheet) -
     ]
     assert server.get_sheet_formulas(made, "S") == show(server, made)
     assert server.values(made, "S")[0][:3] == ["12.5", "=A1", "2024-10-08"]
-
-
-def test_cells_are_updated(server: GoogleSheet) -> None:
-    made = sheet(server, [["k", 1], ["l", 2]])
-    told = server.update_cells(made, "S", "A2", [["m", None, "=B1+B2"], ["", "x"]])
-    assert told == {
-        "spreadsheetId": made,
-        "updatedRows": 2,
-        "updatedColumns": 3,
-        "updatedCells": 4,
-    }
-    assert server.values(made) == [["k", 1], ["m", 2, 3], [None, "x"]]
-    server.update_cells(made, "S", "A2:B2", [["", ""]])
-    assert server.values(made) == [["k", 1], [None, None, 1], [None, "x"]]
-    server.update_cells(made, "S", "A:C", [["new"]])
-    assert server.values(made)[0] == ["new", 1]
-    for area, data in (
-        ("A1:B1", [[1, 2, 3]]),
-        ("A1:B1", [[1], [2]]),
-        ("A1000", [[1], [2]]),
-        ("Z1", [[1, 2]]),
-    ):
-        with pytest.raises(ToolError, match="do not fit into"):
-            server.update_cells(made, "S", area, data)
-
-
-def test_batches_are_made_whole_or_not_at_all(server: GoogleSheet) -> None:
-    made = sheet(server, [])
-    told = server.batch_update_cells(made, "S", {"A1:B1": [[1, 2]], "C3": [["x"], ["y"]]})
-    assert told == {
-        "spreadsheetId": made,
-        "totalUpdatedCells": 4,
-        "responses": [
-            {"range": "A1:B1", "updatedCells": 2},
-            {"range": "C3", "updatedCells": 2},
-        ],
-    }
-    with pytest.raises(ToolError, match="invalid argument"):
-        server.batch_update_cells(made, "S", {"A1": [["changed"]], "bad": [[1]]})
-    assert server.values(made) == [[1, 2], [], [None, None, "x"], [None, None, "y"]]
-
-
-def test_rows_and_columns_are_inserted_and_formulas_follow(server: GoogleSheet) -> None:
-    made = server.add_spreadsheet("Book", {"S": [["a", 1], ["b", 2]], "Two words": []})
-    server.update_cells(made, "S", "C1", [["=SUM(B1:B2)"], ['=$B$2&"B2"']])
-    server.update_cells(made, "Two words", "A1", [["=S!B2+A2"]])
-    server.add_rows(made, "S", 2, 1)
-    assert server.get_sheet_formulas(made, "S") == [
-        ["a", "1", "=SUM(B1:B4)"],
-        [],
-        [],
-        ["b", "2", '=$B$4&"B2"'],
-    ]
-    server.add_columns(made, "S", 1, 0)
-    assert server.get_sheet_formulas(made, "S")[0] == ["", "a", "1", "=SUM(C1:C4)"]
-    assert server.get_sheet_formulas(made, "Two words") == [["=S!C4+A2"]]
-    server.rename_sheet(made, "S", "It's")
-    assert server.get_sheet_formulas(made, "Two words") == [["='It''s'!C4+A2"]]
-    assert server.values(made, "Two words") == [[2]]
-    assert (
-        server.get_sheet_data(made, "It's", "A:A")["valueRanges"][0]["range"] == "'It''s'!A1:A1002"
-    )
-    for count, start in ((0, 0), (1, -1), (1, 1003), (10**9, 0), (2**70, 0)):
-        with pytest.raises(ToolError, match=r"invalid argument|limit exceeded"):
-            server.add_rows(made, "It's", count, start)
 
 
 @pytest.mark.parametrize(
@@ -295,41 +185,6 @@ def test_references_follow(reference: str, axis: str, start: int, count: int, mo
     )
 
 
-def test_sheets_are_made_copied_and_renamed(server: GoogleSheet) -> None:
-    made = server.create_spreadsheet("Mine")
-    book = made["spreadsheetId"]
-    assert (made["folder"], server.list_sheets(book), server.spreadsheet("mine")) == (
-        "root",
-        ["Sheet1"],
-        book,
-    )
-    assert server.create_sheet(book, "Data") == {
-        "sheetId": 1,
-        "title": "Data",
-        "index": 1,
-        "spreadsheetId": book,
-    }
-    server.update_cells(book, "Data", "B2", [["x", "=1+1"]])
-    other = server.create_spreadsheet("Other")["spreadsheetId"]
-    copied = server.copy_sheet(book, "Data", other, "Copy")
-    assert copied == {"sheetId": 1, "title": "Copy"}
-    assert server.values(other, "Copy") == [[], [None, "x", 2]]
-    server.rename_sheet(book, "Data", "data")
-    assert server.list_sheets(book) == ["Sheet1", "data"]
-    for refused in (
-        lambda: server.create_sheet(book, "DATA"),
-        lambda: server.copy_sheet(book, "data", other, "sheet1"),
-        lambda: server.rename_sheet(book, "data", "Sheet1"),
-        lambda: server.create_sheet(book, " "),
-        lambda: server.create_sheet("nope", "x"),
-        lambda: server.create_spreadsheet(""),
-        lambda: server.copy_sheet(book, "data", "nope", "x"),
-    ):
-        with pytest.raises(ToolError, match=r"conflict|invalid argument|not found"):
-            refused()
-    assert [row["title"] for row in server.list_spreadsheets()] == ["Mine", "Other"]
-
-
 def test_ids_are_those_of_the_seed() -> None:
     def made(seed: int) -> list[str]:
         server = GoogleSheet()
@@ -339,46 +194,6 @@ def test_ids_are_those_of_the_seed() -> None:
     assert made(1) == made(1)
     assert len({*made(1), *made(2)}) == 4
     assert all(str(UUID(each)) == each for each in made(3))
-
-
-def test_rows_and_columns_are_added_at_the_end(server: GoogleSheet) -> None:
-    made = sheet(server, [["a"], ["b"]])
-    assert server.add_rows(made, "S", 3)["replies"] == [
-        {"insertDimension": {"dimension": "ROWS", "insertedRows": 3}}
-    ]
-    server.add_columns(made, "S", 2)
-    assert show(server, made) == [["a"], ["b"]]
-    properties = server.get_sheet_data(made, "S", None, include_grid_data=True)["sheets"][0]
-    assert properties["properties"]["gridProperties"] == {"rowCount": 1003, "columnCount": 28}
-
-
-def test_values_keep_the_type_that_was_written(server: GoogleSheet) -> None:
-    made = sheet(server, [])
-    row = ["12.50", "007", 3, 2.5, True, "true", "x", "10%", "2025-01-02"]
-    server.update_cells(made, "S", "A1", [row])
-    assert show(server, made) == server.get_sheet_formulas(made, "S") == [row]
-    server.update_cells(made, "S", "A2", [["=SUM(A1:I1)", "=A1*2", "=F1", "=I1+1", "=H1*10"]])
-    assert show(server, made, area="A2:E2") == [[45684.1, 25, True, "1/3/2025", 1]]
-
-
-def test_sharing(server: GoogleSheet) -> None:
-    made, share = sheet(server, []), tools_of(server)["share_spreadsheet"]
-    people = [
-        {"email_address": "a@x.com", "role": "reader"},
-        {"email_address": "b", "role": "reader"},
-    ]
-    told = share({"spreadsheet_id": made, "recipients": people})
-    assert [each["email_address"] for each in told["successes"]] == ["a@x.com"]
-    assert told["failures"][0]["error"].startswith("invalid argument: email_address")
-    again = [{"email_address": "A@x.com", "role": "writer"}]
-    assert (
-        share({"spreadsheet_id": made, "recipients": again})["successes"][0]["permissionId"]
-        == told["successes"][0]["permissionId"]
-    )
-    for person in ({"email_address": "c@x.com", "role": "owner"}, {"email_address": "c@x.com"}):
-        with pytest.raises(ToolError, match="role"):
-            share({"spreadsheet_id": made, "recipients": [person]})
-    assert server.permissions(made) == {"a@x.com": "writer"}
 
 
 def test_thousands_of_rows_are_filled_at_once(server: GoogleSheet) -> None:

@@ -40,14 +40,6 @@ def show(server: GoogleSheet, made: str, area: str) -> Any:
     return server.get_sheet_data(made, "T", area)["valueRanges"][0]["values"]
 
 
-def test_a_range_stands_for_the_cell_beside_the_formula(server: GoogleSheet) -> None:
-    made = book(server)
-    server.update_cells(made, "T", "H2", [["=A1:A5"], ["=UPPER(A1:A5)"], ["=C1:C5*2"]])
-    server.update_cells(made, "T", "B10", [["=A1:C1"]])
-    assert show(server, made, "H2:H4") == [["Ada"], ["BOB"], [2]]
-    assert show(server, made, "B10") == [["Team"]]
-
-
 @pytest.mark.parametrize(
     "name",
     ["GOOGLEFINANCE", "IMPORTRANGE", "QUERY", "FILTER", "TEXT", "Sparkline", "rand", "PMT"],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +32,6 @@ def nested(call: str, start: str, levels: int) -> str:
     return start
 
 
-N = "{n} a, {n} b, {n} c"  # a thousand million rows
 GENERATED = {
     "snowflake": ["SELECT SUM(SEQ4()) AS c FROM TABLE(GENERATOR(ROWCOUNT => 20000000000))"],
     "bigquery": [
@@ -38,79 +39,37 @@ GENERATED = {
         "SELECT COUNT(*) AS c FROM UNNEST(GENERATE_DATE_ARRAY('2000-01-01', '2900-01-01')) a, UNNEST(GENERATE_ARRAY(1, 1000000)) b",
     ],
 }
-# Statements by a word in the limit that ends them.
-HEAVY = {
+# Statements by a word in the limit that ends them: written ones, and long ones.
+HEAVY: dict[str, list[str]] = tomllib.loads(
+    Path(__file__).with_name("work_limits.toml").read_text(encoding="utf-8")
+)["heavy"]
+LONG = {
     "rows": [
-        f"SELECT COUNT(*) AS c FROM {N}",
-        f"SELECT a.x FROM {N} ORDER BY a.x + b.x + c.x LIMIT 1",
-        f"SELECT COUNT(*) AS c FROM {N} WHERE a.x + b.x + c.x = -1",
-        f"SELECT MAX(a.x * b.x) AS c FROM {N} GROUP BY c.x",
-        f"SELECT DISTINCT a.x + b.x AS c FROM {N}",
-        "SELECT COUNT(*) AS c FROM {n} a JOIN {n} b ON a.x < b.x JOIN {n} c ON b.x < c.x",
-        "SELECT COUNT(*) AS c FROM {n} a LEFT JOIN {n} b ON a.x < b.x - 5000 LEFT JOIN {n} c ON a.x < c.x - 5000",
-        "SELECT COUNT(*) AS c FROM {n} a JOIN {n} b ON a.one = b.one JOIN {n} c ON b.one = c.one",
-        "SELECT COUNT(*) AS c FROM {n} a JOIN {n} b ON a.one = b.one AND a.x > b.x + 5000",
-        "SELECT COUNT(*) AS c FROM {n} a JOIN {n} b ON a.x = b.x OR a.x = b.x + 5000",
-        "SELECT COUNT(*) AS c FROM {n} a WHERE EXISTS (SELECT 1 FROM {n} b WHERE b.x > a.x + 5000)",
-        "SELECT COUNT(*) AS c FROM {n} a WHERE NOT EXISTS (SELECT 1 FROM {n} b WHERE b.x + a.x = -1)",
-        "SELECT (SELECT COUNT(*) FROM {n} b, {n} c WHERE b.x <> c.x) AS c FROM {t} a",
-        "SELECT SUM(a.x) OVER (ORDER BY b.x) AS c FROM {n} a, {n} b, {n} c",
-        "SELECT x FROM {n} UNION ALL SELECT a.x FROM {n} a, {n} b, {n} c",
-        chain("SELECT 1 AS x", "SELECT * FROM c{0} UNION ALL SELECT * FROM c{0}", "SELECT COUNT(*) AS c FROM c{0}"),
-        chain("SELECT x FROM {{n}}", "SELECT a.x FROM c{0} a, c{0} b", "SELECT COUNT(*) AS c FROM c{0}", 4).replace("{{n}}", "{n}"),
+        chain(
+            "SELECT 1 AS x",
+            "SELECT * FROM c{0} UNION ALL SELECT * FROM c{0}",
+            "SELECT COUNT(*) AS c FROM c{0}",
+        ),
+        chain(
+            "SELECT x FROM {{n}}",
+            "SELECT a.x FROM c{0} a, c{0} b",
+            "SELECT COUNT(*) AS c FROM c{0}",
+            4,
+        ).replace("{{n}}", "{n}"),
         "SELECT COUNT(*) AS c FROM " + ", ".join(f"{{t}} t{k}" for k in range(20)),
-        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r, {n}) SELECT COUNT(*) AS c FROM r",
-        "INSERT INTO {t} SELECT a.x FROM {n} a, {n} b, {n} c",
-        "CREATE TABLE {t}9 AS SELECT a.x FROM {n} a, {n} b, {n} c",
-        "DELETE FROM {t} WHERE x IN (SELECT a.x + b.x + c.x FROM {n} a, {n} b, {n} c)",
-        "UPDATE {t} SET x = (SELECT MAX(a.x) FROM {n} a, {n} b, {n} c) WHERE TRUE",
-    ],
-    "Recursion exceeded": [
-        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT COUNT(*) AS c FROM r",
-        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n FROM r) SELECT n FROM r LIMIT 100000",
-        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 100000) SELECT MAX(n) AS c FROM r",
-        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT r.n + 1 FROM r JOIN {n} a ON a.x = 1) SELECT COUNT(*) AS c FROM r",
     ],
     "too long": [
-        "WITH RECURSIVE r AS (SELECT 'abcdefgh' AS s UNION ALL SELECT CONCAT(s, s) FROM r) SELECT COUNT(*) AS c FROM r",
-        chain("SELECT 'ab' AS x", "SELECT x || x AS x FROM c{0}", "SELECT LENGTH(x) AS c FROM c{0}"),
-        "SELECT LENGTH(REPEAT(REPEAT('x', 10000), 10000)) AS c",
-    ],
-    "long texts": [
-        "SELECT SUM(LENGTH(REPEAT('x', a.x + 2000 + b.x))) AS c FROM {n} a, {n} b",
-        "SELECT SUM(LENGTH(RPAD('x', a.x + 200000))) AS c FROM {n} a, {n} b",
-    ],
-    "matches long texts": [
-        "SELECT COUNT(*) AS c FROM (SELECT REPEAT('x', 500000) AS s FROM {t} WHERE x = 1) q, {n} a, {n} b WHERE REGEXP_LIKE(q.s, CONCAT('(x|y)*', CAST(a.x AS STRING)))",
-        "SELECT COUNT(*) AS c FROM (SELECT REPEAT('x', 50000) AS s FROM {t} WHERE x = 1) q, {n} a WHERE q.s LIKE CONCAT('%', REPEAT('x', 900), CAST(a.x AS STRING), '_b')",
-    ],
-    "matches patterns": [
-        "SELECT COUNT(*) AS c FROM {n} a, {n} b WHERE CAST(a.x AS STRING) LIKE CONCAT('%', CAST(b.x AS STRING), 'y')",
-        "SELECT COUNT(*) AS c FROM {n} a, {n} b WHERE REGEXP_LIKE(CAST(a.x AS STRING), CONCAT('(1|2){9}', CAST(b.x AS STRING)))",
-    ],
-    "too long to match": [
-        "SELECT REGEXP_LIKE(REPEAT('a', 900000), '(a?){900}a{900}') AS c",
-        "SELECT REGEXP_REPLACE(REPEAT('a', 900000), 'a*b|a', '') AS c",
-        "SELECT REGEXP_SUBSTR(REPEAT('a', 900000), CONCAT('a', REPEAT('*b|a', 9))) AS c",
-        "SELECT REPEAT('a', 900000) LIKE CONCAT('%', REPEAT('a', 90000), '_b') AS c",
-    ],
-    "very long": [
-        "SELECT SUM(ARRAY_SIZE({upto}(1, 70000 + a.x + b.x))) AS c FROM {n} a, {t} b",
-    ],
-    "pairs of texts": [
-        "SELECT COUNT(*) AS c FROM {n} a, {n} b WHERE {near}(CAST(a.x AS STRING), CAST(b.x AS STRING)) < 2",
-    ],
-    "more than 50 long texts": [
-        "SELECT SUM({near}(REPEAT('x', 50), REPEAT('y', 40 + MOD(a.x, 9)))) AS c FROM {n} a, {t} b",
-    ],
-    "more than 20 very long texts": [
-        "SELECT MAX({near}(REPEAT('x', 900), REPEAT('y', 800 + a.x - b.x))) AS c FROM {n} a, {t} b WHERE a.x < b.x + 9",
+        chain(
+            "SELECT 'ab' AS x", "SELECT x || x AS x FROM c{0}", "SELECT LENGTH(x) AS c FROM c{0}"
+        ),
     ],
     "query planning": [
         f"SELECT {nested('(x / {0})', 'x', 16)} AS c FROM {{t}}",
         f"SELECT {nested('CAST({0} AS STRING)', 'x', 14)} AS c FROM {{t}}",
     ],
-}  # fmt: skip
+}
+for word, statements in LONG.items():
+    HEAVY[word] = [*HEAVY.get(word, []), *statements]
 
 
 @pytest.fixture(scope="module", params=DIALECTS)

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import agentgym
 from agentgym import Content, Image, make, tool_env
-from agentgym.cli import app
 from agentgym.office.files.filesystem import Filesystem
 from agentgym.text.tools import ToolError, tools_of
 from tests.helpers import play_optimally, start
@@ -154,49 +152,6 @@ def test_http_keeps_episodes_apart() -> None:
             server.should_exit = True
             thread.join(10)
     assert not thread.is_alive()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["filesystem"], "serve requires --stdio or --http 127.0.0.1:PORT"),
-        (
-            ["filesystem", "--stdio", "--http", "127.0.0.1:80"],
-            "serve requires --stdio or --http",
-        ),
-        (
-            ["filesystem", "--http", "8000"],
-            "--http must be HOST:PORT, such as 127.0.0.1:8000, got '8000'",
-        ),
-        (
-            ["filesystem", "--http", "0.0.0.0:8000"],
-            "the host '0.0.0.0' is reached from outside, which needs a token (AGENTGYM_TOKEN or",
-        ),
-        (
-            ["filesystem", "--http", "127.0.0.1:8000", "--token", "short"],
-            "the token must have at least 16 printable ASCII characters, got 5",
-        ),
-        (["filesystem+fax", "--stdio"], "server must be one of"),
-        (
-            ["filesystem", "--stdio", "--set", "items=3"],
-            "servers of the office have no options, got 'items'",
-        ),
-        (["NoWorld", "--stdio"], "NoWorld"),
-        (
-            ["ListWorld", "--stdio", "--horizons", "8k"],
-            "--horizons and --agent require",
-        ),
-        (["ListWorld", "--stdio", "--out", "{out}"], "--out requires --horizons"),
-        (["filesystem", "--stdio", "--out", "{out}", "--horizons", "4"], "filesystem"),
-        (["ListWorld", "--stdio", "--set", "itms=3"], "itms"),
-    ],
-)
-def test_what_is_wrong_is_told(arguments: list[str], message: str, tmp_path: Path) -> None:
-    line = [argument.replace("{out}", str(tmp_path / "run")) for argument in arguments]
-    result = CliRunner().invoke(app, ["serve", *line])
-    assert result.exit_code == 2
-    assert message in result.output
-    assert not (tmp_path / "run").exists()
 
 
 def test_without_the_extra_the_remedy_is_told() -> None:
