@@ -35,7 +35,7 @@ from agentgym.cli.common import (
 from agentgym.text.validation import list_names
 from agentgym.training.evaluation import Result, Table, load_results, percent, summarize
 from agentgym.training.extras import needs_extra
-from agentgym.training.rl.learning_curve import Curve, PhasedRun, Point, learning_figure
+from agentgym.training.rl.learning_curve import PHASES, Curve, PhasedRun, Point, learning_figure
 
 FIGURE = "learning_curve.png"
 
@@ -241,7 +241,7 @@ def finetune(settings: dict[str, Any], out: Path) -> None:
 
 
 def show_progress(curve: Curve, progress: Progress) -> Callable[[str, int, int], None]:
-    """Return a function that advances a bar per phase and prints new points of the curve."""
+    """Return a function that advances a bar per phase and prints resumptions and new points."""
     tasks: dict[str, TaskID] = {}
     shown = 0
 
@@ -249,6 +249,8 @@ def show_progress(curve: Curve, progress: Progress) -> Callable[[str, int, int],
         nonlocal shown
         if phase not in tasks:
             tasks[phase] = progress.add_task(phase)
+            if step and phase in PHASES:
+                progress.console.print(f"resumed {phase} after step {step:,} of {steps:,}")
         progress.update(tasks[phase], completed=step, total=steps)
         for point in curve.points[shown:]:
             progress.console.print(summarize_point(point), highlight=False)
