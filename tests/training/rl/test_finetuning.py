@@ -67,6 +67,7 @@ def tiny(model: Path, **changes: Any) -> FineTuneConfig:
         "curve_episodes": 3,
         "episodes": 3,
         "max_new_tokens": 4,
+        "save_every": 3,
     }
     return FineTuneConfig(**{**settings, **changes})
 
@@ -117,7 +118,11 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
 
     with pytest.raises(KeyboardInterrupt):
         FineTuning(tiny(model), tmp_path).run(stop)
-    points = FineTuning(tiny(model), tmp_path).run()
+    resumed: dict[str, int] = {}
+    points = FineTuning(tiny(model), tmp_path).run(lambda now, *at: resumed.setdefault(now, at[0]))
+    assert resumed["cloning"] == (3 if phase == "cloning" else 4), "from its last checkpoint"
+    times = [point.seconds for point in points[1:]]
+    assert times == sorted(times), "repeated steps count once"
     assert (tmp_path / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
     assert [replace(p, seconds=0) for p in points] == [
         replace(p, seconds=0) for p in Curve(whole / CURVE).points
@@ -293,6 +298,9 @@ def test_the_command_fine_tunes_and_what_it_wrote_plays(
     out = tmp_path / "run"
     shown = command("train", f"--model={model}", *SMALL, f"--lora={lora}", f"--out={out}")
     assert shown.exit_code == 0, shown.output
+    again = command("train", f"--model={model}", *SMALL, f"--lora={lora}", f"--out={out}")
+    assert "resumed cloning after step 2 of 2" in again.output
+    assert "resumed" not in shown.output
     assert "on cpu, weights float32" in shown.output
     assert "cloning 2, 4 episodes" in shown.output
     assert "success before" in shown.output
