@@ -57,7 +57,7 @@ finetune-full: finetune learn
 # then other ways to spend the same time, from the same start. Each command goes on where it was stopped.
 RL := runs/rl
 SHORT := $(BIN)/agentgym train --set dialect=python --horizons 2 --max-new-tokens 24 --batch-size 64 --episodes 0 \
-	--setting micro_batch=2 --setting save_every=2
+	--setting micro_batch=16 --setting save_every=2
 DEMONSTRATIONS := --method clone --setting demonstrations=4 --setting clone_rate=1e-4
 REWARD := --method grpo --rl 12 --setting groups=16 --setting group_size=8 --setting rl_rate=3e-5
 CURVE := --setting evaluations=3 --setting curve_episodes=200

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeVar
 
 import torch
 from torch.nn.functional import pad as pad_tensor
 
+from agentgym.training.rl.prefixes import shared_groups, tree
 from agentgym.training.rl.token_rows import TrainingRow, rows
 from agentgym.training.rollout import Trajectory
-from agentgym.training.rollout.models.sampler import takes_logits_to_keep
 
 
 @dataclass(frozen=True)
@@ -25,28 +26,48 @@ class Batch:
         attended: 1 for tokens, 0 for padding.
         sampled: True for sampled tokens.
         logprobs: In nats, under the sampling policy; 0 elsewhere.
+        shared: Compute shared prefixes once; the rows must be in lexicographic order.
     """
 
     ids: torch.Tensor
     attended: torch.Tensor
     sampled: torch.Tensor
     logprobs: torch.Tensor
+    shared: bool = field(default=False, kw_only=True)
 
     def take(self, rows: torch.Tensor, device: torch.device | str | None = None) -> Self:
         """Return some rows without superfluous padding."""
         longest = int(self.attended[rows].sum(1).max())
-        return replace(
-            self,
-            **{
-                item.name: getattr(self, item.name)[rows, :longest].to(device)
-                for item in fields(self)
-            },
-        )
+        taken: dict[str, Any] = {
+            name: value[rows, :longest].to(device)
+            for name, value in vars(self).items()
+            if isinstance(value, torch.Tensor)
+        }
+        return replace(self, **taken)
 
-    def chunks(self, size: int) -> Sequence[torch.Tensor]:
-        """Return row indices in chunks of similar lengths; size 0 means one chunk."""
-        order = self.attended.sum(1).argsort(stable=True)
-        return torch.split(order, size or len(order))
+    def passes(
+        self, size: int, *, share: bool, device: torch.device | str | None = None
+    ) -> Iterator[tuple[torch.Tensor, Self]]:
+        """Yield forward passes of at most `size` rows (0 for any number) with their row indices.
+
+        With `share`, rows with long shared prefixes are computed together; the others are batched
+        with rows of similar lengths.
+        """
+        lengths = self.attended.sum(1)
+        size = size or len(lengths)
+        alone = list(range(len(lengths)))
+        if share:
+            ids = [row[:n] for row, n in zip(self.ids.tolist(), lengths.tolist(), strict=True)]
+            groups = list(shared_groups(ids, size))
+            alone = [group[0] for group in groups if len(group) == 1]
+            for group in groups:
+                if len(group) > 1:
+                    chosen = torch.tensor(group)
+                    yield chosen, replace(self.take(chosen, device), shared=True)
+        whole = torch.tensor(alone, dtype=torch.long)
+        for chosen in torch.split(whole[lengths[whole].argsort(stable=True)], size):
+            if len(chosen):
+                yield chosen, self.take(chosen, device)
 
     def place(self, stream: torch.Tensor | Sequence[float]) -> torch.Tensor:
         """Return values of sampled tokens as a (rows, tokens) tensor, with 0 elsewhere."""
@@ -54,6 +75,9 @@ class Batch:
         return torch.zeros(self.ids.shape, device=device).masked_scatter(
             self.sampled, torch.as_tensor(stream, dtype=torch.float32, device=device)
         )
+
+
+BatchT = TypeVar("BatchT", bound=Batch)
 
 
 def batch(items: Sequence[TrainingRow], pad: int) -> Batch:
@@ -173,7 +197,7 @@ class Prediction:
 
 
 def predict(
-    model: torch.nn.Module,
+    model: Any,
     data: Batch,
     temperature: float = 1.0,
     precision: str = "fp32",
@@ -181,33 +205,50 @@ def predict(
     entropy_gradient: bool = False,
 ) -> Prediction:
     """Run a model on a batch; entropies with a gradient take more memory."""
+    if data.shared:
+        inputs, places = tree(data.ids, data.attended, model)
+    else:
+        inputs = {"input_ids": data.ids, "attention_mask": data.attended}
+        places = torch.arange(data.ids.numel(), device=data.ids.device).view_as(data.ids)
+    chosen = data.sampled[:, 1:]
+    sources: Any = places[:, :-1][chosen]
+    needed, number = sources.unique(return_inverse=True)
+    with autocast(data.ids.device, precision), _logits_at(model, needed):
+        logits = model(**inputs, use_cache=False).logits.flatten(0, 1)
+    if len(logits) != len(needed):
+        logits = logits[needed]
     # The softmax runs in float32 regardless of the model's precision.
-    sampled_mask = data.sampled[:, 1:]
-    # Logits are large (a vocabulary-sized row per position), so compute them only where a
-    # sampled token follows.
-    places = sampled_mask.any(0).nonzero()[:, 0] if takes_logits_to_keep(model) else None
-    with autocast(data.ids.device, precision):
-        out: Any = model(
-            input_ids=data.ids,
-            attention_mask=data.attended,
-            use_cache=False,
-            **({} if places is None else {"logits_to_keep": places}),
-        )
-    logits = out.logits[:, :-1] if places is None else out.logits
-    chosen = sampled_mask if places is None else sampled_mask[:, places]
-    logprobs = (logits[chosen].float() / temperature).log_softmax(-1)
+    logprobs = (logits.float() / temperature).log_softmax(-1)
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropies = -(logprobs.exp() * logprobs).sum(-1)
-    chosen_logprobs = logprobs.gather(-1, data.ids[:, 1:][sampled_mask][:, None])[:, 0]
-    nothing = torch.zeros(sampled_mask.shape, device=data.ids.device)
+    nothing = torch.zeros(chosen.shape, device=data.ids.device)
     return Prediction(
-        pad_tensor(nothing.masked_scatter(sampled_mask, chosen_logprobs), (1, 0)),
-        pad_tensor(nothing.masked_scatter(sampled_mask, entropies), (1, 0)),
+        pad_tensor(
+            nothing.masked_scatter(chosen, logprobs[number, data.ids[:, 1:][chosen]]), (1, 0)
+        ),
+        pad_tensor(nothing.masked_scatter(chosen, entropies[number]), (1, 0)),
     )
 
 
+@contextmanager
+def _logits_at(model: Any, places: torch.Tensor) -> Iterator[None]:
+    """Compute logits only at some places of the flattened batch, if the model has a head."""
+    # Logits are large, one vocabulary-sized row per place, so prompts must not have any.
+    head = model.get_output_embeddings()
+    if head is None:
+        yield
+        return
+    hook = head.register_forward_pre_hook(
+        lambda module, inputs: (inputs[0].flatten(0, 1)[places][None],)
+    )
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
 def logprobs_of(
-    model: torch.nn.Module, data: Batch, temperature: float = 1.0, precision: str = "fp32"
+    model: Any, data: Batch, temperature: float = 1.0, precision: str = "fp32"
 ) -> torch.Tensor:
     """Return the log-probability of each sampled token, as in `predict`."""
     return predict(model, data, temperature, precision).logprobs

@@ -58,8 +58,7 @@ class Cloning(Trainer[CloningConfig]):
 
     def _losses(self, data: Batch) -> Iterator[torch.Tensor]:
         tokens = int(data.sampled.sum())
-        for chunk in data.chunks(self.config.micro_batch):
-            part = data.take(chunk, self.model.device)
+        for _, part in self.passes(data):
             yield -logprobs_of(self.model, part, precision=self.config.precision).sum() / tokens
 
 

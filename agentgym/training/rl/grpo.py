@@ -134,8 +134,7 @@ class GRPO(Trainer[GRPOConfig]):
     def _losses(self, data: Experience, scale: float, *, fresh: bool) -> Iterator[torch.Tensor]:
         # `scale` corrects for shares that refer to all rows. While the model is `fresh`, no update
         # has changed it, so its log-probabilities should match the sampler's.
-        for chunk in data.chunks(self.config.micro_batch):
-            part = data.take(chunk, self.model.device)
+        for _, part in self.passes(data):
             prediction = self.predict(part)
             if fresh:
                 self.records.track_max(sampler_drift=(prediction.logprobs - part.logprobs).abs())
@@ -194,9 +193,9 @@ class GRPO(Trainer[GRPOConfig]):
     @torch.no_grad()
     def _corrected(self, data: Experience, cap: float) -> Experience:
         logprobs = torch.zeros_like(data.logprobs)
-        for chunk in data.chunks(self.config.micro_batch):
-            part = self.predict(data.take(chunk, self.model.device)).logprobs.cpu()
-            logprobs[chunk, : part.shape[1]] = part
+        for chosen, part in self.passes(data):
+            current = self.predict(part).logprobs.cpu()
+            logprobs[chosen, : current.shape[1]] = current
         ratio = (logprobs - data.logprobs)[data.sampled].exp()
         self.records.mean(importance=ratio, importance_capped=(ratio > cap).float())
         return corrected(data, logprobs, cap)

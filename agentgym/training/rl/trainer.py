@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
@@ -15,8 +16,10 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from agentgym.training.extras import needs_extra
+from agentgym.training.rl.batches import BatchT
 from agentgym.training.rl.curriculum import Curriculum
 from agentgym.training.rl.episodes import EpisodeBatch, EpisodeSource
+from agentgym.training.rl.prefixes import sharing_fault
 from agentgym.training.rl.trainer_config import TrainerConfig
 from agentgym.training.rollout import (
     DamagedFileError,
@@ -72,6 +75,10 @@ class Trainer(Generic[ConfigT]):
             p for module in self.modules.values() for p in module.parameters() if p.requires_grad
         ]
         _check_precision(self._trained)
+        fault = sharing_fault(model)
+        self.share_prefixes = not fault
+        if fault:
+            warnings.warn(f"this run computes each row whole: {fault}", stacklevel=2)
         self.renderer = make_renderer(model, tokenizer, config.template)
         self.optimizer = torch.optim.AdamW(
             self._trained,
@@ -88,6 +95,11 @@ class Trainer(Generic[ConfigT]):
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
         """Collect episodes, then yield each update's losses, one per micro-batch."""
         raise NotImplementedError
+
+    def passes(self, data: BatchT) -> Iterator[tuple[torch.Tensor, BatchT]]:
+        """Yield the forward passes of rows, with their indices, on the model's device."""
+        size = self.config.micro_batch
+        return data.passes(size, share=self.share_prefixes, device=self.model.device)
 
     def extras(self) -> dict[str, torch.nn.Module]:
         """Return further modules by name; they are saved, and trained if they require gradients."""

@@ -118,7 +118,8 @@ class TrainerConfig(Config):
             episodes end varies.
         timeout: Seconds until an episode with a hanging env is abandoned, if the engine supports it.
         micro_batch: Rows per forward pass. Their gradients are summed, so this bounds the memory
-            and changes no update. 0 for all rows at once.
+            and changes no update. A pass computes shared prefixes once if that saves time; more
+            rows share more. 0 for no limit.
         precision: `fp32`, or `bf16` for autocast, which computes in bfloat16 and leaves the
             weights unchanged.
         seed: The random seed.

@@ -240,13 +240,12 @@ def test_a_part_of_a_batch_has_only_the_padding_it_needs() -> None:
         "token",
         9,
     )
-    assert [chosen.tolist() for chosen in data.chunks(3)] == [[1, 3, 2], [0]], (
-        "rows of like length together"
-    )
-    part = data.take(data.chunks(3)[0])
+    (first, part), (last, _) = data.passes(3, share=False)
+    assert first.tolist() == [1, 3, 2], "rows of like length together"
+    assert last.tolist() == [0]
     assert part.ids.tolist() == [[0, 1, 2, 9, 9], [0, 1, 2, 3, 9], [0, 1, 2, 3, 4]]
     assert part.advantages.tolist() == [[0, 0, 5, 0, 0], [0, 0, 9, 10, 0], [0, 0, 6, 7, 8]]
-    assert [chosen.tolist() for chosen in data.chunks(0)] == [[1, 3, 2, 0]]
+    assert [chosen.tolist() for chosen, _ in data.passes(0, share=False)] == [[1, 3, 2, 0]]
 
 
 def test_minibatches_add_up_to_the_whole(tokenizer: Any) -> None:

@@ -59,8 +59,7 @@ class TransformersSampler:
         self.prefilled = 0
         self._generator = torch.Generator(device=model.device).manual_seed(seed)
         self._cache = PrefixCache(_cache_bytes(model) if cache_bytes is None else cache_bytes)
-        # Layers of other types do not keep all positions.
-        if any(type(x) is not DynamicLayer for x in DynamicCache(config=model.config).layers):
+        if not keeps_all_positions(model):
             self._cache = PrefixCache(0)
         self._short_logits = takes_logits_to_keep(model)
         self._weights: tuple[object, ...] = ()
@@ -231,6 +230,11 @@ def _fingerprint(model: PreTrainedModel) -> tuple[object, ...]:
         hash(tuple(p.data_ptr() for p in parameters)),
         torch.is_autocast_enabled(model.device.type),
     )
+
+
+def keeps_all_positions(model: Any) -> bool:
+    """Report whether all layers keep the states of all positions, without windows or recurrence."""
+    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
 
 
 def takes_logits_to_keep(model: torch.nn.Module) -> bool:

@@ -1,0 +1,106 @@
+"""Shared prefixes of token rows, computed once, forward and backward.
+
+Rows of a group share instructions, the task and often earlier turns. Their distinct tokens form a
+tree, which a model processes as one sequence: an attention mask admits each token's ancestors, and
+positions count from the row's start. Outputs and gradients equal those of whole rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from agentgym.training.rollout.models.sampler import (
+    common_length,
+    keeps_all_positions,
+    sampling_mode,
+)
+
+Inputs = dict[str, torch.Tensor]
+
+
+def shared_groups(rows: Sequence[Sequence[int]], most: int) -> Iterator[list[int]]:
+    """Yield row indices in groups of at most `most` rows whose prefixes are worth sharing.
+
+    A group's rows are in lexicographic order. Its tree has at most as many tokens, and pairs of
+    tokens for the attention, as its rows have in all, so it never takes more memory.
+    """
+    group: list[int] = []
+    before, tokens = np.empty(0, dtype=int), 0
+    for number in sorted(range(len(rows)), key=lambda k: tuple(rows[k])):
+        row = np.asarray(rows[number])
+        new = len(row) - common_length(before, row)
+        # The tree's pairs grow from tokens² to (tokens + new)².
+        if len(group) == most or new * (2 * tokens + new) > len(row) ** 2:
+            if group:
+                yield group
+            group, tokens, new = [], 0, len(row)
+        group.append(number)
+        before, tokens = row, tokens + new
+    if group:
+        yield group
+
+
+def tree(ids: torch.Tensor, attended: torch.Tensor, model: Any) -> tuple[Inputs, torch.Tensor]:
+    """Return model inputs for the distinct tokens of rows, and each token's place among them.
+
+    Args:
+        ids: Right-padded rows in lexicographic order, of shape (rows, tokens).
+        attended: 1 for tokens, 0 for padding.
+        model: The model that takes the inputs.
+
+    Returns:
+        Inputs of batch size 1, and places of the shape of `ids`, undefined for padding.
+    """
+    tokens = attended.bool()
+    new = tokens.clone()
+    same = (ids[1:] == ids[:-1]) & tokens[1:] & tokens[:-1]
+    new[1:] &= ~same.cumprod(1).bool()
+    numbers = (new.flatten().cumsum(0) - 1).view_as(ids)
+    # A shared token's place is the one in the nearest row above where the token is new.
+    places = torch.where(new, numbers, 0).cummax(0).values
+    # In this order a token's descendants follow it without a gap, up to the last row's end.
+    ends = places.gather(1, attended.sum(1, keepdim=True) - 1).expand_as(places)
+    order = torch.arange(int(new.sum()), device=ids.device)
+    last = order.scatter_reduce(0, places[tokens], ends[tokens], "amax")
+    mask = (order <= order[:, None]) & (order[:, None] <= last)
+    columns = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    return {
+        "input_ids": ids[new][None],
+        "position_ids": columns[new][None],
+        "attention_mask": attention_mask(mask[None, None], model),
+    }, places
+
+
+def attention_mask(allowed: torch.Tensor, model: Any) -> torch.Tensor:
+    """Return a boolean mask in the form that the model's attention takes."""
+    if model.config._attn_implementation == "sdpa":
+        return allowed
+    # Other implementations add the mask to the attention scores.
+    lowest = torch.finfo(model.dtype).min
+    return torch.zeros(allowed.shape, dtype=model.dtype, device=allowed.device).masked_fill(
+        ~allowed, lowest
+    )
+
+
+@torch.no_grad()
+def sharing_fault(model: Any) -> str:
+    """Return why a model cannot share prefixes, found by a trial; empty if it can."""
+    if not keeps_all_positions(model):
+        return "its layers do not attend to all earlier tokens"
+    ids = torch.tensor([[1, 2, 3, 4, 5], [1, 2, 5, 4, 3]], device=model.device)
+    attended = torch.ones_like(ids)
+    inputs, places = tree(ids, attended, model)
+    try:
+        with sampling_mode(model):
+            whole = model(input_ids=ids, attention_mask=attended, use_cache=False).logits
+            shared = model(**inputs, use_cache=False).logits[0, places]
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        return f"it rejects positions or an attention mask ({str(error).splitlines()[0]})"
+    rounding = torch.finfo(whole.dtype).eps ** 0.5 * whole.abs().max()
+    if (whole - shared).abs().max() > rounding:
+        return "it ignores positions or the attention mask"
+    return ""
