@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
 import torch
 from torch.nn.functional import pad as pad_tensor
 
-from agentgym.training.rl.prefixes import shared_groups, tree
 from agentgym.training.rl.token_rows import TrainingRow, rows
 from agentgym.training.rollout import Trajectory
+from agentgym.training.rollout.models.prefixes import logits_at, shared_groups, tree
 
 
 @dataclass(frozen=True)
@@ -213,10 +212,8 @@ def predict(
     chosen = data.sampled[:, 1:]
     sources: Any = places[:, :-1][chosen]
     needed, number = sources.unique(return_inverse=True)
-    with autocast(data.ids.device, precision), _logits_at(model, needed):
-        logits = model(**inputs, use_cache=False).logits.flatten(0, 1)
-    if len(logits) != len(needed):
-        logits = logits[needed]
+    with autocast(data.ids.device, precision):
+        logits, _ = logits_at(model, needed, **inputs, use_cache=False)
     # The softmax runs in float32 regardless of the model's precision.
     logprobs = (logits.float() / temperature).log_softmax(-1)
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
@@ -228,23 +225,6 @@ def predict(
         ),
         pad_tensor(nothing.masked_scatter(chosen, entropies[number]), (1, 0)),
     )
-
-
-@contextmanager
-def _logits_at(model: Any, places: torch.Tensor) -> Iterator[None]:
-    """Compute logits only at some places of the flattened batch, if the model has a head."""
-    # Logits are large, one vocabulary-sized row per place, so prompts must not have any.
-    head = model.get_output_embeddings()
-    if head is None:
-        yield
-        return
-    hook = head.register_forward_pre_hook(
-        lambda module, inputs: (inputs[0].flatten(0, 1)[places][None],)
-    )
-    try:
-        yield
-    finally:
-        hook.remove()
 
 
 def logprobs_of(

@@ -19,7 +19,6 @@ from agentgym.training.extras import needs_extra
 from agentgym.training.rl.batches import BatchT
 from agentgym.training.rl.curriculum import Curriculum
 from agentgym.training.rl.episodes import EpisodeBatch, EpisodeSource
-from agentgym.training.rl.prefixes import sharing_fault
 from agentgym.training.rl.trainer_config import TrainerConfig
 from agentgym.training.rollout import (
     DamagedFileError,
@@ -27,6 +26,7 @@ from agentgym.training.rollout import (
     RunLock,
     make_renderer,
 )
+from agentgym.training.rollout.models.prefixes import sharing_fault
 from agentgym.training.rollout.models.pretrained import has_adapter
 from agentgym.training.rollout.storage import append_text, replacing, whole_lines, write_text
 

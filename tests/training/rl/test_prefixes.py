@@ -25,7 +25,7 @@ from transformers import (
 
 from agentgym.training.rl import GRPO, GRPOConfig, TrainingRow
 from agentgym.training.rl.batches import Batch, batch, predict
-from agentgym.training.rl.prefixes import shared_groups, sharing_fault
+from agentgym.training.rollout.models.prefixes import shared_groups, sharing_fault
 from agentgym.training.rollout.models.pretrained import add_lora
 from tests.training.rl.echo_world import make_env
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -21,9 +23,11 @@ from agentgym.training.rollout import (
     Trajectory,
     TransformersSampler,
     collect,
+    make_model,
 )
 from agentgym.training.rollout.models import sampler
-from agentgym.training.rollout.models.sampler import PrefixCache, common_length, shared_runs
+from agentgym.training.rollout.models.prefixes import common_length
+from agentgym.training.rollout.models.token_tree import TokenTree
 from tests.training.rollout.chat_families import FAMILIES, make_family_tokenizer, make_llama
 
 STACKS: dict[str, dict[str, Any]] = {
@@ -83,42 +87,114 @@ def test_reused_states_give_the_same_replies(tokenizer: Any) -> None:
         assert texts[0] == texts[1] == texts[2]
 
 
-def test_a_common_beginning_is_computed_once(tokenizer: Any) -> None:
-    model = make_llama(tokenizer)
-    chats = [agentgym.make("ListWorld", items=4).reset(seed=seed)[0] for seed in (0, 0, 0, 1, 2)]
-    player: Any = LocalPolicy(model, tokenizer, max_new_tokens=2)
-    prompts = [reply.prompt_ids for reply in player(chats)]
-    together = min(common(prompts[0], prompt) for prompt in prompts[3:])
-    assert together > 100
-    distinct = together + sum(len(prompt) - together for prompt in prompts)
-    assert player.sampler.prefilled <= distinct < sum(map(len, prompts))
+def prefixes(sequences: Sequence[Sequence[int]]) -> set[tuple[int, ...]]:
+    return {tuple(ids[: k + 1]) for ids in sequences for k in range(len(ids))}
 
 
-def test_shared_runs_are_beginnings_that_several_prompts_have() -> None:
-    head, other = tuple(range(100)), tuple(range(500, 600))
-    prompts = [(*head, 1, 2), (*head, 1, 3), (*other, 1), (*other, 2), (9,) * 80]
-    assert sorted(shared_runs(prompts, [0] * 5)) == [(*head, 1), other]
-    assert list(shared_runs(prompts, [99, 99, 90, 90, 0])) == []
-    assert list(shared_runs([prompts[0]] * 3, [0] * 3)) == [(*head, 1)]
-    assert list(shared_runs([], [])) == []
+def count_tokens(model: Any) -> list[int]:
+    """Return a list that gets the number of input tokens of each forward pass."""
+    found: list[int] = []
+    model.register_forward_pre_hook(
+        lambda module, inputs, options: found.append(options["input_ids"].numel()),
+        with_kwargs=True,
+    )
+    return found
 
 
-def test_the_cache_is_bounded_and_drops_what_was_not_used() -> None:
-    def states(tokens: int) -> Any:
-        return [(torch.zeros(1, tokens, 2), torch.zeros(1, tokens, 2))]
+# Two tasks with two and three episodes, the last two equal.
+HEAD, TASKS = tuple(range(5, 45)), (tuple(range(60, 90)), tuple(range(90, 120)))
+PROMPTS = [
+    (*HEAD, *TASKS[0], 3, 4),
+    (*HEAD, *TASKS[1], 3, 4, 5, 6),
+    (*HEAD, *TASKS[0], 4, 5),
+    (*HEAD, *TASKS[1], 8),
+    (*HEAD, *TASKS[1], 8),
+]
 
-    cache = PrefixCache(limit=2 * 4 * 2 * 2 * 2)  # two sequences of two tokens
-    cache.add((1, 2), states(2))
-    cache.add((3, 4), states(2))
-    assert cache.match((1, 2, 9))[1] == 2
-    cache.add((5, 6), states(2))
-    assert [cache.match((*ids, 9))[1] for ids in ((1, 2), (3, 4), (5, 6))] == [2, 0, 2]
-    assert cache.match((5, 6))[1] == 1, "the last token of a prompt is always computed"
-    assert cache.match((5,))[1] == 0
-    cache.add((7, 8, 9), states(3))
-    assert cache.match((7, 8, 9, 0))[1] == 3
-    cache.add(tuple(range(9)), states(9))
-    assert cache.match((7, 8, 9, 0))[1] == 0
+
+def test_a_common_beginning_is_computed_once_at_every_level(tokenizer: Any) -> None:
+    shared = TransformersSampler(make_llama(tokenizer))
+    options = SamplingOptions(1.0, 3, frozenset())
+    samples = shared.sample(PROMPTS, options)
+    assert shared.prefilled == len(prefixes(PROMPTS))
+    pairs = list(zip(PROMPTS, samples, strict=True))
+    known = prefixes([prompt + sample.ids[:-1] for prompt, sample in pairs])
+    after = [(*prompt, *sample.ids, 9, 9) for prompt, sample in pairs]
+    before = shared.prefilled
+    shared.sample(after, options)
+    assert shared.prefilled - before == len(prefixes(after) - known)
+
+
+def one_by_one(
+    model: Any, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
+) -> list[tuple[list[int], list[float]]]:
+    """Sample without states and batches, drawing for all rows at every step."""
+    generator = torch.Generator().manual_seed(3)
+    found: list[tuple[list[int], list[float]]] = [([], []) for _ in prompts]
+    for _ in range(options.max_new_tokens):
+        scores = torch.cat(
+            [
+                model(torch.tensor([[*prompt, *ids]])).logits[:, -1]
+                for prompt, (ids, _) in zip(prompts, found, strict=True)
+            ]
+        ).log_softmax(-1)
+        drawn = torch.multinomial(scores.exp(), 1, generator=generator)[:, 0].tolist()
+        for row, (ids, logprobs) in enumerate(found):
+            if not options.stops.intersection(ids):
+                ids.append(drawn[row])
+                logprobs.append(scores[row, drawn[row]].item())
+    return found
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "mistral"])
+def test_ended_rows_are_dropped_and_change_no_other_sample(tokenizer: Any, kind: str) -> None:
+    size = len(tokenizer)
+    models = {"llama": make_llama, "gpt2": partial(make_model, width=32, heads=2)}
+    model: Any = sliding(tokenizer, kind) if kind == "mistral" else models[kind](tokenizer)
+    # A sixth of the ids ends a reply, so rows end at different times.
+    options = SamplingOptions(1.0, 9, frozenset(range(size // 6)))
+    with torch.no_grad():
+        expected = one_by_one(model, PROMPTS, options)
+    tokens = count_tokens(model)
+    samples = TransformersSampler(model, seed=3).sample(PROMPTS, options)
+    lengths = [len(sample.ids) for sample in samples]
+    assert len(set(lengths)) > 2
+    for sample, (ids, logprobs) in zip(samples, expected, strict=True):
+        assert list(sample.ids) == ids
+        assert sample.logprobs == pytest.approx(logprobs, abs=1e-5)
+    # Each sampled token but the last is processed, with padding between groups of rows.
+    steps = max(lengths) - 1
+    assert sum(tokens[-steps:]) <= 1.5 * (sum(lengths) - len(PROMPTS)) < 0.9 * steps * len(PROMPTS)
+
+
+def test_the_tree_is_bounded_and_drops_what_was_not_used() -> None:
+    draw = random.Random(0)
+    tree = TokenTree(limit=40 * 8)  # 40 nodes with a key and a value of 4 bytes
+    sequences: list[tuple[int, ...]] = []
+    for _ in range(200):
+        start = draw.choice([(), *sequences[-9:]])
+        ids = (*start[: draw.randint(0, 8)], *(draw.randrange(4) for _ in range(5)))
+        nodes = tree.path(ids)
+        assert tree.path(ids) == nodes
+        # Like a model, read the states of all nodes and add those that have none.
+        new = [node for node in nodes if node not in tree.computed]
+        values = [float(hash(ids[: nodes.index(node) + 1]) % 10**6) for node in new]
+        for side in (0, 1):
+            read = tree.exchange(
+                (0, side),
+                torch.tensor(values).reshape(-1, 1, 1),
+                torch.tensor(new, dtype=torch.long),
+                torch.tensor([nodes]),
+            )
+            expected = [float(hash(ids[: k + 1]) % 10**6) for k in range(len(ids))]
+            assert read.flatten().tolist() == expected
+        tree.computed.update(new)
+        tree.shrink()
+        assert len(tree) <= 40
+        sequences.append(ids)
+        count = len(tree)
+        tree.path(ids)
+        assert len(tree) == count, "the newest sequence is kept"
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
@@ -208,12 +284,12 @@ def test_batches_are_bounded(tokenizer: Any) -> None:
     model = make_llama(tokenizer)
     widest = 0
 
-    def measure(module: Any, arguments: Any, options: Any) -> None:
+    def measure(module: Any, inputs: Any) -> None:
         nonlocal widest
-        widest = max(widest, len(options["input_ids"]))
+        widest = max(widest, inputs[0].shape[-2])
 
-    model.register_forward_pre_hook(measure, with_kwargs=True)
     sampler = TransformersSampler(model, batch_size=3)
+    model.lm_head.register_forward_pre_hook(measure)
     prompts = [tuple(range(5, 5 + k)) for k in range(1, 9)]
     samples = sampler.sample(prompts, SamplingOptions(0.0, 2, frozenset()))
     assert widest == 3
@@ -228,8 +304,10 @@ def test_logits_of_prompts_are_not_computed(tokenizer: Any) -> None:
     model = make_llama(tokenizer)
     shapes: list[tuple[int, ...]] = []
     model.lm_head.register_forward_hook(lambda m, a, out: shapes.append(tuple(out.shape)))
-    list(collect(LocalPolicy(model, tokenizer, max_new_tokens=3), env(), range(2), 2))
-    assert {shape[1] for shape in shapes} == {1}
+    player = LocalPolicy(model, tokenizer, max_new_tokens=3)
+    shapes.clear()
+    list(collect(player, env(), range(2), 2))
+    assert {shape[1] for shape in shapes} <= {1, 2}
 
 
 def test_states_may_take_a_quarter_of_the_free_memory(
@@ -239,6 +317,6 @@ def test_states_may_take_a_quarter_of_the_free_memory(
     for free, allowed in ((2**30, 2**30), (2**35, 2**33)):
         monkeypatch.setattr(sampler, "_free_memory", lambda free=free: free)
         player = TransformersSampler(make_llama(tokenizer))
-        assert player._cache.limit == allowed
+        assert player._tree.limit == allowed
     monkeypatch.undo()
     assert sampler._free_memory() >= 0

@@ -16,8 +16,8 @@ from agentgym.oracles import OraclePolicy
 from agentgym.training.rl import Cloning, CloningConfig, rows
 from agentgym.training.rl.batches import batch, logprobs_of
 from agentgym.training.rollout import collect, load_policy
+from agentgym.training.rollout.models.prefixes import common_length
 from agentgym.training.rollout.models.pretrained import find_model, load_model, save_model
-from agentgym.training.rollout.models.sampler import common_length
 
 pytestmark = [
     pytest.mark.exhaustive,  # reading the file takes half a minute of CPU time

@@ -8,16 +8,13 @@ positions count from the row's start. Outputs and gradients equal those of whole
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-
-from agentgym.training.rollout.models.sampler import (
-    common_length,
-    keeps_all_positions,
-    sampling_mode,
-)
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 Inputs = dict[str, torch.Tensor]
 
@@ -42,6 +39,13 @@ def shared_groups(rows: Sequence[Sequence[int]], most: int) -> Iterator[list[int
         before, tokens = row, tokens + new
     if group:
         yield group
+
+
+def common_length(first: np.ndarray, second: np.ndarray) -> int:
+    """Return the length of the shared prefix of two sequences."""
+    size = min(len(first), len(second))
+    differing = first[:size] != second[:size]
+    return int(differing.argmax()) if differing.any() else size
 
 
 def tree(ids: torch.Tensor, attended: torch.Tensor, model: Any) -> tuple[Inputs, torch.Tensor]:
@@ -84,6 +88,39 @@ def attention_mask(allowed: torch.Tensor, model: Any) -> torch.Tensor:
     return torch.zeros(allowed.shape, dtype=model.dtype, device=allowed.device).masked_fill(
         ~allowed, lowest
     )
+
+
+def logits_at(model: Any, places: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, Any]:
+    """Run a model, and return its logits at some places of the flattened batch, and its output."""
+    # Logits are large, one vocabulary-sized row per place, so prompts must not have any.
+    head = model.get_output_embeddings()
+    hook = head and head.register_forward_pre_hook(
+        lambda module, states: (states[0].flatten(0, 1)[places][None],)
+    )
+    try:
+        out = model(**inputs)
+    finally:
+        if hook:
+            hook.remove()
+    logits = out.logits.flatten(0, 1)
+    return logits if head else logits[places], out
+
+
+@contextmanager
+def sampling_mode(model: torch.nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode, and restore each module's mode afterwards."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def keeps_all_positions(model: Any) -> bool:
+    """Report whether all layers keep the states of all positions, without windows or recurrence."""
+    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
 
 
 @torch.no_grad()

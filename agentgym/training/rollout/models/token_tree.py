@@ -1,0 +1,338 @@
+"""Key-value states of token sequences as a tree, and batches of rows that continue them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import DynamicCache
+
+from agentgym.training.rollout.models.prefixes import (
+    attention_mask,
+    common_length,
+    logits_at,
+    shared_groups,
+)
+
+# Minimum number of tokens that are worth a separate forward pass.
+_SHORTEST = 16
+
+
+class TokenTree:
+    """Stores the states of each distinct prefix once, up to a limit in bytes.
+
+    A node is a token after certain others. States are tensors of shape (nodes, heads, width) for
+    each layer and side (key or value).
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.clear()
+
+    def clear(self) -> None:
+        """Drop all nodes."""
+        self._nodes: dict[tuple[int, int], int] = {}
+        self._last_use: dict[int, tuple[int, int]] = {}
+        self._time = 0
+        self.computed: set[int] = set()
+        self.states: dict[tuple[int, int], torch.Tensor] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def path(self, ids: Sequence[int]) -> list[int]:
+        """Return a sequence's nodes, which are added if they are new."""
+        self._time += 1
+        node, nodes = -1, []
+        for depth, token in enumerate(ids):
+            node = self.child(node, token)
+            nodes.append(node)
+            self._last_use[node] = -self._time, depth
+        return nodes
+
+    def count_missing(self, ids: Sequence[int]) -> int:
+        """Return the number of a sequence's nodes without states."""
+        return len(set(self.path(ids)) - self.computed)
+
+    def child(self, node: int, token: int) -> int:
+        """Return the node of a token after a node."""
+        child = self._nodes.setdefault((node, token), len(self._nodes))
+        if child not in self._last_use:
+            time, depth = self._last_use.get(node, (-self._time, -1))
+            self._last_use[child] = time, depth + 1
+        return child
+
+    def exchange(
+        self, place: tuple[int, int], new: torch.Tensor, numbers: torch.Tensor, read: torch.Tensor
+    ) -> torch.Tensor:
+        """Store the states of new nodes, and return those of nodes of shape (batch, nodes)."""
+        states = self.states.get(place)
+        if states is None or len(states) < len(self):
+            size = max(len(self), 0 if states is None else len(states) * 3 // 2)
+            grown = new.new_zeros(size, *new.shape[1:])
+            if states is not None:
+                grown[: len(states)] = states
+            states = self.states[place] = grown
+        states[numbers] = new
+        return states[read].transpose(1, 2)
+
+    def shrink(self) -> None:
+        """Drop the least recently used nodes above the limit."""
+        parts = self.states.values()
+        size = sum(part[0].numel() * part.element_size() for part in parts if len(part))
+        if len(self) * size <= self.limit:
+            return
+        # A node is used whenever its descendants are, and is nearer to the root.
+        kept = sorted(self.computed, key=self._last_use.__getitem__)[: self.limit // size]
+        new = {node: number for number, node in enumerate(kept)}
+        self._nodes = {
+            (new.get(parent, -1), token): new[node]
+            for (parent, token), node in self._nodes.items()
+            if node in new
+        }
+        self._last_use = {number: self._last_use[node] for node, number in new.items()}
+        self.computed = set(new.values())
+        self.states = {place: states[kept] for place, states in self.states.items()}
+
+
+class _PassCache(DynamicCache):
+    """Cache of one forward pass, which exchanges states with a tree.
+
+    Args:
+        real: Places of actual tokens in a padded batch, of shape (batch, tokens).
+        numbers: The nodes of these tokens.
+        read: Nodes that the batch attends to, of shape (batch, nodes).
+    """
+
+    def __init__(
+        self, tree: TokenTree, real: torch.Tensor, numbers: torch.Tensor, read: torch.Tensor
+    ) -> None:
+        super().__init__()
+        self._tree, self._real, self._numbers, self._read = tree, real, numbers, read
+
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *_: Any,
+        **__: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        keys, values = (
+            self._tree.exchange(
+                (layer_idx, side), states.transpose(1, 2)[self._real], self._numbers, self._read
+            )
+            for side, states in enumerate((key_states, value_states))
+        )
+        return keys, values
+
+
+@dataclass
+class _Query:
+    """Nodes of one group of rows to compute.
+
+    Attributes:
+        new: The nodes.
+        ids: Their tokens.
+        depths: Their positions.
+        nodes: The group's nodes.
+        mask: The nodes to which each new node attends, of shape (new, nodes).
+        rows: The numbers of the group's rows.
+        ends: The index in `new` of each row's last node.
+    """
+
+    new: np.ndarray
+    ids: np.ndarray
+    depths: np.ndarray
+    nodes: np.ndarray
+    mask: np.ndarray
+    rows: Sequence[int]
+    ends: np.ndarray
+
+
+class _Group:
+    """Rows that share prefixes, and the nodes of each (`member`, of shape (rows, nodes))."""
+
+    def __init__(
+        self, tree: TokenTree, rows: Sequence[int], prompts: Sequence[tuple[int, ...]]
+    ) -> None:
+        self.tree, self.rows = tree, list(rows)
+        self._prompts = [prompts[row] for row in rows]
+        self._paths = [tree.path(prompt) for prompt in self._prompts]
+        self.ends = np.array([path[-1] for path in self._paths])
+        self.lengths = np.array([len(path) for path in self._paths])
+        self.nodes = np.array(list(dict.fromkeys(chain.from_iterable(self._paths))))
+        place = np.zeros(len(tree), dtype=int)
+        place[self.nodes] = np.arange(len(self.nodes))
+        self._places = [place[path] for path in self._paths]
+        self.member = np.zeros((len(rows), len(self.nodes)), dtype=bool)
+        for row, places in enumerate(self._places):
+            self.member[row, places] = True
+
+    def begin(self) -> _Query:
+        """Return the prompts' nodes that have no states, and all last ones."""
+        ends = set(self.ends.tolist())
+        missing = [
+            number in ends or number not in self.tree.computed for number in self.nodes.tolist()
+        ]
+        new = np.flatnonzero(missing)
+        mask = np.zeros((len(new), len(self.nodes)), dtype=bool)
+        ids, depths = np.zeros(len(new), dtype=int), np.zeros(len(new), dtype=int)
+        index = np.full(len(self.nodes), -1)
+        index[new] = np.arange(len(new))
+        for prompt, places in zip(self._prompts, self._places, strict=True):
+            at = np.flatnonzero(index[places] >= 0)
+            which = index[places[at]]
+            ids[which], depths[which] = np.asarray(prompt)[at], at
+            mask[np.ix_(which, places)] = at[:, None] >= np.arange(len(places))
+        last = np.array([index[places[-1]] for places in self._places])
+        return _Query(self.nodes[new], ids, depths, self.nodes, mask, self.rows, last)
+
+    def step(self, tokens: dict[int, int]) -> _Query:
+        """Return the next nodes of the rows that go on, each with its token."""
+        going = [k for k, row in enumerate(self.rows) if row in tokens]
+        self.rows = [self.rows[k] for k in going]
+        self.ends, self.lengths, self.member = (
+            self.ends[going],
+            self.lengths[going],
+            self.member[going],
+        )
+        ids = np.array([tokens[row] for row in self.rows])
+        pairs = zip(self.ends.tolist(), ids.tolist(), strict=True)
+        self.ends = np.array([self.tree.child(end, token) for end, token in pairs])
+        # Rows that have been equal so far share the next node too.
+        new, first, number = np.unique(self.ends, return_index=True, return_inverse=True)
+        before = len(self.nodes)
+        self.nodes = np.concatenate([self.nodes, new])
+        self.member = np.pad(self.member, ((0, 0), (0, len(new))))
+        self.member[np.arange(len(going)), before + number] = True
+        depths = self.lengths[first]
+        self.lengths = self.lengths + 1
+        return _Query(new, ids[first], depths, self.nodes, self.member[first], self.rows, number)
+
+
+class SharedRows:
+    """Rows of a sampling batch that compute each distinct token once."""
+
+    def __init__(self, model: Any, tree: TokenTree, prompts: Sequence[tuple[int, ...]]) -> None:
+        self.model, self.tree, self.prefilled = model, tree, 0
+        groups = list(shared_groups(prompts, len(prompts)))
+        # Groups that are processed apart may have prefixes in common.
+        pairs = [(prompts[one[-1]], prompts[other[0]]) for one, other in pairwise(groups)]
+        heads = {one[: common_length(np.asarray(one), np.asarray(two))] for one, two in pairs}
+        if worth := sorted(head for head in heads if tree.count_missing(head) >= _SHORTEST):
+            first = SharedRows(model, tree, worth)
+            first.begin()
+            self.prefilled = first.prefilled
+        self._groups = [_Group(tree, group, prompts) for group in groups]
+
+    def begin(self) -> torch.Tensor:
+        """Process the prompts and return the logits after each, of shape (rows, vocabulary)."""
+        queries = [group.begin() for group in self._groups]
+        self.prefilled += sum(len(query.new) for query in queries)
+        return self._run(queries)
+
+    def step(self, tokens: dict[int, int]) -> torch.Tensor:
+        """Process the next tokens of some rows, by row, and return the logits after each."""
+        self._groups = [group for group in self._groups if not tokens.keys().isdisjoint(group.rows)]
+        return self._run([group.step(tokens) for group in self._groups])
+
+    def _run(self, queries: Sequence[_Query]) -> torch.Tensor:
+        logits = torch.cat([self._forward(batch) for batch in _batches(queries)])
+        order = np.argsort([row for batch in _batches(queries) for q in batch for row in q.rows])
+        return logits[torch.from_numpy(order).to(logits.device)].float()
+
+    def _forward(self, queries: Sequence[_Query]) -> torch.Tensor:
+        width = max(len(query.new) for query in queries)
+        depth = max(len(query.nodes) for query in queries)
+        ids, depths = np.zeros((2, len(queries), width), dtype=int)
+        real = np.zeros((len(queries), width), dtype=bool)
+        read = np.zeros((len(queries), depth), dtype=int)
+        mask = np.zeros((len(queries), 1, width, depth), dtype=bool)
+        mask[..., 0] = True  # padding must attend to something
+        for k, query in enumerate(queries):
+            count, nodes = query.mask.shape
+            real[k, :count], ids[k, :count], depths[k, :count] = True, query.ids, query.depths
+            read[k, :nodes], read[k, nodes:] = query.nodes, query.nodes[0]
+            mask[k, 0, :count, :nodes] = query.mask
+        new = np.concatenate([query.new for query in queries])
+        ends = np.concatenate([k * width + query.ends for k, query in enumerate(queries)])
+
+        def tensor(array: np.ndarray) -> torch.Tensor:
+            return torch.from_numpy(array).to(self.model.device)
+
+        logits, _ = logits_at(
+            self.model,
+            tensor(ends),
+            input_ids=tensor(ids),
+            position_ids=tensor(depths),
+            attention_mask=attention_mask(tensor(mask), self.model),
+            past_key_values=_PassCache(self.tree, tensor(real), tensor(new), tensor(read)),
+            use_cache=True,
+        )
+        self.tree.computed.update(new.tolist())
+        return logits
+
+
+def _batches(queries: Sequence[_Query]) -> Iterator[list[_Query]]:
+    """Yield queries in batches that are padding to at most a third."""
+    batch: list[_Query] = []
+    tokens = 0
+    for query in sorted(queries, key=lambda query: len(query.new)):
+        width = len(query.new)
+        if 2 * (len(batch) + 1) * width > 3 * (tokens + width):
+            yield batch
+            batch, tokens = [], 0
+        batch.append(query)
+        tokens += width
+    yield batch
+
+
+class WholeRows:
+    """Rows of a sampling batch with left padding, for models that cannot share prefixes."""
+
+    def __init__(self, model: Any, pad: int, prompts: Sequence[tuple[int, ...]]) -> None:
+        self.model, self.prefilled = model, sum(map(len, prompts))
+        width = max(map(len, prompts))
+        self._ids = torch.tensor(
+            [[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts],
+            device=model.device,
+        )
+        self._mask = torch.tensor(
+            [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts],
+            device=model.device,
+        )
+        self._rows = list(range(len(prompts)))
+        self._past: Any = None
+
+    def begin(self) -> torch.Tensor:
+        """Process the prompts and return the logits after each, of shape (rows, vocabulary)."""
+        return self._run(self._ids, (self._mask.cumsum(1) - 1).clamp(min=0))
+
+    def step(self, tokens: dict[int, int]) -> torch.Tensor:
+        """Process the next tokens of some rows, by row, and return the logits after each."""
+        going = [k for k, row in enumerate(self._rows) if row in tokens]
+        if len(going) < len(self._rows):
+            self._past.batch_select_indices(torch.tensor(going, device=self._mask.device))
+            self._rows = [self._rows[k] for k in going]
+        self._mask = torch.nn.functional.pad(self._mask[going], (0, 1), value=1)
+        ids = torch.tensor([[tokens[row]] for row in self._rows], device=self._mask.device)
+        return self._run(ids, self._mask.sum(1, keepdim=True) - 1)
+
+    def _run(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        rows, width = ids.shape
+        logits, out = logits_at(
+            self.model,
+            torch.arange(1, rows + 1, device=ids.device) * width - 1,
+            input_ids=ids,
+            attention_mask=self._mask,
+            position_ids=positions,
+            past_key_values=self._past,
+            use_cache=True,
+        )
+        self._past = out.past_key_values
+        return logits.float()
