@@ -149,7 +149,7 @@ def one_by_one(
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "mistral"])
 def test_ended_rows_are_dropped_and_change_no_other_sample(tokenizer: Any, kind: str) -> None:
     size = len(tokenizer)
-    models = {"llama": make_llama, "gpt2": partial(make_model, width=32, heads=2)}
+    models: dict[str, Any] = {"llama": make_llama, "gpt2": partial(make_model, width=32, heads=2)}
     model: Any = sliding(tokenizer, kind) if kind == "mistral" else models[kind](tokenizer)
     # A sixth of the ids ends a reply, so rows end at different times.
     options = SamplingOptions(1.0, 9, frozenset(range(size // 6)))

@@ -1,6 +1,6 @@
 """Shared prefixes of token rows, computed once, forward and backward.
 
-Rows of a group share instructions, the task and often earlier turns. Their distinct tokens form a
+Rows of a batch share instructions, the task and often earlier turns. Their distinct tokens form a
 tree, which a model processes as one sequence: an attention mask admits each token's ancestors, and
 positions count from the row's start. Outputs and gradients equal those of whole rows.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -123,9 +124,19 @@ def keeps_all_positions(model: Any) -> bool:
     return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
 
 
-@torch.no_grad()
+# Faults of the models that have been tried.
+_FAULTS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+
 def sharing_fault(model: Any) -> str:
     """Return why a model cannot share prefixes, found by a trial; empty if it can."""
+    if model not in _FAULTS:
+        _FAULTS[model] = _try_sharing(model)
+    return _FAULTS[model]
+
+
+@torch.no_grad()
+def _try_sharing(model: Any) -> str:
     if not keeps_all_positions(model):
         return "its layers do not attend to all earlier tokens"
     ids = torch.tensor([[1, 2, 3, 4, 5], [1, 2, 5, 4, 3]], device=model.device)
