@@ -10,7 +10,7 @@ LOCKED_PIP = -m pip install --quiet --disable-pip-version-check --no-build-isola
 # Containers often forbid bytecode: then each of hundreds of processes would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: ablate learn finetune finetune-full check lint types smoke test adapters exhaustive lock conflicts matrix wheel bench docs site preload clean
+.PHONY: ablate learn finetune finetune-full rl check lint types smoke test adapters exhaustive lock conflicts matrix wheel bench docs site preload clean
 
 ablate: $(VENV)/.cli
 	$(BIN)/agentgym ablate
@@ -52,6 +52,29 @@ finetune-full: finetune learn
 		--eval none,P:2,3,4,6 --episodes $(PLAYED) --max-new-tokens 48 --out $(FULL)/grpo
 	$(BIN)/agentgym ablate --policy cloned=$(TUNE) --policy grpo=$(FULL)/grpo --world TreeWorld --set split=test \
 		--set max_failed_rounds=1 --max-new-tokens 48 --horizons 2,3 --oracles none,P --episodes $(PLAYED) --out $(FULL)/held_out
+
+# SmolLM2 learns from reward alone to follow plan hints, which its few demonstrations lack; three seeds of the main run,
+# then other ways to spend the same time, from the same start. Each command goes on where it was stopped.
+RL := runs/rl
+SHORT := $(BIN)/agentgym train --set dialect=python --horizons 2 --max-new-tokens 24 --batch-size 64 --episodes 0 \
+	--setting micro_batch=16 --setting save_every=2
+DEMONSTRATIONS := --method clone --setting demonstrations=4 --setting clone_rate=1e-4
+REWARD := --method grpo --rl 12 --setting groups=16 --setting group_size=8 --setting rl_rate=3e-5
+CURVE := --setting evaluations=3 --setting curve_episodes=200
+rl: $(VENV)/.finetune
+	for seed in 0 1 2; do \
+		$(SHORT) --model smollm2 $(DEMONSTRATIONS) --cloning 16 --setting evaluations=1 --setting curve_episodes=8 \
+			--seed $$seed --out $(RL)/start$$seed && \
+		$(SHORT) --model $(RL)/start$$seed --oracles P $(REWARD) $(CURVE) --seed $$seed --out $(RL)/reward$$seed || exit 1; \
+	done
+	$(SHORT) --model $(RL)/start0 --oracles P $(DEMONSTRATIONS) --cloning 24 $(CURVE) --seed 10 --out $(RL)/cloning
+	$(SHORT) --model $(RL)/start0 --oracles P $(REWARD) $(CURVE) --setting label_reward=0.5 --setting level=turn --out $(RL)/labels
+	$(SHORT) --model $(RL)/start0 --oracles none,P --curriculum hints $(REWARD) $(CURVE) --out $(RL)/fading
+	$(BIN)/agentgym ablate --policy start=$(RL)/start0 --policy reward=$(RL)/reward0 --world ListWorld --set dialect=python \
+		--set split=test --set max_failed_rounds=1 --max-new-tokens 24 --batch-size 64 --horizons 2,3,4 --oracles none,S,P,SP \
+		--episodes 50 --out $(RL)/arms
+	$(BIN)/python benchmarks/learning.py reward=$(RL)/reward0,$(RL)/reward1,$(RL)/reward2 cloning=$(RL)/cloning \
+		labels=$(RL)/labels fading=$(RL)/fading --out $(RL)/curves.png
 
 # What needs one process each goes side by side, before the tests, which take all cores.
 check: $(VENV)/.dev

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -35,7 +36,7 @@ from agentgym.cli.common import (
 from agentgym.text.validation import list_names
 from agentgym.training.evaluation import Result, Table, load_results, percent, summarize
 from agentgym.training.extras import needs_extra
-from agentgym.training.rl.learning_curve import Curve, PhasedRun, Point, learning_figure
+from agentgym.training.rl.learning_curve import PHASES, Curve, PhasedRun, Point, learning_figure
 
 FIGURE = "learning_curve.png"
 
@@ -118,6 +119,15 @@ Settings = Annotated[
         help="Another field of FineTuneConfig as name=value, e.g. clone_rate=1e-4; may be repeated."
     ),
 ]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        exists=True,
+        dir_okay=False,
+        help="A TOML file with fields of FineTuneConfig; only --model, --seed and --out may be added.",
+    ),
+]
 RunSeed = Annotated[int, typer.Option(min=0, help="Random seed of the weights and all samples.")]
 Out = Annotated[
     Path, typer.Option(help="Folder for the model, its checkpoints and its learning curve.")
@@ -125,6 +135,8 @@ Out = Annotated[
 
 
 def train(
+    command: typer.Context,
+    config: ConfigFile = None,
     model: Model = None,
     world: World = "ListWorld",
     horizons: Horizons = "3",
@@ -156,8 +168,13 @@ def train(
 
     An interrupted command resumes.
     """
+    if config is not None:
+        with exit_on_user_error():
+            settings = _read_config(command, config)
+        finetune(settings, out)
+        return
     with exit_on_user_error():
-        settings: dict[str, Any] = {
+        settings = {
             "world": world,
             "horizons": parse_sizes(horizons),
             "arms": parse_arms(oracles),
@@ -197,6 +214,20 @@ def train(
         _learn(settings, out)
     else:
         finetune(settings, out)
+
+
+def _read_config(command: typer.Context, path: Path) -> dict[str, Any]:
+    """Return the settings of a file, with the model and the seed of the command line if given."""
+    # Releases of typer have different classes of sources, with the same names.
+    sources = {name: command.get_parameter_source(name) for name in command.params}
+    given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    if other := sorted(set(given) - {"config", "model", "seed", "out"}):
+        raise ValueError(f"--config contains all settings; write {other[0]} into {path} instead")
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is no TOML file: {error}") from None
+    return settings | {name: command.params[name] for name in ("model", "seed") if name in given}
 
 
 def _refuse(options: dict[str, Any], reason: str) -> None:
@@ -241,7 +272,7 @@ def finetune(settings: dict[str, Any], out: Path) -> None:
 
 
 def show_progress(curve: Curve, progress: Progress) -> Callable[[str, int, int], None]:
-    """Return a function that advances a bar per phase and prints new points of the curve."""
+    """Return a function that advances a bar per phase and prints resumptions and new points."""
     tasks: dict[str, TaskID] = {}
     shown = 0
 
@@ -249,6 +280,8 @@ def show_progress(curve: Curve, progress: Progress) -> Callable[[str, int, int],
         nonlocal shown
         if phase not in tasks:
             tasks[phase] = progress.add_task(phase)
+            if step and phase in PHASES:
+                progress.console.print(f"resumed {phase} after step {step:,} of {steps:,}")
         progress.update(tasks[phase], completed=step, total=steps)
         for point in curve.points[shown:]:
             progress.console.print(summarize_point(point), highlight=False)

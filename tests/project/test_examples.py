@@ -151,6 +151,9 @@ def test_grpo_trl(tmp_path: Path) -> None:
     assert len(rows) == trainer.state.global_step == 2
     assert all(row["completions/mean_length"] > 0 for row in rows)
     assert [row["rows_left_out"] for row in rows] == [0.0, 0.0]
+    config_args = pytest.importorskip("accelerate.commands.config.config_args")
+    launch = config_args.load_config_from_file(str(ROOT / "examples" / "accelerate.yaml"))
+    assert launch.distributed_type == "MULTI_GPU"
 
 
 # Properties of all scripts.

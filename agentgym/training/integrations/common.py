@@ -121,10 +121,8 @@ def sampled_reply(
 
     The ids include the end token if present. `logprobs` are in nats, and empty if unknown.
     """
-    tokenizer = renderer.tokenizer
-    text_ids = ids[:-1] if ids and ids[-1] == tokenizer.eos_token_id else ids
     reply = Reply(
-        str(tokenizer.decode(list(text_ids), skip_special_tokens=False)),
+        renderer.decode(ids),
         prompt if isinstance(prompt, TokenIds) else tuple(prompt),
         tuple(ids),
         tuple(logprobs),

@@ -21,6 +21,7 @@ import keyword
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
+from statistics import fmean
 from typing import Any, ClassVar, Literal, Union
 
 import datasets  # type: ignore[import-untyped]
@@ -50,6 +51,7 @@ __all__ = [
     "ToolEnvironment",
     "env_reward",
     "environment_factory",
+    "log_episodes",
     "prompts",
     "remote_environment",
     "rollout_func",
@@ -67,6 +69,7 @@ _TYPES: dict[Any, Any] = {
 }
 _ENDED = "error: the episode has ended; this call was not run"
 _ROLLOUT = "TRL's rollout_func"
+_FACTS = ("success", "turns", "truncated")
 
 
 class ToolEnvironment:
@@ -84,6 +87,7 @@ class ToolEnvironment:
         self._chat = Chat()
         self._over = True
         self._reward = 0.0
+        self._facts: dict[str, float] = {}
         self._invalid = False
 
     def reset(self, **row: Any) -> str | list[dict[str, Any]]:
@@ -94,6 +98,7 @@ class ToolEnvironment:
         """
         self._chat, _ = self._env.reset(seed=seed_of(row))
         self._over, self._reward, self._invalid = False, 0.0, False
+        self._facts = dict.fromkeys(_FACTS, 0.0)
         return _content(self._chat.messages[-1:])
 
     def get_reward(self) -> float | None:
@@ -109,12 +114,14 @@ class ToolEnvironment:
         if self._over:
             return _ENDED
         before = self._chat
+        self._facts["turns"] += 1
         self._take(self._env.step(render(ToolCall(name, arguments), self._env.unwrapped.dialect)))
         return _content(added(before, self._chat))
 
     def _take(self, outcome: tuple[Chat, float, bool, bool, Mapping[str, Any]]) -> None:
         self._chat, reward, terminated, truncated, info = outcome
         self._reward += float(reward)
+        self._facts |= {"success": float(info["success"]), "truncated": float(truncated)}
         self._over, self._invalid = terminated or truncated, bool(info["detail"].invalid)
 
 
@@ -135,12 +142,33 @@ def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
     """Return the `environment_factory` of `trl.GRPOTrainer` for a world.
 
     The class is named after the world, and TRL logs its rewards under that name. It provides the
-    reward, so `reward_funcs` may be omitted. To train on several worlds, give TRL a dict of such
+    reward, so `reward_funcs` may be omitted, or `[log_episodes]`. To train on several worlds, give TRL a dict of such
     classes, and add a column `environment` with its keys to the rows of `prompts`.
     """
     spec = growing_spec("TRL", "train with rollout_func", env_id, options)
     name = registry.resolve(env_id).rpartition("/")[2].partition("-")[0]
     return _environment(name, tool_env(gymnasium.make(spec)).tools, lambda: gymnasium.make(spec))
+
+
+def log_episodes(
+    *, environments: Sequence[ToolEnvironment], log_metric: Callable[[str, float], None], **_: Any
+) -> list[float | None]:
+    """Log success, turns and truncation; a reward function that changes no reward."""
+    rewards = [environment.get_reward() for environment in environments]
+    _log_facts(log_metric, rewards, [environment._facts for environment in environments])
+    # TRL adds the rewards of all functions, so 0 would make a missing reward count.
+    return [None if reward is None else 0.0 for reward in rewards]
+
+
+def _log_facts(
+    log_metric: Callable[[str, float], None],
+    rewards: Sequence[float | None],
+    facts: Sequence[Mapping[str, float]],
+) -> None:
+    """Log the mean of each fact over the episodes that have a reward."""
+    measured = [each for each, reward in zip(facts, rewards, strict=True) if reward is not None]
+    for name in measured[0] if measured else ():
+        log_metric(name, fmean(each[name] for each in measured))
 
 
 def remote_environment(
@@ -226,7 +254,7 @@ def rollout_func(
     is correct, but TRL's standard deviation is smaller by at most 1 / n; `scale_rewards="none"`
     avoids it. The losses `dapo` (the default), `bnpo` and `cispo` divide by tokens, so masked rows
     change nothing; other losses divide by rows. Longer episodes are subsampled to k rows uniformly,
-    and `env_reward` logs the omitted share as `rows_left_out`.
+    and `env_reward` logs the omitted share as `rows_left_out`, beside success, turns and truncation.
 
     Train with `reward_funcs=env_reward`. Sampling uses the trainer's own engine; without vLLM,
     `logprobs` is None. The trainer's `max_completion_length` applies to each reply; the spec's
@@ -253,15 +281,22 @@ def rollout_func(
                 going, policy([episode.chat for episode in going]), strict=True
             ):
                 episode.play(reply)
-        played = [to_training_dict(episode.trajectory()) for episode in episodes]
-        slots = [(each, row) for each in played for row in _fill(each, rows_per_episode, draw)]
-        return {
-            **_as_output([row for _, row in slots]),
-            "env_reward": [None if each["failure"] else each["reward"] for each, _ in slots],
-            "rows_left_out": [
-                max(0.0, 1 - rows_per_episode / len(each["rows"])) for each, _ in slots
-            ],
-        }
+        rows: list[TokenRow] = []
+        rewards: list[float | None] = []
+        facts: list[dict[str, float]] = []
+        for trajectory in [episode.trajectory() for episode in episodes]:
+            played = to_training_dict(trajectory)
+            left_out = max(0.0, 1 - rows_per_episode / len(played["rows"]))
+            own = {
+                "success": float(trajectory.steps[-1].info["success"]),
+                "turns": float(len(trajectory.steps)),
+                "truncated": float(trajectory.truncated),
+                "rows_left_out": left_out,
+            }
+            rows += _fill(played, rows_per_episode, draw)
+            rewards += [None if played["failure"] else played["reward"]] * rows_per_episode
+            facts += [own] * rows_per_episode
+        return {**_as_output(rows), "env_reward": rewards, "env_facts": facts}
 
     return play
 
@@ -269,16 +304,16 @@ def rollout_func(
 def env_reward(
     *,
     env_reward: Sequence[float | None],
-    rows_left_out: Sequence[float] = (),
-    log_metric: Callable[[str, float], None] = lambda name, value: None,
+    env_facts: Sequence[Mapping[str, float]],
+    log_metric: Callable[[str, float], None],
     **_: Any,
 ) -> list[float | None]:
     """Return the rewards for `rollout_func`; None for episodes that do not measure the policy.
 
-    TRL excludes None from its statistics and advantages.
+    TRL excludes None from its statistics and advantages. It logs success, turns, truncation and
+    `rows_left_out`.
     """
-    if rows_left_out:
-        log_metric("rows_left_out", sum(rows_left_out) / len(rows_left_out))
+    _log_facts(log_metric, env_reward, env_facts)
     return list(env_reward)
 
 
@@ -386,7 +421,9 @@ class _TrainerPolicy:
 
     def __init__(self, trainer: Any) -> None:
         self.trainer = trainer
-        self.renderer = Renderer(trainer.processing_class)
+        self.renderer = Renderer(
+            trainer.processing_class, trainer.eos_token_ids, trainer.chat_template_kwargs
+        )
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         prompts = [self.renderer.ids(chat) for chat in chats]

@@ -21,11 +21,14 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import datasets  # type: ignore[import-untyped]
 from omegaconf import DictConfig, OmegaConf  # type: ignore[import-not-found,unused-ignore]
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput  # type: ignore[import-not-found,unused-ignore]
+from verl.utils.fs import copy_to_local  # type: ignore[import-not-found,unused-ignore]
+from verl.utils.model import get_generation_config  # type: ignore[import-not-found,unused-ignore]
 from verl.utils.profiler import simple_timer  # type: ignore[import-not-found,unused-ignore]
 
 from agentgym.assemble.registry import make, resolve
@@ -38,6 +41,7 @@ from agentgym.training.integrations.common import (
 )
 from agentgym.training.integrations.datasets import TokenRow, to_training_dict
 from agentgym.training.rollout import Episode, Renderer
+from agentgym.training.rollout.models.renderer import list_ids
 
 
 class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
@@ -48,8 +52,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
     `reward_extra_info` reports it. `options` are keyword arguments of `agentgym.make`.
 
     Raises:
-        ValueError: verl's config requests a chat template with arguments, or the world shows
-            images.
+        ValueError: The world shows images.
     """
 
     def __init__(
@@ -60,12 +63,6 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        if self.apply_chat_template_kwargs:
-            raise ValueError(
-                "chats are rendered without arguments of the template, so "
-                "data.apply_chat_template_kwargs must be empty, "
-                f"got {dict(self.apply_chat_template_kwargs)}"
-            )
         self.env_id = env_id
         plain: Any = (
             OmegaConf.to_container(options)
@@ -74,7 +71,9 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         )
         self.options = plain
         refuse_images("verl", make(env_id, **plain))
-        self.renderer = Renderer(self.tokenizer)
+        model = self.config.actor_rollout_ref.model
+        stops = _stop_ids(model.get("hf_config_path") or model.path)
+        self.renderer = Renderer(self.tokenizer, stops, self.apply_chat_template_kwargs)
 
     async def run(
         self, sampling_params: dict[str, Any], **row: Any
@@ -181,6 +180,13 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             metrics=AgentLoopMetrics(**metrics),
             extra_fields=extra,
         )
+
+
+@lru_cache  # verl makes an agent loop for each episode
+def _stop_ids(model: str) -> list[int]:
+    """Return the stop ids of a model's generation config."""
+    config = get_generation_config(copy_to_local(model))
+    return list_ids(getattr(config, "eos_token_id", None))
 
 
 def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:

@@ -24,9 +24,12 @@ class CloningConfig(TrainerConfig):
 
     Attributes:
         episodes: Demonstrations per step; each is used once.
+        min_reward: Demonstrations with a smaller reward are not cloned; None to clone all. With a
+            model as the teacher, this is rejection fine-tuning.
     """
 
     episodes: EpisodeCount = 64
+    min_reward: float | None = None
 
 
 class Cloning(Trainer[CloningConfig]):
@@ -40,10 +43,17 @@ class Cloning(Trainer[CloningConfig]):
         self.teacher = Tokenized(teacher, self.renderer)
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
-        """Yield one update on the teacher tokens' mean negative log-likelihood."""
+        """Yield one update on the teacher tokens' mean negative log-likelihood; none if no
+        demonstration has the required reward.
+        """
+        minimum = self.config.min_reward
         played = self.source.play(self.teacher, self.source.seeds(self.config.episodes), self.step)
         self.record(played)
-        items = [row for trajectory in played.episodes for row in rows(trajectory)]
+        kept = [t for t in played.episodes if minimum is None or t.reward >= minimum]
+        self.records.mean(kept=len(kept) / len(played.episodes))
+        items = [row for trajectory in kept for row in rows(trajectory)]
+        if not items:
+            return
         yield self._losses(batch(items, self.renderer.pad))
 
     def _losses(self, data: Batch) -> Iterator[torch.Tensor]:

@@ -164,8 +164,9 @@ class FineTuning(PhasedRun[FineTuneConfig]):
             learning_rate=config.clone_rate or _RATES["clone"][bool(config.lora)],
             warmup=min(5, config.clone_steps),
             episodes=config.demonstrations,
+            min_reward=config.min_reward,
             num_envs=config.demonstrations,
-            **self._common(config.clone_steps, 2 * config.seed),
+            **self._common(2 * config.seed),
         )
 
     def _grpo(self) -> GRPOConfig:
@@ -176,16 +177,16 @@ class FineTuning(PhasedRun[FineTuneConfig]):
             warmup=min(5, config.rl_steps),
             num_envs=config.groups * config.group_size,
             **{name: getattr(config, name) for name in _SHARED},
-            **self._common(config.rl_steps, 2 * config.seed + 1),
+            **self._common(2 * config.seed + 1),
         )
 
-    def _common(self, steps: int, seed: int) -> dict[str, Any]:
+    def _common(self, seed: int) -> dict[str, Any]:
         config = self.config
         return {
             "micro_batch": config.micro_batch,
             "precision": self._precision(),
             "seed": seed,
-            "save_every": max(1, steps // config.evaluations),
+            "save_every": config.save_every,
             "tensorboard": config.tensorboard,
             "template": config.template,
         }

@@ -37,6 +37,7 @@ class FineTuneConfig(TaskConfig):
         method: `clone`, `grpo`, or `both` in this order.
         clone_steps: Cloning steps.
         demonstrations: Episodes per cloning step.
+        min_reward: The smallest reward of a cloned demonstration; see `CloningConfig`.
         rl_steps: GRPO steps.
         groups: Instances per GRPO step.
         group_size: Episodes per instance.
@@ -54,7 +55,7 @@ class FineTuneConfig(TaskConfig):
         rl_rate: The learning rate of GRPO; None for a usual one.
         micro_batch: Rows per forward pass in training.
         gradient_checkpointing: Recompute activations instead of storing them.
-        evaluations: Evaluations within each phase, each with a checkpoint.
+        save_every: Steps between checkpoints.
         curve_episodes: Episodes of such an evaluation, in the first arm and context.
         eval_arms: Arms of the evaluations before and after; None for the training arms.
         eval_horizons: Their horizons; None for the training horizons.
@@ -75,6 +76,7 @@ class FineTuneConfig(TaskConfig):
     method: Literal["clone", "grpo", "both"] = "clone"
     clone_steps: Count = 40
     demonstrations: Annotated[int, Field(ge=1, le=MOST)] = 8
+    min_reward: float | None = None
     rl_steps: Count = 20
     groups: Annotated[int, Field(ge=1, le=MOST)] = 8
     group_size: Annotated[int, Field(ge=2, le=MOST)] = 8
@@ -90,7 +92,7 @@ class FineTuneConfig(TaskConfig):
     rl_rate: Rate | None = None
     micro_batch: Annotated[int, Field(ge=1, le=MOST)] = 8
     gradient_checkpointing: bool = False
-    evaluations: Annotated[int, Field(ge=1, le=MOST)] = 2
+    save_every: Annotated[int, Field(ge=1, le=MOST)] = 10
     curve_episodes: Annotated[int, Field(ge=1, le=MOST)] = 16
     eval_arms: Sequence[str] | None = None
     eval_horizons: Sequence[int] | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -49,7 +48,7 @@ class Point:
     Attributes:
         phase: One of `PHASES`.
         episodes: Training episodes so far, over all phases.
-        seconds: CPU seconds of training so far, without evaluations.
+        seconds: CPU seconds of training so far, without evaluations and checkpoints.
         sampled: At temperature 1; None if not measured.
         trials: The number of held-out episodes; 0 if not recorded.
     """
@@ -145,22 +144,21 @@ class PhasedRun(Generic[ConfigT]):
         success: Callable[[], tuple[float, float | None, int]],
         on_progress: OnProgress,
     ) -> None:
-        """Train, adding a point to the curve at each checkpoint."""
-        steps, every = trainer.config.steps, trainer.config.save_every
+        """Train, adding a point to the curve at each evaluation."""
+        steps = trainer.config.steps
+        every = max(1, steps // self.config.evaluations)
+        on_progress(phase, trainer.step, steps)
         if trainer.step >= steps:
             return
         self.curve.truncate_after(phase, trainer.step)
         if not self.curve.last("cloning") and not self.curve.last("rl"):
             self.curve.add(Point(phase, 0, 0, 0.0, *success()))
-        start = self.curve.points[-1]
-        begun, first = time.process_time() - start.seconds, start.episodes - each * trainer.step
+        start = [p for p in self.curve.points if p.phase != phase or not p.step][-1]
 
         def after(step: int, metrics: Mapping[str, float]) -> None:
-            nonlocal begun
             if step % every == 0 or step == steps:
-                now = time.process_time()
-                self.curve.add(Point(phase, step, first + each * step, now - begun, *success()))
-                begun += time.process_time() - now  # evaluations do not count
+                episodes, seconds = start.episodes + each * step, start.seconds + trainer.seconds
+                self.curve.add(Point(phase, step, episodes, seconds, *success()))
             on_progress(phase, step, steps)
 
         trainer.train(after)

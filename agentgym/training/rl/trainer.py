@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +34,7 @@ CHECKPOINT = "checkpoint.pt"
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
 # Parts of a checkpoint other than weights.
-_PROGRESS = frozenset({"optimizer", "step", "next_seed", "curriculum", "ahead"})
+_PROGRESS = frozenset({"optimizer", "step", "seconds", "next_seed", "curriculum", "ahead"})
 ConfigT = TypeVar("ConfigT", bound=TrainerConfig)
 
 
@@ -48,6 +49,10 @@ class Trainer(Generic[ConfigT]):
         config: The options.
         out: A folder for metrics and checkpoints. Training resumes from a checkpoint in it.
         curriculum: Selects each step's env instead of `env`.
+
+    Attributes:
+        step: The completed steps.
+        seconds: Their CPU seconds, without checkpoints.
 
     Raises:
         ValueError: The checkpoint belongs to another kind of run, or the trained weights have only
@@ -82,7 +87,7 @@ class Trainer(Generic[ConfigT]):
             betas=(0.9, 0.95),
         )  # usual for language models; the default of 0.999 forgets gradient spikes too slowly
         self.records = Recorder()
-        self.step = 0
+        self.step, self.seconds = 0, 0.0
         self.lost: list[tuple[int, str]] = []
         if out is not None and (out / CHECKPOINT).exists():
             self.load(load_checkpoint(out / CHECKPOINT))
@@ -121,9 +126,11 @@ class Trainer(Generic[ConfigT]):
         ):
             while self.step < self.config.steps:
                 self.records, self.lost = Recorder(), []
+                begun = time.process_time()
                 for losses in self.updates():
                     self._update(losses)
                 self.step += 1
+                self.seconds += time.process_time() - begun
                 metrics = self.records.figures()
                 log.write(self.step, metrics, self.lost)
                 on_progress(self.step, metrics)
@@ -156,6 +163,7 @@ class Trainer(Generic[ConfigT]):
             **{name: _weights(module) for name, module in self.modules.items()},
             "optimizer": self.optimizer.state_dict(),
             "step": self.step,
+            "seconds": self.seconds,
             "next_seed": self.source.next_seed,
             **({} if curriculum is None else {"curriculum": curriculum.state()}),
         }
@@ -177,6 +185,7 @@ class Trainer(Generic[ConfigT]):
             module.load_state_dict(state[name], strict=not has_adapter(module))
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.source.next_seed = state["step"], state["next_seed"]
+        self.seconds = state.get("seconds", 0.0)  # older checkpoints lack it
         if "curriculum" in state and self.source.curriculum is not None:
             self.source.curriculum.load(state["curriculum"])
 

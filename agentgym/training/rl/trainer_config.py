@@ -41,6 +41,7 @@ class TaskConfig(Config):
         window: The context window in tokens; None for no limit, or for the paper's if a strategy is
             used.
         teacher: The policy to clone, with its options, in the form of `PolicyConfig`.
+        evaluations: Evaluations within each phase.
         seed: The random seed.
 
     Raises:
@@ -54,6 +55,7 @@ class TaskConfig(Config):
     contexts: Sequence[str] = ("none",)
     window: Annotated[int, TokenCount()] | None = None
     teacher: str = "oracle"
+    evaluations: Annotated[int, Field(ge=1, le=MOST)] = 2
     seed: Annotated[int, Field(ge=0, le=10**6)] = 0
 
     def __post_init__(self) -> None:
@@ -156,7 +158,7 @@ class GRPOConfig(TrainerConfig):
         resample: Rounds that replace instances whose episodes all have the same reward and
             therefore teach nothing (dynamic sampling: DAPO, section 3.2).
         baseline: The reference of a reward: `grpo`, the mean of its group, divided by the group's
-            standard deviation; `mean`, without the division (Dr. GRPO); `rloo`, the mean of the
+            population standard deviation; `mean`, without the division (Dr. GRPO); `rloo`, the mean of the
             other episodes in its group; `reinforce`, the mean of all.
         level: The unit of advantages, `episode` or `turn`; see `advantages`.
         label_reward: The reward of each step labelled optimal, in addition to the env's rewards.
@@ -171,7 +173,7 @@ class GRPOConfig(TrainerConfig):
         weight: The units of equal weight: each `episode`, however many tokens it has; each
             `token` of any episode (DAPO, section 3.3); or `constant`, each token with a weight that
             does not depend on the samples (Dr. GRPO, Liu et al. 2025).
-        kl: The weight of the divergence from the initial model.
+        kl: The weight of the divergence from the initial model, estimated as in DeepSeekMath, eq. 4.
         entropy: The weight of the entropy bonus.
         epochs: Passes over the same episodes.
         minibatches: Maximum updates per pass, on equally many rows, which are redrawn for each

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import math
@@ -22,9 +23,11 @@ from agentgym import ToolCall, World, render, tool, tool_env
 from agentgym.training.integrations.trl import (
     env_reward,
     environment_factory,
+    log_episodes,
     prompts,
     rollout_func,
 )
+from agentgym.training.rollout import Episode
 from tests.training.integrations.trl_trainer import (
     logged,
     make_trl_tokenizer,
@@ -366,7 +369,12 @@ def test_what_earns_a_reward_is_learnt_from(
         prompts("ListWorld", range(4), **SMALL),
     )
     trainer = trainer_for(
-        tokenizer, tmp_path, environment_factory=factory, train_dataset=dataset, longest=512
+        tokenizer,
+        tmp_path,
+        environment_factory=factory,
+        train_dataset=dataset,
+        reward_funcs=[log_episodes],
+        longest=512,
     )
     shown: list[str] = []
 
@@ -380,6 +388,11 @@ def test_what_earns_a_reward_is_learnt_from(
     before = weights(trainer)
     trainer.train()
     assert logged(trainer, "rewards/ListWorld/mean") == [0.5, 0.5]
+    assert [logged(trainer, name) for name in ("success", "turns", "truncated")] == [
+        [0.5, 0.5],
+        [1.5, 1.5],
+        [0.5, 0.5],
+    ]
     assert logged(trainer, "tools/call_frequency") == [1.5, 1.5], "two pops and done, by one of two"
     assert logged(trainer, "tools/failure_frequency") == [0.0, 0.0]
     assert not torch.equal(before, weights(trainer))
@@ -399,7 +412,12 @@ def test_an_episode_that_says_nothing_about_the_policy_moves_no_weight(
         prompts("ListWorld", range(4), **SMALL),
     )
     trainer = trainer_for(
-        tokenizer, tmp_path, environment_factory=factory, train_dataset=dataset, longest=512
+        tokenizer,
+        tmp_path,
+        environment_factory=factory,
+        train_dataset=dataset,
+        reward_funcs=[log_episodes],
+        longest=512,
     )
 
     def generate(prompt_ids: list[list[int]], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
@@ -455,24 +473,31 @@ def check(output: dict[str, Any]) -> None:
 
 
 class Engine:
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, policy: Callable[[Any], str]) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerFast, policy: Callable[[Any], str], end: str = ""
+    ) -> None:
         self.processing_class, self.policy = tokenizer, policy
+        self.end = end or str(tokenizer.eos_token)
+        self.eos_token_ids = tokenizer.convert_tokens_to_ids([tokenizer.eos_token, self.end])
+        self.chat_template_kwargs: dict[str, Any] = {}
         self.sampled: list[list[int]] = []
 
     def _generate_single_turn(
         self, prompts: list[list[int]], *_: Any
     ) -> tuple[list[list[int]], list[list[float]]]:
-        made = [
-            [*self.processing_class.encode(self.policy(prompt)), self.processing_class.eos_token_id]
-            for prompt in prompts
-        ]
+        made = [self.processing_class.encode(self.policy(each) + self.end) for each in prompts]
         self.sampled += made
         return made, [[-0.5] * len(ids) for ids in made]
 
 
+@pytest.mark.parametrize("end", ["", "<|stop|>"])
 def test_a_rollout_gives_the_sampled_ids_and_their_logprobs(
-    tokenizer: PreTrainedTokenizerFast,
+    tokenizer: PreTrainedTokenizerFast, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Any end mark of the model ends a reply, and the trainer's template variables are used."""
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|stop|>"]})
+    tokenizer.chat_template = "{{ opening }}" + str(tokenizer.chat_template)
     spec = agentgym.spec("ListWorld", **SMALL)
     twin = tool_env(agentgym.make("ListWorld", **SMALL))
     twin.reset(seed=7)
@@ -482,10 +507,24 @@ def test_a_rollout_gives_the_sampled_ids_and_their_logprobs(
         twin.step(render(call))
         return render(call)
 
-    engine = Engine(tokenizer, optimal)
+    texts: list[str] = []
+    play = Episode.play
+
+    def spied(episode: Episode, reply: Any) -> None:
+        texts.append(reply.text)
+        play(episode, reply)
+
+    monkeypatch.setattr(Episode, "play", spied)
+    engine = Engine(tokenizer, optimal, end)
+    engine.chat_template_kwargs = {"opening": "Now:"}
     output = rollout_func(spec)([[{"role": "user", "content": "", "seed": 7}]], engine)
-    assert output["env_reward"] == [1.0]
-    assert env_reward(prompts=[], completions=[], env_reward=output["env_reward"]) == [1.0]
+    logged: dict[str, float] = {}
+    assert env_reward(prompts=[], log_metric=logged.__setitem__, **output) == [1.0]
+    assert tokenizer.decode(output["prompt_ids"][0]).startswith("Now:")
+    assert [tokenizer.decode(ids) for ids in engine.sampled] == [
+        text + engine.end for text in texts
+    ]
+    assert logged == {"success": 1.0, "turns": 3.0, "truncated": 0.0, "rows_left_out": 0.0}
     (ids,), (mask,), (logprobs,) = output["completion_ids"], output["env_mask"], output["logprobs"]
     assert [k for k, m in zip(ids, mask, strict=True) if m] == list(chain(*engine.sampled))
     assert logprobs == [-0.5 if m else 0.0 for m in mask]

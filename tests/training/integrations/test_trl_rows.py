@@ -136,7 +136,7 @@ def test_rows_that_an_episode_does_not_need_are_short_and_masked(tokenizer: Any)
     assert whole == 50 > len(empty) > 40
     assert all(len(output["prompt_ids"][k]) == len(output["completion_ids"][k]) == 1 for k in empty)
     assert all(output["completion_ids"][k] == [tokenizer.eos_token_id] for k in empty)
-    assert output["rows_left_out"] == [0.0] * 50
+    assert [each["rows_left_out"] for each in output["env_facts"]] == [0.0] * 50
 
 
 def test_rows_for_which_there_is_no_room_are_counted(tokenizer: Any) -> None:
@@ -144,10 +144,11 @@ def test_rows_for_which_there_is_no_room_are_counted(tokenizer: Any) -> None:
     needed = sum(map(any, every["env_mask"]))
     output = play(tokenizer, 2, [7, 7, 8, 8])
     assert all(map(any, output["env_mask"]))
-    assert output["rows_left_out"][0] == pytest.approx(1 - 2 / needed)
+    shares = [each["rows_left_out"] for each in output["env_facts"]]
+    assert shares[0] == pytest.approx(1 - 2 / needed)
     logged: dict[str, float] = {}
     assert env_reward(log_metric=logged.__setitem__, **output) == output["env_reward"]
-    assert logged["rows_left_out"] == pytest.approx(sum(output["rows_left_out"]) / 4)
+    assert logged["rows_left_out"] == pytest.approx(sum(shares) / 4)
 
 
 @pytest.mark.parametrize("seeds", [[7, 7, 7], [7, 8], [7, 7, 8, 9]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import agentgym
 from agentgym import Chat, Reply, ToolCall, render
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.training.integrations import to_training_dict
-from agentgym.training.rollout import make_model, make_tokenizer, rollout
+from agentgym.training.rollout import Episode, make_model, make_tokenizer, rollout
 from tests.training.integrations.album_world import ALBUM
 
 REASON = (
@@ -38,7 +38,7 @@ with warnings.catch_warnings():
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
 EDITED: dict[str, Any] = {"nodes": 30, "context": "compaction+clear_results", "window": 1_200}
 TEMPLATE = (
-    "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}{% endfor %}"
+    "{% if calm %}calm{% endif %}{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 LOOPS = """
@@ -54,13 +54,17 @@ def tokenizer() -> Any:
     chats = [agentgym.make(world).reset(seed=0)[0] for world in ("ListWorld", "TreeWorld")]
     made = make_tokenizer([chat.to_text() for chat in chats], 900)
     made.chat_template = TEMPLATE
+    made.add_special_tokens({"additional_special_tokens": ["<|stop|>"]})
     return made
 
 
 @pytest.fixture(scope="module")
 def folder(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("verl")
-    make_model(tokenizer, 32).save_pretrained(folder)
+    model = make_model(tokenizer, 32)
+    stop = tokenizer.convert_tokens_to_ids("<|stop|>")
+    model.generation_config.eos_token_id = [tokenizer.eos_token_id, stop]
+    model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     (folder / "loops.yaml").write_text(LOOPS)
     return folder
@@ -87,6 +91,9 @@ def configured(folder: Path, **limits: Any) -> Any:
 class Engine:
     """Engine that samples from a policy that plays a parallel env, one per episode."""
 
+    end = ""
+    variables: Mapping[str, Any] = {}
+
     def __init__(self, tokenizer: Any, policy: Any, env_id: str, seed: int, **options: Any) -> None:
         self.tokenizer, self.policy, self.made = tokenizer, policy, (env_id, seed, options)
         self.envs: dict[str, tuple[Any, Chat]] = {}
@@ -100,12 +107,13 @@ class Engine:
             env = agentgym.make(env_id, **options)
             self.envs[request_id] = env, env.reset(seed=seed)[0]
         env, chat = self.envs[request_id]
-        assert self.tokenizer.decode(prompt_ids) == self.template(chat), (
-            "the model sees the chat of the env"
-        )
+        # Prompts keep all sampled ids, so another end mark stays before the template's.
+        shown = self.tokenizer.decode(prompt_ids).replace("<|stop|>", "")
+        assert shown == self.template(chat), "the model sees the chat of the env"
         (reply,) = self.policy([chat])
         self.envs[request_id] = env, env.step(reply.text)[0]
-        ids = [*self.tokenizer.encode(reply.text), self.tokenizer.eos_token_id]
+        end = self.end or self.tokenizer.eos_token
+        ids = self.tokenizer.encode(reply.text + end)
         logprobs = [-k / 1_000 for k in ids]
         said = self.replies.setdefault(request_id, [])
         said.append(Reply(reply.text, tuple(prompt_ids), tuple(ids), tuple(logprobs)))
@@ -118,7 +126,9 @@ class Engine:
     def template(self, chat: Chat) -> str:
         messages = [{"role": m.role, "content": m.raw or m.text} for m in chat.messages]
         return str(
-            self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            self.tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True, **self.variables
+            )
         )
 
 
@@ -173,6 +183,28 @@ def test_a_batch_is_played_by_verls_worker(
         assert int(batch.batch["rm_scores"][k].argmax()) == (
             int(mask.nonzero().max()) if reward else 0
         )
+
+
+def test_other_end_marks_and_template_variables_are_those_of_the_model(
+    folder: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: list[Reply] = []
+    play = Episode.play
+
+    def spied(episode: Episode, reply: Reply) -> None:
+        played.append(reply)
+        play(episode, reply)
+
+    monkeypatch.setattr(Episode, "play", spied)
+    config = configured(folder)
+    config.data.apply_chat_template_kwargs = {"calm": True}
+    engine = Engine(tokenizer, OraclePolicy("ListWorld"), "ListWorld", 3, **SMALL)
+    engine.end, engine.variables = "<|stop|>", {"calm": True}
+    batch = rows("lists", "ListWorld", 3, **SMALL)
+    asyncio.run(AgentLoopWorker(config, engine).generate_sequences(batch))
+    (replies,) = engine.replies.values()
+    assert [each.text for each in played] == [each.text for each in replies]
+    assert tokenizer.decode(replies[0].prompt_ids).startswith("calm")
 
 
 @pytest.fixture
@@ -267,13 +299,6 @@ def test_what_cannot_be_played_fails_as_a_group(
     batch.non_tensor_batch.pop("seed")
     run_prompt(configured(folder), engine, batch)
     assert "a row needs an integer 'seed', got None" in caplog.text
-    config = configured(folder)
-    config.data.apply_chat_template_kwargs = {"enable_thinking": False}
-    run_prompt(config, engine, rows("lists", "ListWorld", 3, **SMALL))
-    assert (
-        "data.apply_chat_template_kwargs must be empty, got {'enable_thinking': False}"
-        in caplog.text
-    )
     assert engine.replies == {}
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
+import tomllib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +39,7 @@ from tests.training.rollout.endpoint_server import serving
 
 VLLM_ROOM = "agentgym.training.rollout.models.vllm_sampler"
 WEIGHTS = "model.safetensors"
+GPU_FILE = Path(__file__).parents[3] / "examples" / "grpo_gpu.toml"
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +71,7 @@ def tiny(model: Path, **changes: Any) -> FineTuneConfig:
         "curve_episodes": 3,
         "episodes": 3,
         "max_new_tokens": 4,
+        "save_every": 3,
     }
     return FineTuneConfig(**{**settings, **changes})
 
@@ -112,12 +117,16 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
     model: Path, whole: Path, tmp_path: Path, phase: str
 ) -> None:
     def stop(now: str, step: int, steps: int) -> None:
-        if now == phase and step >= steps - 1:
+        if now == phase and step >= steps - (phase == "after"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         FineTuning(tiny(model), tmp_path).run(stop)
-    points = FineTuning(tiny(model), tmp_path).run()
+    resumed: dict[str, int] = {}
+    points = FineTuning(tiny(model), tmp_path).run(lambda now, *at: resumed.setdefault(now, at[0]))
+    assert resumed["cloning"] == (3 if phase == "cloning" else 4), "from its last checkpoint"
+    times = [point.seconds for point in points[1:]]
+    assert times == sorted(times), "repeated steps count once"
     assert (tmp_path / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
     assert [replace(p, seconds=0) for p in points] == [
         replace(p, seconds=0) for p in Curve(whole / CURVE).points
@@ -174,6 +183,16 @@ def test_a_curriculum_goes_on_where_it_stopped(
     assert (tmp_path / "a" / WEIGHTS).read_bytes() == (tmp_path / "b" / WEIGHTS).read_bytes()
 
 
+@contextlib.contextmanager
+def vllm_sampler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Import the sampler with a fake vLLM."""
+    for name, module in fake_vllm.modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delitem(sys.modules, VLLM_ROOM, raising=False)
+    yield
+    sys.modules.pop(VLLM_ROOM, None)
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning:transformers", "ignore::UserWarning:peft")
 @pytest.mark.parametrize("lora", [0, 2])
 @pytest.mark.parametrize("kind", ["vllm", "server"])
@@ -185,10 +204,7 @@ def test_another_sampler_plays_with_the_weights_of_each_step(
     with contextlib.ExitStack() as stack:
         options: dict[str, Any] = {}
         if kind == "vllm":
-            for name, module in fake_vllm.modules().items():
-                monkeypatch.setitem(sys.modules, name, module)
-            monkeypatch.delitem(sys.modules, VLLM_ROOM, raising=False)
-            stack.callback(sys.modules.pop, VLLM_ROOM, None)
+            stack.enter_context(vllm_sampler(monkeypatch))
             options = {"sampler": "vllm", "sampler_options": {"max_model_len": 4_000}}
         else:
             pytest.importorskip("openai")
@@ -293,6 +309,9 @@ def test_the_command_fine_tunes_and_what_it_wrote_plays(
     out = tmp_path / "run"
     shown = command("train", f"--model={model}", *SMALL, f"--lora={lora}", f"--out={out}")
     assert shown.exit_code == 0, shown.output
+    again = command("train", f"--model={model}", *SMALL, f"--lora={lora}", f"--out={out}")
+    assert "resumed cloning after step 2 of 2" in again.output
+    assert "resumed" not in shown.output
     assert "on cpu, weights float32" in shown.output
     assert "cloning 2, 4 episodes" in shown.output
     assert "success before" in shown.output
@@ -309,6 +328,27 @@ def test_the_command_fine_tunes_and_what_it_wrote_plays(
     assert all(
         len(step["reply"]["ids"]) <= 3 for line in lines for step in json.loads(line)["steps"]
     )
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning:transformers")
+def test_the_file_for_a_gpu_runs_with_a_tiny_model(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file's settings with small counts and short episodes, and with a fake vLLM."""
+    text = GPU_FILE.read_text(encoding="utf-8")
+    FineTuneConfig(**tomllib.loads(text), model=str(model))
+    text = re.sub(r"(?m)^(\w+ = )\d+$", r"\g<1>2", text)
+    text = re.sub(r"(?m)^(\w*horizons = ).*$", r"\g<1>[1]", text)
+    file, out = tmp_path / "small.toml", tmp_path / "run"
+    file.write_text(f'device = "cpu"\n{text}', encoding="utf-8")
+    with vllm_sampler(monkeypatch):
+        shown = command("train", f"--config={file}", f"--model={model}", f"--out={out}")
+    assert shown.exit_code == 0, shown.output
+    settings = json.loads((out / "finetune.json").read_text(encoding="utf-8"))
+    assert (settings["importance_cap"], settings["rl_steps"]) == (2.0, 2)
+    assert (out / HANDOVER / WEIGHTS).is_file()
+    refused = command("train", f"--config={file}", "--rl=3", f"--out={out}")
+    assert "--config contains all settings; write rl into" in refused.output
 
 
 GRPO_OF_M = ("--model=M", "--method=grpo")

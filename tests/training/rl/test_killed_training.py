@@ -74,7 +74,8 @@ def contents(folder: Path) -> dict[str, Any]:
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.name == CHECKPOINT:
-            files[name] = tensors(torch.load(path, weights_only=True))
+            state = torch.load(path, weights_only=True)
+            files[name] = tensors({**state, "seconds": 0})
         elif path.name == "curve.jsonl":
             points = [json.loads(line) for line in path.read_text().splitlines()]
             files[name] = [{**point, "seconds": 0} for point in points]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import fmean, pstdev
 from typing import Any
@@ -28,6 +28,7 @@ from agentgym.training.rl.trainer import Recorder
 from agentgym.training.rollout import LocalPolicy, Trajectory, collect
 from tests.training.rl.echo_trainers import (
     Echo,
+    Wavering,
     episode,
     gradients,
     have_the_same_gradients,
@@ -48,12 +49,22 @@ def weighted(played: list[Trajectory], values: list[float], weight: str = "episo
 
 
 @pytest.mark.rotation
-def test_cloning_learns_the_identity(tokenizer: Any) -> None:
-    config = CloningConfig(steps=60, learning_rate=1e-2, episodes=16)
-    trainer = Cloning(Echo(), small_model(tokenizer, 64), tokenizer, make_env, config)
+@pytest.mark.parametrize(("teacher", "minimum"), [(Echo(), None), (Wavering(), 1.0)])
+def test_cloning_learns_the_identity_from_what_the_teacher_does_right(
+    tokenizer: Any, teacher: Echo, minimum: float | None
+) -> None:
+    config = CloningConfig(steps=60, learning_rate=1e-2, episodes=16, min_reward=minimum)
+    trainer = Cloning(teacher, small_model(tokenizer, 64), tokenizer, make_env, config)
     before = evaluate(LocalPolicy(trainer.model, tokenizer, 0, 4), make_env, 40)
     losses: list[float] = []
-    trainer.train(lambda step, metrics: losses.append(metrics["loss"]))
+    kept: list[float] = []
+
+    def note(step: int, metrics: Mapping[str, float]) -> None:
+        losses.append(metrics["loss"])
+        kept.append(metrics["kept"])
+
+    trainer.train(note)
+    assert fmean(kept) == (1.0 if minimum is None else pytest.approx(0.5, abs=0.1))
     assert before < 0.3
     assert losses[-1] < 0.02 < losses[0]
     assert evaluate(LocalPolicy(trainer.model, tokenizer, 0, 4), make_env, 40) == 1.0
