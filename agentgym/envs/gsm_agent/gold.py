@@ -20,7 +20,7 @@ from agentgym.envs.gsm_agent.knowledge import (
 from agentgym.envs.gsm_agent.narration import NUMBER_WORDS
 from agentgym.text.messages import ToolCall
 
-_NUMBER = re.compile(r"\S*[0-9]\S*")
+_DIGIT = re.compile(r"[0-9]")
 _played: dict[str, tuple[DatabaseOptions, Task]] = {}
 
 
@@ -140,11 +140,12 @@ class GoldSearches(Sequence[ToolCall]):
         shown = [documents[each] for each in self._task.documents if each not in self._missing]
         missing = documents[place]
         month = month_name(missing.timestamp)
-        words = NUMBER_WORDS.sub("", _NUMBER.sub("", missing.content.replace(month, "")))
+        words = missing.content.replace(month, "").split()
+        plain = " ".join(word for word in words if not _DIGIT.search(word))
         texts = (
             self._task.question,
             *(document.content for document in shown),
-            f"{month} {words}",
+            f"{month} {NUMBER_WORDS.sub('', plain)}",
             missing.content,
         )
         for text in texts:

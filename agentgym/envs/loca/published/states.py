@@ -26,19 +26,19 @@ class PublishedConfig(OfficeConfig):
 
     Attributes:
         data: A state folder of LOCA-bench, or a folder of `state0`, `state1`, …, one of which is
-            drawn. None draws a state of our own.
+            drawn. Empty draws a state of our own.
     """
 
-    data: str | None = None
+    data: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.data is not None and not Path(self.data).is_dir():
+        if self.data and not Path(self.data).is_dir():
             raise ValueError(f"data must be a state folder of LOCA-bench, got {self.data!r}")
 
     def for_seed(self, seed: int) -> Self:
         """Return the configuration of a seed's state."""
-        if self.data is None:
+        if not self.data:
             return self
         states = sorted(Path(self.data).glob("state*")) or [Path(self.data)]
         # Without a size, the length would be met by drawing again.
