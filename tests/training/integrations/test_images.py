@@ -232,7 +232,8 @@ def test_every_image_reaches_the_model_that_trl_trains(
 def refuse_trl_rollouts(world: str, options: dict[str, Any]) -> None:
     pytest.importorskip("trl")
     rollouts = integrations.trl.rollout_func(agentgym.spec(world, **options))
-    trainer = SimpleNamespace(processing_class=make_tokenizer(["a"], 300))
+    tokenizer = make_tokenizer(["a"], 300)
+    trainer = SimpleNamespace(processing_class=tokenizer, eos_token_ids=[], chat_template_kwargs={})
     rollouts([[{"role": "user", "content": "", "seed": SEED}]], trainer)
 
 
