@@ -77,7 +77,7 @@ class _KeptReplies:
             # An interruption may cut the last line.
             path.write_bytes(b"".join(lines[:-1]))
         mistakes: list[str] = []
-        for record in read_records(path, mistakes) if path.exists() and lines[:1] else ():
+        for record in read_records(path, mistakes, may_be_empty=True) if lines else ():
             self._kept[record.text("prompt")].append(str(record.fields.get("reply", "")))
         raise_any(path, mistakes)
 

@@ -239,7 +239,8 @@ def load_folder(
     mistakes: list[str] = []
     read = [
         _read_document(record, names)
-        for record in read_records(folder / "documents.jsonl", mistakes)
+        # Without documents, all tasks are static.
+        for record in read_records(folder / "documents.jsonl", mistakes, may_be_empty=True)
     ]
     _check_ids("documents.jsonl", (document.id for document in read), mistakes)
     documents = sorted(read, key=lambda document: document.id)

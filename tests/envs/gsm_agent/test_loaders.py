@@ -311,6 +311,33 @@ def test_a_model_takes_problems_apart_once(tmp_path: Path) -> None:
     assert model.asked == 13
 
 
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        ("", "no question and premises"),
+        ("```json\n[", "no question and premises"),
+        ('{"question": "How many clips did Natalia sell?", "premises": []}', "it has no premises"),
+        (
+            '{"question": "How many did she sell?", "premises": ["48."]}',
+            "3 documents of the premise",
+        ),
+    ],
+)
+def test_a_model_that_takes_nothing_apart_leaves_static_tasks(
+    tmp_path: Path, reply: str, why: str
+) -> None:
+    problems = [take_apart("a", CLIPS, "72"), take_apart("b", f"{CLIPS} ", "72")]
+    decompose(problems, tmp_path, lambda prompt: reply)
+    documents, tasks = load_folder(tmp_path)
+    assert not documents
+    assert len(tasks) == 2
+    assert all(why in str(task.static_only) for task in tasks)
+    env = make("SearchWorld", data=str(tmp_path), setting="static")
+    assert "clips" in env.reset(seed=0)[0].messages[-1].text
+    with pytest.raises(ValueError, match=why):
+        make("SearchWorld", data=str(tmp_path)).reset(seed=0)
+
+
 PART = {"id": "a", "question": "How many clips did Natalia sell?", "premises": ["48.", "Half."]}
 
 

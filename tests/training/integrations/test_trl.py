@@ -15,6 +15,7 @@ from typing import Any, Literal
 import gymnasium
 import pytest
 import torch
+import trl
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import get_json_schema
 
@@ -359,23 +360,24 @@ def test_a_random_model_is_trained_in_the_environment(
     assert len(logged(trainer, "tools/call_frequency")) == 2
 
 
+def tool_loop_trainer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> trl.GRPOTrainer:
+    """Return a trainer whose tool loop plays small lists and logs their episodes."""
+    return trainer_for(
+        tokenizer,
+        folder,
+        environment_factory=environment_factory("ListWorld", **SMALL),
+        train_dataset=prompts("ListWorld", range(4), **SMALL),
+        reward_funcs=[log_episodes],
+        longest=512,
+    )
+
+
 @pytest.mark.rotation
 def test_what_earns_a_reward_is_learnt_from(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every second episode is played optimally in TRL's tool loop; the others give up at once."""
-    factory, dataset = (
-        environment_factory("ListWorld", **SMALL),
-        prompts("ListWorld", range(4), **SMALL),
-    )
-    trainer = trainer_for(
-        tokenizer,
-        tmp_path,
-        environment_factory=factory,
-        train_dataset=dataset,
-        reward_funcs=[log_episodes],
-        longest=512,
-    )
+    trainer = tool_loop_trainer(tokenizer, tmp_path)
     shown: list[str] = []
 
     def generate(prompt_ids: list[list[int]], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
@@ -407,18 +409,7 @@ def test_an_episode_that_says_nothing_about_the_policy_moves_no_weight(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One episode is solved; scoring the failed other as 0 would put the solved one above the mean."""
-    factory, dataset = (
-        environment_factory("ListWorld", **SMALL),
-        prompts("ListWorld", range(4), **SMALL),
-    )
-    trainer = trainer_for(
-        tokenizer,
-        tmp_path,
-        environment_factory=factory,
-        train_dataset=dataset,
-        reward_funcs=[log_episodes],
-        longest=512,
-    )
+    trainer = tool_loop_trainer(tokenizer, tmp_path)
 
     def generate(prompt_ids: list[list[int]], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
         first, *others = (tool_env(environment._env).world for environment in trainer.environments)

@@ -53,7 +53,9 @@ class InputRecord:
         self.mistakes.append(f"{self.where}, field {name}: expected {expected}, {found}")
 
 
-def read_records(path: Path, mistakes: list[str]) -> Iterator[InputRecord]:
+def read_records(
+    path: Path, mistakes: list[str], *, may_be_empty: bool = False
+) -> Iterator[InputRecord]:
     """Read JSON objects, one a line."""
     try:
         # Not `splitlines`, which also splits at signs that JSON allows in texts.
@@ -61,7 +63,7 @@ def read_records(path: Path, mistakes: list[str]) -> Iterator[InputRecord]:
     except OSError as error:
         mistakes.append(f"{path.name}: expected a file ({error.strerror})")
         return
-    if not any(line.strip() for line in lines):
+    if not may_be_empty and not any(line.strip() for line in lines):
         mistakes.append(f"{path.name}: expected JSON lines, the file is empty")
     for number, line in enumerate(lines, 1):
         if not line.strip():
