@@ -197,7 +197,7 @@ def objections(
 def _forged(submission: Submission, found: Submission) -> Iterator[str]:
     for name in ("log", "runs", "policies"):
         if getattr(submission, name) != getattr(found, name):
-            yield f"forged: its {name} is not that of the run folder"
+            yield f"forged: its field {name} differs from the run folder"
     claimed = {_key(cell): cell for cell in submission.cells}
     if len(claimed) != len(submission.cells):
         yield "forged: it lists a cell twice"

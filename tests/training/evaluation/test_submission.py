@@ -100,9 +100,9 @@ def test_each_changed_figure_is_rejected(run: Path) -> None:
     [
         (lambda data: data["cells"].pop(), "is only in the run"),
         (lambda data: data["cells"].append(data["cells"][0]), "lists a cell twice"),
-        (lambda data: data.update(log="0" * 64), "its log is not that of the run"),
-        (lambda data: data["runs"][0].update(seeds=10), "its runs is not that of the run"),
-        (lambda data: data["policies"].clear(), "its policies is not that of the run"),
+        (lambda data: data.update(log="0" * 64), "its field log differs from the run"),
+        (lambda data: data["runs"][0].update(seeds=10), "its field runs differs from the run"),
+        (lambda data: data["policies"].clear(), "its field policies differs from the run"),
         (lambda data: data.update(agentgym="0.0.1"), "outdated: its agentgym was"),
         (lambda data: data.update(format=2), "format: Input should be 1"),
         (lambda data: data.update(bonus=1), "bonus: Unexpected keyword argument"),
