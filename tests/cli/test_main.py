@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -240,6 +241,14 @@ def test_an_ablation_compares_settings_of_a_strategy_and_goes_on(tmp_path: Path)
     assert (other.returncode, "other settings" in other.stderr) == (2, True)
 
 
+def wait_for(condition: Callable[[], bool], failure: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(failure)
+        time.sleep(0.02)
+
+
 # A shell shows both as 130. Python ends by the signal if the interrupt arrives inside `exec`, such
 # as during a dataclass definition.
 INTERRUPTED = (130, -signal.SIGINT)
@@ -259,7 +268,11 @@ def test_an_interrupt_is_one_line_at_any_moment(
 ) -> None:
     out = tmp_path / ("t.jsonl" if line.startswith("rollout") else "a")
     log = out / TRAJECTORIES
+    # Before Python starts, an interrupt ends the process without a word.
+    started = tmp_path / "started"
+    (tmp_path / "sitecustomize.py").write_text(f"open({str(started)!r}, 'w').close()\n")
     # Background jobs of a script ignore interrupts, and so would their children.
+    root = str(Path(agentgym.__file__).parents[1])
     python = ["env", "--default-signal=INT", sys.executable, "-m", "agentgym"]
     process = subprocess.Popen(
         [*python, *line.split(), "--out", str(out)],
@@ -267,14 +280,13 @@ def test_an_interrupt_is_one_line_at_any_moment(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), root])},
     )
+    wait_for(started.exists, "Python has not started")
     if delay is not None:
         time.sleep(delay)  # the test must pass at any stage that the command has reached
-    deadline = time.monotonic() + PATIENCE
-    while delay is None and not (log.exists() and log.stat().st_size):
-        if time.monotonic() > deadline:
-            pytest.fail("the command wrote no episode")
-        time.sleep(0.02)
+    else:
+        wait_for(lambda: log.exists() and log.stat().st_size > 0, "the command wrote no episode")
     os.killpg(process.pid, signal.SIGINT)  # a terminal interrupts the workers too
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode in INTERRUPTED, errors
