@@ -166,7 +166,8 @@ class Greedy(Toolset):
 
 
 def test_the_law_finds_tools_that_break_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.laws.test_work_of_a_reply.MOST_SECONDS", 0.5)
+    # `count` takes ten times as long even on a fast host.
+    monkeypatch.setattr("tests.laws.test_work_of_a_reply.MOST_SECONDS", 0.05)
     monkeypatch.setattr(bombs, "WORDS", ("a", "a" * 5_000))
     found = faults_of(Greedy())
     assert [each.split(" ")[0] for each in found] == ["count", "stop", "stop"]
