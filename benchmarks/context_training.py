@@ -160,6 +160,7 @@ def main() -> None:
     print("|---|---|---|---|")
     if not given.folders:
         play_teacher()
+        return
     results = [result for folder in given.folders for result in load_results(folder)]
     for (policy, turns, context), share in summarize(
         results, ("policy", "horizon", "context"), "success"
