@@ -346,7 +346,11 @@ def test_the_file_for_a_gpu_runs_with_a_tiny_model(
         shown = command("train", *given)
     assert shown.exit_code == 0, shown.output
     settings = json.loads((out / "finetune.json").read_text(encoding="utf-8"))
-    assert (settings["importance_cap"], settings["clone_steps"], settings["rl_steps"]) == (2.0, 2, 1)
+    assert (settings["importance_cap"], settings["clone_steps"], settings["rl_steps"]) == (
+        2.0,
+        2,
+        1,
+    )
     assert (out / HANDOVER / WEIGHTS).is_file()
     refused = command("train", f"--config={file}", "--rl=3", f"--out={out}")
     assert "--config contains all settings; change rl in" in refused.output
