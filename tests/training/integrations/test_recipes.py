@@ -45,7 +45,7 @@ def test_grpo_skyrl(skyrl: list[str], tmp_path: Path) -> None:
     oracle = OraclePolicy("ListWorld")
     done = False
     while not done:
-        played = env.step(oracle([env._chat])[0])
+        played = env.step(oracle([env._chat])[0].text)
         done = played["done"]
     assert played["reward"] == 1.0
 
