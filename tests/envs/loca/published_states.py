@@ -92,29 +92,103 @@ def write_academic_warning(
     write_csv(state / "groundtruth_workspace" / "expected_alerts.csv", [heads, *alerts])
 
 
+def write_spreadsheet(
+    state: Path, title: str, tables: Mapping[str, Sequence[Sequence[Any]]]
+) -> None:
+    """Write a spreadsheet as the published Google Sheets server stores it."""
+    book, folder = "7d444840-9dc0-11d1-b245-5ffdce74fad2", state / "local_db" / "google_sheets"
+    sheets: dict[str, Any] = {}
+    cells: dict[str, Any] = {}
+    for number, (sheet, table) in enumerate(tables.items()):
+        sheets[f"{book}_{number}"] = {
+            "sheetId": number, "title": sheet, "spreadsheetId": book, "index": number, "sheetType": "GRID",
+            "gridProperties": {"rowCount": 1500, "columnCount": 26},
+        }  # fmt: skip
+        for row, values in enumerate(table):
+            for column, value in enumerate(values):
+                cells[f"{book}_{sheet}_{row}_{column}"] = {
+                    "value": value, "formula": "", "formatted_value": value, "updated": "2026-01-05T10:00:00",
+                }  # fmt: skip
+    spreadsheet = {"spreadsheetId": book, "properties": {"title": title, "locale": "en_US"}, "folder": "root",
+                   "sheets": [{"properties": sheet} for sheet in sheets.values()]}  # fmt: skip
+    files: dict[str, Any] = {
+        "spreadsheets": {book: spreadsheet},
+        "sheets": sheets,
+        "cells": cells,
+        "permissions": {},
+    }
+    for name, content in files.items():
+        write_json(folder / f"{name}.json", content)
+
+
+def write_json(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2), encoding="utf-8")
+
+
+def write_inventory(
+    state: Path,
+    stock: Mapping[str, float],
+    recipes: Mapping[str, Mapping[str, float]],
+    orders: Sequence[Mapping[str, int]],
+) -> None:
+    """Write a state with the stock of materials, recipes by SKU, and the pieces in each order."""
+    bom = [("Product SKU", "Product Name", "Raw Material ID", "Raw Material Name", "Unit Quantity", "Unit")]  # fmt: skip
+    products: dict[str, dict[str, Any]] = {}
+    for k, (sku, recipe) in enumerate(recipes.items(), 1):
+        bom += [(sku, f"Model {k}", m, m.title(), str(need), "pcs") for m, need in recipe.items()]
+        products[str(k)] = {
+            "id": k, "date_created": "2026-01-05T10:00:00", "date_modified": "2026-01-05T10:00:00", "status": "publish",
+            "sku": sku, "name": f"Model {k}", "description": "For the office", "regular_price": "299.5", "price": "299.5",
+            "manage_stock": True, "stock_quantity": int(min(stock[m] // need for m, need in recipe.items())),
+            "categories": [{"name": "Furniture"}], "type": "simple",
+        }  # fmt: skip
+    by_sku = {product["sku"]: product for product in products.values()}
+    entries: dict[str, Any] = {}
+    left = dict(stock)
+    for k, order in enumerate(orders, 1):
+        lines = [{"product_id": by_sku[sku], "quantity": count} for sku, count in order.items()]
+        entries[str(k)] = {
+            "id": k,
+            "status": "processing",
+            "date_created": "2026-01-05T10:00:00",
+            "line_items": lines,
+        }
+        for sku, count in order.items():
+            for material, need in recipes[sku].items():
+                left[material] -= count * need
+    most = {
+        sku: int(min(left[m] / need for m, need in recipe.items()))
+        for sku, recipe in recipes.items()
+    }
+    materials = [("Material ID", "Material Name", "Current Stock", "Unit", "Min Stock", "Supplier")]
+    materials += [
+        (m, m.title(), str(amount), "pcs", "30.0", "Supplier A") for m, amount in stock.items()
+    ]
+    tables: dict[str, Sequence[Sequence[Any]]] = {
+        "Sheet1": [],
+        "BOM": bom,
+        "Material_Inventory": materials,
+    }
+    write_spreadsheet(state, "Material Inventory Management", tables)
+    write_json(state / "local_db" / "woocommerce" / "products.json", products)
+    write_json(state / "local_db" / "woocommerce" / "orders.json", entries)
+    (state / "agent_workspace").mkdir()
+    results = {
+        "initial_inventories": {"material_inventory": stock},
+        "expected_final_inventories": {
+            "woocommerce_inventory": most,
+            "google_sheets_material_inventory": left,
+        },
+    }
+    write_json(state / "groundtruth_workspace" / "expected_results.json", results)
+
+
 def write_nhl(state: Path, games: Sequence[tuple[str, str, str]]) -> None:
     """Write a state with date, visitor and home of each game."""
     header = ("Date", "Start Time (Sask)", "Start Time (ET)", "Visitor", "Score", "Home", "Score.1", "Status")  # fmt: skip
     table = [header, *((day, "17:00:00", "19:00:00", away, "2", home, "3", "OT") for day, away, home in games)]  # fmt: skip
-    book, sheet = "7d444840-9dc0-11d1-b245-5ffdce74fad2", "nhl-202425-asplayed_schedule"
-    properties = {"sheetId": 0, "title": sheet, "spreadsheetId": book, "index": 0, "sheetType": "GRID",
-                  "gridProperties": {"rowCount": 1500, "columnCount": 26}}  # fmt: skip
-    folder = state / "local_db" / "google_sheets"
-    folder.mkdir(parents=True)
-    cells = {}
-    for row, values in enumerate(table):
-        for column, value in enumerate(values):
-            cell = {"value": value, "formula": "", "formatted_value": value, "updated": "2026-01-05T10:00:00"}  # fmt: skip
-            cells[f"{book}_{sheet}_{row}_{column}"] = cell
-    spreadsheet = {"spreadsheetId": book, "properties": {"title": "NHL Regular 2024-2025", "locale": "en_US"},
-                   "sheets": [{"properties": properties}], "folder": "root"}  # fmt: skip
-    files: dict[str, Any] = {
-        "spreadsheets": {book: spreadsheet},
-        "sheets": {f"{book}_0": properties},
-    }
-    files |= {"cells": cells, "permissions": {}}
-    for name, content in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(content, indent=2), encoding="utf-8")
+    write_spreadsheet(state, "NHL Regular 2024-2025", {"nhl-202425-asplayed_schedule": table})
     (state / "agent_workspace").mkdir()
     write_csv(state / "groundtruth_workspace" / "standard_answer.csv", _back_to_backs(games))
 
@@ -200,7 +274,7 @@ def write_market(
         "raw_categories": raw,
         "conversion_weights": {target: own},
     }
-    (answers / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
+    write_json(answers / "metadata.json", metadata)
 
 
 def write_book(path: Path, sheets: Mapping[str, Sequence[Sequence[Any]]]) -> None:

@@ -15,6 +15,7 @@ import agentgym
 from agentgym.envs.loca.published import read_configurations
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.spreadsheet.workbooks import read_workbook, write_workbook
+from agentgym.office.woocommerce.server import WooCommerce
 from tests.envs.loca.office import (
     TASKS,
     Rows,
@@ -25,11 +26,13 @@ from tests.envs.loca.office import (
     in_csv,
     no_file,
     one_cell,
+    update_product,
 )
 from tests.envs.loca.published_states import (
     write_ab_testing,
     write_academic_warning,
     write_configurations,
+    write_inventory,
     write_machines,
     write_market,
     write_nhl,
@@ -74,6 +77,9 @@ SIZES = {
     "Drones": ("bn", [12.5, 13.75, 13.02, 14.1]),
     "Mice": ("mn", [90.0, 80.0, 70.0, 60.0]),
 }
+STOCK = {"OAK": 100.5, "SCREW": 40.0, "GLUE": 3.25}
+RECIPES = {"CHAIR_001": {"OAK": 1.5, "SCREW": 4}, "DESK_002": {"OAK": 2.25, "GLUE": 0.5}}
+ORDERS = [{"CHAIR_001": 2}, {"CHAIR_001": 1, "DESK_002": 3}]
 
 
 def open_state(task: str, data: Path, seed: int = 0) -> Any:
@@ -90,12 +96,14 @@ def states(tmp_path: Path) -> Mapping[str, Path]:
     write_nhl(tmp_path / "nhl", GAMES)
     write_machines(tmp_path / "machines", RANGES, READINGS)
     write_market(tmp_path / "market", WEIGHTS, SIZES)
+    write_inventory(tmp_path / "inventory", STOCK, RECIPES, ORDERS)
     return {
         "ABTesting": tmp_path / "ab",
         "AcademicWarning": tmp_path / "academic",
         "ExcelMarketResearch": tmp_path / "market",
         "MachineOperating": tmp_path / "machines",
         "NhlB2bAnalysis": tmp_path / "nhl",
+        "UpdateMaterialInventory": tmp_path / "inventory",
     }
 
 
@@ -108,6 +116,7 @@ def states(tmp_path: Path) -> Mapping[str, Path]:
         ("ExcelMarketResearch", 0),
         ("MachineOperating", 0),
         ("NhlB2bAnalysis", 0),
+        ("UpdateMaterialInventory", 0),
     ],
 )
 def test_the_plan_solves_a_published_state_by_both_rules(
@@ -162,6 +171,7 @@ def uploaded(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
 
 
 EXCEL, MACHINES, NHL = "ExcelMarketResearch", "MachineOperating", "NhlB2bAnalysis"
+INVENTORY = "UpdateMaterialInventory"
 COUNTED = "nhl_b2b_analysis.csv"
 UPLOAD = {"bucket_name": "iot_anomaly_reports", "blob_name": "anomaly_report.csv"}
 
@@ -173,6 +183,28 @@ def in_growth(change: Callable[[Rows], Rows], title: str = "GrowthRate") -> Call
         files = world.office.context.files
         [rows] = read_workbook(files.read("growth_rate.xlsx")).values()
         files.write("growth_rate.xlsx", write_workbook({title: change(rows)}))
+
+    return edit
+
+
+def in_stock(area: str, text: str) -> Callable[[Any], Any]:
+    """Write a cell of the stock of materials."""
+
+    def edit(world: Any) -> None:
+        book = world.office.get(GoogleSheet).spreadsheet("Material Inventory Management")
+        enter(world, book, "Material_Inventory", area, [[text]])
+
+    return edit
+
+
+def in_shop(sku: str, **fields: Any) -> Callable[[Any], Any]:
+    """Change a product of the shop."""
+
+    def edit(world: Any) -> None:
+        [number] = [
+            row["id"] for row in world.office.get(WooCommerce).products.all() if row["sku"] == sku
+        ]
+        update_product(world, number, **fields)
 
     return edit
 
@@ -257,6 +289,12 @@ CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
     "a count in the file": (NHL, in_csv(COUNTED, one_cell(2, 5, lambda _: "9")), 0.0, 0.0),
     "another spreadsheet": (NHL, call("create_spreadsheet", title="notes"), 0.0, 1.0),
     "no file": (NHL, no_file(COUNTED), 0.0, 0.0),
+    "an amount slightly off": (INVENTORY, in_stock("C2:C2", "89.26"), 0.0, 1.0),
+    "an amount off": (INVENTORY, in_stock("C2:C2", "89.27"), 0.0, 0.0),
+    "an amount without a number": (INVENTORY, in_stock("C3:C3", "few"), 0.0, 0.0),
+    "another supplier": (INVENTORY, in_stock("F2:F2", "Supplier B"), 0.0, 1.0),
+    "a price": (INVENTORY, in_shop("CHAIR_001", regular_price="1"), 0.0, 1.0),
+    "another stock": (INVENTORY, in_shop("DESK_002", stock_quantity=4), 0.0, 0.0),
 }  # fmt: skip
 
 
@@ -279,12 +317,24 @@ TEAMS, REQUEST = "groundtruth_workspace/standard_answer.csv", "agent_workspace/t
 QUIZ_HEADS = "student_id,name,score\n"
 
 
+RESULTS = "groundtruth_workspace/expected_results.json"
+SHOP_ORDERS = "local_db/woocommerce/orders.json"
+PRODUCT = {"sku": "X", "name": "X", "description": "", "regular_price": "1", "stock_quantity": 1}
+FOREIGN = {"status": "processing", "line_items": [{"product_id": PRODUCT, "quantity": 1}]}
+
+
+def results(stock: Mapping[str, float]) -> str:
+    final: Mapping[str, Any] = {"woocommerce_inventory": {}, "google_sheets_material_inventory": {}}
+    initial = {"material_inventory": stock}
+    return json.dumps({"initial_inventories": initial, "expected_final_inventories": final})
+
+
 def other_weights(weights: Mapping[str, Any]) -> str:
     return json.dumps({"target_category": "x", "conversion_weights": {"x": weights}})
 
 
 ACADEMIC, METADATA = "AcademicWarning", "groundtruth_workspace/metadata.json"
-SPOILT = {
+SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
     "an empty database": (ACADEMIC, DATABASE, b"", "must have tables local-project_academic_warning_"),
     "a short line": (ACADEMIC, ALERTS, "student_id,drop_ratio\nS001\n", "row 2: drop_ratio must be a number, got None"),
     "no number": (ACADEMIC, ALERTS, "student_id,drop_ratio\r\nS001,nan\r\n", "row 2: drop_ratio must be a number, got 'nan'"),
@@ -300,6 +350,9 @@ SPOILT = {
     "fewer teams": (NHL, TEAMS, "Team,HA,AH,HH,AA,Total\nBoston Bruins,0,0,0,0,0\n", "must have the teams of the schedule"),
     "another request": (EXCEL, REQUEST, "**Target Category:** TVs", "task_specific.md must name a target"),
     "weights of another target": (EXCEL, METADATA, other_weights({}), "must have the weights of 'Gaming'"),
+    "an agent's stock": (INVENTORY, RESULTS, results({"OAK": 1.0}), "Material_Inventory must be as in .*json: an agent"),
+    "an unpaid order": (INVENTORY, SHOP_ORDERS, json.dumps({"1": {"status": "pending"}}), r"1\.status: Input should be 'process"),
+    "a stranger's product": (INVENTORY, SHOP_ORDERS, json.dumps({"1": FOREIGN}), r"1\.line_items: product_id must be a prod"),
     "weights as text": (EXCEL, METADATA, other_weights({"a": "1"}), r"metadata.json: conversion_weights\.x\.a: Input"),
 }  # fmt: skip
 
@@ -316,7 +369,7 @@ def test_a_malformed_state_is_refused(states: Mapping[str, Path], name: str) -> 
 @pytest.mark.parametrize("bad", [b"3", b"\xff\xfe\0", None], ids=["a number", "no text", "folder"])
 @pytest.mark.parametrize(
     "task",
-    ["ABTesting", "AcademicWarning", "ExcelMarketResearch", "MachineOperating", "NhlB2bAnalysis"],
+    ["ABTesting", "AcademicWarning", EXCEL, MACHINES, NHL, INVENTORY],
 )
 def test_an_error_names_the_malformed_file(
     states: Mapping[str, Path], task: str, bad: bytes | None

@@ -22,6 +22,7 @@ from agentgym.office.files.workspace import Workspace
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.spreadsheet.workbooks import read_workbook
+from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import ToolError
 
 Records: TypeAlias = Sequence[Mapping[str, Any]]
@@ -29,6 +30,9 @@ _Reading: TypeAlias = tuple[datetime, str, str, float]
 
 # Percentage points of a conversion, and of a growth rate.
 _RATE, _POINTS = 0.05, 1.0
+# The checker asks for one page of products.
+_PAGE = 10
+_AMOUNT = 0.01 + 1e-9
 _TIME, _READING = timedelta(seconds=60), 0.01
 _TIMES = ("%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S")  # fmt: skip
 _NHL_TITLES = ("nhl_b2b_analysis", "nhl b2b analysis", "nhl-b2b-analysis")
@@ -170,6 +174,26 @@ def growth_failures(
             rate = wanted[name] if name == "Year" else _growth(row[places[name]])
             if rate is None or abs(rate - wanted[name]) > _POINTS:
                 yield f"{path}: {name} of {wanted['Year']:g} is {rate}, expected {wanted[name]}"
+
+
+def inventory_failures(
+    shop: WooCommerce,
+    stock: Sequence[Sequence[Any]],
+    products: Mapping[str, int],
+    materials: Mapping[str, float],
+) -> Iterator[str]:
+    """Compare each product's stock, and each material's within 0.01; a cell without a number is 0."""
+    seen = {row["sku"]: row.get("stock_quantity") for row in shop.products.all()}
+    if len(seen) > _PAGE:
+        yield f"the rule reads {_PAGE} products, so it fails with {len(seen)}"
+    for sku, count in products.items():
+        if seen.get(sku) != count:
+            yield f"the stock of {sku} is {seen.get(sku)}, expected {count}"
+    rows = [[*map(as_text, row), "", "", ""] for row in stock[1:]]
+    left = {row[0]: _count(row[2]) for row in rows if row[0]}
+    for material, amount in materials.items():
+        if material not in left or abs(left[material] - amount) > _AMOUNT:
+            yield f"the stock of {material} is {left.get(material)}, expected {amount}"
 
 
 def _records(text: str) -> list[dict[str, str]]:

@@ -1,25 +1,26 @@
 """Load state folders that LOCA-bench's generators wrote.
 
 A folder has `agent_workspace`, `groundtruth_workspace` and `local_db` with a folder per server.
-Five tasks can be loaded; docs/loca_states.md tells why the others cannot.
+Six tasks can be loaded; docs/loca_states.md tells why the others cannot.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
-from agentgym.envs.loca.published.files import Columns, Rows, read_json, typed_rows
+from agentgym.envs.loca.published.files import read_json
 from agentgym.envs.loca.task import OfficeConfig
 from agentgym.office.files.workspace import Workspace
 
 # Bounds of a Google spreadsheet, so a malformed key cannot ask for more memory.
 _MOST_CELLS, _MOST_COLUMNS = 10_000_000, 18_278
+Table: TypeAlias = list[list[Any]]
 _ANYTHING = TypeAdapter(dict[str, Any])
 
 
@@ -69,6 +70,31 @@ class _Cell:
     value: str | int | float | bool | None
 
 
+@dataclass(frozen=True)
+class ShopProduct:
+    """A product."""
+
+    sku: str
+    name: str
+    description: str
+    regular_price: str
+    stock_quantity: int
+
+
+@dataclass(frozen=True)
+class _Line:
+    product_id: ShopProduct  # the generator writes the whole record
+    quantity: Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True)
+class ShopOrder:
+    """A paid order."""
+
+    status: Literal["processing"]
+    line_items: list[_Line]
+
+
 def load_workspace(state: Path, files: Workspace, needed: Sequence[str], *outputs: str) -> None:
     """Copy the agent's files; raise `ValueError` if one is missing or an agent has worked."""
     folder = state / "agent_workspace"
@@ -89,8 +115,8 @@ def load_workspace(state: Path, files: Workspace, needed: Sequence[str], *output
             raise ValueError(f"{path} must be empty: an agent has worked on this state")
 
 
-def read_spreadsheet(state: Path, title: str, sheet: str, columns: Columns) -> tuple[Any, Rows]:
-    """Return the cells of the state's only sheet by row, and its rows in typed columns."""
+def read_spreadsheet(state: Path, title: str, *sheets: str) -> Mapping[str, Table]:
+    """Return the cells of each sheet of the state's only spreadsheet, by row."""
     folder = state / "local_db" / "google_sheets"
     books = read_json(folder / "spreadsheets.json", TypeAdapter(dict[str, _Spreadsheet]))
     if [book.properties.title for book in books.values()] != [title]:
@@ -99,24 +125,45 @@ def read_spreadsheet(state: Path, title: str, sheet: str, columns: Columns) -> t
             f"{folder / 'spreadsheets.json'} must have only the spreadsheet {title!r}, got {titles}"
         )
     [book] = books
-    sheets = read_json(folder / "sheets.json", TypeAdapter(dict[str, _Sheet]))
-    if list(sheets.values()) != [_Sheet(book, sheet)]:
-        raise ValueError(f"{folder / 'sheets.json'} must have only the sheet {sheet!r} of {book}")
+    found = read_json(folder / "sheets.json", TypeAdapter(dict[str, _Sheet]))
+    if list(found.values()) != [_Sheet(book, sheet) for sheet in sheets]:
+        raise ValueError(f"{folder / 'sheets.json'} must have only the sheets {sheets} of {book}")
     path = folder / "cells.json"
-    table = _table(path, f"{book}_{sheet}", read_json(path, TypeAdapter(dict[str, _Cell])))
-    return table, typed_rows(path, table, columns)
-
-
-def _table(path: Path, prefix: str, cells: dict[str, _Cell]) -> list[list[Any]]:
-    pattern = re.compile(rf"{re.escape(prefix)}_(0|[1-9][0-9]{{0,6}})_(0|[1-9][0-9]{{0,4}})")
-    values = {}
-    for key, cell in cells.items():
+    names = "|".join(map(re.escape, sheets))
+    pattern = re.compile(
+        rf"{re.escape(book)}_({names})_(0|[1-9][0-9]{{0,6}})_(0|[1-9][0-9]{{0,4}})"
+    )
+    values: dict[str, dict[tuple[int, int], Any]] = {sheet: {} for sheet in sheets}
+    for key, cell in read_json(path, TypeAdapter(dict[str, _Cell])).items():
         match = pattern.fullmatch(key)
         if not match:
-            raise ValueError(f"{path}: {key} must be {prefix}_ROW_COLUMN, counted from 0")
-        values[int(match[1]), int(match[2])] = cell.value
+            raise ValueError(f"{path}: {key} must be {book}_({names})_ROW_COLUMN, counted from 0")
+        values[match[1]][int(match[2]), int(match[3])] = cell.value
+    return {sheet: _table(f"{path}: {sheet}", cells) for sheet, cells in values.items()}
+
+
+def _table(place: str, values: Mapping[tuple[int, int], Any]) -> Table:
     height = 1 + max((row for row, _ in values), default=0)
     width = 1 + max((column for _, column in values), default=0)
     if width > _MOST_COLUMNS or height * width > _MOST_CELLS:
-        raise ValueError(f"{path} has {height} rows of {width} cells; a sheet is smaller")
+        raise ValueError(f"{place} has {height} rows of {width} cells; a sheet is smaller")
     return [[values.get((row, column), "") for column in range(width)] for row in range(height)]
+
+
+def read_shop(state: Path) -> tuple[Sequence[ShopProduct], Sequence[ShopOrder]]:
+    """Return the products and orders of a WooCommerce shop."""
+    folder = state / "local_db" / "woocommerce"
+    path = folder / "products.json"
+    products = list(read_json(path, TypeAdapter(dict[str, ShopProduct])).values())
+    skus = [product.sku for product in products]
+    if len(set(skus)) < len(skus):
+        raise ValueError(f"{path}: each sku must come once, got {sorted(skus)}")
+    path = folder / "orders.json"
+    orders = read_json(path, TypeAdapter(dict[str, ShopOrder]))
+    for key, order in orders.items():
+        for line in order.line_items:
+            if line.product_id not in products:
+                raise ValueError(
+                    f"{path}: {key}.line_items: product_id must be a product of the shop"
+                )
+    return products, list(orders.values())

@@ -25,7 +25,7 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.draws import shuffled, text_of, whole
 from agentgym.envs.loca.fragments import create, over, settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, look, look_on, read, write
-from agentgym.envs.loca.published.files import as_finite, as_name, read_table
+from agentgym.envs.loca.published.files import as_finite, as_name, read_table, typed_rows
 from agentgym.envs.loca.published.rules import nhl_failures
 from agentgym.envs.loca.published.states import PublishedConfig, load_workspace, read_spreadsheet
 from agentgym.envs.loca.results import sheet_values
@@ -116,7 +116,8 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
     def _load(self, state: Path) -> None:
         load_workspace(state, self.files, [], FILE)
         columns = {"Date": date.fromisoformat, "Visitor": as_name, "Home": as_name}
-        table, rows = read_spreadsheet(state, SOURCE, SHEET, columns)
+        table = read_spreadsheet(state, SOURCE, SHEET)[SHEET]
+        rows = typed_rows(f"{state}: cells.json", table, columns)
         games = [(row["Date"], row["Visitor"], row["Home"], True) for row in rows]
         self.office.get(GoogleSheet).add_spreadsheet(SOURCE, {SHEET: table})
         counts = {"Team": as_name, **dict.fromkeys(COLUMNS[1:], as_finite)}
