@@ -76,8 +76,13 @@ def _to_inspect(run: Path, log: Path) -> int:
         raise ValueError(f"--to inspect takes the folder of a run, got {str(run)!r}")
     if log.suffix not in (".eval", ".json") or log.exists():
         raise ValueError(f"the log must be a new .eval or .json file, got {str(log)!r}")
+    episodes = list(log_of(run))
+    if not episodes:
+        raise ValueError(
+            f"{log_of(run).path} contains no complete episode; see agentgym doctor {run}"
+        )
     log.parent.mkdir(parents=True, exist_ok=True)
-    return write_log(log_of(run), log, run.name)
+    return write_log(episodes, log, run.name)
 
 
 def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:

@@ -244,6 +244,8 @@ def _load_file(path: Path) -> list[PublishedRow]:
     rows: list[PublishedRow] = []
     lines: dict[str, int] = {}
     offset = 0
+    if not path.is_file():
+        raise ValueError(f"{path} must be a file of rows")
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if line.strip():

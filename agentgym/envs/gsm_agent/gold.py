@@ -21,7 +21,8 @@ from agentgym.envs.gsm_agent.narration import NUMBER_WORDS
 from agentgym.text.messages import ToolCall
 
 _DIGIT = re.compile(r"[0-9]")
-_played: dict[str, tuple[DatabaseOptions, Task]] = {}
+# The tasks of each question, the last one played first: two data sets may share a question.
+_played: dict[str, list[tuple[DatabaseOptions, Task]]] = {}
 
 
 def remember(options: DatabaseOptions, task: Task) -> None:
@@ -29,7 +30,8 @@ def remember(options: DatabaseOptions, task: Task) -> None:
 
     A chat does not tell where its data is, and scripted policies get only the chat.
     """
-    _played[task.question] = options, task
+    others = [each for each in _played.get(task.question, []) if each != (options, task)]
+    _played[task.question] = [(options, task), *others]
 
 
 class GoldPlay:
@@ -57,15 +59,31 @@ class GoldPlay:
     def _record(self) -> None:
         self.known.record(self.problem, self._shown_texts(), len(self._missing))
 
-    def _recall(self, question: str) -> None:
+    def _recall(self, question: str, shown: str) -> None:
         if isinstance(self.known, GoldKnowledge) and question in _played:
-            options, self.problem = _played[question]
-            self.config = replace(self.config, **vars(options))
-            self._missing = set() if self.static else set(self.problem.documents)
+            self._take(*_played[question][0])
+            self._choose(shown)
             self._record()
+
+    def _take(self, options: DatabaseOptions, problem: Task) -> None:
+        self.config, self.problem = replace(self.config, **vars(options)), problem
+        self._missing = set() if self.static else set(problem.documents)
+
+    def _choose(self, shown: str) -> None:
+        """Change to another data set with the question if only that contains what was shown."""
+        tasks = _played[self.problem.question]
+        for options, problem in tasks if shown and len(tasks) > 1 else ():
+            documents = get_database(options).documents
+            own = [documents[place].show() for place in problem.documents] or problem.premises
+            texts = own if self.static else [document.show() for document in documents]
+            if any(text in shown for text in texts):
+                if (options, problem) != (self.config.database_options, self.problem):
+                    self._take(options, problem)
+                return
 
     def _see(self, text: str) -> None:
         if isinstance(self.known, GoldKnowledge) and hasattr(self, "problem"):
+            self._choose(text)
             documents = self.database.documents
             # A context strategy may have cut documents off.
             self._missing = {each for each in self._missing if documents[each].show() not in text}

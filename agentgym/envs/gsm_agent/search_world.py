@@ -336,7 +336,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         world.max_turns = int(turns) if budget else None
         if world.static:
             world.known.learn(documents)
-        world._recall(match["question"])
+        world._recall(match["question"], documents)
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
-from pydantic import Field
+from pydantic import ConfigDict, Field, TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 from agentgym.envs.agentlongbench import FULL, TASKS
 from agentgym.envs.agentlongbench.published import load_rows, retriever, row_files
@@ -19,7 +20,7 @@ from agentgym.envs.agentlongbench.scoring import form, last_tag, score_published
 from agentgym.play.policy import Policy, PolicyError
 from agentgym.text.messages import Chat
 from agentgym.text.tokens import TokenCounter, counter
-from agentgym.text.validation import check_int
+from agentgym.text.validation import check_int, check_shape
 from agentgym.training.evaluation import (
     Command,
     Paper,
@@ -57,6 +58,22 @@ _PARTS = {"env_response": "environment", "tool_response": "tool", "final_guess":
 _HEAVY = ("messages", "evidence", "base_stats_info")
 # Fields shared by a row and an episode's report.
 _MEASURES = ("setting", "task", "length", "chance", "last_page", "acl_scan", "acl_min")
+
+
+@with_config(ConfigDict(strict=True, extra="allow"))
+class _ScoredRow(TypedDict):
+    id: str | int
+    setting: Annotated[str, Choice(tuple(FULL))]
+    task: Annotated[str, Choice(tuple(TASKS))]
+    length: int
+    chance: float
+    last_page: float | None
+    acl_scan: int | None
+    acl_min: int | None
+    answer: str | int | bool | list[str]
+
+
+_SCORED: TypeAdapter[Any] = TypeAdapter(_ScoredRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,14 +264,25 @@ def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
     """
     results, replies = [], dict[Path, dict[str, str]]()
     names = {tokens: name for name, tokens in LENGTHS.items()}
-    texts = [path.read_text(encoding="utf-8") for path in sorted(data.glob(f"*/*/{ANSWERS}"))]
-    for row in map(json.loads, "".join(texts).splitlines()):
+    for row in _answer_rows(data):
         length = names.get(row["length"], str(row["length"]))
         path = predictions / row["setting"] / length / TARGETS[row["task"]] / f"{row['task']}.jsonl"
         if path not in replies:
             replies[path] = _replies(path)
         results.append(score_reply(row, replies[path].get(str(row["id"]), "")))
     return results or _score_published(data, predictions)
+
+
+def _answer_rows(data: Path) -> Iterator[Row]:
+    """Yield the rows of a folder without their messages."""
+    for path in sorted(data.glob(f"*/*/{ANSWERS}")):
+        if not path.is_file():
+            raise DamagedFileError(path, "it must be a file")
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+            try:
+                yield check_shape(_SCORED, line)
+            except ValueError as error:
+                raise DamagedFileError(path, f"it is no row of answers ({error})", number) from None
 
 
 def _score_published(data: Path, predictions: Path) -> list[LongBenchResult]:

@@ -188,6 +188,9 @@ def test_a_row_needs_a_setting_a_true_answer_and_a_number_that_exists(tmp_path: 
         make("LongContextQA", data=str(path), row=1).reset(seed=0)
     with pytest.raises(ValueError, match=r"data '.*' holds no rows; give a JSONL file"):
         make("LongContextQA", data=str(tmp_path / "none")).reset(seed=0)
+    (tmp_path / "folder" / "rows.jsonl").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"rows\.jsonl must be a file of rows"):
+        load_rows(str(tmp_path / "folder"))
     with pytest.raises(ValueError, match="row and verified select rows of data, got row=1"):
         make("LongContextQA", row=1)
 

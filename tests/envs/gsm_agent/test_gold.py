@@ -168,3 +168,35 @@ def test_scripted_policies_read_and_sum_up_what_was_shown(folder: str) -> None:
     world = SearchWorld.read_task(world_of(env).restate())
     world.read_state(text)
     assert world.state() == text
+
+
+@pytest.mark.parametrize("setting", ["static", "agentic"])
+def test_the_oracle_tells_two_data_sets_with_one_question_apart(
+    tmp_path: Path, setting: str
+) -> None:
+    envs = []
+    for name, number in (("first", 5), ("second", 8)):
+        folder = tmp_path / name
+        folder.mkdir()
+        documents = [
+            {"id": f"{name}{k}", "content": text}
+            for k, text in enumerate(
+                (f"Ada has {number} kites.", "Ada got 3 more kites on Monday.")
+            )
+        ]
+        task = {
+            "id": "t", "question": "How many kites does Ada have?", "answer": str(number + 3),
+            "documents": [document["id"] for document in documents],
+        }  # fmt: skip
+        for path, rows in (("documents.jsonl", documents), ("tasks.jsonl", [task])):
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+            (folder / path).write_text(text, encoding="utf-8")
+        envs.append(make("SearchWorld", data=str(folder), setting=setting))
+    chats = [env.reset(seed=0)[0] for env in envs]
+    for env, start in zip(envs, chats, strict=True):
+        chat, terminated, reward = start, False, 0.0
+        while not terminated:
+            [reply] = OraclePolicy("SearchWorld")([chat])
+            chat, reward, terminated, truncated, _ = env.step(reply.text)
+            assert not truncated
+        assert reward == 1.0

@@ -121,3 +121,16 @@ def test_draws_are_new_instances_and_splits_share_no_template(tmp_path: Path) ->
     assert seen["train"]
     assert seen["test"]
     assert seen["train"].isdisjoint(seen["test"])
+
+
+@pytest.mark.parametrize("name", ["shop.toml", "replacements.json"])
+@pytest.mark.parametrize("bad", [b"{", b"\xff\xfe\0", b"[" * 100_000, None])
+def test_a_file_of_templates_that_is_no_such_file_is_named(
+    tmp_path: Path, name: str, bad: bytes | None
+) -> None:
+    write_template(tmp_path)
+    path = tmp_path / name
+    path.unlink()
+    path.mkdir() if bad is None else path.write_bytes(bad)
+    with pytest.raises(ValueError, match=rf"{re.escape(str(path))}.*: "):
+        load_data(tmp_path, 5)

@@ -6,8 +6,11 @@ import csv
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
+
+import openpyxl  # type: ignore[import-untyped]
 
 SQL_TYPES = {str: "TEXT", int: "INTEGER", float: "REAL"}
 
@@ -87,6 +90,202 @@ def write_academic_warning(
             alerts.append((key, name, score, mean, drop))
     heads = ("student_id", "name", "score", "hist_avg", "drop_ratio")
     write_csv(state / "groundtruth_workspace" / "expected_alerts.csv", [heads, *alerts])
+
+
+def write_spreadsheet(
+    state: Path, title: str, tables: Mapping[str, Sequence[Sequence[Any]]]
+) -> None:
+    """Write a spreadsheet as the published Google Sheets server stores it."""
+    book, folder = "7d444840-9dc0-11d1-b245-5ffdce74fad2", state / "local_db" / "google_sheets"
+    sheets: dict[str, Any] = {}
+    cells: dict[str, Any] = {}
+    for number, (sheet, table) in enumerate(tables.items()):
+        sheets[f"{book}_{number}"] = {
+            "sheetId": number, "title": sheet, "spreadsheetId": book, "index": number, "sheetType": "GRID",
+            "gridProperties": {"rowCount": 1500, "columnCount": 26},
+        }  # fmt: skip
+        for row, values in enumerate(table):
+            for column, value in enumerate(values):
+                cells[f"{book}_{sheet}_{row}_{column}"] = {
+                    "value": value, "formula": "", "formatted_value": value, "updated": "2026-01-05T10:00:00",
+                }  # fmt: skip
+    spreadsheet = {"spreadsheetId": book, "properties": {"title": title, "locale": "en_US"}, "folder": "root",
+                   "sheets": [{"properties": sheet} for sheet in sheets.values()]}  # fmt: skip
+    files: dict[str, Any] = {
+        "spreadsheets": {book: spreadsheet},
+        "sheets": sheets,
+        "cells": cells,
+        "permissions": {},
+    }
+    for name, content in files.items():
+        write_json(folder / f"{name}.json", content)
+
+
+def write_json(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2), encoding="utf-8")
+
+
+def write_inventory(
+    state: Path,
+    stock: Mapping[str, float],
+    recipes: Mapping[str, Mapping[str, float]],
+    orders: Sequence[Mapping[str, int]],
+) -> None:
+    """Write a state with the stock of materials, recipes by SKU, and the pieces in each order."""
+    bom = [("Product SKU", "Product Name", "Raw Material ID", "Raw Material Name", "Unit Quantity", "Unit")]  # fmt: skip
+    products: dict[str, dict[str, Any]] = {}
+    for k, (sku, recipe) in enumerate(recipes.items(), 1):
+        bom += [(sku, f"Model {k}", m, m.title(), str(need), "pcs") for m, need in recipe.items()]
+        products[str(k)] = {
+            "id": k, "date_created": "2026-01-05T10:00:00", "date_modified": "2026-01-05T10:00:00", "status": "publish",
+            "sku": sku, "name": f"Model {k}", "description": "For the office", "regular_price": "299.5", "price": "299.5",
+            "manage_stock": True, "stock_quantity": int(min(stock[m] // need for m, need in recipe.items())),
+            "categories": [{"name": "Furniture"}], "type": "simple",
+        }  # fmt: skip
+    by_sku = {product["sku"]: product for product in products.values()}
+    entries: dict[str, Any] = {}
+    left = dict(stock)
+    for k, order in enumerate(orders, 1):
+        lines = [{"product_id": by_sku[sku], "quantity": count} for sku, count in order.items()]
+        entries[str(k)] = {
+            "id": k,
+            "status": "processing",
+            "date_created": "2026-01-05T10:00:00",
+            "line_items": lines,
+        }
+        for sku, count in order.items():
+            for material, need in recipes[sku].items():
+                left[material] -= count * need
+    most = {
+        sku: int(min(left[m] / need for m, need in recipe.items()))
+        for sku, recipe in recipes.items()
+    }
+    materials = [("Material ID", "Material Name", "Current Stock", "Unit", "Min Stock", "Supplier")]
+    materials += [
+        (m, m.title(), str(amount), "pcs", "30.0", "Supplier A") for m, amount in stock.items()
+    ]
+    tables: dict[str, Sequence[Sequence[Any]]] = {
+        "Sheet1": [],
+        "BOM": bom,
+        "Material_Inventory": materials,
+    }
+    write_spreadsheet(state, "Material Inventory Management", tables)
+    write_json(state / "local_db" / "woocommerce" / "products.json", products)
+    write_json(state / "local_db" / "woocommerce" / "orders.json", entries)
+    (state / "agent_workspace").mkdir()
+    results = {
+        "initial_inventories": {"material_inventory": stock},
+        "expected_final_inventories": {
+            "woocommerce_inventory": most,
+            "google_sheets_material_inventory": left,
+        },
+    }
+    write_json(state / "groundtruth_workspace" / "expected_results.json", results)
+
+
+def write_nhl(state: Path, games: Sequence[tuple[str, str, str]]) -> None:
+    """Write a state with date, visitor and home of each game."""
+    header = ("Date", "Start Time (Sask)", "Start Time (ET)", "Visitor", "Score", "Home", "Score.1", "Status")  # fmt: skip
+    table = [header, *((day, "17:00:00", "19:00:00", away, "2", home, "3", "OT") for day, away, home in games)]  # fmt: skip
+    write_spreadsheet(state, "NHL Regular 2024-2025", {"nhl-202425-asplayed_schedule": table})
+    (state / "agent_workspace").mkdir()
+    write_csv(state / "groundtruth_workspace" / "standard_answer.csv", _back_to_backs(games))
+
+
+def _back_to_backs(games: Sequence[tuple[str, str, str]]) -> list[Sequence[Any]]:
+    days: dict[str, dict[int, str]] = {}
+    for day, away, home in games:
+        number = date.fromisoformat(day).toordinal()
+        days.setdefault(away, {})[number] = "A"
+        days.setdefault(home, {})[number] = "H"
+    kinds = ("HA", "AH", "HH", "AA")
+    rows: list[Sequence[Any]] = [("Team", *kinds, "Total")]
+    for team in sorted(days):
+        pairs = [where + days[team].get(day + 1, "") for day, where in days[team].items()]
+        counts = [pairs.count(kind) for kind in kinds]
+        rows.append((team, *counts, sum(counts)))
+    return rows
+
+
+def write_machines(
+    state: Path,
+    ranges: Mapping[tuple[str, str], tuple[float, float]],
+    readings: Sequence[tuple[str, str, str, float]],
+) -> None:
+    """Write a state with the range of each sensor, and its readings by time."""
+    columns = ("timestamp", "machine_id", "sensor_type", "reading")
+    write_database(state, "machine_operating", columns, {"live_sensor": readings})
+    parameters: list[Sequence[Any]] = [
+        ("machine_id", "machine_description", "sensor_type", "unit", "min_value", "max_value",
+         "calibration_date", "next_maintenance")
+    ]  # fmt: skip
+    for (machine, sensor), limits in ranges.items():
+        parameters.append((machine, "Pump", sensor, "°C", *limits, "2024-01-15", "2024-07-15"))
+    summary = [
+        ("machine_id", "description", "sensor_count", "status"),
+        ("M001", "Pump", 2, "Active"),
+    ]
+    write_book(
+        state / "agent_workspace" / "machine_operating_parameters.xlsx",
+        {"Operating Parameters": parameters, "Machine Summary": summary},
+    )
+    report: list[Sequence[Any]] = [(*columns, "normal_range")]
+    for time, machine, sensor, value in readings:
+        low, high = ranges.get((machine, sensor), (value, value))
+        if "2025-08-19 11:30:00" <= time <= "2025-08-19 12:30:00" and not low <= value <= high:
+            report.append((f"{time}.000000", machine, sensor, value, f"{low:.2f} - {high:.2f}"))
+    write_csv(state / "groundtruth_workspace" / "anomaly_report.csv", report)
+
+
+def write_market(
+    state: Path,
+    weights: Mapping[str, Mapping[str, float]],
+    sizes: Mapping[str, tuple[str, Sequence[float]]],
+    first: int = 2001,
+) -> None:
+    """Write a state with weights by own and raw category, and each raw one's unit and sizes."""
+    target, own = next(iter(weights.items()))
+    raw = list(sizes)
+    years = len(next(iter(sizes.values()))[1])
+    table = [["Internal / Raw", *raw], *([name, *row.values()] for name, row in weights.items())]
+    data = [["Year", *(f"{name} ({sizes[name][0]} USD)" for name in raw)]]
+    data += [[first + k, *(sizes[name][1][k] for name in raw)] for k in range(years)]
+    heads = ["Year", *(f"{name} %" for name in raw), "Growth Rate %"]
+    answer: list[Sequence[Any]] = [heads]
+    for k in range(1, years):
+        parts = [[sizes[name][1][at] for name in raw] for at in (k - 1, k)]
+        factors = [own[name] * (1000 if sizes[name][0] == "bn" else 1) for name in raw]
+        totals = [sum(x * f for x, f in zip(part, factors, strict=True)) for part in parts]
+        before, after = ([*part, total] for part, total in zip(parts, totals, strict=True))
+        rates = [round((new - old) / old * 100, 9) for old, new in zip(before, after, strict=True)]
+        answer.append([first + k, *rates])
+    folder, answers = state / "agent_workspace", state / "groundtruth_workspace"
+    write_book(folder / "Market_Data.xlsx", {"Methodology": table, "RawData": data})
+    examples = [[2020 + k, *[5.0 + 1.5 * k] * (len(heads) - 1)] for k in range(3)]
+    write_book(folder / "Market_Data_Format.xlsx", {"GrowthRate": [heads, *examples]})
+    request = (
+        f"**Target Category:** {target}\n\n**Time Range:** {first + 1} to {first + years - 1}\n"
+    )
+    (folder / "task_specific.md").write_text(f"# Task\n\n{request}", encoding="utf-8")
+    write_csv(answers / "Market_Data_gt.csv", answer)
+    metadata = {
+        "target_category": target,
+        "raw_categories": raw,
+        "conversion_weights": {target: own},
+    }
+    write_json(answers / "metadata.json", metadata)
+
+
+def write_book(path: Path, sheets: Mapping[str, Sequence[Sequence[Any]]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for title, rows in sheets.items():
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(list(row))
+    book.save(path)
 
 
 def write_configurations(path: Path, *each: tuple[str, Mapping[str, Any]]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,29 @@ import pytest
 
 import agentgym
 from agentgym.envs.loca.published import read_configurations
-from tests.envs.loca.office import TASKS, call, carry_out, in_csv, no_file
+from agentgym.office.spreadsheet.google_sheet import GoogleSheet
+from agentgym.office.spreadsheet.workbooks import read_workbook, write_workbook
+from agentgym.office.woocommerce.server import WooCommerce
+from tests.envs.loca.office import (
+    TASKS,
+    Rows,
+    call,
+    carry_out,
+    each_cell,
+    enter,
+    in_csv,
+    no_file,
+    one_cell,
+    update_product,
+)
 from tests.envs.loca.published_states import (
     write_ab_testing,
     write_academic_warning,
     write_configurations,
+    write_inventory,
+    write_machines,
+    write_market,
+    write_nhl,
 )
 
 COUNTS = {
@@ -31,6 +51,35 @@ STUDENTS = {
     "S003": ("Cy Hall", [60.5, 62.5], 61.0),
     "S004": ("Di Ward", [80.0, 80.0], 60.0),  # exactly 25 %
 }
+GAMES = [
+    ("2024-10-01", "Boston Bruins", "Anaheim Ducks"),
+    ("2024-10-02", "Utah Hockey Club", "Boston Bruins"),
+    ("2024-10-02", "Calgary Flames", "Anaheim Ducks"),
+    ("2024-10-03", "Boston Bruins", "Utah Hockey Club"),
+    ("2024-10-05", "Boston Bruins", "Calgary Flames"),
+]
+RANGES = {("M001", "temperature"): (15.0, 85.5), ("M001", "rpm"): (1200, 1800)}
+READINGS = [
+    ("2025-08-19 11:25:00", "M001", "rpm", 1900.0),  # before the hour
+    ("2025-08-19 11:30:00", "M001", "rpm", 1900.0),
+    ("2025-08-19 11:30:00", "M001", "temperature", 85.5),  # on the limit
+    ("2025-08-19 11:30:00", "M002", "rpm", 1.0),  # no range
+    ("2025-08-19 12:30:00", "M001", "rpm", 1500.25),
+    ("2025-08-19 12:30:00", "M001", "temperature", 14.99),
+    ("2025-08-20 12:00:00", "M001", "temperature", 14.0),
+]
+WEIGHTS = {
+    "Gaming": {"TVs": 0.625, "Drones": 0.375, "Mice": 0.0},
+    "Storage": {"TVs": 0.0, "Drones": 0.0, "Mice": 1.0},
+}
+SIZES = {
+    "TVs": ("mn", [5000.0, 5500.25, 5200.5, 6000.0]),
+    "Drones": ("bn", [12.5, 13.75, 13.02, 14.1]),
+    "Mice": ("mn", [90.0, 80.0, 70.0, 60.0]),
+}
+STOCK = {"OAK": 100.5, "SCREW": 40.0, "GLUE": 3.25}
+RECIPES = {"CHAIR_001": {"OAK": 1.5, "SCREW": 4}, "DESK_002": {"OAK": 2.25, "GLUE": 0.5}}
+ORDERS = [{"CHAIR_001": 2}, {"CHAIR_001": 1, "DESK_002": 3}]
 
 
 def open_state(task: str, data: Path, seed: int = 0) -> Any:
@@ -44,11 +93,31 @@ def states(tmp_path: Path) -> Mapping[str, Path]:
     write_ab_testing(tmp_path / "ab" / "state0", COUNTS)
     write_ab_testing(tmp_path / "ab" / "state1", LOST)
     write_academic_warning(tmp_path / "academic", STUDENTS)
-    return {"ABTesting": tmp_path / "ab", "AcademicWarning": tmp_path / "academic"}
+    write_nhl(tmp_path / "nhl", GAMES)
+    write_machines(tmp_path / "machines", RANGES, READINGS)
+    write_market(tmp_path / "market", WEIGHTS, SIZES)
+    write_inventory(tmp_path / "inventory", STOCK, RECIPES, ORDERS)
+    return {
+        "ABTesting": tmp_path / "ab",
+        "AcademicWarning": tmp_path / "academic",
+        "ExcelMarketResearch": tmp_path / "market",
+        "MachineOperating": tmp_path / "machines",
+        "NhlB2bAnalysis": tmp_path / "nhl",
+        "UpdateMaterialInventory": tmp_path / "inventory",
+    }
 
 
 @pytest.mark.parametrize(
-    ("task", "seed"), [("ABTesting", 0), ("ABTesting", 3), ("AcademicWarning", 0)]
+    ("task", "seed"),
+    [
+        ("ABTesting", 0),
+        ("ABTesting", 3),
+        ("AcademicWarning", 0),
+        ("ExcelMarketResearch", 0),
+        ("MachineOperating", 0),
+        ("NhlB2bAnalysis", 0),
+        ("UpdateMaterialInventory", 0),
+    ],
 )
 def test_the_plan_solves_a_published_state_by_both_rules(
     states: Mapping[str, Path], task: str, seed: int
@@ -85,6 +154,70 @@ def edit(
 def rate(text: str) -> Callable[[Any], Any]:
     """Change a conversion of the scenario Toys, which is 73.333 percent."""
     return edit(lambda row: [row[0], text, row[2]] if row[0] == "Toys" else row)
+
+
+def uploaded(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
+    """Change the report of anomalies, and upload it."""
+    name = "anomaly_report.csv"
+
+    def edit(world: Any) -> None:
+        in_csv(name, change)(world)
+        world.office.call(
+            "storage_upload_file",
+            {"bucket_name": "iot_anomaly_reports", "source_file_path": name, "destination_blob_name": name},
+        )  # fmt: skip
+
+    return edit
+
+
+EXCEL, MACHINES, NHL = "ExcelMarketResearch", "MachineOperating", "NhlB2bAnalysis"
+INVENTORY = "UpdateMaterialInventory"
+COUNTED = "nhl_b2b_analysis.csv"
+UPLOAD = {"bucket_name": "iot_anomaly_reports", "blob_name": "anomaly_report.csv"}
+
+
+def in_growth(change: Callable[[Rows], Rows], title: str = "GrowthRate") -> Callable[[Any], Any]:
+    """Change the report of growth rates."""
+
+    def edit(world: Any) -> None:
+        files = world.office.context.files
+        [rows] = read_workbook(files.read("growth_rate.xlsx")).values()
+        files.write("growth_rate.xlsx", write_workbook({title: change(rows)}))
+
+    return edit
+
+
+def in_stock(area: str, text: str) -> Callable[[Any], Any]:
+    """Write a cell of the stock of materials."""
+
+    def edit(world: Any) -> None:
+        book = world.office.get(GoogleSheet).spreadsheet("Material Inventory Management")
+        enter(world, book, "Material_Inventory", area, [[text]])
+
+    return edit
+
+
+def in_shop(sku: str, **fields: Any) -> Callable[[Any], Any]:
+    """Change a product of the shop."""
+
+    def edit(world: Any) -> None:
+        [number] = [
+            row["id"] for row in world.office.get(WooCommerce).products.all() if row["sku"] == sku
+        ]
+        update_product(world, number, **fields)
+
+    return edit
+
+
+def in_both(row: int, cells: list[Any]) -> Callable[[Any], Any]:
+    """Write a row into the file and the spreadsheet of back-to-backs."""
+
+    def edit(world: Any) -> None:
+        in_csv("nhl_b2b_analysis.csv", lambda rows: [*rows[:row], cells, *rows[row + 1 :]])(world)
+        book = world.office.get(GoogleSheet).spreadsheet("nhl_b2b_analysis")
+        enter(world, book, "Sheet1", f"A{row + 1}:F{row + 1}", [cells])
+
+    return edit
 
 
 # Each change to a solved state, with the verdicts of our check and of the published rule.
@@ -128,7 +261,41 @@ CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
         0.0,
         0.0,
     ),
-}
+    "a rate half a point off": (EXCEL, in_growth(one_cell(1, 2, lambda x: x + 0.5)), 0.0, 1.0),
+    "a rate over a point off": (EXCEL, in_growth(one_cell(2, 3, lambda x: x - 1.1)), 0.0, 0.0),
+    "a rate as text": (EXCEL, in_growth(one_cell(1, 2, lambda x: f"{x} %")), 0.0, 1.0),
+    "a rate without a number": (EXCEL, in_growth(one_cell(1, 2, lambda _: "?")), 0.0, 0.0),
+    "a column of no weight": (EXCEL, in_growth(lambda rows: [[*rows[0], "Mice %"], *rows[1:]]), 0.0, 1.0),
+    "a column short": (EXCEL, in_growth(lambda rows: [row[:1] + row[2:] for row in rows]), 0.0, 0.0),
+    "a year short": (EXCEL, in_growth(lambda rows: rows[:-1]), 0.0, 0.0),
+    "another title of the sheet": (EXCEL, in_growth(list, title="Growth"), 0.0, 1.0),
+    "no report of growth": (EXCEL, no_file("growth_rate.xlsx"), 0.0, 0.0),
+    "half a minute off": (MACHINES, uploaded(each_cell(0, lambda x: x.replace(":30:00", ":30:30"))), 0.0, 1.0),
+    "two minutes off": (MACHINES, uploaded(each_cell(0, lambda x: x.replace(":30:00", ":32:00"))), 0.0, 0.0),
+    "another range": (MACHINES, uploaded(one_cell(1, 4, lambda _: "1 - 2")), 0.0, 1.0),
+    "a reading slightly off": (MACHINES, uploaded(one_cell(1, 3, lambda x: f"{float(x) + 0.009:.3f}")), 0.0, 1.0),
+    "a reading off": (MACHINES, uploaded(one_cell(1, 3, lambda x: f"{float(x) + 0.02:.3f}")), 0.0, 0.0),
+    "an anomaly short": (MACHINES, uploaded(lambda rows: rows[:-1]), 0.0, 0.0),
+    "an anomaly twice": (MACHINES, uploaded(lambda rows: [*rows, rows[-1]]), 0.0, 1.0),
+    "a normal reading": (MACHINES, uploaded(lambda rows: [*rows, [*READINGS[4], ""]]), 0.0, 0.0),
+    "a time without meaning": (MACHINES, uploaded(one_cell(1, 0, lambda _: "noon")), 0.0, 0.0),
+    "only the upload": (MACHINES, no_file("anomaly_report.csv"), 0.0, 1.0),
+    "no upload": (MACHINES, call("storage_delete_object", **UPLOAD), 0.0, 0.0),
+    "another team": (NHL, in_both(5, ["Seattle Kraken", 0, 0, 0, 0, 0]), 0.0, 1.0),
+    "another count": (NHL, in_both(2, ["Boston Bruins", 2, 0, 0, 0, 2]), 0.0, 0.0),
+    "other heads": (NHL, in_both(0, ["Teams", "Home-Away", "AwayHome", "HH", "AA", "Sum"]), 0.0, 1.0),
+    "unknown heads": (NHL, in_both(0, ["Club", "HA", "AH", "HH", "AA", "Total"]), 0.0, 0.0),
+    "other heads of the file": (NHL, in_csv(COUNTED, lambda rows: [["Teams", *rows[0][1:]], *rows[1:]]), 0.0, 1.0),
+    "a count in the file": (NHL, in_csv(COUNTED, one_cell(2, 5, lambda _: "9")), 0.0, 0.0),
+    "another spreadsheet": (NHL, call("create_spreadsheet", title="notes"), 0.0, 1.0),
+    "no file": (NHL, no_file(COUNTED), 0.0, 0.0),
+    "an amount slightly off": (INVENTORY, in_stock("C2:C2", "89.26"), 0.0, 1.0),
+    "an amount off": (INVENTORY, in_stock("C2:C2", "89.27"), 0.0, 0.0),
+    "an amount without a number": (INVENTORY, in_stock("C3:C3", "few"), 0.0, 0.0),
+    "another supplier": (INVENTORY, in_stock("F2:F2", "Supplier B"), 0.0, 1.0),
+    "a price": (INVENTORY, in_shop("CHAIR_001", regular_price="1"), 0.0, 1.0),
+    "another stock": (INVENTORY, in_shop("DESK_002", stock_quantity=4), 0.0, 0.0),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -139,41 +306,93 @@ def test_both_rules_judge_a_changed_state(states: Mapping[str, Path], name: str)
     assert (world.score(), world.report()["published_score"]) == (ours, published), name
 
 
-QUIZ = "agent_workspace/latest_quiz_scores.csv"
-DATABASE, ANSWER = (
-    "local_db/google_cloud/bigquery_data.db",
+DATABASE, LOG = "local_db/google_cloud/bigquery_data.db", "local_db/google_cloud/log_entries.json"
+QUIZ, ALERTS = (
+    "agent_workspace/latest_quiz_scores.csv",
     "groundtruth_workspace/expected_alerts.csv",
 )
-SPOILT = {
-    "no database": (DATABASE, None, "bigquery_data.db must have tables"),
-    "another file": (DATABASE, b"\0binary" * 99, "bigquery_data.db must be an SQLite database: file is not a database"),
-    "an empty database": (DATABASE, b"", "must have tables local-project_academic_warning_"),
-    "no answer": (ANSWER, None, "expected_alerts.csv must be a CSV file"),
-    "a binary answer": (ANSWER, b"\xff\xfe\0", "expected_alerts.csv must be a CSV file: 'utf-8'"),
-    "an empty answer": (ANSWER, "", r"line 1 must have the columns \['student_id', 'drop_ratio'\], got \[\]"),
-    "a short line": (ANSWER, "student_id,drop_ratio\nS001\n", "line 2: float.. argument must be"),
-    "no number": (ANSWER, "student_id,drop_ratio\r\nS001,much\r\n", "line 2: could not convert string to float: 'much'"),
-    "no quiz": (QUIZ, None, "agent_workspace must be a folder with the files"),
-    "a stranger": (QUIZ, "student_id,name,score\nS9,X,5\n", "scores.csv names S9, who is in no exam"),
-    "an agent's entries": ("local_db/google_cloud/log_entries.json", '{"a": {}}', "must be empty: an agent"),
+BOOKS, CELLS = "local_db/google_sheets/spreadsheets.json", "local_db/google_sheets/cells.json"
+RATIO = "groundtruth_workspace/expected_ratio.csv"
+TEAMS, REQUEST = "groundtruth_workspace/standard_answer.csv", "agent_workspace/task_specific.md"
+QUIZ_HEADS = "student_id,name,score\n"
+
+
+RESULTS = "groundtruth_workspace/expected_results.json"
+SHOP_ORDERS = "local_db/woocommerce/orders.json"
+PRODUCT = {"sku": "X", "name": "X", "description": "", "regular_price": "1", "stock_quantity": 1}
+FOREIGN = {"status": "processing", "line_items": [{"product_id": PRODUCT, "quantity": 1}]}
+
+
+def results(stock: Mapping[str, float]) -> str:
+    final: Mapping[str, Any] = {"woocommerce_inventory": {}, "google_sheets_material_inventory": {}}
+    initial = {"material_inventory": stock}
+    return json.dumps({"initial_inventories": initial, "expected_final_inventories": final})
+
+
+def other_weights(weights: Mapping[str, Any]) -> str:
+    return json.dumps({"target_category": "x", "conversion_weights": {"x": weights}})
+
+
+ACADEMIC, METADATA = "AcademicWarning", "groundtruth_workspace/metadata.json"
+SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
+    "an empty database": (ACADEMIC, DATABASE, b"", "must have tables local-project_academic_warning_"),
+    "a short line": (ACADEMIC, ALERTS, "student_id,drop_ratio\nS001\n", "row 2: drop_ratio must be a number, got None"),
+    "no number": (ACADEMIC, ALERTS, "student_id,drop_ratio\r\nS001,nan\r\n", "row 2: drop_ratio must be a number, got 'nan'"),
+    "a stranger": (ACADEMIC, QUIZ, "student_id,name,score\nS9,X,5\n", "scores.csv: row 2: student_id must have points"),
+    "a student twice": (ACADEMIC, QUIZ, f"{QUIZ_HEADS}S001,X,5\nS001,Y,5\n", r"row 3: student_id \('S001',\) comes twice"),
+    "an agent's entries": (ACADEMIC, LOG, '{"a": {}}', "must be empty: an agent"),
+    "an agent's file": (ACADEMIC, "agent_workspace/bad_student.csv", "", "must not exist: an agent"),
+    "fewer scenarios": ("ABTesting", RATIO, "scenario,A_conversion %,B_conversion %\nTea,1%,2%\n", "must have the scenarios"),
+    "another spreadsheet": (NHL, BOOKS, '{"a": {"properties": {"title": "x"}}}', r"only the spreadsheet 'NHL .*, got \['x'\]"),
+    "no title": (NHL, BOOKS, '{"a": {"properties": {}}}', r"spreadsheets.json: a\.properties\.title: Field required"),
+    "a cell of another sheet": (NHL, CELLS, '{"a_b_0_1": {"value": 1}}', "cells.json: a_b_0_1 must be .*_ROW_COLUMN"),
+    "a cell that is a list": (NHL, CELLS, '{"a_b_0_1": {"value": [1]}}', r"cells.json: a_b_0_1\.value\.str: Input"),
+    "fewer teams": (NHL, TEAMS, "Team,HA,AH,HH,AA,Total\nBoston Bruins,0,0,0,0,0\n", "must have the teams of the schedule"),
+    "another request": (EXCEL, REQUEST, "**Target Category:** TVs", "task_specific.md must name a target"),
+    "weights of another target": (EXCEL, METADATA, other_weights({}), "must have the weights of 'Gaming'"),
+    "an agent's stock": (INVENTORY, RESULTS, results({"OAK": 1.0}), "Material_Inventory must be as in .*json: an agent"),
+    "an unpaid order": (INVENTORY, SHOP_ORDERS, json.dumps({"1": {"status": "pending"}}), r"1\.status: Input should be 'process"),
+    "a stranger's product": (INVENTORY, SHOP_ORDERS, json.dumps({"1": FOREIGN}), r"1\.line_items: product_id must be a prod"),
+    "weights as text": (EXCEL, METADATA, other_weights({"a": "1"}), r"metadata.json: conversion_weights\.x\.a: Input"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SPOILT)
 def test_a_malformed_state_is_refused(states: Mapping[str, Path], name: str) -> None:
-    path, text, words = SPOILT[name]
-    file = states["AcademicWarning"] / path
-    if text is None:
-        file.unlink()
-    else:
-        file.write_bytes(text.encode() if isinstance(text, str) else text)
+    task, path, text, words = SPOILT[name]
+    folder = states[task] / ("state0" if task == "ABTesting" else "")
+    (folder / path).write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(ValueError, match=words):
-        open_state("AcademicWarning", states["AcademicWarning"])
+        open_state(task, folder)
+
+
+@pytest.mark.parametrize("bad", [b"3", b"\xff\xfe\0", None], ids=["a number", "no text", "folder"])
+@pytest.mark.parametrize(
+    "task",
+    ["ABTesting", "AcademicWarning", EXCEL, MACHINES, NHL, INVENTORY],
+)
+def test_an_error_names_the_malformed_file(
+    states: Mapping[str, Path], task: str, bad: bytes | None
+) -> None:
+    state = states[task] / ("state0" if task == "ABTesting" else "")
+    for path in sorted(state.rglob("*.*")):
+        if path.name == "permissions.json":  # nothing reads who may see the spreadsheet
+            continue
+        content = path.read_bytes()
+        path.unlink()
+        path.mkdir() if bad is None else path.write_bytes(bad)
+        with pytest.raises(ValueError, match=re.escape(path.name)):
+            open_state(task, state)
+        path.rmdir() if bad is None else path.unlink()
+        path.write_bytes(content)
+    open_state(task, state)
 
 
 def test_a_table_of_another_form_is_refused(tmp_path: Path, states: Mapping[str, Path]) -> None:
+    shutil.copytree(states["ABTesting"] / "state0", tmp_path / "wrong")
+    shutil.copy(states["AcademicWarning"] / DATABASE, tmp_path / "wrong" / DATABASE)
     with pytest.raises(ValueError, match=r"must have tables local-project_ab_testing_"):
-        open_state("ABTesting", states["AcademicWarning"])
+        open_state("ABTesting", tmp_path / "wrong")
     write_ab_testing(tmp_path / "text", {"Toys": [[9, 8.5, 1, 1]]})  # type: ignore[list-item]
     with pytest.raises(ValueError, match=r"ab_Toys: row 1: A_store_views must be INT64, got 8\.5"):
         open_state("ABTesting", tmp_path / "text")

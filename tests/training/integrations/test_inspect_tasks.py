@@ -175,3 +175,7 @@ def test_logs_are_compared_with_runs(tmp_path: Path) -> None:
     exported = CliRunner().invoke(app, ["export", str(study), str(log), "--to", "inspect"])
     assert exported.exit_code == 0, exported.output
     assert len(list(read_log(log))) == 3
+    (study / "trajectories.jsonl.zst").write_bytes(b"null")
+    exported = CliRunner().invoke(app, ["export", str(study), f"{log}.json", "--to", "inspect"])
+    assert exported.exit_code == 2
+    assert "trajectories.jsonl.zst contains no complete episode" in exported.output

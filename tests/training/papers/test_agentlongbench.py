@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,32 @@ def test_answers_have_one_writer_and_a_damaged_one_is_named(data: Path, tmp_path
     path.write_bytes(b'{"id": \n' + path.read_bytes())
     with pytest.raises(DamagedFileError, match=r"jsonl, line 1: it is no answer to a row .*doctor"):
         longbench.score_folder(data, out)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b"3", "the file: Input should be an object"),
+        (b"[" * 10_000, "Invalid JSON: recursion limit"),
+        (b"\xff", "Invalid JSON"),
+        (b"{}", "id: Field required"),
+        (b'{"id": 0, "setting": "ki"}', "setting: Input should be 'ki-c'"),
+    ],
+)
+def test_a_malformed_row_of_answers_is_named(
+    data: Path, tmp_path: Path, line: bytes, words: str
+) -> None:
+    folder = tmp_path / "rows"
+    shutil.copytree(data, folder)
+    path = sorted(folder.glob("*/*/answers.jsonl"))[0]
+    rows = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([rows[0], line, *rows[1:]]))
+    with pytest.raises(DamagedFileError, match=rf"answers.jsonl, line 2: it is no row .*{words}"):
+        longbench.score_folder(folder, tmp_path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(DamagedFileError, match=r"answers.jsonl: it must be a file"):
+        longbench.score_folder(folder, tmp_path)
 
 
 def test_the_report_has_tables_and_a_heat_map(data: Path, tmp_path: Path) -> None:

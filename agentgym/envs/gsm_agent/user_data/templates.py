@@ -274,7 +274,10 @@ def _load_lists(folder: Path) -> dict[str, Any]:
     for place in (folder, folder.parent):
         file = place / "replacements.json"
         if file.exists():
-            lists = json.loads(file.read_text(encoding="utf-8-sig"))
+            try:
+                lists = json.loads(file.read_text(encoding="utf-8-sig"))
+            except (OSError, RecursionError, ValueError) as error:
+                raise ValueError(f"{file}: expected a JSON object of lists ({error})") from None
             if isinstance(lists, dict) and all(isinstance(each, list) for each in lists.values()):
                 return lists
             raise ValueError(f"{file}: expected a JSON object of lists")
@@ -288,7 +291,7 @@ def _load(file: Path, lists: Mapping[str, Any]) -> Template:
         return Template(file.stem, fields[field], fields.get("answer_annotated", ""), lists)
     except KeyError:
         raise ValueError(f"{file}: the field {field} is missing") from None
-    except tomllib.TOMLDecodeError as error:
+    except (OSError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"{file}: expected TOML ({error})") from error
     except (ValueError, TypeError) as error:
         raise ValueError(f"{file}, field {field}: {error}") from error

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agentgym.text.validation import check_shape
+from agentgym.envs.loca.published.files import read_json
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,7 @@ def read_configurations(path: str | Path) -> Sequence[PublishedRun]:
         ValueError: The file has another form, or a parameter that no option of ours follows; the
             error names the file, the configuration and the parameter.
     """
-    try:
-        file = check_shape(TypeAdapter(_File), Path(path).read_bytes())
-    except OSError as error:
-        raise ValueError(f"{path} must be a JSON file: {error.strerror}") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    file = read_json(Path(path), TypeAdapter(_File))
     runs = []
     for number, each in enumerate(file.configurations):
         try:

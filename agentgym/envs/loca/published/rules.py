@@ -10,18 +10,42 @@ import ast
 import contextlib
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
 
+from agentgym.envs.loca.checks import as_text
+from agentgym.envs.loca.published.files import as_finite
 from agentgym.envs.loca.service_checks import log_state
 from agentgym.office.files.workspace import Workspace
 from agentgym.office.gcloud.google_cloud import GoogleCloud
+from agentgym.office.spreadsheet.google_sheet import GoogleSheet
+from agentgym.office.spreadsheet.workbooks import read_workbook
+from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import ToolError
 
-Records = Sequence[Mapping[str, Any]]
+Records: TypeAlias = Sequence[Mapping[str, Any]]
+_Reading: TypeAlias = tuple[datetime, str, str, float]
 
-# Percentage points.
-_RATE = 0.05
+# Percentage points of a conversion, and of a growth rate.
+_RATE, _POINTS = 0.05, 1.0
+# The checker asks for one page of products.
+_PAGE = 10
+_AMOUNT = 0.01 + 1e-9
+_TIME, _READING = timedelta(seconds=60), 0.01
+_TIMES = ("%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S")  # fmt: skip
+_NHL_TITLES = ("nhl_b2b_analysis", "nhl b2b analysis", "nhl-b2b-analysis")
+_NHL_WORDS = ("nhl", "back", "b2b", "analysis", "sheet")
+# The names that a column may have.
+_NHL_COLUMNS = {
+    "Team": ("Team", "team", "TEAM", "Teams", "TeamName"),
+    "HA": ("HA", "Home-Away", "HomeAway"),
+    "AH": ("AH", "Away-Home", "AwayHome"),
+    "HH": ("HH", "Home-Home", "HomeHome"),
+    "AA": ("AA", "Away-Away", "AwayAway"),
+    "Total": ("Total", "TOTAL", "Sum"),
+}
 
 
 def ab_testing_failures(
@@ -83,6 +107,95 @@ def academic_warning_failures(
             yield f"a critical entry contains {student} or {students[student]}"
 
 
+def nhl_failures(files: Workspace, sheets: GoogleSheet, expected: Records) -> Iterator[str]:
+    """Compare the file and the spreadsheet with the counts and with each other; more teams pass."""
+    tables = []
+    for path in files.walk():
+        name = path.rpartition("/")[2].lower()
+        if name.endswith(".csv") and any(word in name for word in _NHL_WORDS):
+            with contextlib.suppress(ToolError, csv.Error):
+                tables.append(_counts(list(csv.reader(files.read_text(path).splitlines()))))
+    file = next((table for table in tables if len(table) > 1), [])
+    if not file:
+        yield "there is no CSV file with the counts"
+    titles = sheets.titles()
+    books = [book for book in titles if any(name in titles[book].lower() for name in _NHL_TITLES)]
+    sheet = _counts(_shown_table(sheets, books[0])) if books else []
+    if not sheet:
+        yield "there is no spreadsheet with the counts"
+    if file and sheet:
+        yield from _count_failures("the file", file, expected)
+        yield from _count_failures("the spreadsheet", sheet, expected)
+        yield from _count_failures("the spreadsheet, compared with the file,", sheet, file)
+
+
+def machine_failures(cloud: GoogleCloud, bucket: str, expected: Records) -> Iterator[str]:
+    """Match the rows of the last report in the bucket with the anomalies, both ways."""
+    if bucket not in cloud.storage.buckets():
+        yield f"there is no bucket {bucket}"
+        return
+    reports = [n for n in cloud.storage.objects(bucket, "anomaly_report") if n.endswith(".csv")]
+    try:
+        text = cloud.storage.read_object(bucket, reports[-1]).decode() if reports else ""
+        rows = [_reading(row) for row in _records(text)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        yield f"{reports[-1]}: {error}"
+        return
+    anomalies = [_reading(row) for row in expected]
+    if not rows or not anomalies:
+        yield "the report, or the answer, has no rows"
+    yield from (f"{each} is no anomaly" for each in _unmatched(rows, anomalies))
+    yield from (f"{each} is missing" for each in _unmatched(anomalies, rows))
+
+
+def growth_failures(
+    files: Workspace, path: str, expected: Records, optional: Collection[str]
+) -> Iterator[str]:
+    """Compare each growth rate within a point; columns in `optional` do not count."""
+    try:
+        header, *rows = next(iter(read_workbook(files.read(path)).values())) or [[]]
+    except ToolError as error:
+        yield f"{path}: {error}"
+        return
+    places = {as_text(name): k for k, name in enumerate(header)}
+    columns = [name for name in expected[0] if name not in optional]
+    missing = [name for name in columns if name not in places]
+    if missing:
+        yield f"{path} lacks the columns {missing}"
+        return
+    width = len(header)
+    years = {row[places["Year"]]: row for row in ([*row, *[None] * width] for row in rows)}
+    for wanted in expected:
+        row = years.get(wanted["Year"])
+        if row is None:
+            yield f"{path} lacks the year {wanted['Year']:g}"
+            continue
+        for name in columns:
+            rate = wanted[name] if name == "Year" else _growth(row[places[name]])
+            if rate is None or abs(rate - wanted[name]) > _POINTS:
+                yield f"{path}: {name} of {wanted['Year']:g} is {rate}, expected {wanted[name]}"
+
+
+def inventory_failures(
+    shop: WooCommerce,
+    stock: Sequence[Sequence[Any]],
+    products: Mapping[str, int],
+    materials: Mapping[str, float],
+) -> Iterator[str]:
+    """Compare each product's stock, and each material's within 0.01; a cell without a number is 0."""
+    seen = {row["sku"]: row.get("stock_quantity") for row in shop.products.all()}
+    if len(seen) > _PAGE:
+        yield f"the rule reads {_PAGE} products, so it fails with {len(seen)}"
+    for sku, count in products.items():
+        if seen.get(sku) != count:
+            yield f"the stock of {sku} is {seen.get(sku)}, expected {count}"
+    rows = [[*map(as_text, row), "", "", ""] for row in stock[1:]]
+    left = {row[0]: _count(row[2]) for row in rows if row[0]}
+    for material, amount in materials.items():
+        if material not in left or abs(left[material] - amount) > _AMOUNT:
+            yield f"the stock of {material} is {left.get(material)}, expected {amount}"
+
+
 def _records(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
@@ -119,3 +232,93 @@ def _critical_messages(cloud: GoogleCloud) -> Iterator[str]:
                 yield str(payload.get("message") or json.dumps(payload))
         elif plain and (severity == "CRITICAL" or "CRITICAL" in plain.upper()):
             yield plain
+
+
+def _shown_table(sheets: GoogleSheet, book: str) -> Sequence[Sequence[Any]]:
+    """Return the part that the rule reads of the first sheet with four of the columns, or else of
+    the first.
+    """
+    tables = [sheets.values(book, name) for name in sheets.sheet_titles(book)]
+    for table in tables:
+        heads = [as_text(cell).lower() for cell in table[0]] if len(table) > 1 else []
+        if sum(any(name.lower() in head for head in heads) for name in _NHL_COLUMNS) >= 4:
+            return [row[:26] for row in table[:100]]
+    return [row[:26] for row in tables[0][:100]]
+
+
+def _counts(table: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return the counts by team; none if a column is missing. A cell without a number is 0."""
+    header = [as_text(cell) for cell in table[0]] if table else []
+    places = {}
+    for name, variants in _NHL_COLUMNS.items():
+        found = [k for k, head in enumerate(header) if head in variants]
+        if not found:
+            return []
+        places[name] = found[0]
+    counts = []
+    for row in table[1:]:
+        cells = [as_text(cell) for cell in row] + [""] * len(header)
+        record: dict[str, Any] = {name: _count(cells[place]) for name, place in places.items()}
+        counts.append({**record, "Team": cells[places["Team"]]})
+    return counts
+
+
+def _count(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        return as_finite(text.replace(",", "").replace(" ", ""))
+    return 0.0
+
+
+def _count_failures(what: str, actual: Records, expected: Records) -> Iterator[str]:
+    teams = {row["Team"].lower() for row in expected}
+    found = sorted((row for row in actual if row["Team"].lower() in teams), key=_team)
+    if len(found) != len(expected):
+        yield f"{what} has {len(found)} teams, expected {len(expected)}"
+        return
+    for row, wanted in zip(found, sorted(expected, key=_team), strict=True):
+        if sum(row[name] for name in ("HA", "AH", "HH", "AA")) != row["Total"]:
+            yield f"{what}: the counts of {row['Team']} do not sum up to Total"
+        elif row != wanted:
+            yield f"{what} has {row}, expected {wanted}"
+
+
+def _team(row: Mapping[str, Any]) -> str:
+    return str(row["Team"])
+
+
+def _reading(row: Mapping[str, Any]) -> _Reading | None:
+    """Return a row of a report, or None if it has another form."""
+    text = str(row.get("timestamp")).strip().partition("+")[0]
+    text = text.removesuffix("Z").removesuffix(" UTC")
+    for form in _TIMES:
+        with contextlib.suppress(ValueError):
+            moment = datetime.strptime(text, form)
+            machine, sensor = (str(row.get(name)).strip() for name in ("machine_id", "sensor_type"))
+            return moment, machine, sensor, as_finite(row.get("reading"))
+    return None
+
+
+def _unmatched(
+    rows: Sequence[_Reading | None], others: Sequence[_Reading | None]
+) -> Iterator[_Reading | None]:
+    """Return the readings without a like one among the others."""
+    by_sensor = defaultdict(list)
+    for other in others:
+        if other:
+            by_sensor[other[1:3]].append(other)
+    for row in rows:
+        if not row or not any(
+            abs(row[0] - other[0]) <= _TIME and abs(row[3] - other[3]) <= _READING
+            for other in by_sensor[row[1:3]]
+        ):
+            yield row
+
+
+def _growth(cell: Any) -> float | None:
+    """Return a growth rate in percent; an empty text is 0."""
+    if isinstance(cell, str):
+        cell = cell.strip().upper().removesuffix("%")
+        cell = 0.0 if cell in ("", "NA") else cell
+    with contextlib.suppress(ValueError):
+        return as_finite(cell)
+    return None

@@ -1,23 +1,27 @@
 """Load state folders that LOCA-bench's generators wrote.
 
-A folder has `agent_workspace`, `groundtruth_workspace` and `local_db` with a folder per server. Two
-tasks can be loaded; docs/loca_states.md tells why the others cannot.
+A folder has `agent_workspace`, `groundtruth_workspace` and `local_db` with a folder per server.
+Six tasks can be loaded; docs/loca_states.md tells why the others cannot.
 """
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import shutil
-import sqlite3
-import tempfile
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
+from pydantic import Field, TypeAdapter
+
+from agentgym.envs.loca.published.files import read_json
 from agentgym.envs.loca.task import OfficeConfig
 from agentgym.office.files.workspace import Workspace
+
+# Bounds of a Google spreadsheet, so a malformed key cannot ask for more memory.
+_MOST_CELLS, _MOST_COLUMNS = 10_000_000, 18_278
+Table: TypeAlias = list[list[Any]]
+_ANYTHING = TypeAdapter(dict[str, Any])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,86 +49,121 @@ class PublishedConfig(OfficeConfig):
         return replace(self, data=str(states[seed % len(states)]), size=1)
 
 
-def load_workspace(state: Path, files: Workspace) -> None:
-    """Copy the agent's files; raise `ValueError` if there are none or an agent has worked."""
+@dataclass(frozen=True)
+class _Properties:
+    title: str
+
+
+@dataclass(frozen=True)
+class _Spreadsheet:
+    properties: _Properties
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    spreadsheetId: str
+    title: str
+
+
+@dataclass(frozen=True)
+class _Cell:
+    value: str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class ShopProduct:
+    """A product."""
+
+    sku: str
+    name: str
+    description: str
+    regular_price: str
+    stock_quantity: int
+
+
+@dataclass(frozen=True)
+class _Line:
+    product_id: ShopProduct  # the generator writes the whole record
+    quantity: Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True)
+class ShopOrder:
+    """A paid order."""
+
+    status: Literal["processing"]
+    line_items: list[_Line]
+
+
+def load_workspace(state: Path, files: Workspace, needed: Sequence[str], *outputs: str) -> None:
+    """Copy the agent's files; raise `ValueError` if one is missing or an agent has worked."""
     folder = state / "agent_workspace"
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    if not paths:
-        raise ValueError(f"{folder} must be a folder with the files of the task")
-    for path in paths:
-        files.write(path.relative_to(folder).as_posix(), path.read_bytes())
+    if not folder.is_dir():
+        raise ValueError(f"{folder} must be the folder of the agent's files")
+    for name in needed:
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder / name} must be a file: the task needs it")
+    for name in outputs:
+        if (folder / name).exists():
+            raise ValueError(f"{folder / name} must not exist: an agent has worked on this state")
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            files.write(path.relative_to(folder).as_posix(), path.read_bytes())
     for name in ("storage_buckets", "storage_objects", "log_entries"):
         path = state / "local_db" / "google_cloud" / f"{name}.json"
-        if path.exists() and path.read_text(encoding="utf-8").strip() not in ("", "{}"):
+        if path.exists() and path.stat().st_size and read_json(path, _ANYTHING):
             raise ValueError(f"{path} must be empty: an agent has worked on this state")
 
 
-def read_table(path: Path, columns: Mapping[str, type[Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return a CSV file's columns of these types by row, or raise `ValueError`."""
-    try:
-        reader = csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines())
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} must be a CSV file: {error}") from None
-    header = reader.fieldnames or []
-    if not columns.keys() <= set(header):
-        raise ValueError(f"{path}: line 1 must have the columns {list(columns)}, got {header}")
-    rows = []
-    for row in reader:
-        try:
-            rows.append({name: kind(row[name]) for name, kind in columns.items()})
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{path}: line {reader.line_num}: {error}") from None
-    return rows
+def read_spreadsheet(state: Path, title: str, *sheets: str) -> Mapping[str, Table]:
+    """Return the cells of each sheet of the state's only spreadsheet, by row."""
+    folder = state / "local_db" / "google_sheets"
+    books = read_json(folder / "spreadsheets.json", TypeAdapter(dict[str, _Spreadsheet]))
+    if [book.properties.title for book in books.values()] != [title]:
+        titles = [book.properties.title for book in books.values()]
+        raise ValueError(
+            f"{folder / 'spreadsheets.json'} must have only the spreadsheet {title!r}, got {titles}"
+        )
+    [book] = books
+    found = read_json(folder / "sheets.json", TypeAdapter(dict[str, _Sheet]))
+    if list(found.values()) != [_Sheet(book, sheet) for sheet in sheets]:
+        raise ValueError(f"{folder / 'sheets.json'} must have only the sheets {sheets} of {book}")
+    path = folder / "cells.json"
+    names = "|".join(map(re.escape, sheets))
+    pattern = re.compile(
+        rf"{re.escape(book)}_({names})_(0|[1-9][0-9]{{0,6}})_(0|[1-9][0-9]{{0,4}})"
+    )
+    values: dict[str, dict[tuple[int, int], Any]] = {sheet: {} for sheet in sheets}
+    for key, cell in read_json(path, TypeAdapter(dict[str, _Cell])).items():
+        match = pattern.fullmatch(key)
+        if not match:
+            raise ValueError(f"{path}: {key} must be {book}_({names})_ROW_COLUMN, counted from 0")
+        values[match[1]][int(match[2]), int(match[3])] = cell.value
+    return {sheet: _table(f"{path}: {sheet}", cells) for sheet, cells in values.items()}
 
 
-def read_tables(
-    state: Path, dataset: str, columns: Mapping[str, str]
-) -> Mapping[str, Sequence[tuple[Any, ...]]]:
-    """Return the rows of a BigQuery dataset's tables by name.
-
-    Args:
-        state: The state folder.
-        dataset: The dataset.
-        columns: The columns that each table must have, with types as in `BigQuery.load`.
-
-    Raises:
-        ValueError: The database is missing or has another form.
-    """
-    path = state / "local_db" / "google_cloud" / "bigquery_data.db"
-    prefix = f"local-project_{dataset}_"
-    tables = {}
-    with tempfile.TemporaryDirectory() as folder:
-        # The log of a database in WAL mode lies beside it, and reading may change both.
-        for part in path.parent.glob(f"{path.name}*"):
-            shutil.copy(part, folder)
-        with contextlib.closing(sqlite3.connect(Path(folder, path.name))) as database:
-            try:
-                names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-                for [name] in names.fetchall():
-                    if name.startswith(prefix):
-                        found = database.execute(f'SELECT * FROM "{name}" ORDER BY rowid')
-                        heads = [column[0] for column in found.description]
-                        rows = found.fetchall()
-                        _check(f"{path}: {name}", columns, heads, rows)
-                        tables[name.removeprefix(prefix)] = rows
-            except sqlite3.DatabaseError as error:
-                raise ValueError(f"{path} must be an SQLite database: {error}") from None
-    if not tables:
-        raise ValueError(f"{path} must have tables {prefix}…")
-    return tables
+def _table(place: str, values: Mapping[tuple[int, int], Any]) -> Table:
+    height = 1 + max((row for row, _ in values), default=0)
+    width = 1 + max((column for _, column in values), default=0)
+    if width > _MOST_COLUMNS or height * width > _MOST_CELLS:
+        raise ValueError(f"{place} has {height} rows of {width} cells; a sheet is smaller")
+    return [[values.get((row, column), "") for column in range(width)] for row in range(height)]
 
 
-def _check(
-    place: str,
-    columns: Mapping[str, str],
-    heads: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-) -> None:
-    if heads != list(columns):
-        raise ValueError(f"{place} must have the columns {list(columns)}, got {heads}")
-    kinds: Mapping[str, type[Any] | tuple[type[Any], ...]]
-    kinds = {"INT64": int, "FLOAT64": (int, float)}
-    for number, row in enumerate(rows, 1):
-        for (head, kind), value in zip(columns.items(), row, strict=True):
-            if not isinstance(value, kinds.get(kind, str)):
-                raise ValueError(f"{place}: row {number}: {head} must be {kind}, got {value!r}")
+def read_shop(state: Path) -> tuple[Sequence[ShopProduct], Sequence[ShopOrder]]:
+    """Return the products and orders of a WooCommerce shop."""
+    folder = state / "local_db" / "woocommerce"
+    path = folder / "products.json"
+    products = list(read_json(path, TypeAdapter(dict[str, ShopProduct])).values())
+    skus = [product.sku for product in products]
+    if len(set(skus)) < len(skus):
+        raise ValueError(f"{path}: each sku must come once, got {sorted(skus)}")
+    path = folder / "orders.json"
+    orders = read_json(path, TypeAdapter(dict[str, ShopOrder]))
+    for key, order in orders.items():
+        for line in order.line_items:
+            if line.product_id not in products:
+                raise ValueError(
+                    f"{path}: {key}.line_items: product_id must be a product of the shop"
+                )
+    return products, list(orders.values())

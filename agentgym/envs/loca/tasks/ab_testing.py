@@ -19,13 +19,9 @@ from agentgym.envs.loca.checks import CsvTable, file_state, number, write_csv
 from agentgym.envs.loca.draws import pick, text_of
 from agentgym.envs.loca.fragments import settle_file
 from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.published.files import as_name, read_table, read_tables
 from agentgym.envs.loca.published.rules import ab_testing_failures
-from agentgym.envs.loca.published.states import (
-    PublishedConfig,
-    load_workspace,
-    read_table,
-    read_tables,
-)
+from agentgym.envs.loca.published.states import PublishedConfig, load_workspace
 from agentgym.envs.loca.results import query_rows
 from agentgym.envs.loca.service_checks import (
     bigquery_failures,
@@ -154,7 +150,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
 
     def _load(self, state: Path) -> None:
         cloud = self.office.get(GoogleCloud)
-        load_workspace(state, self.files)
+        load_workspace(state, self.files, [RECORD])
+        read_table(state / "agent_workspace" / RECORD, dict.fromkeys(COLUMNS, str))
         rates, total = {}, np.zeros(4, dtype=np.int64)
         for table, rows in read_tables(state, DATASET, TYPES).items():
             cloud.bigquery.load(DATASET, table, TYPES, rows)
@@ -163,7 +160,12 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             total += sums
         rates[OVERALL] = _both_rates(total)
         answer = state / "groundtruth_workspace" / "expected_ratio.csv"
-        expected = read_table(answer, dict.fromkeys(COLUMNS, str))
+        expected = read_table(answer, dict.fromkeys(COLUMNS, as_name))
+        names = {row["scenario"].removeprefix("ab_") for row in expected}
+        if names != rates.keys():
+            raise ValueError(
+                f"{answer} must have the scenarios {sorted(rates)}, got {sorted(names)}"
+            )
         self._set_truth(cloud, rates, published=expected)
 
     def _set_truth(

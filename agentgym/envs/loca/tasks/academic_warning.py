@@ -20,13 +20,9 @@ from agentgym.envs.loca.checks import CsvTable, exact, file_state, number, write
 from agentgym.envs.loca.draws import people, text_of
 from agentgym.envs.loca.fragments import settle_file
 from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.published.files import as_finite, as_name, read_table, read_tables
 from agentgym.envs.loca.published.rules import academic_warning_failures
-from agentgym.envs.loca.published.states import (
-    PublishedConfig,
-    load_workspace,
-    read_table,
-    read_tables,
-)
+from agentgym.envs.loca.published.states import PublishedConfig, load_workspace
 from agentgym.envs.loca.results import query_rows
 from agentgym.envs.loca.service_checks import bigquery_failures, bigquery_state, log_state
 from agentgym.envs.loca.task import OfficeTask
@@ -133,23 +129,26 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 
     def _load(self, state: Path) -> None:
         cloud = self.office.get(GoogleCloud)
-        load_workspace(state, self.files)
-        past: dict[str, list[int | None]] = {}
+        load_workspace(state, self.files, [LATEST], RESULT)
+        past: dict[str, list[int]] = {}
         students = {}
         for table, rows in read_tables(state, DATASET, TYPES).items():
             cloud.bigquery.load(DATASET, table, TYPES, rows)
             for student, name, _, score in rows:
                 past.setdefault(student, []).append(round(10 * score))
                 students[student] = name
-        quiz = {"student_id": str, "name": str, "score": float}
+        quiz = {"student_id": as_name, "name": as_name, "score": as_finite}
         drops: dict[tuple[str, ...], Fraction] = {}
-        for row in read_table(state / "agent_workspace" / LATEST, quiz):
+        path = state / "agent_workspace" / LATEST
+        for place, row in enumerate(read_table(path, quiz, ["student_id"]), 2):
             student = row["student_id"]
-            if student not in past:
-                raise ValueError(f"{state}: {LATEST} names {student}, who is in no exam")
+            if not sum(past.get(student, ())):
+                raise ValueError(
+                    f"{path}: row {place}: student_id must have points in an exam, got {student!r}"
+                )
             drops[student, row["name"]] = _drop(past[student], round(10 * row["score"]))
         answer = state / "groundtruth_workspace" / "expected_alerts.csv"
-        expected = read_table(answer, {"student_id": str, "drop_ratio": float})
+        expected = read_table(answer, {"student_id": as_name, "drop_ratio": as_finite})
         self._set_truth(cloud, drops, published=expected, students=students)
 
     def _set_truth(

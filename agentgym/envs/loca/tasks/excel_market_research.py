@@ -10,17 +10,28 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from agentgym.envs.loca.checks import exact, file_state, open_output, table_failures
 from agentgym.envs.loca.draws import pick, shuffled, text_of
 from agentgym.envs.loca.fragments import look_at_workbook, remove_sheets
 from agentgym.envs.loca.plan import Plan, PlanStep, read, write
+from agentgym.envs.loca.published.files import (
+    as_finite,
+    as_name,
+    read_book,
+    read_json,
+    read_table,
+    typed_rows,
+)
+from agentgym.envs.loca.published.rules import growth_failures
+from agentgym.envs.loca.published.states import PublishedConfig, load_workspace
 from agentgym.envs.loca.results import cell_rows, read_metadata
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.office.spreadsheet.workbooks import (
@@ -70,12 +81,24 @@ LINES = (
 BLOCK = 20  # cells per unit of size; a unit is then about as long as in other tasks
 MAX_BLOCKS = 8_000  # about the maximum number of years times categories
 _CHUNK = 80  # cells per read: each takes many tokens as JSON
-_REQUEST = re.compile(r"## Report to be made\n\n- Target category: (.+)\n- Years: (\d+) to (\d+)")
+_HEADING = "## Report to be made\n\n"
+_REQUEST = re.compile(rf"{_HEADING}- Target category: (.+)\n- Years: (\d+) to (\d+)")
 _HEAD = re.compile(r"(.+) \((mn|bn) USD\)")
+# How LOCA-bench words its request, and the first head of its weights.
+_PUBLISHED_REQUEST = re.compile(
+    r"\*\*Target Category:\*\* (.+)\n\n\*\*Time Range:\*\* (\d{4}) to (\d{4})"
+)
+CATEGORY, PUBLISHED_CATEGORY = "Category", "Internal / Raw"
+
+
+@dataclass(frozen=True)
+class _Metadata:
+    target_category: str
+    conversion_weights: dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExcelMarketResearchConfig(OfficeConfig):
+class ExcelMarketResearchConfig(PublishedConfig):
     """The size is the area of the data sheets, in blocks of 20 cells.
 
     Attributes:
@@ -105,6 +128,9 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
 
     def draw(self, size: int) -> None:
         """Draw weights, market data and the request."""
+        if self.config.data:
+            self._load(Path(self.config.data))
+            return
         years, raw, internal = self._shape(BLOCK * min(size, MAX_BLOCKS))
         markets = [
             f"{kind} {good}{place}".strip() for kind in KINDS for good in GOODS for place in PLACES
@@ -124,21 +150,43 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         }
         first, last = self._write_request(own, target, sorted(data))
         self._write_data(names, own, weights, data, units)
-        factors = {k: 1000 if units[k] == "bn" else 1 for k in used}
-        whole = {}
-        for y, row in data.items():
-            whole[y] = sum(weights[target][k] * row[k] * factors[k] for k in used)
-        columns = [YEAR, *(f"{names[k]} %" for k in used), TOTAL]
-        rows = []
-        for year in range(first, last + 1):
-            sizes = [[*(data[y][k] for k in used), whole[y]] for y in (year - 1, year) if y in data]
-            growth = (
-                [f"{(new / old - 1) * 100:.2f}" for old, new in zip(*sizes, strict=True)]
-                if len(sizes) == 2
-                else [NONE] * len(sizes[0])
+        factors = [weights[target][k] * (1000 if units[k] == "bn" else 1) for k in used]
+        values = {year: [row[k] for k in used] for year, row in data.items()}
+        report = _expected_report([names[k] for k in used], factors, values, (first, last))
+        self.truth = {**report, "files": file_state(self.files)}
+
+    def _load(self, state: Path) -> None:
+        load_workspace(state, self.files, [DATA, FORMAT, REQUEST], RESULT)
+        folder, answers = state / "agent_workspace", state / "groundtruth_workspace"
+        request = self.files.read(REQUEST).decode("utf-8", "replace")
+        match = _PUBLISHED_REQUEST.search(request)
+        if not match:
+            raise ValueError(f"{folder / REQUEST} must name a target category and a time range")
+        target, first, last = match[1], int(match[2]), int(match[3])
+        # Our prompt announces another form.
+        text = f"{_HEADING}- Target category: {target}\n- Years: {first} to {last}\n"
+        self.files.write(REQUEST, text)
+        names, factors, values = _read_market(folder / DATA, target)
+        if not set(range(first, last + 1)) <= values.keys():
+            raise ValueError(f"{folder / DATA} must have the years {first} to {last}")
+        report = _expected_report(names, factors, values, (first, last))
+        metadata = read_json(answers / "metadata.json", TypeAdapter(_Metadata))
+        weights = metadata.conversion_weights.get(metadata.target_category)
+        if metadata.target_category != target or weights is None:
+            raise ValueError(f"{answers / 'metadata.json'} must have the weights of {target!r}")
+        columns = [YEAR, *(f"{name} %" for name in weights), TOTAL]
+        expected = read_table(answers / "Market_Data_gt.csv", dict.fromkeys(columns, as_finite))
+        if {row[YEAR] for row in expected} != set(range(first, last + 1)):
+            raise ValueError(
+                f"{answers / 'Market_Data_gt.csv'} must have the years {first} to {last}"
             )
-            rows.append(dict(zip(columns, [year, *growth], strict=True)))
-        self.truth = {"columns": columns, "rows": rows, "files": file_state(self.files)}
+        self.truth = {
+            **report,
+            "files": file_state(self.files),
+            "sheet": next(iter(read_book(folder / FORMAT))),
+            "published": expected,
+            "optional": [f"{name} %" for name, weight in weights.items() if not weight],
+        }
 
     def _shape(self, cells: int) -> tuple[int, int, int]:
         config, side = self.config, cells**0.5
@@ -163,7 +211,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         ]
         parts = [
             f"## Delivered in 2023\n\n{older[0]}",
-            f"## Report to be made\n\n- Target category: {own[target]}\n- Years: {first} to {last}",
+            f"{_HEADING}- Target category: {own[target]}\n- Years: {first} to {last}",
             f"## Delivered in 2024\n\n{older[1]}",
         ]
         text = "\n\n".join(shuffled(self.rng, parts))
@@ -179,7 +227,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         units: Mapping[int, str],
     ) -> None:
         # RawData and Methodology order their columns differently.
-        rows: list[list[Any]] = [["Category", *names]]
+        rows: list[list[Any]] = [[CATEGORY, *names]]
         rows += [
             [name, *(_cell(self.rng, weight) for weight in row)]
             for name, row in zip(own, weights, strict=True)
@@ -253,9 +301,71 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
 
     def task_failures(self) -> Iterator[str]:
         """Check the sheet, headers and rows of the report."""
-        table, failures = open_output(self.files, RESULT, SHEET)
+        table, failures = open_output(self.files, RESULT, self.truth.get("sheet", SHEET))
         yield from failures
         yield from _table_failures(table, self.truth["columns"], self.truth["rows"])
+
+    def published_failures(self) -> Iterator[str]:
+        """Apply the published rule."""
+        truth = self.truth
+        return growth_failures(self.files, RESULT, truth["published"], truth["optional"])
+
+
+def _expected_report(
+    names: Sequence[str],
+    factors: Sequence[Decimal],
+    values: Mapping[int, Sequence[Decimal]],
+    years: tuple[int, int],
+) -> dict[str, Any]:
+    """Return the columns and rows of the report on categories by their factors and yearly values."""
+    columns = [YEAR, *(f"{name} %" for name in names), TOTAL]
+    rows = []
+    for year in range(years[0], years[1] + 1):
+        sizes = []
+        for y in (year - 1, year):
+            if y in values:
+                total = sum(f * value for f, value in zip(factors, values[y], strict=True))
+                sizes.append([*values[y], total])
+        growth = [NONE] * (len(columns) - 1)
+        if len(sizes) == 2:
+            growth = [f"{(new / old - 1) * 100:.2f}" for old, new in zip(*sizes, strict=True)]
+        rows.append(dict(zip(columns, [year, *growth], strict=True)))
+    return {"columns": columns, "rows": rows}
+
+
+def _read_market(
+    path: Path, target: str
+) -> tuple[list[str], list[Decimal], dict[int, list[Decimal]]]:
+    """Return names and factors of the target's categories, and their sizes by year."""
+    book = read_book(path, WEIGHTS, VALUES)
+    heads = {}
+    for head in book[VALUES][0][1:]:
+        match = _HEAD.fullmatch(str(head))
+        if not match:
+            raise ValueError(
+                f"{path}: {VALUES}: row 1: {head!r} must end with (mn USD) or (bn USD)"
+            )
+        heads[match[1]] = match
+    names = list(book[WEIGHTS][0][1:])
+    columns = {PUBLISHED_CATEGORY: as_name, **dict.fromkeys(names, as_finite)}
+    rows = typed_rows(f"{path}: {WEIGHTS}", book[WEIGHTS], columns, [PUBLISHED_CATEGORY])
+    found = next((row for row in rows if row[PUBLISHED_CATEGORY] == target), None)
+    if not found or heads.keys() != set(names):
+        raise ValueError(f"{path}: {WEIGHTS} must have {target!r} and the categories of {VALUES}")
+    used = [name for name in names if found[name]]
+    factors = []
+    for name in used:
+        factors.append(Decimal(str(found[name])) * (1000 if heads[name][2] == "bn" else 1))
+    columns = {YEAR: as_finite, **{heads[name][0]: _as_size for name in used}}
+    rows = typed_rows(f"{path}: {VALUES}", book[VALUES], columns, [YEAR])
+    values = {int(row[YEAR]): [row[heads[name][0]] for name in used] for row in rows}
+    return used, factors, values
+
+
+def _as_size(cell: object) -> Decimal:
+    if (size := as_finite(cell)) <= 0:
+        raise ValueError(f"must be above 0, since growth is relative, got {cell!r}")
+    return Decimal(str(size))
 
 
 def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
@@ -333,7 +443,7 @@ def _pieces(
 
 
 def _read_weights(rows: Sequence[Sequence[Any]], target: str) -> dict[str, Any]:
-    names = rows[0][1:] if rows[0][0] == "Category" else None
+    names = rows[0][1:] if rows[0][0] in (CATEGORY, PUBLISHED_CATEGORY) else None
     return {"names": names, "weights": next((row[1:] for row in rows if row[0] == target), None)}
 
 

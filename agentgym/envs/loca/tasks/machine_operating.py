@@ -7,6 +7,7 @@ import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -16,6 +17,16 @@ from agentgym.envs.loca.checks import CsvTable, as_text, file_state, number
 from agentgym.envs.loca.draws import pick, shuffled, text_of
 from agentgym.envs.loca.fragments import settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, look, look_on, read, write
+from agentgym.envs.loca.published.files import (
+    as_finite,
+    as_name,
+    read_book,
+    read_table,
+    read_tables,
+    typed_rows,
+)
+from agentgym.envs.loca.published.rules import machine_failures
+from agentgym.envs.loca.published.states import PublishedConfig, load_workspace
 from agentgym.envs.loca.results import cell_rows, listed_items, query_rows, read_metadata
 from agentgym.envs.loca.service_checks import (
     bigquery_failures,
@@ -23,7 +34,7 @@ from agentgym.envs.loca.service_checks import (
     storage_failures,
     storage_state,
 )
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.files.workspace import Workspace
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.spreadsheet.workbooks import write_workbook
@@ -80,7 +91,7 @@ _RANGE = re.compile(r"\s*([0-9.,]+)\s*[-\u2013\u2014]\s*([0-9.,]+)\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MachineOperatingConfig(OfficeConfig):
+class MachineOperatingConfig(PublishedConfig):
     """The size is the total number of sensors.
 
     Attributes:
@@ -116,6 +127,9 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
 
     def draw(self, size: int) -> None:
         """Draw the sensors, ranges, readings and earlier reports."""
+        if self.config.data:
+            self._load(Path(self.config.data))
+            return
         cloud = self.office.get(GoogleCloud)
         sensors = self._sensors(size)
         all_limits = {sensor: self._range(sensor[1]) for sensor in sensors}
@@ -135,11 +149,49 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         cloud.bigquery.load(DATASET, TABLE, TYPES, shuffled(self.rng, rows))
         self._add_distractors(cloud, rows)
         self.files.write(BOOK, self._book(sensors, ranges))
+        real = {sensor: (low / 100, high / 100) for sensor, (low, high) in ranges.items()}
+        self._set_truth(cloud, rows, real)
+
+    def _load(self, state: Path) -> None:
+        cloud = self.office.get(GoogleCloud)
+        load_workspace(state, self.files, [BOOK], REPORT)
+        tables = read_tables(state, DATASET, TYPES)
+        if list(tables) != [TABLE]:
+            raise ValueError(
+                f"{state}: {DATASET} must have only the table {TABLE}, got {list(tables)}"
+            )
+        rows = []
+        for place, (text, *row) in enumerate(tables[TABLE], 1):
+            try:
+                moment = datetime.fromisoformat(f"{text}+00:00")
+            except ValueError as error:
+                raise ValueError(f"{state}: {TABLE}: row {place}: timestamp: {error}") from None
+            rows.append((f"{moment:%Y-%m-%d %H:%M:%S.%f}".removesuffix(".000000") + "+00", *row))
+        cloud.bigquery.load(DATASET, TABLE, TYPES, rows)
+        names = ("machine_id", "sensor_type")
+        columns = {**dict.fromkeys(names, as_name), "min_value": as_finite, "max_value": as_finite}
+        book = state / "agent_workspace" / BOOK
+        table = read_book(book, SHEET)[SHEET]
+        ranges = {
+            (row["machine_id"], row["sensor_type"]): (row["min_value"], row["max_value"])
+            for row in typed_rows(f"{book}: {SHEET}", table, columns, names)
+        }
+        columns = {"timestamp": as_name, **dict.fromkeys(names, as_name), "reading": as_finite}
+        expected = read_table(state / "groundtruth_workspace" / REPORT, columns)
+        self._set_truth(cloud, rows, ranges, published=expected)
+
+    def _set_truth(
+        self,
+        cloud: GoogleCloud,
+        rows: Sequence[tuple[Any, ...]],
+        ranges: Mapping[tuple[str, str], tuple[float, float]],
+        **more: Any,
+    ) -> None:
         anomalies = []
         first, last = _stamp(FIRST), _stamp(LAST)
         for stamp, machine, kind, value in rows:
             limits = ranges.get((machine, kind))
-            if limits is None or not first <= stamp <= last or not _is_out(value, limits):
+            if limits is None or not first <= stamp <= last or limits[0] <= value <= limits[1]:
                 continue
             anomalies.append(
                 {
@@ -147,7 +199,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                     "machine_id": machine,
                     "sensor_type": kind,
                     "reading": value,
-                    "normal_range": " - ".join(as_text(limit / 100) for limit in limits),
+                    "normal_range": " - ".join(map(as_text, limits)),
                 }
             )
         self.truth = {
@@ -155,6 +207,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             "tables": bigquery_state(cloud, DATASET),
             "storage": storage_state(cloud),
             "files": file_state(self.files),
+            **more,
         }
 
     def _sensors(self, size: int) -> list[tuple[str, str]]:
@@ -342,9 +395,10 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         yield from storage_failures(cloud, self.truth["storage"], [self.outputs[1], *new])
         yield from bigquery_failures(cloud, self.truth["tables"])
 
-
-def _is_out(value: float, limits: Range) -> bool:
-    return not limits[0] / 100 <= value <= limits[1] / 100
+    def published_failures(self) -> Iterator[str]:
+        """Apply the published rule."""
+        cloud = self.office.get(GoogleCloud)
+        return machine_failures(cloud, BUCKET, self.truth["published"])
 
 
 @functools.lru_cache(maxsize=4096)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
 from itertools import chain, pairwise
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -24,8 +25,11 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.draws import shuffled, text_of, whole
 from agentgym.envs.loca.fragments import create, over, settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, look, look_on, read, write
+from agentgym.envs.loca.published.files import as_finite, as_name, read_table, typed_rows
+from agentgym.envs.loca.published.rules import nhl_failures
+from agentgym.envs.loca.published.states import PublishedConfig, load_workspace, read_spreadsheet
 from agentgym.envs.loca.results import sheet_values
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 
@@ -63,7 +67,7 @@ Game = tuple[date, str, str, bool]
 
 
 @dataclass(frozen=True, kw_only=True)
-class NhlB2bAnalysisConfig(OfficeConfig):
+class NhlB2bAnalysisConfig(PublishedConfig):
     """The size is the number of rows of the schedule.
 
     Attributes:
@@ -90,6 +94,9 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
 
     def draw(self, size: int) -> None:
         """Draw this and another season's schedule, and another spreadsheet."""
+        if self.config.data:
+            self._load(Path(self.config.data))
+            return
         count = self.config.teams or min(len(TEAMS), 5 + size // 40)
         teams = self.rng.choice(TEAMS, count, replace=False).tolist()
         games = _season(self.rng, teams, size, date(2024, 10, 8), self.config.postponed_rate)
@@ -104,9 +111,29 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             sheets.add_spreadsheet(
                 title, {name: [HEADER, *self._rows(part)] for name, part in parts.items()}
             )
+        self._set_truth(teams, games)
+
+    def _load(self, state: Path) -> None:
+        load_workspace(state, self.files, [], FILE)
+        columns = {"Date": date.fromisoformat, "Visitor": as_name, "Home": as_name}
+        table = read_spreadsheet(state, SOURCE, SHEET)[SHEET]
+        rows = typed_rows(f"{state}: cells.json", table, columns)
+        games = [(row["Date"], row["Visitor"], row["Home"], True) for row in rows]
+        self.office.get(GoogleSheet).add_spreadsheet(SOURCE, {SHEET: table})
+        counts = {"Team": as_name, **dict.fromkeys(COLUMNS[1:], as_finite)}
+        answer = state / "groundtruth_workspace" / "standard_answer.csv"
+        expected = read_table(answer, counts, ["Team"])
+        teams = sorted({team for game in games for team in game[1:3]})
+        if sorted(row["Team"] for row in expected) != teams:
+            raise ValueError(f"{answer} must have the teams of the schedule, {teams}")
+        self._set_truth(teams, games, published=expected)
+
+    def _set_truth(self, teams: Sequence[str], games: Sequence[Game], **more: Any) -> None:
+        sheets = self.office.get(GoogleSheet)
         self.truth = {
             "rows": _count(teams, games),
             "sheets": {book: _state(sheets, book) for book in sheets.titles()},
+            **more,
         }
 
     def _rows(self, games: Sequence[Game]) -> Iterator[list[Any]]:
@@ -202,6 +229,11 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         for book in before:
             if _state(sheets, book) != before[book]:
                 yield f"the spreadsheet {titles[book]!r} was changed"
+
+    def published_failures(self) -> Iterator[str]:
+        """Apply the published rule."""
+        sheets = self.office.get(GoogleSheet)
+        return nhl_failures(self.files, sheets, self.truth["published"])
 
 
 def _sheet_failures(

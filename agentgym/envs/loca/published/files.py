@@ -1,0 +1,151 @@
+"""Read the files of LOCA-bench as typed records; every error names the file, the place and the
+expectation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import math
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from pydantic import TypeAdapter
+
+from agentgym.office.spreadsheet.workbooks import read_workbook
+from agentgym.text.tools import ToolError
+from agentgym.text.validation import check_shape
+
+T = TypeVar("T")
+# The conversion of each column that a table must have; it raises ValueError.
+Columns: TypeAlias = Mapping[str, Callable[[Any], Any]]
+Rows: TypeAlias = Sequence[Mapping[str, Any]]
+
+
+def as_name(cell: object) -> str:
+    """Return a cell with text."""
+    if not isinstance(cell, str) or not cell.strip():
+        raise ValueError(f"must be a text, got {cell!r}")
+    return cell
+
+
+def as_finite(cell: object) -> float:
+    """Return a cell with a number, or with its text."""
+    with contextlib.suppress(TypeError, ValueError):
+        number = math.nan if isinstance(cell, bool) else float(cell)  # type: ignore[arg-type]
+        if math.isfinite(number):
+            return number
+    raise ValueError(f"must be a number, got {cell!r}")
+
+
+def read_json(path: Path, shape: TypeAdapter[T]) -> T:
+    """Return the value of a JSON file in a shape."""
+    try:
+        return check_shape(shape, path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{path} must be a JSON file: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def read_table(path: Path, columns: Columns, key: Sequence[str] = ()) -> Rows:
+    """Return the rows of a CSV file, which differ in their key."""
+    try:
+        table = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} must be a CSV file: {error}") from None
+    return typed_rows(path, table or [[]], columns, key)
+
+
+def read_book(path: Path, *titles: str) -> Mapping[str, Sequence[Sequence[Any]]]:
+    """Return the rows of a workbook's sheets, which must include `titles`."""
+    try:
+        sheets = read_workbook(path.read_bytes())
+    except (OSError, ToolError) as error:
+        raise ValueError(f"{path} must be a workbook: {error}") from None
+    for title in titles:
+        if not sheets.get(title):
+            raise ValueError(f"{path} must have a sheet {title!r} with cells, got {list(sheets)}")
+    return sheets
+
+
+def typed_rows(
+    place: object, table: Sequence[Sequence[Any]], columns: Columns, key: Sequence[str] = ()
+) -> Rows:
+    """Return the converted columns of a table, by row; two rows must not share a key."""
+    header = list(table[0])
+    if any(header.count(name) != 1 for name in columns):
+        raise ValueError(f"{place}: row 1 must have {list(columns)} once each, got {header}")
+    records = []
+    seen = set()
+    for number, row in enumerate(table[1:], 2):
+        cells = dict(zip(header, row, strict=False))
+        record = {}
+        for name, convert in columns.items():
+            try:
+                record[name] = convert(cells.get(name))
+            except ValueError as error:
+                raise ValueError(f"{place}: row {number}: {name} {error}") from None
+        identity = tuple(record[name] for name in key)
+        if key and identity in seen:
+            raise ValueError(f"{place}: row {number}: {', '.join(key)} {identity} comes twice")
+        seen.add(identity)
+        records.append(record)
+    return records
+
+
+def read_tables(
+    state: Path, dataset: str, columns: Mapping[str, str]
+) -> Mapping[str, Sequence[tuple[Any, ...]]]:
+    """Return the rows of a BigQuery dataset's tables by name.
+
+    Args:
+        state: The state folder.
+        dataset: The dataset.
+        columns: The columns that each table must have, with types as in `BigQuery.load`.
+
+    Raises:
+        ValueError: The database is missing or has another form.
+    """
+    path = state / "local_db" / "google_cloud" / "bigquery_data.db"
+    prefix = f"local-project_{dataset}_"
+    tables = {}
+    with tempfile.TemporaryDirectory() as folder:
+        # The log of a database in WAL mode lies beside it, and reading may change both.
+        for part in filter(Path.is_file, path.parent.glob(f"{path.name}*")):
+            shutil.copy(part, folder)
+        with contextlib.closing(sqlite3.connect(Path(folder, path.name))) as database:
+            try:
+                names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+                for [name] in names.fetchall():
+                    if name.startswith(prefix):
+                        found = database.execute(f'SELECT * FROM "{name}" ORDER BY rowid')
+                        heads = [column[0] for column in found.description]
+                        rows = found.fetchall()
+                        _check(f"{path}: {name}", columns, heads, rows)
+                        tables[name.removeprefix(prefix)] = rows
+            except sqlite3.DatabaseError as error:
+                raise ValueError(f"{path} must be an SQLite database: {error}") from None
+    if not tables:
+        raise ValueError(f"{path} must have tables {prefix}…")
+    return tables
+
+
+def _check(
+    place: str,
+    columns: Mapping[str, str],
+    heads: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+) -> None:
+    if heads != list(columns):
+        raise ValueError(f"{place} must have the columns {list(columns)}, got {heads}")
+    kinds: Mapping[str, type[Any] | tuple[type[Any], ...]]
+    kinds = {"INT64": int, "FLOAT64": (int, float)}
+    for number, row in enumerate(rows, 1):
+        for (head, kind), value in zip(columns.items(), row, strict=True):
+            if not isinstance(value, kinds.get(kind, str)):
+                raise ValueError(f"{place}: row {number}: {head} must be {kind}, got {value!r}")
