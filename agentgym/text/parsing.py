@@ -2,7 +2,8 @@
 
 The dialect `python` is one call in a ```` ```python ```` block (LUMINA, appendix A), and `json` one
 or several `<tool_call>{"name": …, "arguments": …}</tool_call>` (Hermes and Qwen); `auto` accepts
-either. Parsing never raises, takes linear time and evaluates nothing.
+either. `json` and `auto` also read one call that stands alone or in a ```` ```json ```` block, and
+arguments written as a string (OpenAI). Parsing never raises, takes linear time and evaluates nothing.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ _COMMON = re.compile(
     r"(?:<think>((?:[^<]++|<(?![/t]))*+)</think>)?+((?:[^<`]++|<(?![/t]))*+)"
     r"<tool_call>([^<]*+)</tool_call>\s*+"
 )
+# A call without a tag: the object names a tool. Other JSON is prose.
+_UNTAGGED = re.compile(r'\s*\{\s*"(?:name|arguments)"\s*:')
 _CLOSER = {"<think>": "</think>", "<tool_call>": "</tool_call>"}
 _FENCE = "```"
 _LITERALS = "a block holds one call, and its arguments are Python literals"
@@ -116,6 +119,8 @@ def _read(text: str, dialect: Dialect, tools: Sequence[Tool], turn: int) -> tupl
     elif dialect == "json":
         fences = []
     problem = problem or defect
+    if not problem and not fences and not tags and dialect != "python":
+        prose, tags = _split_untagged(prose)
     if not problem and len(fences) + len(tags) != 1:
         problem = _find_conflict(fences, tags, dialect)
     if not problem:
@@ -137,6 +142,18 @@ def _find_conflict(fences: list[str], tags: list[str], dialect: Dialect) -> str:
     if not fences and not tags:
         return f"{NO_CALL}: {_form(dialect)}"
     return ""
+
+
+def _split_untagged(prose: str) -> tuple[str, list[str]]:
+    """Return the prose and the call, if it stands alone or in the only ```json block."""
+    if _UNTAGGED.match(prose):
+        return "", [prose]
+    if prose.count("```json") == 1:
+        before, _, rest = prose.partition("```json")
+        body, fence, after = rest.partition(_FENCE)
+        if fence and _UNTAGGED.match(body):
+            return before + after, [body]
+    return prose, []
 
 
 def _as_unicode(text: str) -> tuple[str, str]:
@@ -210,10 +227,12 @@ def _call(body: str, call_id: str) -> ToolCall:
     name, arguments = data["name"], data.get("arguments", {})
     if not _NAME.fullmatch(name):
         raise _Unreadable(f"a tool name is ASCII letters, digits and _, got {echo(name)}")
+    if isinstance(arguments, str):
+        arguments = _load(arguments.strip())
     if not isinstance(arguments, dict):
         raise _Unreadable(f'"arguments" is a JSON object, got {echo(arguments)}')
     if "\\u" in body or "\0" in body or not body.isascii():
-        check_jsonable(data)
+        check_jsonable({name: arguments})
     return ToolCall(name, arguments, call_id)
 
 

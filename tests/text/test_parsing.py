@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym import Tool, ToolCall, explain, parse, render
-from agentgym.text.parsing import MAX_REPLY_CHARS, _read
+from agentgym.text.parsing import MAX_REPLY_CHARS, NO_CALL, _read
 from benchmarks.hostile_texts import REPLIES
 
 TRICKY = (
@@ -295,3 +295,49 @@ def test_a_repeated_name_is_refused_at_any_depth(arguments: str) -> None:
     reply = f'<tool_call>{{"name": "f", "arguments": {{{arguments}}}}}</tool_call>'
     assert not parse(reply).calls
     assert "is given twice" in explain(reply)
+
+
+OBJECT = '{"name": "pop", "arguments": {"id": 0}}'
+STRING = '{"name": "pop", "arguments": "{\\"id\\": 0}"}'
+UNTAGGED = [OBJECT, f"\n {STRING}\n", f"```json\n{OBJECT}\n```", f"So I pop.\n```json\n{STRING}```\nDone."]
+
+
+@pytest.mark.parametrize("thought", ["", "<think>``` {</think>\n", "no opener</think>"])
+@pytest.mark.parametrize("reply", [*UNTAGGED, f"<tool_call>{STRING}</tool_call>"])
+def test_a_call_may_stand_alone_or_in_a_fence_and_have_arguments_as_a_string(
+    reply: str, thought: str
+) -> None:
+    (call,) = parse(thought + reply).calls
+    assert (call.name, call.arguments) == ("pop", {"id": 0})
+    assert not parse(thought + reply, "python").calls
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        (f"{OBJECT}{OBJECT}", "followed by more text"),
+        (f"{OBJECT} is my call", "followed by more text"),
+        (f"My call is {OBJECT}", NO_CALL),
+        (f"```json\n{OBJECT}\n```" * 2, NO_CALL),
+        (f"```json\n{OBJECT}", NO_CALL),
+        (f"```json\n[{OBJECT}]\n```", NO_CALL),
+        ('{"answer": 3}', NO_CALL),
+        ('```json\n{"id": 0}\n```', NO_CALL),
+        ('{"name": "pop", "arguments": {"id": 0, "id": 1}}', "given twice"),
+        ('{"name": "pop", "arguments": "{\\"id\\": 0, \\"id\\": 1}"}', "given twice"),
+        ('{"name": "pop", "arguments": "id=0"}', "not valid JSON"),
+        ('{"name": "pop", "arguments": "[0]"}', "is a JSON object"),
+        ('{"name": "pop", "arguments": "\\"{}\\""}', "is a JSON object"),
+        ('{"name": "pop", "arguments": "{\\"id\\": NaN}"}', "finite"),
+        ('{"name": "pop", "arguments": "{\\"id\\": \\"\\\\ud800\\"}"}', "surrogate"),
+    ],
+)  # fmt: skip
+def test_what_is_no_single_call_is_not_guessed(reply: str, why: str) -> None:
+    assert not parse(reply).calls
+    assert why in explain(reply)
+
+
+def test_json_beside_a_tagged_call_stays_prose() -> None:
+    message = parse(f'```json\n{{"name": "x"}}\n```\n<tool_call>{OBJECT}</tool_call>')
+    assert [call.name for call in message.calls] == ["pop"]
+    assert '{"name": "x"}' in message.text
