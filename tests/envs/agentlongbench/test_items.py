@@ -317,6 +317,8 @@ def test_sections_can_be_chosen_and_must_tell_items_apart() -> None:
     table = config.table(np.random.default_rng(0))
     assert [section.name for section in table.sections] == ["Base Stats", "Other"]
     few = ItemsConfig(sections="generation")
-    with pytest.raises(ValueError, match="no item can be told from the others by its generation"):
+    with pytest.raises(
+        ValueError, match="no item can be distinguished from the others by its generation"
+    ):
         list(few.targets(few.table(np.random.default_rng(0)), np.random.default_rng(0)))
     assert dumps({"a": "é"}) == '{"a": "é"}'

@@ -94,10 +94,6 @@ def test_a_last_line_answers(said: str, over: bool) -> None:
 # Ends of episodes, labels and reports.
 
 
-def test_three_failed_rounds_in_a_row_end_an_episode() -> None:
-    assert {start(env_id).max_failed_rounds for env_id in LORE} == {3}
-
-
 def test_on_the_last_turn_only_an_answer_can_succeed() -> None:
     env = start("DocumentWorld-paper", budget_factor=1.0, budget_slack=0)
     play(env, *[read(env.world.known.useful()[0])] * (env.world.max_turns - 1))
