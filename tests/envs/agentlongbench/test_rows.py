@@ -13,14 +13,7 @@ import pytest
 
 from agentgym.envs.agentlongbench import FULL, TASKS
 from agentgym.envs.agentlongbench.config import species
-from agentgym.envs.agentlongbench.rows import (
-    COUNTS,
-    LENGTHS,
-    TARGETS,
-    count,
-    make_rows,
-    prompt,
-)
+from agentgym.envs.agentlongbench.rows import COUNTS, LENGTHS, TARGETS, count, make_rows, prompt
 from agentgym.text.tokens import counter
 from tests.envs.agentlongbench.puzzle_reader import Reader
 

@@ -15,12 +15,7 @@ from agentgym.envs.gsm_agent.database import DatabaseOptions, draw_tasks, get_da
 from agentgym.envs.gsm_agent.documents import month_name, write_document
 from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, solve
 from agentgym.envs.gsm_agent.narration import OUTDATED, Narrator, read_facts
-from agentgym.envs.gsm_agent.problems import (
-    OPERATORS,
-    Problem,
-    ProblemOptions,
-    draw_problem,
-)
+from agentgym.envs.gsm_agent.problems import OPERATORS, Problem, ProblemOptions, draw_problem
 from agentgym.envs.gsm_agent.questions import read_question, write_question
 from agentgym.envs.gsm_agent.stories import PARTICIPLE, STORIES, split_item, unit_of
 from tests.envs.gsm_agent import reader

@@ -12,13 +12,7 @@ from agentgym.envs.lore.world import document_text
 from agentgym.oracles import OraclePolicy
 from agentgym.oracles.reading import ParsedChat
 from agentgym.training.rollout import rollout
-from tests.envs.lore.games import (
-    LORE,
-    generated,
-    read,
-    reply,
-    submit,
-)
+from tests.envs.lore.games import LORE, generated, read, reply, submit
 from tests.helpers import play, play_optimally, say, start
 
 # Ids and answers.

@@ -10,17 +10,8 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.lore.graph import (
-    Graph,
-    Rule,
-    Shape,
-    number,
-)
-from agentgym.envs.lore.growth import (
-    LETTERS,
-    DocumentSampler,
-    grow_bottom_up,
-)
+from agentgym.envs.lore.graph import Graph, Rule, Shape, number
+from agentgym.envs.lore.growth import LETTERS, DocumentSampler, grow_bottom_up
 from agentgym.envs.lore.operators import BY_NAME, HARD, STANDARD, evaluate, text, variables
 from tests.envs.lore.games import default, longest_chain
 from tests.envs.lore.lore_solver import calculate

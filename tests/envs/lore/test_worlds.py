@@ -12,16 +12,7 @@ from agentgym import make, tool_env
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.reading import ParsedChat
 from agentgym.training.rollout import rollout
-from tests.envs.lore.games import (
-    BOTH,
-    LORE,
-    SOLVERS,
-    generated,
-    read,
-    reply,
-    shown,
-    told_of,
-)
+from tests.envs.lore.games import BOTH, LORE, SOLVERS, generated, read, reply, shown, told_of
 from tests.helpers import compare, say, start
 
 # Solved from the observations alone.

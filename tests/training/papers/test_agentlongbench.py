@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentgym import Chat, Reply, ToolCall, make
+from agentgym import Chat, Reply, ToolCall, make, tool_env
 from agentgym.envs.agentlongbench import SETTINGS, TASKS
 from agentgym.envs.agentlongbench.config import QAConfig
 from agentgym.envs.agentlongbench.logs import within
