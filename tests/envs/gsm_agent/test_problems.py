@@ -16,7 +16,7 @@ from agentgym.envs.gsm_agent.documents import month_name, write_document
 from agentgym.envs.gsm_agent.facts import Fact, Quantity, open_quantities, solve
 from agentgym.envs.gsm_agent.narration import OUTDATED, Narrator, read_facts
 from agentgym.envs.gsm_agent.problems import OPERATORS, Problem, ProblemOptions, draw_problem
-from agentgym.envs.gsm_agent.questions import read_question, write_question
+from agentgym.envs.gsm_agent.questions import Question, read_question, write_question
 from agentgym.envs.gsm_agent.stories import PARTICIPLE, STORIES, split_item, unit_of
 from tests.envs.gsm_agent import reader
 from tests.envs.gsm_agent.well_posed import find_faults, tasks_of
@@ -142,8 +142,12 @@ def test_every_fact_and_question_is_read_back() -> None:
     assert read_question("How old is the cat?") is None
 
 
-def test_facts_in_a_circle_have_no_value() -> None:
+def test_without_a_whole_value_there_is_no_answer() -> None:
     one, two = Quantity("A B", "cups made"), Quantity("A B", "kites made")
+    stated = {one: Fact(one, "is", 9), two: Fact(two, "is", 4)}
+    for kind in ("average", "ratio", "share", "percentage"):
+        assert Question(kind, (one, two)).answer(stated) is None
+    assert Question("gap", (one, two)).answer({one: stated[one]}) is None
     facts = {one: Fact(one, "more", 1, (two,)), two: Fact(two, "fewer", 1, (one,))}
     assert solve(facts, one) is None
     assert open_quantities(facts, [one]) == []
