@@ -12,8 +12,9 @@ from importlib.util import find_spec
 from random import Random
 
 from agentgym import make, tool_env
-from agentgym.envs.gsm_agent.checks import search_alone
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, draw_tasks, get_database
+from agentgym.oracles import OraclePolicy
+from agentgym.training.rollout import rollout
 
 TASKS = 7_000
 ROUNDS = 400
@@ -39,7 +40,8 @@ def main() -> None:
     show("reset", lambda k: env.reset(seed=k))
     env.reset(seed=0)
     show("search, as a call", lambda k: env.call("search", {"query": questions[k]}))
-    show("solving a task by the searcher alone", lambda k: search_alone(database, questions[k]))
+    policy = OraclePolicy("SearchWorld")
+    show("solving a task with the scripted searcher", lambda k: rollout(env, policy, k))
     if find_spec("wordllama"):
         dense(options, questions)
 

@@ -37,7 +37,11 @@ REFUSED: list[tuple[str, Mapping[str, Any], str]] = [
     ("PuzzleWorld", {"sections": "type,size"}, "sections must be one of all, type, stats, gener"),
     ("LongContextQA", PEAK, "the task find_round_largest_value_env asks for a number, and section"),
     ("SearchWorld", THINKING, "the static setting has no searches, got min_rounds=0, tools='thin"),
-    ("SearchWorld", {"operators": ("sum",)}, "operators must hold 'more', which is always possib"),
+    (
+        "SearchWorld",
+        {"operators": ("sum",)},
+        "operators must include 'more', which is always possib",
+    ),
     ("SearchWorld", {"operators": ("more", "root")}, "operators must be a tuple "),
     ("SearchWorld", {"search_by": "chroma"}, "search_by must be words, wordllama or package.modu"),
 ]

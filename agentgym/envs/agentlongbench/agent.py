@@ -19,13 +19,7 @@ from agentgym.envs.agentlongbench.engine import (
     write_feedback,
 )
 from agentgym.envs.agentlongbench.items import Atom, ItemTable, Mask
-from agentgym.envs.agentlongbench.logs import (
-    Habits,
-    Log,
-    Peak,
-    Round,
-    within,
-)
+from agentgym.envs.agentlongbench.logs import Habits, Log, Peak, Round, within
 from agentgym.text.messages import Message, ToolCall
 from agentgym.text.tokens import TokenCounter
 

@@ -122,7 +122,7 @@ class ItemsConfig(Config):
             if table.isolable(place, least):
                 yield place
         raise ValueError(
-            f"no item can be told from the others by its {self.sections} sections; give more "
+            f"no item can be distinguished from the others by its {self.sections} sections; give more "
             "sections or other items"
         )
 

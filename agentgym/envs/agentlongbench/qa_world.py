@@ -297,7 +297,7 @@ class LongContextQA(World[QAConfig]):
         if self.config.length or (self.config.data and self.config.row is None):
             given = "data" if self.config.data else f"length={self.config.length}"
             raise ValueError(
-                f"{given} does not tell the number of pages; a menu needs rounds and length=0, or "
+                f"{given} does not determine the number of pages; a menu needs rounds and length=0, or "
                 "one row of data"
             )
         return self.legal_calls()

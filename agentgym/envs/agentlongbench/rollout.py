@@ -12,17 +12,8 @@ import numpy as np
 from agentgym.envs.agentlongbench.agent import SimulatedGame
 from agentgym.envs.agentlongbench.config import QAConfig
 from agentgym.envs.agentlongbench.items import ItemTable
-from agentgym.envs.agentlongbench.logs import (
-    FEWEST_ROUNDS,
-    LONGEST,
-    LONGEST_ROUNDS,
-    SHORTEST,
-    Habits,
-    Log,
-    Peak,
-)
+from agentgym.envs.agentlongbench.logs import Habits, Log, Peak
 from agentgym.text.tokens import TokenCounter
-from agentgym.text.validation import check_int
 
 RESERVE = 400
 """Tokens reserved for the question."""
@@ -106,10 +97,6 @@ def _with_peak(
 
 
 def _limits(style: str, rounds: int | None, length: int | None) -> tuple[int, int]:
-    if rounds is None:
-        check_int("length", length, SHORTEST, LONGEST)
-    else:
-        check_int("rounds", rounds, FEWEST_ROUNDS, LONGEST_ROUNDS)
     limit = rounds if rounds is not None else (length or 0) - RESERVE
     cap, each = _CAPS[style]
     return limit, max(cap, rounds or ceil(limit / each)) + 1

@@ -16,12 +16,7 @@ from agentgym.envs.agentlongbench.config import QAConfig
 from agentgym.envs.agentlongbench.logs import Log
 from agentgym.envs.agentlongbench.rollout import draw_log
 from agentgym.envs.agentlongbench.scoring import metric
-from agentgym.envs.agentlongbench.tasks import (
-    LogQuestion,
-    ask,
-    context_length,
-    last_page_score,
-)
+from agentgym.envs.agentlongbench.tasks import LogQuestion, ask, context_length, last_page_score
 from agentgym.envs.reading import load_texts
 from agentgym.text.messages import Chat
 from agentgym.text.tokens import TokenCounter

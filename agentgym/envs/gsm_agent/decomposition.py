@@ -26,7 +26,7 @@ def decompose(problems: Sequence[RawProblem], folder: Path, ask: Ask) -> None:
     """Take problems apart with a model, and write tasks and documents when all are.
 
     `replies.jsonl` keeps each reply, so an interrupted run asks only for the others when repeated.
-    Problems that the model does not take apart, or whose documents tell other premises, stay
+    Problems that the model does not take apart, or whose documents state other premises, stay
     unclear.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -35,10 +35,10 @@ def decompose(problems: Sequence[RawProblem], folder: Path, ask: Ask) -> None:
 
 
 def read_parts(problems: Sequence[RawProblem], path: Path) -> list[RawProblem]:
-    """Take problems apart as a file tells.
+    """Take problems apart with the questions and premises in a file.
 
     Args:
-        problems: The problems, of which those that the file lacks are returned as they are.
+        problems: The problems; those that the file lacks are returned unchanged.
         path: JSON lines with `id`, `question`, `premises`, and `documents` unless the premises are
             the documents.
 
@@ -103,7 +103,7 @@ def _decompose(problem: RawProblem, ask: Ask) -> RawProblem:
     for premise in premises:
         document = _write_document(problem.text, premise, premises, ask)
         if document is None:
-            why = f"{_TRIES} documents of the premise {premise!r} tell other premises too"
+            why = f"{_TRIES} documents of the premise {premise!r} also state other premises"
             return replace(problem, unclear=why)
         documents.append(document)
     return _assemble(problem, question, premises, documents)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
@@ -27,13 +26,13 @@ from agentgym.envs.gsm_agent.stories import (
 
 STEPS = ("more", "fewer", "times", "part", "raise", "cut")
 _PARTS = ("percent", "part", "rest")
-# Premises per part that splitting a quantity requires; or the parts get none.
+# Splitting a quantity requires this much room per premise, or the parts could get none.
 _ROOM = 40
-# The least and the largest number of things that a document states.
+# The smallest and the largest count that a document states.
 _LEAST, _LARGEST = 3, 400
-# The premises of questions for ages: each is about another person.
+# Numbers of premises of questions about ages; each premise is about another person.
 _AGE_PREMISES = (1, 3)
-# Words that occur in too many phrases to lead a search anywhere.
+# Words in too many phrases to guide a search.
 _PLAIN = frozenset(
     "the of in on at for to and a from with by into each along spent earned saved paid needed "
     f"measured {' '.join(UNITS)}".split()
@@ -59,12 +58,7 @@ class Blank(NamedTuple):
     @property
     def quantity(self) -> Quantity:
         """The quantity."""
-        return _quantity(*self)
-
-
-@lru_cache(maxsize=1 << 15)  # a draft asks for the same quantities over and over
-def _quantity(owner: str, frame: str, item: str) -> Quantity:
-    return Quantity(owner, frame.replace("{i}", item))
+        return Quantity(self.owner, self.frame.replace("{i}", self.item))
 
 
 @dataclass
@@ -251,7 +245,8 @@ class Draft:
                 frame = self.rng.choice(frames)
                 item = self.rng.choice(self.story.items) if way > 0.55 else item
             # Quantities of one schema would have to fit each other.
-            near = {_quantity(owner, each, item) for each in self.story.linked.get(frame, (frame,))}
+            linked = self.story.linked.get(frame, (frame,))
+            near = {Blank(owner, each, item).quantity for each in linked}
             if near.isdisjoint(self._claimed) and near.isdisjoint(self._asked):
                 return Blank(owner, frame, item)
         raise DeadEndError

@@ -103,7 +103,7 @@ def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
             pending.pop()
         elif fact is None:
             values[quantity] = None
-        # A source that is pending already would be a cycle; it stays unknown.
+        # A source that is already pending closes a cycle, so it stays unknown.
         elif missing := [
             source for source in fact.sources if source not in values and source not in pending
         ]:

@@ -1,4 +1,4 @@
-"""Play on tasks whose questions no parser reads: an oracle knows their documents and answer."""
+"""Play of tasks whose questions no parser reads; the oracle knows their documents and answer."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _played: dict[str, list[tuple[DatabaseOptions, Task]]] = {}
 def remember(options: DatabaseOptions, task: Task) -> None:
     """Keep a task that this process plays, for worlds rebuilt from its chat.
 
-    A chat does not tell where its data is, and scripted policies get only the chat.
+    Scripted policies get only the chat, which does not name the data.
     """
     others = [each for each in _played.get(task.question, []) if each != (options, task)]
     _played[task.question] = [(options, task), *others]
 
 
 class GoldPlay:
-    """What a world knows of a task that no parser reads."""
+    """Mixin with a world's knowledge of a task that no parser reads."""
 
     config: SearchConfig
     known: SearchKnowledge
@@ -50,7 +50,7 @@ class GoldPlay:
         return get_database(self.config.database_options)
 
     def _shown_texts(self) -> list[str]:
-        # A task that nothing takes apart has no documents.
+        # A task that could not be split has no documents.
         if not self.problem.documents:
             return list(self.problem.premises)
         shown = [place for place in self.problem.documents if place not in self._missing]
@@ -97,11 +97,11 @@ class GoldPlay:
 
 
 class GoldSearches(Sequence[ToolCall]):
-    """The set of calls that show a missing document of the task, and of those on the way there.
+    """Calls that show a missing document of the task, or lead to one.
 
-    Membership runs the search. Iteration yields a call for each missing document: a query from the
-    question or a document that was shown, if that finds it on the first page, or else from the
-    missing document's own words, without its numbers if possible.
+    Membership runs the search. Iteration yields a call for each missing document. Its query is the
+    question or a shown document, if that finds the missing one on the first page. Otherwise it
+    consists of the missing document's own words, without its numbers if possible.
 
     Args:
         following: The documents on the next page of the last search.

@@ -7,7 +7,6 @@ error reports all mistakes, and then nothing is loaded.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -27,12 +26,6 @@ from agentgym.envs.gsm_agent.user_data.stories import RawProblem, take_apart
 from agentgym.envs.gsm_agent.user_data.templates import load_templates
 from agentgym.envs.gsm_agent.user_data.vetting import vet
 from agentgym.world.splits import split_of
-
-FIELDS = (
-    *("id", "question", "answer", "documents", "premises", "static_only"),
-    *("content", "metadata"),
-)
-"""Field names of a folder."""
 
 _ABOUT = ("timestamp", "name", "type")
 _YEARS = range(1960, 2020)
@@ -120,14 +113,14 @@ def publish(problems: Sequence[RawProblem], seed: int = 0) -> tuple[list[Documen
     """Write problems as tasks and documents; unclear ones get no documents.
 
     Problems that share a person or a template get different months, which their questions name. A
-    problem that fails a check (`vetting`) becomes unclear.
+    problem that fails a check of `vetting` becomes unclear.
     """
     while True:
         documents, tasks = _write(problems, seed)
         reasons = vet(problems, documents, tasks)
         if not reasons:
             return documents, tasks
-        # Its documents would still be found by searches for others.
+        # Searches for other tasks would still find the documents of these.
         problems = [
             replace(problem, unclear=reasons.get(problem.id, problem.unclear))
             for problem in problems
@@ -181,87 +174,49 @@ def _choose_months(names: Sequence[frozenset[str]], seed: int) -> list[str]:
 
 
 def _write_note(name: str, text: str, stamp: str, problem: RawProblem) -> Document:
-    # A document without a name is about the main person, as an anonymised one of the paper.
+    # A document that names nobody is about the main person, like the paper's anonymised ones.
     people = [each for each in problem.names if each in text] or list(problem.names[:1])
     return Document(name, f"Note, {month_name(stamp)}\n{text}", stamp, ", ".join(people), "note")
 
 
 def as_folder(problems: Sequence[RawProblem], folder: Path) -> None:
     """Write problems to a folder for `load_folder`."""
-    save_folder(*publish(problems), folder)
-
-
-def save_folder(documents: Sequence[Document], tasks: Sequence[Task], folder: Path) -> None:
-    """Write tasks and documents to a folder for `load_folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    records = []
+    documents, tasks = publish(problems)
+    task_records, document_records = [], []
     for task in tasks:
         names = [documents[place].id for place in task.documents]
-        records.append({**asdict(task), "documents": names})
-    write_records(folder / "tasks.jsonl", records)
-    write_records(
-        folder / "documents.jsonl",
-        (
-            {
-                "id": document.id,
-                "content": document.content,
-                "metadata": {key: getattr(document, key) for key in _ABOUT},
-            }
-            for document in documents
-        ),
-    )
+        task_records.append({**asdict(task), "documents": names})
+    for document in documents:
+        metadata = asdict(document)
+        record = {"id": metadata.pop("id"), "content": metadata.pop("content")}
+        document_records.append({**record, "metadata": metadata})
+    folder.mkdir(parents=True, exist_ok=True)
+    write_records(folder / "tasks.jsonl", task_records)
+    write_records(folder / "documents.jsonl", document_records)
 
 
-def load_folder(
-    folder: Path, fields: Mapping[str, str] | None = None
-) -> tuple[list[Document], list[Task]]:
+def load_folder(folder: Path) -> tuple[list[Document], list[Task]]:
     """Load a folder of tasks and documents.
 
-    Args:
-        folder: Contains `tasks.jsonl` (id, question, answer, and documents: their ids) and
-            `documents.jsonl` (id, content, and metadata: timestamp, name, type). A task with
-            `static_only`, the reason why searching cannot solve it, may have `premises` instead of
-            documents.
-        fields: The folder's names of these fields, such as `{"documents": "document_ids"}`; None
-            for its `fields.json`.
+    The folder contains `tasks.jsonl` (id, question, answer, and documents: their ids) and
+    `documents.jsonl` (id, content, and metadata: timestamp, name, type). A task with `static_only`,
+    the reason why searching cannot solve it, may have `premises` instead of documents.
 
     Raises:
         ValueError: Fields are missing or of another type, ids are duplicate or dangling, or an
             answer is not a number; the error lists all of them.
     """
-    if fields is None and (folder / "fields.json").exists():
-        fields = _load_fields(folder / "fields.json")
-    if unknown := [name for name in fields or {} if name not in FIELDS]:
-        raise ValueError(
-            f"fields has no field {unknown[0]!r} to rename; fields: {', '.join(FIELDS)}"
-        )
-    names = {**dict(zip(FIELDS, FIELDS, strict=True)), **(fields or {})}
     mistakes: list[str] = []
-    read = [
-        _read_document(record, names)
-        # Without documents, all tasks are static.
-        for record in read_records(folder / "documents.jsonl", mistakes, may_be_empty=True)
-    ]
-    _check_ids("documents.jsonl", (document.id for document in read), mistakes)
-    documents = sorted(read, key=lambda document: document.id)
+    # Without documents, all tasks are static.
+    records = read_records(folder / "documents.jsonl", mistakes, may_be_empty=True)
+    documents = sorted(map(_read_document, records), key=lambda document: document.id)
+    _check_ids("documents.jsonl", (document.id for document in documents), mistakes)
     place = {document.id: number for number, document in enumerate(documents)}
-    tasks = [
-        _read_task(record, names, place)
-        for record in read_records(folder / "tasks.jsonl", mistakes)
-    ]
+    records = read_records(folder / "tasks.jsonl", mistakes)
+    tasks = [_read_task(record, place) for record in records]
     _check_ids("tasks.jsonl", (task.id for task in tasks), mistakes)
     raise_any(folder, mistakes)
     return documents, tasks
-
-
-def _load_fields(path: Path) -> dict[str, str]:
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8-sig"))
-    except ValueError as error:
-        raise ValueError(f"{path}: expected a JSON object ({error})") from error
-    if not isinstance(fields, dict) or not all(isinstance(each, str) for each in fields.values()):
-        raise ValueError(f"{path}: expected a JSON object of field names, got {fields!r:.100}")
-    return fields
 
 
 def _check_ids(file: str, ids: Iterable[str], mistakes: list[str]) -> None:
@@ -272,33 +227,33 @@ def _check_ids(file: str, ids: Iterable[str], mistakes: list[str]) -> None:
             )
 
 
-def _read_document(record: InputRecord, names: Mapping[str, str]) -> Document:
-    about: Any = record.fields.get(names["metadata"]) or {}
+def _read_document(record: InputRecord) -> Document:
+    about: Any = record.fields.get("metadata") or {}
     if not isinstance(about, dict):
-        record.refuse(names["metadata"], "an object")
+        record.refuse("metadata", "an object")
         about = {}
-    told = (str(about.get(key, "")) for key in _ABOUT)
-    return Document(record.name(names["id"]), record.text(names["content"]), *told)
+    metadata = (str(about.get(key, "")) for key in _ABOUT)
+    return Document(record.name("id"), record.text("content"), *metadata)
 
 
-def _read_task(record: InputRecord, names: Mapping[str, str], place: Mapping[str, int]) -> Task:
-    answer = record.fields.get(names["answer"])
+def _read_task(record: InputRecord, place: Mapping[str, int]) -> Task:
+    answer = record.fields.get("answer")
     if isinstance(answer, bool) or parse_number(str(answer)) is None:
-        record.refuse(names["answer"], "a number")
-    static: Any = record.fields.get(names["static_only"], "")
+        record.refuse("answer", "a number")
+    static: Any = record.fields.get("static_only", "")
     if not isinstance(static, bool | str):
-        record.refuse(names["static_only"], "True, False or a reason")
+        record.refuse("static_only", "True, False or a reason")
     if static is True:
         static = "its documents make no sense individually"
-    premises = record.texts(names["premises"])
-    own = record.texts(names["documents"], required=True)
+    premises = record.texts("premises")
+    own = record.texts("documents", required=True)
     if not own and not (static and premises):
-        record.refuse(names["documents"], "at least one id")
+        record.refuse("documents", "at least one id")
     if missing := [name for name in own if name not in place]:
-        record.refuse(names["documents"], f"ids in documents.jsonl, and not {missing[0]!r}")
+        record.refuse("documents", f"ids in documents.jsonl, and not {missing[0]!r}")
     return Task(
-        record.name(names["id"]),
-        record.text(names["question"]),
+        record.name("id"),
+        record.text("question"),
         str(answer),
         tuple(place[name] for name in own if name in place),
         premises,

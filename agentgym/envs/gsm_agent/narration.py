@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import chain
 from random import Random
 
 from agentgym.envs.gsm_agent.facts import Fact, Quantity
@@ -331,14 +332,12 @@ def _number_patterns() -> Sequence[tuple[str, str, re.Pattern[str]]]:
 
 @cache
 def _schema_patterns() -> Sequence[tuple[str, re.Pattern[str], Relation]]:
-    """Return the wordings of stories with a text that a sentence must hold."""
-    return tuple(_all_schema_patterns())
-
-
-def _all_schema_patterns() -> Iterator[tuple[str, re.Pattern[str], Relation]]:
-    schemas = [some for story in STORIES.values() for some in story.schemas.values()]
-    for schema in (schema for some in schemas for schema in some):
-        for text in schema.texts:
-            start = text if text.startswith("{") else text[0].lower() + text[1:]
-            literals = re.split(r"\{\w+\}", start)
-            yield max(literals, key=len), to_pattern(start, SLOTS), schema
+    """Return the wordings of stories with a text that a sentence must contain."""
+    patterns = []
+    for story in STORIES.values():
+        for schema in chain.from_iterable(story.schemas.values()):
+            for text in schema.texts:
+                start = text if text.startswith("{") else text[0].lower() + text[1:]
+                literal = max(re.split(r"\{\w+\}", start), key=len)
+                patterns.append((literal, to_pattern(start, SLOTS), schema))
+    return patterns

@@ -26,9 +26,9 @@ MOST_PREMISES = 128  # nine times the paper's longest problem
 LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
 """Documents per task, as in table 3 of the paper: a rounded log-normal number from 1 to 14."""
 
-# Dead ends are a matter of chance. With fewer drafts, kinds that fail more often would be rarer.
+# Drafts fail by chance. With fewer of them, kinds that fail more often would be rarer.
 _PLANS, _DRAFTS = 10, 40
-# People in a problem; some document names nobody from the question, which may name two of them.
+# People in a problem. The question may name two, and some document must name none of them.
 _CAST = (2, 3)
 
 
@@ -87,7 +87,7 @@ class ProblemOptions(Config):
         super().__post_init__()
         if "more" not in self.operators:
             raise ValueError(
-                f"operators must hold 'more', which is always possible, got {list(self.operators)}"
+                f"operators must include 'more', which is always possible, got {list(self.operators)}"
             )
 
 

@@ -15,7 +15,7 @@ from agentgym.envs.gsm_agent.vocabulary import pronouns
 from agentgym.envs.reading import load_texts
 
 _QUESTIONS: Mapping[str, Sequence[str]] = load_texts(__file__, "wordings")["questions"]
-# The month stands before the question mark, or before another sentence.
+# The month precedes the question mark or another sentence.
 _SLOTS = SLOTS | {
     **{key: rf"(?P<{key}>[A-Z][a-z]+ [A-Z][a-z]+)" for key in ("w", "w2")},
     "i2": SLOTS["i"].replace("<i>", "<i2>"),
@@ -118,7 +118,7 @@ def _targets(kind: str, parts: Mapping[str, str]) -> tuple[Quantity, ...]:
 
 @cache
 def _question_patterns() -> Sequence[tuple[str, re.Pattern[str]]]:
-    # Wordings with more slots first: others fit them too.
+    # Wordings with more slots come first, because wordings with fewer also match their texts.
     pairs = [(kind, wording) for kind, wordings in _QUESTIONS.items() for wording in wordings]
     pairs.sort(key=lambda pair: -pair[1].count("{"))
     return [(kind, to_pattern(wording, _SLOTS)) for kind, wording in pairs]

@@ -56,7 +56,6 @@ def parts_of(phrase: str) -> Parts:
     return Parts(" ".join(words[:place]), PARTICIPLE[words[place]], f" {tail}" if tail else "")
 
 
-@lru_cache(maxsize=16384)
 def unit_of(phrase: str) -> str:
     """Return the unit of a phrase; empty for countable things."""
     word = phrase.partition(" ")[0]

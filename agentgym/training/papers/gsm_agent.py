@@ -215,12 +215,13 @@ def _gsm(
     ],
     out: Annotated[Path, "Folder for the tables and the figure."] = Path("runs/gsm"),
     nodes: Annotated[
-        int | None, "Clusters of the graph; by the number of documents if not given."
+        int | None,
+        "The number of graph clusters; derived from the number of documents if not given.",
     ] = None,
     embed: Annotated[
         str, "wordllama or package.module:function; latent semantic analysis if not given."
     ] = "",
-    count: Annotated[bool, "Count tokens with cl100k_base where replies carry none."] = False,
+    count: Annotated[bool, "Count tokens with cl100k_base for replies without ids."] = False,
 ) -> Iterator[str]:
     """Write the tables of GSM-Agent, and accuracy against the revisit ratio."""
     by_setting = {name: _read(name, file) for name, file in map(_setting, settings)}
@@ -324,8 +325,8 @@ def _decompose(
     tasks: Annotated[int, "Problems to draw from templates."] = 1_000,
     seed: Annotated[int, "Seed of the draws from templates."] = 0,
 ) -> Iterator[str | Table]:
-    """Take problems of GSM8K apart for SearchWorld, and tell why tasks are rejected. The same
-    command goes on where it was stopped.
+    """Take GSM8K problems apart for SearchWorld, and report why tasks are rejected. The same
+    command resumes an interrupted run.
     """
     problems = load_problems(data, tasks, seed)
     with RunLock(out):

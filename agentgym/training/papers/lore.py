@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.envs.lore import GRID
 from agentgym.envs.lore.config import DIFFICULTIES
-from agentgym.text.validation import check_choice, check_int
 from agentgym.training.evaluation import (
     QUALITY,
     Interval,
@@ -127,9 +126,7 @@ def accuracy(
     Sizes are `operations`, in bins of 10 by default, or `height`, in bins of 5 levels. The first
     bin includes size 0.
     """
-    check_choice("by", by, list(WIDTHS))
     step = WIDTHS[by] if width is None else width
-    check_int("width", step, 1, 1_000_000)
     inside: dict[int, list[Result]] = {}
     for each in episodes:
         if (size := _size(each, by)) is not None:

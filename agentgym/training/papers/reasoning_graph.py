@@ -76,19 +76,15 @@ class ReasoningGraph:
     """
 
     def __init__(
-        self,
-        texts: Sequence[str],
-        embed: Embed | None = None,
-        nodes: int | None = None,
-        seed: int = 0,
+        self, texts: Sequence[str], embed: Embed | None = None, nodes: int | None = None
     ) -> None:
         if nodes is None:
             nodes = max(1, round(FULL_NODES * sqrt(len(texts) / FULL_DOCUMENTS)))
         check_int("nodes", nodes, 1, len(texts))
-        self._embed = embed or semantic(texts, seed)
+        self._embed = embed or semantic(texts)
         vectors = unit(self._embed(list(texts)))
         model = _sklearn("cluster").KMeans(
-            nodes, init="k-means++", n_init=1, max_iter=_ITERATIONS, random_state=seed
+            nodes, init="k-means++", n_init=1, max_iter=_ITERATIONS, random_state=0
         )
         self.documents: NDArray[np.int64] = np.asarray(model.fit_predict(vectors), np.int64)
         self.centroids: NDArray[np.float32] = np.asarray(model.cluster_centers_, np.float32)
@@ -176,11 +172,8 @@ def graph_of(trajectory: Trajectory, embed: str = "", nodes: int | None = None) 
     """
     kwargs = json.loads(trajectory.spec).get("kwargs", {})
     names = {item.name for item in fields(DatabaseOptions)}
-    return _graph(
-        DatabaseOptions(**{name: value for name, value in kwargs.items() if name in names}),
-        embed,
-        nodes,
-    )
+    options = {name: value for name, value in kwargs.items() if name in names}
+    return _graph(DatabaseOptions(**options), embed, nodes)
 
 
 @lru_cache(maxsize=4)
@@ -233,12 +226,12 @@ def _format(value: float, *, share: bool) -> str:
     return f"{100 * value:.2f}%" if share else f"{value:.2f}"
 
 
-def semantic(texts: Sequence[str], seed: int = 0) -> Embed:
+def semantic(texts: Sequence[str]) -> Embed:
     """Return an embedding by latent semantic analysis: TF-IDF reduced to at most 128 dimensions."""
     words = _sklearn("feature_extraction.text").TfidfVectorizer(sublinear_tf=True)
     table = words.fit_transform(texts)
     size = min(_DIMENSIONS, len(texts) - 1, table.shape[1] - 1)
-    reduce = _sklearn("decomposition").TruncatedSVD(max(1, size), random_state=seed).fit(table)
+    reduce = _sklearn("decomposition").TruncatedSVD(max(1, size), random_state=0).fit(table)
 
     def embed(some: list[str]) -> NDArray[np.floating[Any]]:
         return np.asarray(reduce.transform(words.transform(some)))

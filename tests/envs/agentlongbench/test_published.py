@@ -20,7 +20,7 @@ from agentgym.envs.agentlongbench.scoring import form
 from agentgym.oracles import OraclePolicy
 from agentgym.play.policy import PolicyError
 from agentgym.text.tokens import counter
-from agentgym.training.papers.agentlongbench import answer, score_folder
+from agentgym.training.papers.agentlongbench_files import answer, score_folder
 from agentgym.training.rollout import rollout
 from tests.envs.agentlongbench.puzzle_reader import Reader
 

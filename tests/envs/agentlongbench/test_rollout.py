@@ -223,15 +223,3 @@ def test_time_and_memory_grow_linearly() -> None:
     ]
     assert per_round[1] < 1.5 * per_round[0]  # the longer log has ten times the tokens
     assert len(list(logs[1].messages)) == 1 + 4 * len(logs[1].rounds) - 2
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rounds": 2}, r"rounds must be an integer in \[3, 100000\], got 2"),
-        ({"length": 100}, r"length must be an integer in \[4000, 1000000000\], got 100"),
-    ],
-)
-def test_options_are_checked(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make(**options)

@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import jinja2.sandbox
-import numpy as np
 import pytest
 
 from agentgym.envs.agentlongbench import FULL, TASKS
-from agentgym.envs.agentlongbench.config import QAConfig
-from agentgym.envs.agentlongbench.qa_world import LongContextQA
-from agentgym.envs.agentlongbench.questions import Evidence, QuestionSpec
-from agentgym.envs.agentlongbench.rows import (
-    COUNTS,
-    LENGTHS,
-    TARGETS,
-    count,
-    make_rows,
-    prompt,
-)
-from agentgym.text.messages import Chat
+from agentgym.envs.agentlongbench.config import species
+from agentgym.envs.agentlongbench.rows import COUNTS, LENGTHS, TARGETS, count, make_rows, prompt
 from agentgym.text.tokens import counter
 from tests.envs.agentlongbench.puzzle_reader import Reader
-from tests.envs.agentlongbench.vocabulary import vocabulary
 
 HEURISTIC = counter("heuristic")
 ALL = dict.fromkeys(TASKS, 10**6)
@@ -77,20 +64,6 @@ def test_all_answers_are_what_an_independent_reader_finds(
 
 
 @pytest.mark.parametrize("setting", list(FULL))
-def test_the_reader_of_the_package_finds_the_same_from_text(setting: str) -> None:
-    for sample in range(3):
-        for row in rows(setting, 16_384, sample):
-            asked = QuestionSpec.read(row["question"])
-            evidence = Evidence(asked)
-            evidence.take(Chat.from_openai(row["messages"]).to_text())
-            assert evidence.complete
-            assert evidence.answer() == row["answer"]
-            told = Evidence(asked, set(evidence.seen))
-            told.read_lines("\n".join(evidence.lines()))
-            assert told.answer() == row["answer"]
-
-
-@pytest.mark.parametrize("setting", list(FULL))
 def test_no_evidence_no_answer(setting: str) -> None:
     """Without evidence, the reader fails or errs in most rows, so the spans matter."""
     changed = 0
@@ -114,19 +87,6 @@ def test_no_evidence_no_answer(setting: str) -> None:
     assert changed > 0.4 * len(made)
 
 
-def world(task: str, seed: int, **options: Any) -> LongContextQA:
-    made = LongContextQA(QAConfig(task=task, **options), seed)
-    made.generate()
-    return made
-
-
-def test_labels_of_yes_and_no_are_balanced() -> None:
-    for task in ("find_duplicates_tool", "count_frequency_tool"):
-        answers = Counter(world(task, seed, rounds=8).question.answer for seed in range(60))
-        assert len(answers) == 2
-        assert max(answers.values()) < 45
-
-
 def test_the_counts_are_those_of_the_paper() -> None:
     totals = {
         "concise": (200, 200, 200, 200, 140, 148, 112, 400),
@@ -147,46 +107,22 @@ def test_the_counts_are_those_of_the_paper() -> None:
 
 
 def test_rows_have_the_published_fields() -> None:
-    for row in rows("kf-v", 16_384, 0):
-        assert {
-            "id",
-            "sample_id",
-            "question_type",
-            "messages",
-            "question",
-            "answer",
-            "setting",
-        } <= set(row)
-        assert row["setting"] == "kf-v"
-        json.dumps(row)
     by_task = {row["task"]: row for row in rows("kf-c", 16_384, 1)}
-    assert {"round", "target_name"} <= set(by_task["count_frequency_tool"])
-    assert {"i_round", "j_round", "pokemon_name"} <= set(by_task["find_duplicates_tool"])
-    assert {"guess_name", "i_round"} <= set(by_task["find_target_offsets_tool"])
-    assert "property_value" in by_task["count_frequency_env"]
-    assert (
-        len(by_task["find_round_largest_value_env"]["base_stats_info"])
-        == by_task["count_frequency_env"]["rounds"]
-    )
-    assert by_task["intersection"]["answer_name"] == by_task["intersection"]["answer"]
-    assert (
-        by_task["count_correctness_env"]["id"] == f"1_r{by_task['count_correctness_env']['round']}"
-    )
-
-
-def test_ties_are_met_and_the_first_round_counts() -> None:
-    ties = 0
-    for seed in range(30):
-        question = world("find_round_largest_value_env", seed, rounds=40).question
-        numbers = list(question.extra["base_stats_info"].values())
-        ties += numbers.count(max(numbers)) > 1
-        assert question.answer == 1 + int(np.argmax(numbers))
-    assert ties
+    counted, common = by_task["count_correctness_env"], by_task["intersection"]
+    assert {"id", "sample_id", "question_type", "setting"} <= counted.keys()
+    assert counted["id"] == f"1_r{counted['round']}"
+    assert common["answer_name"] == common["answer"]
+    largest = by_task["find_round_largest_value_env"]
+    assert len(largest["base_stats_info"]) == largest["rounds"]
 
 
 @pytest.mark.rotation
 def test_no_word_of_the_species_stands_in_a_knowledge_free_row() -> None:
-    words = sorted(word for word in vocabulary() if word not in ("None", "Special", "Basic"))
+    table = species()
+    words = {*table.names, *(section.name for section in table.sections)}
+    for column in table.columns:
+        words.update(value for values in column for value in values if isinstance(value, str))
+    words -= {"None", "Special", "Basic"}
     for setting in ("kf-c", "kf-v"):
         text = "\n".join(
             json.dumps(row["messages"]) + row["question"] for row in rows(setting, 16_384, 0)

@@ -1,25 +1,110 @@
-"""The configuration bounds the scores of blind and forgetful players."""
+"""The configuration bounds the scores of blind and forgetful players, who see only the task and
+the last result."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
-from agentgym import make, worlds
+from agentgym import ToolCall, make, render, tool_env, worlds
 from agentgym.envs.agentlongbench import TASKS
-from agentgym.envs.agentlongbench.config import PuzzleConfig, QAConfig
+from agentgym.envs.agentlongbench.config import ItemsConfig, PuzzleConfig, QAConfig
+from agentgym.envs.agentlongbench.logs import LARGEST, Peak, largest_section, within
 from agentgym.envs.agentlongbench.puzzle_world import PuzzleWorld
 from agentgym.envs.agentlongbench.qa_world import LongContextQA
 from agentgym.envs.agentlongbench.reference import draw_reference
+from agentgym.envs.agentlongbench.rows import make_log
 from agentgym.envs.agentlongbench.scoring import form, score
 from agentgym.envs.agentlongbench.tasks import as_json
 from agentgym.oracles import OraclePolicy
+from agentgym.text.tokens import counter
 from agentgym.training.rollout import rollout
-from tests.envs.agentlongbench.shortcuts import blind, carrier, scores
+
+# Function that chooses a call from the task and the last result.
+Player = Callable[[str, str], ToolCall]
+
+_VERDICT = re.compile(r"  - ([^:\n]+): ([^\n]+)")
+
+
+def scores(env_id: str, player: Callable[[Random], Player], seeds: int, **options: Any) -> float:
+    env, total = make(env_id, **options), 0.0
+    for seed in range(seeds):
+        chat, _ = env.reset(seed=seed)
+        task, choose = chat.messages[1].text, player(Random(seed))
+        while not tool_env(env).over:
+            last = chat.messages[-1].text if len(chat.messages) > 2 else ""
+            chat, reward, *_ = env.step(render(choose(task, last)))
+        total += float(reward)
+    return total / seeds
+
+
+def names_of(task: str) -> list[str]:
+    names: list[str] = json.loads(re.findall(r"^All items: (.*)$", task, re.MULTILINE)[0])
+    return names
+
+
+def guess(name: str) -> ToolCall:
+    return ToolCall("guess", {"name": name})
+
+
+def conditions(feedback: str) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    for section, marks in _VERDICT.findall(feedback):
+        for mark in marks.split("; "):
+            value, _, verdict = mark.removesuffix(")").rpartition(" (")
+            if value.lstrip("-").isdigit():
+                sign = {"wrong, too low": ">", "wrong, too high": "<", "correct": "=="}[verdict]
+                parts.append(
+                    {
+                        "type": "numeric",
+                        "section": section,
+                        "comparator": sign,
+                        "threshold": int(value),
+                    }
+                )
+            else:
+                parts.append(
+                    {
+                        "type": "value",
+                        "section": section,
+                        "values": [value],
+                        "exclude": verdict != "correct",
+                    }
+                )
+    return parts
+
+
+def carrier(rng: Random) -> Player:
+    """Find hidden items from their last feedback and carry a candidate as the guessed name.
+
+    Its only other memory is the current item.
+    """
+    favourite = 1
+
+    def choose(task: str, last: str) -> ToolCall:
+        nonlocal favourite
+        if last.startswith("{"):
+            names = json.loads(last)["intersection"]
+            return guess(rng.choice(names or names_of(task)))
+        text = re.search(r"Hidden item ([0-9]+)\.\nRound [0-9]+: Guess (\S+)\n", last)
+        following = re.search(r"Next: hidden item ([0-9]+)\.", last)
+        if text is None or following is None:
+            return guess(rng.choice(names_of(task)))
+        if int(text[1]) == favourite:
+            if "Result: wrong" in last:
+                return ToolCall("query_items", {"conditions": conditions(last)})
+            favourite = int(following[1])
+            return guess(rng.choice(names_of(task)))
+        return guess(text[2])
+
+    return choose
+
 
 PUZZLES = [
     dict(entry.options) for entry in worlds(presets=True) if entry.world.__name__ == "PuzzleWorld"
@@ -100,19 +185,6 @@ def turns_of(world: PuzzleWorld, target: int, first: int) -> int:
             return turns
 
 
-@pytest.mark.parametrize("options", [{}, {"items": 30, "hidden": 3, "rounds": 6}])
-def test_guessing_without_looking_finds_no_more_than_a_share_of_the_items(
-    options: dict[str, Any],
-) -> None:
-    seeds = 100
-    config = PuzzleConfig(**options)
-    ceiling = config.rounds / config.items
-    targets = seeds * config.hidden
-    assert config.rounds <= 0.1 * config.items or options
-    error = (ceiling * (1 - ceiling) / targets) ** 0.5
-    assert scores("PuzzleWorld", blind, seeds, **options) <= ceiling + 2.6 * error
-
-
 @pytest.mark.parametrize(
     ("env_id", "seeds"),
     [("PuzzleWorld", 40), pytest.param("PuzzleWorld-extreme", 2, marks=pytest.mark.exhaustive)],
@@ -171,3 +243,96 @@ def test_the_last_page_is_worth_what_its_reader_scores() -> None:
         rounds = re.findall(rf"Round ([0-9]+): .*?  - {spec.section}: ([0-9]+)", text, re.S)
         best = max(rounds, key=lambda each: int(each[1]))[0]
         assert world.report()["last_page"] == float(int(best) == world.question.answer)
+
+
+# The round with the largest number.
+
+
+def numbers_of(world: LongContextQA) -> list[int]:
+    text = "\n".join(world.read_page(page + 1) for page in range(world._count))
+    section = re.escape(world.question.spec.section)
+    found = re.findall(
+        rf"^Round ([0-9]+): Guess .*?\n  - {section}: (-?[0-9]+) ", text, re.S | re.M
+    )
+    assert [int(number) for number, _ in found] == list(range(1, len(found) + 1))
+    return [int(value) for _, value in found]
+
+
+def by_hand(numbers: list[int]) -> int:
+    best = 0
+    for k, number in enumerate(numbers):
+        if number > numbers[best]:
+            best = k
+    return best + 1
+
+
+@pytest.mark.rotation(
+    options=[
+        {"rounds": 4},
+        {"rounds": 4, "style": "verbose"},
+        {"rounds": 4, "knowledge": "intensive"},
+        {"rounds": 24, "items": 10, "min_list": 3},
+        {"rounds": 24, "items": 10, "min_list": 3, "style": "verbose"},
+    ]
+)
+def test_each_round_has_the_largest_number_equally_often(options: dict[str, Any]) -> None:
+    seeds, counts = 120, np.zeros(4)
+    for seed in range(1000, 1000 + seeds):
+        world = log_world(seed, task=LARGEST, **options)
+        numbers = numbers_of(world)
+        assert world.question.answer == by_hand(numbers)
+        assert world.question.chance == 1 / len(numbers) == 1 / options["rounds"]
+        counts[(world.question.answer - 1) * 4 // len(numbers)] += 1
+    chi_square = ((counts - seeds / 4) ** 2 / (seeds / 4)).sum()
+    assert chi_square < 16.3, "1 in 1,000 by chance"
+
+
+@pytest.mark.exhaustive
+def test_a_log_of_a_length_is_balanced_too() -> None:
+    """Its rounds are counted only after playing, so relative positions must be uniform."""
+    places = []
+    for seed in range(24):
+        world = log_world(seed, task=LARGEST, length=5_000)
+        numbers = numbers_of(world)
+        assert world.question.answer == by_hand(numbers)
+        places.append((world.question.answer - 0.5) / len(numbers) - 0.5)
+    assert abs(np.mean(places)) < 3.3 / (12 * len(places)) ** 0.5  # 1 in 1,000 by chance
+
+
+@pytest.mark.rotation
+def test_the_log_that_all_tasks_share_asks_for_a_round_that_was_drawn() -> None:
+    late = 0
+    for sample in range(3):
+        log = make_log("ki-c", 16_384, sample, 0, counter("heuristic"))
+        column = log.table.columns[largest_section(log.table)]
+        late += by_hand([int(column[each.guess][0]) for each in log.rounds]) > len(log.rounds) / 2
+        assert (
+            within([places for each in log.rounds for places in each.lists], len(log.table)).sum()
+            == 1
+        )
+    assert late
+
+
+def test_a_peak_leaves_smaller_numbers_before_it_and_none_larger_after_it() -> None:
+    table = ItemsConfig(items=30).table(np.random.default_rng(0))
+    numbers = np.array([value for (value,) in table.columns[largest_section(table)]])
+    largest = 0
+    for seed in range(40):
+        peak = Peak.draw(table, 4, 3, np.random.default_rng(seed))
+        assert peak is not None
+        assert not peak.before[4]
+        assert not peak.after[4]
+        assert (numbers[peak.allowed(1)] < numbers[peak.item]).all()
+        assert peak.allowed(3).nonzero()[0].tolist() == [peak.item]
+        assert (numbers[peak.allowed(4)] <= numbers[peak.item]).all()
+        largest += numbers[peak.item] == np.delete(numbers, 4).max()
+    assert 5 < largest < 35, (
+        "a reader who meets the largest of all may stop, so it is not always it"
+    )
+
+
+def test_the_chance_of_a_configuration_is_that_of_its_instances() -> None:
+    assert LongContextQA.chance(QAConfig(task=LARGEST, rounds=8)) == 1 / 8
+    assert LongContextQA.chance(QAConfig(task="find_duplicates_tool")) == 0.5
+    mean = LongContextQA.chance(QAConfig(task="count_frequency_env"))
+    assert 0.12 < mean < 0.26

@@ -74,11 +74,11 @@ def test_gsm8k_is_taken_apart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("Al had 3. How much did he earn?", "only the story tells who 'he' is"),
-        ("Al had 3. What is it now?", "only the story tells what 'it' is"),
+        ("Al had 3. How much did he earn?", "only the story says who 'he' is"),
+        ("Al had 3. What is it now?", "only the story says what 'it' is"),
         ("Al had 3. How much was the total cost?", "names nothing to search for"),
-        ("Al had 3. How many of 5 pens are left?", "its question tells 5"),
-        ("Al had 3. Bo had 3. How many pens had Bo?", "no sentence tells a number of its own"),
+        ("Al had 3. How many of 5 pens are left?", "its question contains 5"),
+        ("Al had 3. Bo had 3. How many pens had Bo?", "no sentence contains a number of its own"),
         ("Al had 3.", "no sentence ends in a question mark"),
         ("How many pens has Al?", "its question is the whole problem"),
     ],
@@ -128,39 +128,21 @@ def test_malformed_gsm8k_is_refused_with_line_and_field(
             make("SearchWorld", data=place).reset(seed=0)
 
 
-def folder_of(path: Path, **names: str) -> Path:
-    ids = names.get("documents", "documents")
-    write(
-        path / "tasks.jsonl",
-        {"id": "GSM8k-466-test", "question": "How much?", "answer": "18", ids: ["b_log", "a_log"]},
-    )
+def test_a_folder_is_read(tmp_path: Path) -> None:
+    task = {"id": "GSM8k-466-test", "question": "How much?", "answer": "18"}
+    write(tmp_path / "tasks.jsonl", {**task, "documents": ["b_log", "a_log"]})
     about = {"timestamp": "1990-05", "name": "Becky", "type": "log"}
     write(
-        path / "documents.jsonl",
+        tmp_path / "documents.jsonl",
         {"id": "b_log", "content": "Two.", "metadata": about},
         {"id": "a_log", "content": "One."},
     )
-    return path
-
-
-def test_a_folder_is_read(tmp_path: Path) -> None:
-    documents, tasks = load_folder(folder_of(tmp_path))
+    documents, tasks = load_folder(tmp_path)
     assert documents == [
         Document("a_log", "One."),
         Document("b_log", "Two.", "1990-05", "Becky", "log"),
     ]
     assert tasks == [Task("GSM8k-466-test", "How much?", "18", (1, 0))]
-
-
-def test_fields_can_be_renamed(tmp_path: Path) -> None:
-    folder_of(tmp_path, documents="document_ids")
-    assert load_folder(tmp_path, {"documents": "document_ids"})[1][0].documents == (1, 0)
-    write(tmp_path / "fields.json", {"documents": "document_ids"})
-    assert load_folder(tmp_path)[1][0].documents == (1, 0)
-    with pytest.raises(
-        ValueError, match="fields has no field 'docs' to rename; fields: id, question"
-    ):
-        load_folder(tmp_path, {"docs": "x"})
 
 
 def test_all_mistakes_of_a_folder_are_told(tmp_path: Path) -> None:
@@ -199,9 +181,6 @@ def test_all_mistakes_of_a_folder_are_told(tmp_path: Path) -> None:
         "tasks.jsonl, line 6, field premises: expected a list of texts",
     ):
         assert told in str(caught.value)
-    write(tmp_path / "fields.json", ["id"])
-    with pytest.raises(ValueError, match=r"fields\.json: expected a JSON object of field names"):
-        load_folder(tmp_path)
     with pytest.raises(
         ValueError, match=r"documents.jsonl: expected a file .*tasks.jsonl: expected a file"
     ):
@@ -229,7 +208,7 @@ def test_rejected_tasks_are_static(tmp_path: Path) -> None:
     shown = [document.content for document in world.database.documents]  # type: ignore[attr-defined]
     assert not any("Ann" in text for text in shown)
     write(path, {"question": hard, "answer": "#### 72"})
-    with pytest.raises(ValueError, match=r"none of 1 tasks .*only the story tells who 'she' is"):
+    with pytest.raises(ValueError, match=r"none of 1 tasks .*only the story says who 'she' is"):
         make("SearchWorld", data=str(tmp_path)).reset(seed=0)
 
 
@@ -346,7 +325,7 @@ PART = {"id": "a", "question": "How many clips did Natalia sell?", "premises": [
     [
         (["Ann sold 48 clips.", "Then half as many clips."], ""),
         (["Ann sold 48 clips.", "Then as many clips."], "the number 1/2 of the problem is in none"),
-        (["Ann sold 48 clips.", "Then half as many clips in 7 days."], "tells 7 too"),
+        (["Ann sold 48 clips.", "Then half as many clips in 7 days."], "also contains 7"),
         (["Ann sold 48 clips, half.", "Then half as many clips."], "it can be solved without 'Then half"),
         (["Ann sold 48 clips.", "Half xyzzy."], ""),
         (["Qux 48.", "Half zork."], "searching from its question on does not find"),

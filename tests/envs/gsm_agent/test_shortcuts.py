@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from agentgym.envs.gsm_agent import narration
-from agentgym.envs.gsm_agent.checks import search_alone
 from agentgym.envs.gsm_agent.config import SearchConfig
 from agentgym.envs.gsm_agent.database import Database, DatabaseOptions, get_database
 from agentgym.envs.gsm_agent.knowledge import PAGE, PAGES, SearchKnowledge
 from agentgym.envs.gsm_agent.search_world import SearchWorld
+from tests.envs.gsm_agent.well_posed import search_alone
 
 TASKS = 150
 

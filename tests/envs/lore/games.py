@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -64,6 +65,16 @@ def told_of(world: Any, done: set[int]) -> set[int]:
         return {0, *(child for uid in done for child in nodes[uid].children)} - done
     behind = {node.uid for node in nodes if node.children and done.issuperset(node.children)}
     return (set(world.graph.start) | behind) - done
+
+
+def longest_chain(graph: Any) -> int:
+    @functools.cache
+    def below_node(uid: int) -> int:
+        return max((1 + below_node(child) for child in graph.nodes[uid].children), default=0)
+
+    for uid in reversed(range(len(graph.nodes))):
+        below_node(uid)
+    return below_node(0)
 
 
 def pictured(world: Any, kind: str) -> list[tuple[Any, Content]]:

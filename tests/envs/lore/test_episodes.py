@@ -12,13 +12,7 @@ from agentgym.envs.lore.world import document_text
 from agentgym.oracles import OraclePolicy
 from agentgym.oracles.reading import ParsedChat
 from agentgym.training.rollout import rollout
-from tests.envs.lore.games import (
-    LORE,
-    generated,
-    read,
-    reply,
-    submit,
-)
+from tests.envs.lore.games import LORE, generated, read, reply, submit
 from tests.helpers import play, play_optimally, say, start
 
 # Ids and answers.
@@ -92,10 +86,6 @@ def test_a_last_line_answers(said: str, over: bool) -> None:
 
 
 # Ends of episodes, labels and reports.
-
-
-def test_three_failed_rounds_in_a_row_end_an_episode() -> None:
-    assert {start(env_id).max_failed_rounds for env_id in LORE} == {3}
 
 
 def test_on_the_last_turn_only_an_answer_can_succeed() -> None:

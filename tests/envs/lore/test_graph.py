@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import pickle
 import re
 from random import Random
@@ -11,25 +10,10 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.lore.graph import (
-    Graph,
-    Node,
-    Operator,
-    Rule,
-    Shape,
-    among,
-    below,
-    number,
-    shuffled,
-)
-from agentgym.envs.lore.growth import (
-    LETTERS,
-    DocumentSampler,
-    ModuleSampler,
-    grow_bottom_up,
-    grow_top_down,
-)
+from agentgym.envs.lore.graph import Graph, Rule, Shape, number
+from agentgym.envs.lore.growth import LETTERS, DocumentSampler, grow_bottom_up
 from agentgym.envs.lore.operators import BY_NAME, HARD, STANDARD, evaluate, text, variables
+from tests.envs.lore.games import default, longest_chain
 from tests.envs.lore.lore_solver import calculate
 
 PLAIN = DocumentSampler(lambda rng, operator: (operator.child(rng), None), number)
@@ -47,16 +31,6 @@ def grow(
     **options: Any,
 ) -> Graph:
     return grow_bottom_up(Random(seed), shape(operations, **options), operators, sampler)
-
-
-def longest_chain(graph: Graph) -> int:
-    @functools.cache
-    def below_node(uid: int) -> int:
-        return max((1 + below_node(child) for child in graph.nodes[uid].children), default=0)
-
-    for uid in reversed(range(len(graph.nodes))):
-        below_node(uid)
-    return below_node(0)
 
 
 @pytest.mark.parametrize("operations", [0, 1, 2, 7, 60])
@@ -206,84 +180,6 @@ def test_copies_of_a_graph_are_the_graph_and_it_pickles() -> None:
     assert pickle.loads(pickle.dumps(graph)).nodes == graph.nodes
 
 
-def test_small_draws_are_even() -> None:
-    rng = Random(3)
-    assert {below(rng, 3) for _ in range(99)} == {0, 1, 2}
-    assert {among(rng, 2, 4) for _ in range(99)} == {2, 3, 4}
-    orders = {tuple(shuffled(rng, "abc")) for _ in range(200)}
-    assert len(orders) == 6
-
-
-# Top-down, with operators made for the test.
-
-ADD = Operator("add", lambda _, values: sum(values), lambda _, names: "", most=4)
-IF = Operator(
-    "if",
-    lambda _, values: values[2] if values[0] < values[1] else values[3],
-    lambda _, names: "",
-    least=4,
-    most=4,
-    needs=lambda _, values: (0, 1, 2 if values[0] < values[1] else 3),
-)
-MIX = Operator(
-    "mix",
-    lambda b, v: (v[0] * 7 + b) % 100,
-    lambda b, names: "",
-    lambda rng, k: below(rng, 100),
-    least=1,
-    most=1,
-)
-MODULES = ModuleSampler(lambda rng, k: f"m{k}.py" if k else "main.py", number, MIX)
-
-
-def lazily(graph: Graph) -> tuple[int, set[int]]:
-    asked: dict[int, int] = {}
-
-    def value(node: Node) -> int:
-        if node.uid not in asked:
-            asked[node.uid] = work_out(node)
-        return asked[node.uid]
-
-    def work_out(node: Node) -> int:
-        if not isinstance(node.content, Rule):
-            return int(node.content)
-        operands = [graph.nodes[uid] for uid in node.content.operands]
-        if node.content.operator == "if":
-            return (
-                value(operands[2])
-                if value(operands[0]) < value(operands[1])
-                else value(operands[3])
-            )
-        if node.content.operator == "mix":
-            return (7 * value(operands[0]) + node.content.drawn) % 100
-        return sum(map(value, operands))
-
-    return value(graph.nodes[0]), set(asked)
-
-
-@pytest.mark.parametrize("operations", [0, 1, 5, 40])
-def test_top_down_values_and_needs_are_those_of_a_lazy_evaluation(operations: int) -> None:
-    shared = skipped = 0
-    for seed in range(30):
-        graph = grow_top_down(Random(seed), shape(operations, theta=5), [ADD, IF], MODULES)
-        answer, asked = lazily(graph)
-        assert graph.answer == answer
-        assert {node.uid for node in graph.nodes if node.needed} == asked
-        assert graph.needed == len(asked)
-        assert graph.height == longest_chain(graph)
-        assert [graph.nodes[uid].file for uid in graph.start] == ["main.py"]
-        assert graph.progress(graph.nodes[0]) == 0
-        shared += graph.consolidations
-        skipped += len(graph.nodes) - len(asked)
-    assert operations < 5 or (shared and skipped)
-
-
-@pytest.mark.parametrize("direction", ["up", "down"])
-def test_large_graphs_need_no_recursion(direction: str) -> None:
-    large = shape(2_000)
-    graph = (
-        grow_top_down(Random(0), large, [ADD, IF], MODULES)
-        if direction == "down"
-        else grow(0, 2_000)
-    )
-    assert graph.height > 1_100
+@pytest.mark.parametrize("env_id", ["DocumentWorld", "CodeWorld"])
+def test_large_graphs_need_no_recursion(env_id: str) -> None:
+    assert default(env_id, 0, operations=3_000).graph.height > 1_000

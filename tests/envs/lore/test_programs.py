@@ -32,7 +32,7 @@ from agentgym.envs.lore.programs import (
 )
 from tests.cli.test_main import command
 from tests.envs.lore.code_solver import VIRTUAL, Program, run_virtually
-from tests.envs.lore.games import BOTH, default
+from tests.envs.lore.games import BOTH, default, longest_chain
 from tests.helpers import PATIENCE, start
 
 ASYNC = {"difficulty": "hard", "weights": {"async": 1.0}}
@@ -47,6 +47,8 @@ def run_and_compare(world: Any, clock: Any = VIRTUAL) -> None:
     assert program.run() == world.graph.answer
     assert {f"{name}.py" for name in program.called} == set(world.needed())
     assert len(program.called) == world.graph.needed
+    assert world.graph.height == longest_chain(world.graph)
+    assert world.graph.progress(world.graph.nodes[0]) == 0
 
 
 # Executed.

@@ -11,18 +11,8 @@ import pytest
 from agentgym import make, tool_env
 from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
 from agentgym.oracles.reading import ParsedChat
-from agentgym.testing import laws
 from agentgym.training.rollout import rollout
-from tests.envs.lore.games import (
-    BOTH,
-    LORE,
-    SOLVERS,
-    generated,
-    read,
-    reply,
-    shown,
-    told_of,
-)
+from tests.envs.lore.games import BOTH, LORE, SOLVERS, generated, read, reply, shown, told_of
 from tests.helpers import compare, say, start
 
 # Solved from the observations alone.
@@ -224,11 +214,6 @@ def test_texts_that_were_cut_or_are_no_documents_tell_nothing(env_id: str) -> No
     for state in ("", "Turns left: 3", "v0 is x.\nTurns left: 3", world.state()[:-1] + "x"):
         with pytest.raises(ValueError, match="this is not"):
             seen.read_state(state)
-
-
-@pytest.mark.rotation
-def test_same_seed_same_bytes_in_another_process() -> None:
-    laws.check_same_bytes(["DocumentWorld-medium", "CodeWorld-hard"])
 
 
 def test_what_was_guessed_is_part_of_the_state() -> None:

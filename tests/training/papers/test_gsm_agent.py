@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym import Chat, Reply, ToolCall, make, render
+from agentgym import Chat, Reply, make
 from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.training.evaluation import plots
@@ -58,19 +58,6 @@ def test_the_case_study_is_relabelled() -> None:
     assert counts == [14, 2, 20]
     assert path.ratio("revisit", with_first=True) == pytest.approx(20 / 36)
     assert path.ratio("exploration", with_first=False) == pytest.approx(13 / 35)
-
-
-@pytest.mark.parametrize(
-    ("nodes", "kinds", "visited"),
-    [
-        ([], [], 0),
-        ([7], ["exploration"], 1),
-        ([7, 7], ["exploration", "exploitation"], 1),
-        ([7, 8, 7, 7, 8], ["exploration", "exploration", "revisit", "exploitation", "revisit"], 2),
-    ],
-)
-def test_steps_are_labelled(nodes: list[int], kinds: list[str], visited: int) -> None:
-    assert (list(Path.of(nodes).kinds), Path.of(nodes).visited) == (kinds, visited)
 
 
 def test_figures_of_paths() -> None:
@@ -212,24 +199,6 @@ def test_episodes_as_they_are_played() -> None:
         assert found.extra == 0, "the scripted searcher answers as soon as it can"
         assert found.rounds == len(trajectory.steps) - 1
         assert found.tokens == sum(len(each.reply.text) for each in trajectory.steps[:-1])
-
-
-def test_early_answers_are_early_stops() -> None:
-    env = make("SearchWorld", tasks=60, min_rounds=2)
-
-    def hasty(chats: Any) -> list[Reply]:
-        answered = sum(message.role == "assistant" for message in chats[0].messages)
-        texts = [
-            "#### 7",
-            "That is all.",
-            render(ToolCall("search", {"query": "kites"})),
-            render(ToolCall("next_page", {})),
-            "#### 7",
-        ]
-        return [Reply(texts[answered])]
-
-    found = outcome(rollout(env, hasty, 0), len)
-    assert (found.early_stops, found.rounds, found.followed_format) == (2, 2, True)
 
 
 def test_the_graph_of_a_database() -> None:

@@ -90,7 +90,7 @@ def take_apart(name: str, text: str, answer: str) -> RawProblem:
 
     premises = tuple(" ".join(group) for group in group_sentences(sentences, tells))
     if not premises and not unclear:
-        unclear = "no sentence tells a number of its own"
+        unclear = "no sentence contains a number of its own"
     return RawProblem(name, text, question or text, premises, answer, unclear, find_names(text))
 
 
@@ -118,10 +118,10 @@ def why_unclear(question: str, named: Sequence[str] = ()) -> str:
     if named or find_names(question):
         return ""
     if pronoun := _HE.search(question):
-        return f"only the story tells who {pronoun[0]!r} is in the question {question!r}"
+        return f"only the story says who {pronoun[0]!r} is in the question {question!r}"
     pronoun = _THEY.search(question)
     if pronoun and not _NOUN.search(question, 0, pronoun.start()):
-        return f"only the story tells what {pronoun[0]!r} is in the question {question!r}"
+        return f"only the story says what {pronoun[0]!r} is in the question {question!r}"
     if not _GENERIC.issuperset(word.lower() for word in _WORD.findall(question)):
         return ""
     return f"the question {question!r} names nothing to search for"
@@ -145,7 +145,7 @@ def _why_incomplete(question: str, premises: Sequence[str]) -> str:
     if not premises:
         return "its question is the whole problem"
     told = find_numbers(question)
-    return f"its question tells {min(told)}, which belongs into a document" if told else ""
+    return f"its question contains {min(told)}, which belongs in a document" if told else ""
 
 
 def _capital(text: str) -> str:

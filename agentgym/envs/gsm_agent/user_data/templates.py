@@ -172,7 +172,7 @@ class Template:
         question = draw.write(self.question)
         unclear = self.unclear or why_unclear(question, names)
         if not groups and not unclear:
-            unclear = "its sentences do not tell all numbers that decide the answer"
+            unclear = "its sentences lack a number that decides the answer"
         return RawProblem(
             f"{self.name}#{number}",
             text,
@@ -213,7 +213,7 @@ class Template:
         return False
 
     def _groups(self, draw: _Draw, rng: Random) -> list[list[str]]:
-        """Group the sentences so that the answer depends on a number which only this group tells."""
+        """Group the sentences so that each group alone contains a number that decides the answer."""
         # An equation lets one of its numbers be computed from the others.
         equated = set().union(*(each.names for each in self.conditions if each.has_equality))
         deciding = [

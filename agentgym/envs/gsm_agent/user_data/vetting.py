@@ -1,5 +1,7 @@
-"""The seven checks of `checks` for texts that no parser reads: problems of users, taken apart by
-punctuation, from templates, or by a model.
+"""Six checks of texts that no parser reads: problems of users, taken apart by punctuation, from
+templates, or by a model.
+
+Months are not checked: `loaders` gives tasks that share a person different ones.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from agentgym.envs.gsm_agent.documents import Document, Task, month_name
+from agentgym.envs.gsm_agent.documents import Document, Task
 from agentgym.envs.gsm_agent.user_data.stories import RawProblem, find_numbers
 from agentgym.text.search import Lexical
 
@@ -73,7 +75,7 @@ def without_leaks(published: Published) -> Violations:
     for problem, task, documents in published.cases():
         for document, premise in zip(documents, problem.premises, strict=True):
             if other := _own_numbers(document) - find_numbers(premise):
-                yield task.id, f"the document of {premise[:60]!r} tells {min(other)} too"
+                yield task.id, f"the document of {premise[:60]!r} also contains {min(other)}"
 
 
 def unique(published: Published) -> Violations:
@@ -84,25 +86,8 @@ def unique(published: Published) -> Violations:
             yield task.id, "two of the documents are equal"
 
 
-def apart(published: Published) -> Violations:
-    """Check 6: tasks that share a person never share a month, and their questions name it."""
-    people = Counter(name for problem, _, _ in published.cases() for name in problem.names)
-    months = Counter(
-        (name, documents[0].timestamp)
-        for problem, _, documents in published.cases()
-        for name in problem.names
-    )
-    for problem, task, documents in published.cases():
-        stamp = documents[0].timestamp
-        for name in problem.names:
-            if months[name, stamp] > 1:
-                yield task.id, f"another task is about {name} in the same month"
-            elif people[name] > 1 and month_name(stamp) not in task.question:
-                yield task.id, f"other tasks are about {name}, and its question names no month"
-
-
 def discoverable(published: Published) -> Violations:
-    """Check 7: the question, and then the documents found, find all of them within 20 pages."""
+    """Check 6: the question, and then the documents found, find all of them within 20 pages."""
     for _, task, _ in published.cases():
         missing = set(task.documents)
         queries = [task.question]
@@ -117,7 +102,7 @@ def discoverable(published: Published) -> Violations:
 
 CHECKS: Mapping[str, Callable[[Published], Violations]] = {
     check.__name__: check
-    for check in (solvable, necessary, unambiguous, without_leaks, unique, apart, discoverable)
+    for check in (solvable, necessary, unambiguous, without_leaks, unique, discoverable)
 }
 
 
