@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -15,7 +14,6 @@ from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server
 from agentgym.office.spreadsheet.cell_values import from_python
-from agentgym.office.spreadsheet.formulas import retitle
 from agentgym.office.spreadsheet.spreadsheets import (
     GRID,
     SCHEMA,
@@ -269,8 +267,7 @@ class GoogleSheet(Server):
         row = self._books.sheet(spreadsheet, sheet)
         if new_name.lower() != row["title"].lower():
             self._books.check_title(spreadsheet, new_name)
-        self.store.update("sheets", row["id"], title=new_name)
-        self._books.rewrite_references(spreadsheet, partial(retitle, row["title"], new_name))
+        self._books.retitle(row, new_name)
         self._books.touch(spreadsheet)
         renamed = {"properties": {"title": new_name}}
         return {"spreadsheetId": spreadsheet, "replies": [{"updateSheetProperties": renamed}]}
