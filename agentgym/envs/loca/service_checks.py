@@ -55,7 +55,7 @@ def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
 def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
     # An image costs less than a query.
     image = cloud.engine.table((dataset, table))
-    if image.view or not all(column.type in _CONVERTERS for column in image.columns):
+    if not all(column.type in _CONVERTERS for column in image.columns):
         return hash_of(cloud.bigquery.rows(dataset, table))
     content = {}
     for column, data in zip(image.columns, image.data, strict=True):

@@ -97,7 +97,7 @@ def test_a_mail_that_was_deleted_or_marked_is_a_fault(task: str) -> None:
 def test_looking_around_is_none(task: str) -> None:
     before = set(fresh(task).all_failures())
     world = fresh(task)
-    for tool in ("canvas_list_users", "get_mailbox_stats", "bigquery_list_jobs", "logging_read_logs",
+    for tool in ("canvas_list_users", "get_unread_count", "bigquery_list_datasets", "logging_read_logs",
                  "woo_reports_stock", "woo_system_status", "list_spreadsheets", "logout"):  # fmt: skip
         if any(
             tool in type(server).__dict__ or hasattr(server, tool) for server in world.toolsets()

@@ -192,7 +192,7 @@ def of_cloud(task: str) -> Misses:
 STATEMENTS = {
     "empty": "DELETE FROM {} WHERE TRUE",
     "drop": "DROP TABLE {}",
-    "widen": "ALTER TABLE {} ADD COLUMN note STRING",
+    "widen": "CREATE OR REPLACE TABLE {0} AS SELECT *, 1 AS note FROM {0}",
     "describe": "ALTER TABLE {} SET OPTIONS (description = 'x')",
 }
 
