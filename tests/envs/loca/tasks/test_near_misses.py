@@ -207,11 +207,6 @@ def of_shop(task: str) -> Misses:
     yield "no product", call("woo_products_delete", productId=product, force=True), ""
     new = {"name": "Own"}
     yield "a category", call("woo_products_categories_create", categoryData=new), ""
-    for order in shop.orders.all()[:1]:
-        key = {"orderId": order["id"]}
-        yield "a note", call("woo_orders_notes_create", **key, note="x"), "shop"
-        data = {"status": "cancelled"}
-        yield "a status", call("woo_orders_update", **key, orderData=data), "shop"
 
 
 def of_sheets(task: str) -> Misses:
