@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import Field
-from typing_extensions import TypedDict
+from typing import Any, ClassVar
 
 from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
@@ -25,22 +21,13 @@ from agentgym.office.store import Row
 from agentgym.text.tools import tool
 
 
-class Recipient(TypedDict):
-    """A person and their role."""
-
-    email_address: Annotated[str, Field(description="Address of the person.")]
-    role: Annotated[
-        Literal["reader", "commenter", "writer"], Field(description="What the person may do.")
-    ]
-
-
 @with_disabled_tools(Path(__file__).with_name("disabled_sheet_tools.json"))
 class DisabledSheetTools:
     """Tools of features that the account lacks."""
 
 
 class GoogleSheet(Server):
-    """A Google Sheets account and its sharing settings."""
+    """A Google Sheets account."""
 
     name: ClassVar[str] = "google_sheet"
     schema: ClassVar[str] = SCHEMA
@@ -106,13 +93,6 @@ class GoogleSheet(Server):
         """Return a sheet's rows and columns, including empty ones."""
         row = self._books.sheet(spreadsheet, sheet)
         return row["row_count"], row["column_count"]
-
-    def permissions(self, spreadsheet: str) -> dict[str, str]:
-        """Return the role by address for a spreadsheet."""
-        return {
-            row["email_address"]: row["role"]
-            for row in self.store.find("permissions", order="rowid", spreadsheet=spreadsheet)
-        }
 
     # The tools.
 
@@ -306,29 +286,6 @@ class GoogleSheet(Server):
         """List the ids and titles of the spreadsheets, oldest first."""
         return self.store.rows("SELECT id, title FROM spreadsheets ORDER BY rowid")
 
-    @tool
-    def share_spreadsheet(
-        self, spreadsheet_id: str, recipients: list[Recipient], send_notification: bool = True
-    ) -> Any:
-        """Share a spreadsheet with people, or change their roles.
-
-        Args:
-            spreadsheet_id: Id of the spreadsheet.
-            recipients: The people.
-            send_notification: Whether to notify them by mail.
-        """
-        self._books.sheets(spreadsheet_id)
-        outcomes = [
-            self._share(
-                spreadsheet_id, each["email_address"], each["role"], notified=send_notification
-            )
-            for each in recipients
-        ]
-        return {
-            "successes": [each for each in outcomes if "error" not in each],
-            "failures": [each for each in outcomes if "error" in each],
-        }
-
     # Shared by the tools.
 
     def _insert(
@@ -350,29 +307,9 @@ class GoogleSheet(Server):
             "sheets": [{"properties": properties_of(sheet), "data": [{"rowData": rows}]}],
         }
 
-    def _share(
-        self, spreadsheet: str, address: str, role: str, *, notified: bool
-    ) -> dict[str, Any]:
-        if not _ADDRESS.fullmatch(address) or len(address) > 254:
-            return {
-                "email_address": address,
-                "error": "invalid argument: email_address must be an address like name@example.com",
-            }
-        known = {"spreadsheet": spreadsheet, "email_address": address}
-        if permissions := self.store.find("permissions", **known):
-            permission_id = permissions[0]["id"]
-            self.store.update("permissions", permission_id, role=role, notified=notified)
-        else:
-            permission_id = self.context.new_id("permission", 20)
-            self.store.insert(
-                "permissions", id=permission_id, **known, role=role, notified=notified
-            )
-        return {"email_address": address, "role": role, "permissionId": permission_id}
-
 
 # Every spreadsheet's date format, recalculation and time zone.
 _SETTINGS = {"locale": "en_US", "autoRecalc": "ON_CHANGE", "timeZone": "Etc/UTC"}
-_ADDRESS = re.compile(r"\S(?:[^@]*\S)?@\S(?:[^@]*\S)?")
 
 
 def _cell_data(cell: SheetCell) -> dict[str, Any]:

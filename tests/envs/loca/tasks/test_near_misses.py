@@ -135,7 +135,6 @@ def of_mails(task: str) -> Misses:
     mails = solved_mails(task)
     if "email" not in TASKS[task].servers:
         return
-    yield "a user more", call("create_user", email="x@y.org", name="X", password="long-one-1"), ""
     yield "a mail more", call("send_email", to="a@mcp.com", subject="x", body="y"), ""
     if mails:
         yield "a mail is missing", unsent, "is missing" if "Shop" in mails[0].sender else ""
