@@ -13,12 +13,9 @@ from agentgym.office.spreadsheet.cell_values import from_python
 from agentgym.office.spreadsheet.spreadsheets import (
     GRID,
     SCHEMA,
-    SheetCell,
     Spreadsheets,
-    properties_of,
 )
-from agentgym.office.store import Row
-from agentgym.text.tools import tool
+from agentgym.text.tools import ToolError, tool
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_sheet_tools.json"))
@@ -111,11 +108,13 @@ class GoogleSheet(Server):
             spreadsheet_id: Id of the spreadsheet.
             sheet: Title of the sheet.
             range: Cells in A1 notation, such as A1:C10, A:F or 2:5; the whole sheet by default.
-            include_grid_data: Whether to return each cell's input, value and displayed text.
+            include_grid_data: Only false is supported.
         """
-        row = self._books.sheet(spreadsheet_id, sheet)
         if include_grid_data:
-            return self._grid_data(row, range)
+            raise ToolError(
+                "not supported: include_grid_data; get_sheet_formulas returns the cells as entered"
+            )
+        row = self._books.sheet(spreadsheet_id, sheet)
         value_range = {
             "range": self._books.range_name(row, range),
             "values": self._books.values(row, range),
@@ -294,38 +293,3 @@ class GoogleSheet(Server):
         self._books.insert(spreadsheet, sheet, axis, count, start)
         inserted = {"dimension": f"{axis.upper()}S", f"inserted{axis.capitalize()}s": count}
         return {"spreadsheetId": spreadsheet, "replies": [{"insertDimension": inserted}]}
-
-    def _grid_data(self, sheet: Row, text: str | None) -> Any:
-        book = self.store.get("spreadsheets", sheet["spreadsheet"])
-        rows = [
-            {"values": [_cell_data(cell) if cell else {} for cell in row]}
-            for row in self._books.cells(sheet, text)
-        ]
-        return {
-            "spreadsheetId": book["id"],
-            "properties": {"title": book["title"], **_SETTINGS},
-            "sheets": [{"properties": properties_of(sheet), "data": [{"rowData": rows}]}],
-        }
-
-
-# Every spreadsheet's date format, recalculation and time zone.
-_SETTINGS = {"locale": "en_US", "autoRecalc": "ON_CHANGE", "timeZone": "Etc/UTC"}
-
-
-def _cell_data(cell: SheetCell) -> dict[str, Any]:
-    kind = "formulaValue" if cell.is_formula else _kind(cell.entered)
-    return {
-        "userEnteredValue": {kind: cell.entered},
-        "effectiveValue": {_kind(cell.value): cell.value},
-        "formattedValue": cell.text,
-    }
-
-
-def _kind(value: Any) -> str:
-    return (
-        "boolValue"
-        if isinstance(value, bool)
-        else "stringValue"
-        if isinstance(value, str)
-        else "numberValue"
-    )

@@ -49,11 +49,6 @@ class SheetCell(NamedTuple):
         return isinstance(self.content, dict) and "f" in self.content
 
     @property
-    def entered(self) -> Any:
-        """The entered formula or bare value."""
-        return self.content["f"] if self.is_formula else raw(self.content)
-
-    @property
     def typed(self) -> Any:
         """The typed text."""
         if isinstance(self.content, dict):
@@ -73,11 +68,6 @@ class SheetCell(NamedTuple):
         if self.is_formula:
             return text_of(self.result) if isinstance(self.result, SerialDate) else self.value
         return self.content["s"] if isinstance(self.content, dict) else self.content
-
-    @property
-    def text(self) -> str:
-        """The value as text."""
-        return text_of(self.shown)
 
     @property
     def exact(self) -> Any:
@@ -368,18 +358,6 @@ class Spreadsheets:
                     if isinstance(cell, dict) and "f" in cell:
                         cell["f"] = rewrite(cell["f"], change)
             self.put(each, changed)
-
-
-def properties_of(sheet: Row) -> dict[str, Any]:
-    """Describe a sheet like the service."""
-    return {
-        "sheetId": sheet["number"],
-        "title": sheet["title"],
-        "index": sheet["number"],
-        "sheetType": "GRID",
-        "spreadsheetId": sheet["spreadsheet"],
-        "gridProperties": {"rowCount": sheet["row_count"], "columnCount": sheet["column_count"]},
-    }
 
 
 def _spread(
