@@ -72,7 +72,7 @@ TOOLS = (
 )
 
 # programs that not every distribution has (`agentgym.sandboxes.scripts`)
-SCRIPTS = ("tree", "unzip", "zip")
+SCRIPTS = ("unzip", "zip")
 
 _MAX_FILE_BYTES = 32 * 2**20  # per returned file
 _TOP_BYTES, _TMP_BYTES = (

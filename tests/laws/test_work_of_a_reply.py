@@ -107,14 +107,15 @@ def stored_bytes(server: Server) -> int:
 NINE = {"dateTime": "2025-02-01T09:00:00Z"}
 ROWS = "SELECT COUNT(*) AS c FROM "
 ARRAY = "UNNEST(GENERATE_ARRAY(1, 6000))"
-FORMULA = "=SUM(MAP(SEQUENCE(200, 200), LAMBDA(x, x + 1)))"
+# Each area is read once for every change of the sheet.
+FORMULA = "=" + "+".join(f"COUNTIF(A1:Z{row},1)" for row in range(990, 1_000))
 # Calls near the limit of a single call.
 HEAVY: list[tuple[str, str, dict[str, Any]]] = [
     ("snowflake", "read_query", {"query": f"{ROWS}TABLE(GENERATOR(ROWCOUNT=>40000000))"}),
     ("google_cloud", "bigquery_run_query", {"query": f"{ROWS}{ARRAY} a, {ARRAY} b"}),
     ("python_execute", "python_execute", {"code": "while True: pass", "timeout": 8}),
     ("filesystem", "read_text_file", {"path": "big.txt"}),
-    ("google_sheet", "update_cells", {"sheet": "Sheet1", "range": "A1", "data": [[FORMULA]]}),
+    ("google_sheet", "update_cells", {"sheet": "Sheet1", "range": "Z1000", "data": [[FORMULA]]}),
 ]
 
 
@@ -129,14 +130,20 @@ def test_the_calls_of_a_reply_share_their_work(
     server.context.files.write("a.pdf", write_pdf([["a" * 60 + "b"]]))
     server.context.files.write("big.txt", "a line\n" * 100_000)
     if name == "google_sheet":
-        arguments = {**arguments, "spreadsheet_id": add_sheet(server, [["a"]])}
-    env = tool_env(make("ListWorld"))
+        arguments = {**arguments, "spreadsheet_id": add_sheet(server, [["a"] * 26] * 1_000)}
+    env = tool_env(make("SearchWorld"))
     env.mount(server)
     env.reset(seed=0)
-    call = render(ToolCall(tool_name, arguments), "json")
+    calls = [ToolCall(tool_name, arguments)] * 8
+    if name == "google_sheet":  # a formula is computed when it is read
+        place = {key: arguments[key] for key in ("spreadsheet_id", "sheet", "range")}
+        calls[1::2] = [ToolCall("get_sheet_data", place)] * 4
+    reply = "\n".join(render(call, "json") for call in calls)
     for _ in range(2):  # the next reply has the same room again
-        chat, _, _, _, info = env.step("\n".join([call] * 8))
-        ran = ["used up" not in message.text for message in chat.messages[-8:]]
+        chat, _, _, _, info = env.step(reply)
+        results = chat.messages[-8:]
+        assert {message.role for message in results} == {"tool"}, results[-1].text
+        ran = ["used up" not in message.text for message in results]
         assert sorted(ran, reverse=True) == ran
         assert 1 <= sum(ran) < 8
         assert not info["detail"].invalid

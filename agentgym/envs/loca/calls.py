@@ -169,10 +169,9 @@ _THINGS = {
     "categories": re.compile("woo_products_categories_create"),
     "events": re.compile("(create|update|delete)_event"),
     "spreadsheets": re.compile(
-        "(batch_)?update_cells|add_(rows|columns)|(copy|rename|create|share)_(spread)?sheet"
+        "(batch_)?update_cells|add_(rows|columns)|(copy|rename|create)_(spread)?sheet"
     ),
-    "storage": re.compile("storage_(create|upload|delete|copy|move|enable|set)_.*"),
-    "tables": re.compile("(bigquery_load|snowflake_create)_.*"),
+    "storage": re.compile("storage_(create|upload|delete)_.*"),
 }
 PROGRAMS = frozenset({"python_execute", "run_command"})
 # A tool with one of these words in its name changes nothing that counts.

@@ -84,13 +84,12 @@ def _mail_hash(server: Email, drafts: bool) -> str:
 def _engine_hashes(
     server: str, engine: SQLEngine, mutable_tables: Collection[str]
 ) -> Mapping[str, str]:
-    schemas, tables = engine.committed_catalog()
     described, columns = [], []
-    for name, table in tables.items():
-        described.append((name, table.comment, table.view))
+    for name, table in engine.tables.items():
+        described.append((name, table.comment))
         if f"{server}.{'.'.join(name)}" not in mutable_tables:
             columns.append((name, table.columns))
-    named = [(name, schema.comment, schema.notes) for name, schema in schemas.items()]
+    named = [(name, schema.comment, schema.notes) for name, schema in engine.schemas.items()]
     return {
         f"{server}.schemas": hash_of(sorted(named)),
         f"{server}.tables": hash_of(sorted(described)),

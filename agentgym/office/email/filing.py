@@ -63,35 +63,6 @@ class Filing(EmailPart):
         return f'Folder "{name}" deleted'
 
     @tool
-    def get_mailbox_stats(self, folder_name: str | None = None) -> Row:
-        """Count the emails, in total and unread.
-
-        Args:
-            folder_name: Folder name; all folders if omitted.
-        """
-        me = self._mailboxes.me()["id"]
-        if folder_name is not None:
-            return self._counts(me, self._mailboxes.folder(me, folder_name))
-        folders = self._all_counts()
-        return {
-            "total_emails": sum(counts["total"] for counts in folders.values()),
-            "total_unread": sum(counts["unread"] for counts in folders.values()),
-            "folders": folders,
-        }
-
-    @tool
-    def get_unread_count(self, folder_name: str | None = None) -> str:
-        """Count the unread emails.
-
-        Args:
-            folder_name: Folder name; all folders if omitted.
-        """
-        if folder_name is None:
-            return f"Unread emails: {self.get_mailbox_stats()['total_unread']}"
-        name = self._mailboxes.folder(self._mailboxes.me()["id"], folder_name)
-        return f"Unread emails in {name}: {self.get_mailbox_stats(name)['unread']}"
-
-    @tool
     def mark_emails(self, email_ids: list[str], status: str) -> Row:
         """Mark emails; on an error, none is marked.
 

@@ -19,11 +19,6 @@ from agentgym.office.server import Server
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-# Extra folders that `create_user` makes, as in the published server.
-_MORE_FOLDERS = ("Spam", "Archive")
-
-_MAX_PASSWORD = 200  # an arbitrary bound
-
 
 @with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
 class DisabledMailTools:
@@ -167,31 +162,6 @@ class Email(Server):
         # Creation order could reveal whom a task is about.
         users = self.store.rows("SELECT email, name FROM users ORDER BY email")
         return {"users": users, "count": len(users)}
-
-    @tool
-    def create_user(self, email: str, name: str, password: str) -> Row:
-        """Create a mailbox on the mail server.
-
-        Args:
-            email: Email address of the new user.
-            name: Full name.
-            password: Password.
-        """
-        if not 1 <= len(password) <= _MAX_PASSWORD:
-            raise ToolError(
-                f"invalid argument: a password has 1 to {_MAX_PASSWORD} characters, got "
-                f"{len(password)}"
-            )
-        self.add_user(email, password, name)
-        user = self._mailboxes.existing_user_id(email)
-        for folder in _MORE_FOLDERS:
-            self._mailboxes.ensure_folder(user, folder)
-        return {
-            "email": email,
-            "name": name,
-            "created_at": iso(self.context.clock.tick()),
-            "message": "User created",
-        }
 
     @tool
     def check_connection(self) -> str:

@@ -97,28 +97,6 @@ class PdfTools(Server):
             f"Successfully merged {len(pdf_paths)} PDFs into '{output_path}'\nTotal pages: {count}"
         )
 
-    @tool
-    def extract_pdf_pages(self, source_path: str, page_numbers: list[int], output_path: str) -> str:
-        """Extract pages of a PDF file into a new file.
-
-        Args:
-            source_path: The source file.
-            page_numbers: Pages in the order to extract, from 1; pages beyond the end of the file are ignored.
-            output_path: The file to create or overwrite.
-        """
-        with guarded():
-            total = len(open_pdf(self._bytes(source_path)).pages)
-        numbers = [number for number in page_numbers if 1 <= number <= total]
-        if not numbers:
-            raise ToolError(
-                f"invalid argument: none of the pages exists; the file has pages 1 to {total}"
-            )
-        count = self._write([(source_path, numbers)], output_path)
-        return (
-            f"Successfully extracted {count} pages from '{source_path}' to '{output_path}'\n"
-            f"Extracted pages: {numbers}\nSource PDF total pages: {total}"
-        )
-
     def _bytes(self, path: str) -> bytes:
         if path.startswith(("http://", "https://")):
             raise ToolError(

@@ -218,8 +218,7 @@ class _Work:
         if self._rest < 0:
             reply_work.spend(1.0)
             raise ToolError(
-                "limit exceeded: the PDF file is too complex to be read; extract some "
-                "of its pages into another file"
+                "limit exceeded: the PDF file is too complex to be read; split it into smaller files"
             )
 
 

@@ -24,7 +24,7 @@ SECONDS = 60  # as in the published tasks
 ALLOWED_COMMANDS = tuple(
     "ls cat pwd echo cd mkdir touch rm cp mv find grep head tail wc sort uniq diff chmod stat which "
     "whoami date df du env sed awk cut tr basename dirname realpath md5sum sha256sum tar gzip gunzip "
-    "zip unzip tree python".split()
+    "zip unzip python".split()
 )
 
 MAX_CHARS = 2_048  # as in the published tasks
@@ -61,7 +61,7 @@ class Terminal(Server):
 
         Allowed commands: ls, cat, pwd, echo, cd, mkdir, touch, rm, cp, mv, find, grep, head, tail, wc, sort, uniq, diff, chmod,
         stat, which, whoami, date, df, du, env, sed, awk, cut, tr, basename, dirname, realpath, md5sum, sha256sum, tar, gzip,
-        gunzip, zip, unzip, tree, python. All flags are allowed.
+        gunzip, zip, unzip, python. All flags are allowed.
         The operators &&, ||, ; and | are supported; redirects and command substitution are not. * and $VARIABLES are expanded
         only in a line with operators.
         There is no network and no /proc. The clock is the office's; while a command runs, it advances only by sleeping.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from agentgym.office.context import iso
 from agentgym.office.gcloud.cloud import PROJECT, details, listing
@@ -104,31 +104,6 @@ class BigQuery:
             ("Labels", ""),
         )
 
-    @tool
-    def bigquery_list_jobs(
-        self, max_results: int = 50, state_filter: Literal["", "done", "pending", "running"] = ""
-    ) -> str:
-        """List the jobs of the project, latest first.
-
-        Args:
-            max_results: Maximum number of jobs, up to 1000.
-            state_filter: Only jobs in this state; every job is done when its call returns.
-        """
-        if not 1 <= max_results <= 1000:
-            raise ToolError(
-                f"invalid argument: max_results must be between 1 and 1000, got {max_results}"
-            )
-        if state_filter in ("pending", "running"):
-            max_results = 0  # jobs are done when their call returns
-        jobs = self._server.store.rows(
-            "SELECT * FROM bigquery_jobs ORDER BY place DESC LIMIT ?", max_results
-        )
-        lines = []
-        for job in jobs:
-            kind = f"{job['kind']} {job['statement']}{job['effect']}"
-            lines.append(f"{job['id']}: {kind}, DONE, {job['created']}")
-        return listing("Jobs", lines, "There are no such jobs.")
-
     # For tasks.
 
     def load(
@@ -155,11 +130,6 @@ class BigQuery:
     def tables(self, dataset: str) -> list[str]:
         """Return a dataset's table names."""
         return sorted(name for within, name in self._server.engine.tables if within == dataset)
-
-    def comments(self, dataset: str, table: str) -> dict[str, str]:
-        """Return a table's column descriptions."""
-        found = self._server.engine.tables[self._check_table(dataset, table)]
-        return {column.name: column.comment for column in found.columns}
 
     def _warehouse(self) -> GoogleSQL:
         with sql_hint():

@@ -1,9 +1,9 @@
 """Filters in the Logging query language.
 
-Supported are comparisons (`=`, `!=`, `<`, `<=`, `>`, `>=`, `:` contains, `=~`, `!~`, `field:*`),
-alternatives (`severity=(ERROR OR ALERT)`), text in any field, NOT (or `-`), OR, AND (the default,
-with the lowest precedence), parentheses, comments (`-- …`) and `LOG_ID`. Only regular expressions,
-AND, OR and NOT are case-sensitive. Other functions, such as SEARCH and SAMPLE, are rejected.
+Supported are comparisons (`=`, `!=`, `<`, `<=`, `>`, `>=`, `:` contains, `field:*`), text in any
+field, NOT (or `-`), OR, AND (the default, with the lowest precedence), parentheses, comments
+(`-- …`) and `LOG_ID`. Only AND, OR and NOT are case-sensitive. Regular expressions, alternatives of
+one field and other functions are refused.
 """
 
 from __future__ import annotations
@@ -14,19 +14,14 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import chain
 from typing import Any, TypeAlias
 
 from agentgym.office.gcloud.cloud import PROJECT
-from agentgym.office.libraries import install_hint
 from agentgym.text.tools import ToolError, echo
 
 Entry: TypeAlias = Mapping[str, Any]
-Test: TypeAlias = Callable[[Sequence[Entry]], list[bool]]
-"""Return whether each entry passes. Tests take many entries, since regular expressions are matched
-in
-batches.
-"""
+Test: TypeAlias = Callable[[Entry], bool]
+"""Whether an entry passes."""
 
 SEVERITIES = {
     "DEFAULT": 0, "DEBUG": 100, "INFO": 200, "NOTICE": 300, "WARNING": 400, "ERROR": 500, "CRITICAL": 600, "ALERT": 700,
@@ -46,7 +41,7 @@ _QUOTED = r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'"
 _BARE = r"[^\s()=<>:!~,\"']"
 _FUNCTION = r"-?(?!(?:AND|OR|NOT)\()[A-Za-z_][A-Za-z_0-9]*\("
 _TOKEN = re.compile(
-    rf"\s+|--[^\n]*|({_FUNCTION}|{_BARE}+(?:(?:{_QUOTED}){_BARE}*)*|{_QUOTED}|=~|!~|!=|<=|>=|[=<>:(),])",
+    rf"\s+|--[^\n]*|({_FUNCTION}|{_BARE}+(?:(?:{_QUOTED}){_BARE}*)*|{_QUOTED}|!=|<=|>=|[=<>:(),])",
     re.DOTALL,
 )
 _SEGMENT = re.compile(rf"({_QUOTED})|([^.\"']+)", re.DOTALL)
@@ -91,8 +86,8 @@ class _Reader:
 
     def read(self) -> Test:
         if not self._tokens:
-            return lambda entries: [True] * len(entries)
-        test = self._all_of(self._term)
+            return lambda entry: True
+        test = self._all_of()
         if self._peek():
             raise _bad(f"unexpected {echo(self._peek())}; an operator or the end should follow")
         return test
@@ -105,67 +100,61 @@ class _Reader:
         self._next += 1
         return token
 
-    def _all_of(self, leaf: Callable[[], Test]) -> Test:
-        tests = [self._any_of(leaf)]
+    def _all_of(self) -> Test:
+        tests = [self._any_of()]
         while self._peek() not in ("", ")"):
             if self._peek() == "AND":
                 self._take()
-            tests.append(self._any_of(leaf))
-        return tests[0] if len(tests) == 1 else lambda entries: _all_pass(tests, entries)
+            tests.append(self._any_of())
+        return lambda entry: all(test(entry) for test in tests)
 
-    def _any_of(self, leaf: Callable[[], Test]) -> Test:
-        tests = [self._not(leaf)]
+    def _any_of(self) -> Test:
+        tests = [self._not()]
         while self._peek() == "OR":
             self._take()
-            tests.append(self._not(leaf))
-        return tests[0] if len(tests) == 1 else lambda entries: _any_passes(tests, entries)
+            tests.append(self._not())
+        return lambda entry: any(test(entry) for test in tests)
 
-    def _not(self, leaf: Callable[[], Test]) -> Test:
+    def _not(self) -> Test:
         negated = False
         while self._peek() in ("NOT", "-"):
             self._take()
             negated = not negated
-        if self._peek() == "(":
-            test = self._group(leaf)
-        else:
-            self._terms += 1
-            if self._terms > MAX_TERMS:
-                raise ToolError(f"limit exceeded: a filter has at most {MAX_TERMS} comparisons")
-            test = leaf()
+        test = self._group() if self._peek() == "(" else self._term()
         return _negation(test) if negated else test
 
-    def _group(self, leaf: Callable[[], Test]) -> Test:
+    def _group(self) -> Test:
         self._take()
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise ToolError(f"limit exceeded: parentheses are nested at most {MAX_DEPTH} deep")
-        test = self._all_of(leaf)
+        test = self._all_of()
         self._depth -= 1
         if self._take() != ")":
             raise _bad("a parenthesis is not closed")
         return test
 
     def _term(self) -> Test:
+        self._terms += 1
+        if self._terms > MAX_TERMS:
+            raise ToolError(f"limit exceeded: a filter has at most {MAX_TERMS} comparisons")
         token = self._take()
         # `-5` is a number, `-error` a negated text.
         negated = token.startswith("-") and not re.fullmatch(r"-[0-9.]+", token)
         word = token[1:] if negated else token
         if word.endswith("("):
             test = self._function(word[:-1])
-        elif self._peek() in (*_ORDERS, ":", "=~", "!~"):
+        elif self._peek() in (*_ORDERS, ":"):
             test = self._comparison(_path(word), self._take())
         else:
             test = _anywhere(_value(word))
         return _negation(test) if negated else test
 
     def _comparison(self, path: tuple[str, ...], sign: str) -> Test:
-        def leaf() -> Test:
-            token = self._take()
-            if (sign, token) == (":", "*"):
-                return _exists(path)
-            return _compare(path, sign, _value(token))
-
-        return self._group(leaf) if self._peek() == "(" else leaf()
+        token = self._take()
+        if (sign, token) == (":", "*"):
+            return lambda entry: bool(_at(entry, path))
+        return _compare(path, sign, _value(token))
 
     def _function(self, name: str) -> Test:
         if name.lower() != "log_id":
@@ -181,26 +170,7 @@ def _bad(problem: str) -> ToolError:
 
 
 def _negation(test: Test) -> Test:
-    return lambda entries: [not passed for passed in test(entries)]
-
-
-def _any_passes(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
-    passed = [False] * len(entries)
-    for test in tests:
-        passed = [before or now for before, now in zip(passed, test(entries), strict=True)]
-    return passed
-
-
-def _all_pass(tests: Sequence[Test], entries: Sequence[Entry]) -> list[bool]:
-    """Evaluate each test only on entries that passed the previous ones."""
-    left = list(range(len(entries)))
-    for test in tests:
-        passed = test([entries[k] for k in left])
-        left = [k for k, well in zip(left, passed, strict=True) if well]
-    result = [False] * len(entries)
-    for k in left:
-        result[k] = True
-    return result
+    return lambda entry: not test(entry)
 
 
 def _unquote(token: str) -> str:
@@ -254,17 +224,9 @@ def _texts(value: Any) -> list[str]:
     return [value if isinstance(value, str) else json.dumps(value)]
 
 
-def _exists(path: tuple[str, ...]) -> Test:
-    return lambda entries: [bool(_at(entry, path)) for entry in entries]
-
-
 def _anywhere(text: str) -> Test:
     part = text.lower()
-
-    def passes(entry: Entry) -> bool:
-        return any(_contains(value, part) for value in entry.values())
-
-    return lambda entries: [passes(entry) for entry in entries]
+    return lambda entry: any(_contains(value, part) for value in entry.values())
 
 
 def _contains(value: Any, part: str) -> bool:
@@ -272,20 +234,11 @@ def _contains(value: Any, part: str) -> bool:
 
 
 def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:
-    if sign in ("=~", "!~"):
-        return _matches(path, text, negated=sign == "!~")
-    part = text.lower()
     if sign == ":":
-        return _any_leaf(path, lambda leaf: _contains(leaf, part))
+        part = text.lower()
+        return lambda entry: any(_contains(leaf, part) for leaf in _at(entry, path))
     order, holds = _ORDERS[sign], _comparable(path, text)
-    return _any_leaf(path, lambda leaf: holds(order, leaf))
-
-
-def _any_leaf(path: tuple[str, ...], holds: Callable[[Any], bool]) -> Test:
-    def passes(entry: Entry) -> bool:
-        return any(holds(leaf) for leaf in _at(entry, path))
-
-    return lambda entries: [passes(entry) for entry in entries]
+    return lambda entry: any(holds(order, leaf) for leaf in _at(entry, path))
 
 
 def _comparable(
@@ -308,50 +261,6 @@ def _comparable(
         return not isinstance(value, dict) and order(candidate.lower(), lower)
 
     return holds
-
-
-def _matches(path: tuple[str, ...], pattern: str, negated: bool) -> Test:
-    """Match with DuckDB's RE2, whose time is linear, unlike Python's `re`."""
-    engine = _engine()
-    import duckdb  # noqa: PLC0415 - loaded by now
-
-    def matching(texts: Sequence[str]) -> set[str]:
-        sql = (
-            "SELECT text FROM (SELECT unnest($texts) AS text) WHERE regexp_matches(text, $pattern)"
-        )
-        try:
-            rows = engine.cursor().execute(sql, {"texts": texts, "pattern": pattern}).fetchall()
-        except duckdb.Error as error:
-            raise _bad(
-                f"{echo(pattern)} is not a valid RE2 expression: {str(error).splitlines()[0]}"
-            ) from None
-        return {text for (text,) in rows}
-
-    matching([""])  # report an invalid pattern before reading entries
-
-    def test(entries: Sequence[Entry]) -> list[bool]:
-        groups = [_texts(_at(entry, path)) for entry in entries]
-        texts = sorted(set(chain.from_iterable(groups)))
-        matches = matching(texts) if texts else set()
-        return [any((text in matches) != negated for text in group) for group in groups]
-
-    return test
-
-
-@functools.cache
-def _engine() -> Any:
-    with install_hint("regular expressions in filters of logs need DuckDB", "duckdb"):
-        import duckdb  # noqa: PLC0415 - it takes 0.1 s to load
-    return duckdb.connect(
-        ":memory:",
-        config={
-            "threads": 1,
-            "async_threads": 0,
-            "enable_external_access": False,
-            "lock_configuration": True,
-            "memory_limit": "64MB",
-        },
-    )
 
 
 def _level(text: str) -> int:

@@ -1,8 +1,7 @@
-"""Cloud Logging: entries, which two built-in sinks route to log buckets."""
+"""Cloud Logging: entries in the log bucket `_Default`."""
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -26,15 +25,13 @@ from agentgym.text.tools import ToolError, echo, tool
 
 Payload: TypeAlias = str | dict[str, Any]
 
-# Retention in days by log bucket, each with a sink of its name, as in every project.
-_RETENTION = {"_Default": 30, "_Required": 400}
-# The `_Required` sink's filter, as in Cloud Logging.
-_AUDIT = 'LOG_ID("cloudaudit.googleapis.com/activity") OR LOG_ID("cloudaudit.googleapis.com/system_event")'
-_BUCKET = f"projects/{PROJECT}/locations/global/buckets/"
+# As in Cloud Logging.
+_RETENTION = timedelta(days=30)
+_LOCATION = f"projects/{PROJECT}/locations/global/buckets/"
 
 LOGGING_SCHEMA = """
 CREATE TABLE log_entries (id INTEGER PRIMARY KEY, log TEXT, insert_id TEXT, timestamp TEXT, received TEXT, severity TEXT,
-    payload JSON, bucket TEXT);
+    payload JSON);
 CREATE INDEX log_names ON log_entries(log);
 CREATE INDEX log_times ON log_entries(timestamp, id);
 """
@@ -80,23 +77,26 @@ class Logging:
 
         Args:
             log_filter: Filter in the Logging query language, such as LOG_ID("name") AND severity>=ERROR AND textPayload:"a";
-                supports AND, OR, NOT, =, !=, <, <=, >, >=, : (contains), =~, !~ and :* for logName, severity, timestamp, insertId,
+                supports AND, OR, NOT, =, !=, <, <=, >, >=, : (contains) and :* for logName, severity, timestamp, insertId,
                 receiveTimestamp, textPayload, jsonPayload.x and resource.x. All by default.
             max_entries: Maximum number of entries, up to 1000.
-            log_bucket: A log bucket to read from; _Default and _Required by default.
+            log_bucket: The log bucket to read from; only _Default exists.
             page_token: Token of the next page, from the previous answer.
         """
         test = read_filter(log_filter)
         check_range("max_entries", max_entries, 1, 1000)
         place = read_token(page_token) if page_token else ("\U0010ffff", 0)
-        where, values = self._kept_in([_log_bucket(log_bucket)] if log_bucket else _RETENTION)
-        sql = f"SELECT * FROM log_entries WHERE {where} AND (timestamp, id) < (?, ?) ORDER BY timestamp DESC, id DESC LIMIT ?"
+        if log_bucket.removeprefix(_LOCATION).removeprefix("global/") not in ("", "_Default"):
+            raise ToolError(f"not found: there is no log bucket {echo(log_bucket)}")
+        sql = (
+            "SELECT * FROM log_entries WHERE timestamp >= ? AND (timestamp, id) < (?, ?) "
+            "ORDER BY timestamp DESC, id DESC LIMIT ?"
+        )
         matches: list[Row] = []
         size = max_entries + 1  # one more reveals whether there is a next page
         while len(matches) <= max_entries:
-            rows = self._server.store.rows(sql, *values, *place, size)
-            passed = test([_show(row) for row in rows])
-            matches += itertools.compress(rows, passed)
+            rows = self._server.store.rows(sql, self._oldest(), *place, size)
+            matches += [row for row in rows if test(_show(row))]
             if len(rows) < size:
                 break
             # Read larger and larger chunks for a selective filter.
@@ -113,22 +113,20 @@ class Logging:
     @tool
     def logging_list_logs(self) -> str:
         """List the logs that have entries."""
-        where, values = self._kept_in(_RETENTION)
-        logs = self._server.store.rows(
-            f"SELECT DISTINCT log FROM log_entries WHERE {where} ORDER BY log", *values
-        )
+        sql = "SELECT DISTINCT log FROM log_entries WHERE timestamp >= ? ORDER BY log"
+        logs = self._server.store.rows(sql, self._oldest())
         return listing("Logs", [_short(row["log"]) for row in logs], "No logs have entries.")
 
     @tool
     def logging_delete_log(self, log_name: str) -> str:
-        """Delete all entries of a log in the log bucket _Default; the next entry recreates the log.
+        """Delete all entries of a log; the next entry recreates the log.
 
         Args:
             log_name: The log.
         """
         log = _log(log_name)
-        if not self._server.store.delete("log_entries", log=log, bucket="_Default"):
-            raise ToolError(f"not found: the log {echo(log_name)} has no entries in _Default")
+        if not self._server.store.delete("log_entries", log=log):
+            raise ToolError(f"not found: the log {echo(log_name)} has no entries")
         self._server.context.clock.tick()
         return f"Deleted log {_short(log)}"
 
@@ -149,40 +147,21 @@ class Logging:
         with self._server.store.change():
             self._add_entries(records)
 
-    def log_entries(self, name: str, bucket: str = "_Default") -> list[Row]:
+    def log_entries(self, name: str) -> list[Row]:
         """Return a log's entries in API form, oldest first."""
-        rows = self._server.store.find(
-            "log_entries", "timestamp, id", log=log_path(name), bucket=_log_bucket(bucket)
-        )
+        rows = self._server.store.find("log_entries", "timestamp, id", log=log_path(name))
         return [_show(row) for row in rows]
 
     # Shared by the tools.
 
     def _add_entries(self, records: Sequence[Row]) -> None:
         start = 1 + (self._server.store.value("SELECT max(id) FROM log_entries") or 0)
-        for record in records:
-            record["insert_id"] = self._server.context.new_id("log entry")
-        required = read_filter(_AUDIT)([_show(record) for record in records])
         for k, record in enumerate(records):
-            record |= {"id": start + k, "bucket": "_Required" if required[k] else "_Default"}
+            record |= {"id": start + k, "insert_id": self._server.context.new_id("log entry")}
         self._server.store.insert_all("log_entries", records)
 
-    def _kept_in(self, buckets: Iterable[str]) -> tuple[str, list[Any]]:
-        """Return an SQL condition for entries in log buckets, and its values."""
-        now = self._server.context.clock.now()
-        conditions, values = [], []
-        for bucket in buckets:
-            conditions.append("timestamp >= ? AND bucket = ?")
-            values += [iso(now - timedelta(days=_RETENTION[bucket])), bucket]
-        return f"({' OR '.join(conditions)})", values
-
-
-def _log_bucket(name: str) -> str:
-    """Return a log bucket's short name, or raise `ToolError`."""
-    short = name.removeprefix(_BUCKET).removeprefix("global/")
-    if short not in _RETENTION:
-        raise ToolError(f"not found: there is no log bucket {echo(name)}")
-    return short
+    def _oldest(self) -> str:
+        return iso(self._server.context.clock.now() - _RETENTION)
 
 
 def _log(name: str) -> str:

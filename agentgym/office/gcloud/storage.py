@@ -12,7 +12,6 @@ from agentgym.office.gcloud.cloud import (
     check_name,
     check_one_of,
     check_range,
-    details,
     listing,
     next_page,
     read_token,
@@ -160,78 +159,6 @@ class Storage:
         self._server.context.clock.tick()
         return f"Deleted {blob_name} from bucket {bucket_name}"
 
-    @tool
-    def storage_get_bucket_info(self, bucket_name: str) -> str:
-        """Get location, storage class, versioning and lifecycle rules of a bucket.
-
-        Args:
-            bucket_name: The bucket.
-        """
-        row = self._bucket(bucket_name)
-        return details(
-            f"Bucket {bucket_name}",
-            ("Location", row["location"]),
-            ("Storage Class", "STANDARD"),
-            ("Created", row["created"]),
-            ("Versioning", "Disabled"),
-            ("Labels", ""),
-            ("Lifecycle Rules", "0"),
-        )
-
-    @tool
-    def storage_copy_object(
-        self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str
-    ) -> str:
-        """Copy an object, replacing an existing one at the destination.
-
-        Args:
-            source_bucket: The bucket of the object.
-            source_blob: The object.
-            dest_bucket: The bucket of the copy.
-            dest_blob: The name of the copy.
-        """
-        row = self._object(source_bucket, source_blob)
-        self._write_object(dest_bucket, dest_blob, self._object_data(row))
-        return f"Copied {source_bucket}/{source_blob} to {dest_bucket}/{dest_blob}"
-
-    @tool
-    def storage_move_object(
-        self, source_bucket: str, source_blob: str, dest_bucket: str, dest_blob: str
-    ) -> str:
-        """Move an object to another bucket or name, replacing an existing one.
-
-        Args:
-            source_bucket: The bucket of the object.
-            source_blob: The object.
-            dest_bucket: The bucket to move it to.
-            dest_blob: Its new name.
-        """
-        row = self._object(source_bucket, source_blob)
-        if (source_bucket, source_blob) == (dest_bucket, dest_blob):
-            raise ToolError("invalid argument: source and destination are the same object")
-        with self._server.store.change():
-            self._write_object(dest_bucket, dest_blob, self._object_data(row))
-            self._server.store.delete("objects", id=row["id"])
-        return f"Moved {source_bucket}/{source_blob} to {dest_bucket}/{dest_blob}"
-
-    @tool
-    def storage_get_bucket_size(self, bucket_name: str) -> str:
-        """Count the objects and bytes of a bucket; noncurrent versions are counted separately.
-
-        Args:
-            bucket_name: The bucket.
-        """
-        self._bucket(bucket_name)
-        sql = "SELECT count(*), coalesce(sum(size), 0) FROM objects WHERE bucket = ?"
-        [(count, size)] = self._server.store.tuples(sql, bucket_name)
-        return details(
-            f"Size of bucket {bucket_name}",
-            ("Objects", str(count)),
-            ("Bytes", str(size)),
-            ("MB", f"{size / 2**20:.2f}"),
-            ("GB", f"{size / 2**30:.2f}"),
-        )
-
     # For tasks.
 
     def add_bucket(
@@ -323,11 +250,6 @@ class Storage:
                 created=iso(when), size=len(data), md5=hashlib.md5(data).hexdigest(),
                 data=data,
             )  # fmt: skip
-
-
-def _parts(uri: str) -> tuple[str, str]:
-    bucket, _, name = uri.removeprefix("gs://").partition("/")
-    return bucket, name
 
 
 def _check_object_name(name: str) -> str:

@@ -65,14 +65,12 @@ class Grid:
     """A range's values; `cells` maps row and column, from 0, to non-empty values.
 
     Attributes:
-        origin: The first row and column, from 1.
         searched: Cache of `positions`.
     """
 
     height: int
     width: int
     cells: dict[tuple[int, int], Any]
-    origin: tuple[int, int]
     searched: dict[bool, dict[Any, int]] = field(default_factory=dict)
 
     def line(self, *, down: bool, at: int = 0) -> list[Any]:

@@ -19,18 +19,24 @@ from agentgym.office.spreadsheet.cell_values import (
     NO_REFERENCE,
     NUMBER,
     SYNTAX,
-    VALUE,
     CellError,
     FormulaError,
     Grid,
     SerialDate,
+    scalar,
 )
 from agentgym.office.spreadsheet.cells import Area
-from agentgym.office.spreadsheet.formulas import Node, parse, references
+from agentgym.office.spreadsheet.formulas import Node, parse, parts_of, references, tokens
+from agentgym.office.spreadsheet.functions.aggregates import AGGREGATES
 from agentgym.office.spreadsheet.functions.forms import FORMS
+from agentgym.office.spreadsheet.functions.lookups import LOOKUPS
 from agentgym.office.spreadsheet.functions.operators import guarded, operate, plain, size_of
-from agentgym.office.spreadsheet.functions.registry import FUNCTIONS, SINGLES
+from agentgym.office.spreadsheet.functions.scalars import SCALARS
 from agentgym.text import reply_work
+from agentgym.text.tools import ToolError, echo
+
+# Functions that compute all their arguments first.
+FUNCTIONS: dict[str, Callable[..., Any]] = {**SCALARS, **AGGREGATES, **LOOKUPS}
 
 # Cells visited and formula parts computed per change, which take less than a second.
 MAX_STEPS = 500_000
@@ -166,48 +172,48 @@ class Evaluator:
 
     def _result(self, spot: Spot, node: Node) -> Any:
         """Return a formula's value."""
-        value = self.single(self.compute(node, spot), spot)
+        value = scalar(self.compute(node, spot[0]))
         if value is None:
             return "" if node[:2] == ("call", "INDEX") else 0.0
         return plain(value)
 
     # Computation of a tree.
 
-    def compute(self, node: Node, spot: Spot) -> Any:
+    def compute(self, node: Node, sheet: str) -> Any:
         """Return a tree's value."""
         if self._depth >= MAX_LEVELS:
             raise FormulaError(NUMBER)
         self.spend(2)
         self._depth += 1
         try:
-            return self._value(node, spot)
+            return self._value(node, sheet)
         finally:
             self._depth -= 1
 
-    def _value(self, node: Node, spot: Spot) -> Any:
+    def _value(self, node: Node, sheet: str) -> Any:
         match node[0]:
             case "value" | "fault":
                 return node[1]
             case "reference":
-                return self.area(node[1] or spot[0], node[2])
+                return self.area(node[1] or sheet, node[2])
             case "name":
                 return NAME
             case "call":
-                return self.call(node[1], node[2], spot)
-        return self._operations(node, spot)
+                return self.call(node[1], node[2], sheet)
+        return self._operations(node, sheet)
 
-    def _operations(self, node: Node, spot: Spot) -> Any:
+    def _operations(self, node: Node, sheet: str) -> Any:
         """Compute operators from the inside out along the left side, which may be long."""
         operations = []
         while node[0] in ("binary", "unary"):
             operations.append((node[1], node[3:]))
             node = node[2]
         self.spend(len(operations) - 1)
-        value = self.compute(node, spot)
+        value = self.compute(node, sheet)
         apply = guarded(operate)
         for sign, others in reversed(operations):
-            operands = (value, *(self.compute(part, spot) for part in others))
-            value = apply(sign, *(self.single(operand, spot) for operand in operands))
+            operands = [value, *(self.compute(part, sheet) for part in others)]
+            value = apply(sign, *map(scalar, operands))
             self.spend(size_of(value))
         return value
 
@@ -220,9 +226,7 @@ class Evaluator:
         self._require([(sheet, area)])
         bottom = cells.height if area.bottom is None else area.bottom
         right = cells.width if area.right is None else area.right
-        grid = Grid(
-            max(1, bottom - area.top + 1), max(1, right - area.left + 1), {}, (area.top, area.left)
-        )
+        grid = Grid(max(1, bottom - area.top + 1), max(1, right - area.left + 1), {})
         for row, column, cell in self._within(cells.lines, area):
             grid.cells[row - area.top, column - area.left] = self._read((sheet, row, column), cell)
         self._grids[sheet, area] = grid
@@ -235,37 +239,38 @@ class Evaluator:
             return SerialDate(cell["v"]) if cell.get("k") == "date" else cell.get("v", CYCLE)
         return cell
 
-    def call(self, name: str, parts: Sequence[Node], spot: Spot) -> Any:
+    def call(self, name: str, parts: Sequence[Node], sheet: str) -> Any:
         """Return a function's value, including errors."""
         try:
             if name in FORMS:
-                return guarded(FORMS[name])(self, parts, spot)
-            if name not in FUNCTIONS:
-                return NAME
-            arguments = [self.compute(part, spot) for part in parts]
-            singles = SINGLES.get(name, ())
-            for place, argument in enumerate(arguments):
+                return guarded(FORMS[name])(self, parts, sheet)
+            arguments = [self.compute(part, sheet) for part in parts]
+            for argument in arguments:
                 if isinstance(argument, CellError):
                     return argument
                 if isinstance(argument, Grid):
                     self.spend((argument.height + argument.width) // 4)
-                    if singles is None or place in singles:
-                        arguments[place] = self.single(argument, spot)
-            value = guarded(FUNCTIONS[name])(*arguments)
+            value = guarded(FUNCTIONS.get(name, _unknown))(*arguments)
             self.spend(size_of(value))
             return value
         except FormulaError as stop:
             return stop.error
 
-    def single(self, value: Any, spot: Spot) -> Any:
-        """Return a range's cell in the formula's row or column."""
-        if not isinstance(value, Grid):
-            return value
-        if (value.height, value.width) == (1, 1):
-            return value.cells.get((0, 0))
-        row, column = spot[1] - value.origin[0], spot[2] - value.origin[1]
-        if value.width == 1 and 0 <= row < value.height:
-            return value.cells.get((row, 0))
-        if value.height == 1 and 0 <= column < value.width:
-            return value.cells.get((0, column))
-        return VALUE
+
+def _unknown(*arguments: Any) -> CellError:
+    return NAME
+
+
+def check_supported(formula: str) -> None:
+    """Raise `ToolError` for a formula with an array or a function that is not computed.
+
+    Its error value would look like a mistake in the formula.
+    """
+    if ("sign", "{") in tokens(formula[1:]):
+        raise ToolError("not supported: arrays are not computed here; use a range of cells")
+    for part in parts_of(parse(formula)):
+        if part[0] == "call" and part[1] not in FORMS and part[1] not in FUNCTIONS:
+            raise ToolError(
+                f"not supported: {echo(part[1])} is not computed here; use other functions, or "
+                "enter the value itself"
+            )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +18,6 @@ from agentgym.office.spreadsheet.excel_sheets import (
     spot,
     spots,
 )
-from agentgym.office.spreadsheet.formulas import retitle
 from agentgym.office.spreadsheet.workbooks import library
 from agentgym.text.tools import ToolError, echo, tool
 
@@ -65,67 +63,6 @@ class Excel(Server):
         with self._books.edit_sheet(filepath, sheet_name) as sheet:
             sheets.put(sheet, *spot(cell), formula)
         return f"Applied formula '{formula}' to cell {cell}"
-
-    @tool
-    def validate_formula_syntax(
-        self, filepath: str, sheet_name: str, cell: str, formula: str
-    ) -> str:
-        """Check a formula without writing it, and compare it with the content of the cell.
-
-        Args:
-            filepath: Path of the workbook.
-            sheet_name: Title of the sheet.
-            cell: The cell, such as B2.
-            formula: The formula, starting with =.
-        """
-        content = parts.value_at(self._books.read_sheet(filepath, sheet_name), *spot(cell))
-        parts.check_formula(formula)
-        if not isinstance(content, str) or not content.startswith("="):
-            return "Formula is valid but cell contains no formula"
-        return f"Formula is valid {'and matches' if content == formula else 'but does not match'} cell content"
-
-    @tool
-    def format_range(
-        self, filepath: str, sheet_name: str, start_cell: str, end_cell: str | None = None, bold: bool = False,
-        italic: bool = False, underline: bool = False, font_size: int | None = None, font_color: str | None = None,
-        bg_color: str | None = None, border_style: str | None = None, border_color: str | None = None,
-        number_format: str | None = None, alignment: str | None = None, wrap_text: bool = False, merge_cells: bool = False,
-        protection: dict[str, Any] | None = None, conditional_format: dict[str, Any] | None = None,
-    ) -> str:  # fmt: skip
-        """Change the formatting of a range; omitted properties stay unchanged.
-
-        Args:
-            filepath: Path of the workbook.
-            sheet_name: Title of the sheet.
-            start_cell: First cell.
-            end_cell: Last cell; the first one by default.
-            bold: Whether the text is bold.
-            italic: Whether the text is italic.
-            underline: Whether the text is underlined.
-            font_size: Font size in points.
-            font_color: RRGGBB.
-            bg_color: RRGGBB.
-            border_style: For example thin, medium, thick or double.
-            border_color: RRGGBB.
-            number_format: Excel number format, such as 0.00 or yyyy-mm-dd.
-            alignment: For example left, center or right.
-            wrap_text: Whether to wrap long lines.
-            merge_cells: Whether to merge the range into one cell.
-            protection: locked and hidden.
-            conditional_format: type (color_scale, data_bar, icon_set, formula or cell_is) and params, named as in openpyxl.
-        """
-        if protection is not None or conditional_format is not None:
-            raise ToolError(
-                "not supported: protection and conditional_format; format the cells themselves"
-            )
-        changes = {name: value for name, value in locals().items() if name != "self"}
-        with self._books.edit_sheet(filepath, sheet_name) as sheet:
-            area = area_of(start_cell, end_cell)
-            for place in spots(area):
-                parts.style(sheet.cell(*place), changes)
-            if merge_cells and end_cell:
-                sheets.merge(sheet, area)
-        return f"Applied formatting to range {area}"
 
     @tool
     def read_data_from_excel(
@@ -243,7 +180,7 @@ class Excel(Server):
 
     @tool
     def rename_worksheet(self, filepath: str, old_name: str, new_name: str) -> str:
-        """Rename a sheet; formulas that refer to it are updated.
+        """Rename a sheet.
 
         Args:
             filepath: Path of the workbook.
@@ -254,7 +191,6 @@ class Excel(Server):
             if new_name.lower() != old_name.lower():
                 sheets.check_title(sheet.parent, new_name)
             sheet.title = new_name
-            sheets.rewrite_all(sheet.parent, partial(retitle, old_name, new_name))
         return f"Sheet renamed from '{old_name}' to '{new_name}'"
 
     @tool
@@ -277,49 +213,6 @@ class Excel(Server):
                 each.title: str(sheets.data_area(each)) for each in book.worksheets
             }
         return str(facts)
-
-    @tool
-    def merge_cells(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str) -> str:
-        """Merge the cells of a range, keeping the first value.
-
-        Args:
-            filepath: Path of the workbook.
-            sheet_name: Title of the sheet.
-            start_cell: First cell.
-            end_cell: Last cell.
-        """
-        with self._books.edit_sheet(filepath, sheet_name) as sheet:
-            area = area_of(start_cell, end_cell)
-            sheets.merge(sheet, area)
-        return f"Range '{area}' merged in sheet '{sheet_name}'"
-
-    @tool
-    def unmerge_cells(self, filepath: str, sheet_name: str, start_cell: str, end_cell: str) -> str:
-        """Split a merged range into single cells.
-
-        Args:
-            filepath: Path of the workbook.
-            sheet_name: Title of the sheet.
-            start_cell: First cell.
-            end_cell: Last cell.
-        """
-        with self._books.edit_sheet(filepath, sheet_name) as sheet:
-            area = area_of(start_cell, end_cell)
-            if str(area) not in map(str, sheet.merged_cells.ranges):
-                raise ToolError(f"not found: the range {area} is not merged")
-            sheet.unmerge_cells(str(area))
-        return f"Range '{area}' unmerged successfully"
-
-    @tool
-    def get_merged_cells(self, filepath: str, sheet_name: str) -> str:
-        """List the merged ranges of a sheet.
-
-        Args:
-            filepath: Path of the workbook.
-            sheet_name: Title of the sheet.
-        """
-        sheet = self._books.read_sheet(filepath, sheet_name)
-        return str(sorted(map(str, sheet.merged_cells.ranges)))
 
     @tool
     def insert_rows(self, filepath: str, sheet_name: str, start_row: int, count: int = 1) -> str:

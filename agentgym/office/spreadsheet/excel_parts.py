@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import re
-from collections.abc import Mapping
 from typing import Any
 
-from agentgym.office.spreadsheet.cells import Area, column_name
+from agentgym.office.spreadsheet.cells import column_name
 from agentgym.office.spreadsheet.workbooks import library
 from agentgym.text.tools import ToolError, echo
 
@@ -17,19 +14,6 @@ UNSAFE = frozenset(
     ("CALL", "DGET", "HYPERLINK", "INDIRECT", "REGISTER", "REGISTER.ID", "RTD", "WEBSERVICE")
 )
 MAX_FORMULA = 8_192  # characters, as in Excel
-
-_COLOUR = re.compile(r"#?([0-9A-Fa-f]{2})?([0-9A-Fa-f]{6})")
-
-
-def colour(text: str) -> str:
-    """Return eight hexadecimal digits with opacity, or raise `ToolError`."""
-    match = _COLOUR.fullmatch(text)
-    if not match:
-        raise ToolError(
-            f"invalid argument: {echo(text)} is no colour; write one as RRGGBB, such as FF0000 for "
-            "red"
-        )
-    return f"{match[1] or 'FF'}{match[2]}".upper()
 
 
 def check_formula(formula: str) -> None:
@@ -53,54 +37,6 @@ def check_formula(formula: str) -> None:
         raise ToolError(
             "invalid argument: the formula has a parenthesis that is not closed, or nothing in it"
         )
-
-
-def style(cell: Any, changes: Mapping[str, Any]) -> None:
-    """Apply style changes; `changes` contains the tool's arguments."""
-    styles, size, ink = library().styles, changes["font_size"], changes["font_color"]
-    if size is not None and not 1 <= size <= 409:
-        raise ToolError(f"invalid argument: font_size must be 1 to 409, got {echo(size)}")
-    font = {
-        "bold": changes["bold"] or None,
-        "italic": changes["italic"] or None,
-        "underline": "single" if changes["underline"] else None,
-        "size": size,
-        "color": None if ink is None else colour(ink),
-    }
-    _change(cell, "font", font)
-    if changes["bg_color"] is not None:
-        cell.fill = styles.PatternFill(
-            "solid", start_color=colour(changes["bg_color"]), end_color=colour(changes["bg_color"])
-        )
-    if changes["border_style"] is not None:
-        side = styles.Side(
-            style=changes["border_style"], color=colour(changes["border_color"] or "000000")
-        )
-        cell.border = styles.Border(left=side, right=side, top=side, bottom=side)
-    alignment = {"horizontal": changes["alignment"], "wrap_text": changes["wrap_text"] or None}
-    _change(cell, "alignment", alignment)
-    if changes["number_format"] is not None:
-        cell.number_format = changes["number_format"]
-
-
-def _change(cell: Any, style: str, changes: Mapping[str, Any]) -> None:
-    given = {name: value for name, value in changes.items() if value is not None}
-    if given:
-        copied = copy.copy(getattr(cell, style))
-        for name, value in given.items():
-            setattr(copied, name, value)
-        setattr(cell, style, copied)
-
-
-def overlap(area: Area, reference: str) -> bool:
-    """Return whether a closed area overlaps a reference such as `B2:C4`."""
-    left, top, right, bottom = library().utils.cell.range_boundaries(reference)
-    return bool(
-        area.left <= right
-        and left <= (area.right or 0)
-        and area.top <= bottom
-        and top <= (area.bottom or 0)
-    )
 
 
 def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from agentgym.office.server import Server
 from agentgym.office.spreadsheet import excel_parts as parts
 from agentgym.office.spreadsheet.cell_values import check_content
 from agentgym.office.spreadsheet.cells import Area, parse_area, parse_cell
-from agentgym.office.spreadsheet.formulas import follow, rewrite, shift
 from agentgym.office.spreadsheet.workbooks import (
     MAX_COLUMNS,
     MAX_ROWS,
@@ -195,18 +194,11 @@ def put(sheet: Any, row: int, column: int, value: Any) -> None:
     cell.value = value
 
 
-def merge(sheet: Any, area: Area) -> None:
-    """Merge an area that overlaps no merged area."""
-    if area.height * area.width < 2:
-        raise ToolError(f"invalid argument: a merged range has two cells at least, got {area}")
-    for other in sheet.merged_cells.ranges:
-        if parts.overlap(area, str(other)):
-            raise ToolError(f"conflict: {area} overlaps the merged range {other}")
-    sheet.merge_cells(str(area))
-
-
 def resize(sheet: Any, axis: str, start: int, count: int) -> None:
-    """Insert rows or columns before `start`, or remove some if `count` is negative."""
+    """Insert rows or columns before `start`, or remove some if `count` is negative.
+
+    Formulas, tables and merged ranges stay as they are, as in the published server.
+    """
     most = MAX_ROWS if axis == "row" else MAX_COLUMNS
     if start < 1 or start > most or count == 0 or abs(count) > most:
         raise ToolError(
@@ -215,34 +207,5 @@ def resize(sheet: Any, axis: str, start: int, count: int) -> None:
         )
     if count < 0 and start > (sheet.max_row if axis == "row" else sheet.max_column):
         raise ToolError(f"invalid argument: {axis} {start} is beyond the last filled one")
-    merged = [str(each) for each in sheet.merged_cells.ranges]
-    for each in merged:
-        sheet.unmerge_cells(each)
     change = f"{'insert' if count > 0 else 'delete'}_{'rows' if axis == 'row' else 'cols'}"
     getattr(sheet, change)(start, abs(count))
-    for reference in (shift(each, axis, start, count) for each in merged):
-        if ":" in reference:
-            sheet.merge_cells(reference)
-    _follow(sheet, axis, start, count)
-
-
-def _follow(sheet: Any, axis: str, start: int, count: int) -> None:
-    for table in list(sheet.tables.values()):
-        reference = shift(table.ref, axis, start, count)
-        first = spot(table.ref.split(":")[0])[0]
-        if ":" not in reference or (axis == "row" and count < 0 and start <= first < start - count):
-            del sheet.tables[table.displayName]
-        else:
-            table.ref = reference
-            if table.autoFilter is not None:
-                table.autoFilter.ref = reference
-    rewrite_all(sheet.parent, functools.partial(follow, sheet.title, axis, start, count))
-
-
-def rewrite_all(book: Any, change: Any) -> None:
-    """Change all references by `change(formula's sheet, reference's sheet, rest)`."""
-    for sheet in book.worksheets:
-        for row in sheet.iter_rows():
-            for cell in row:
-                if cell.data_type == "f" and isinstance(cell.value, str):
-                    cell.value = rewrite(cell.value, functools.partial(change, sheet.title))

@@ -10,8 +10,6 @@ from typing import Any, TypeAlias
 from agentgym.office.spreadsheet.cell_values import SYNTAX, CellError
 from agentgym.office.spreadsheet.cells import (
     Area,
-    column_name,
-    column_number,
     parse_area,
     quote_title,
     split_sheet,
@@ -169,43 +167,8 @@ def rewrite(formula: str, change: Callable[[str | None, str], str]) -> str:
     )
 
 
-def shift(reference: str, axis: str, start: int, count: int) -> str:
-    """Update a reference after rows or columns were inserted before `start`, or removed from it on.
-
-    The count is negative for removal. A reference to removed cells only becomes `#REF!`.
-    """
-    ends = [list(_END_PARTS.fullmatch(end).groups()) for end in reference.split(":")]  # type: ignore[union-attr]  # all are such
-    part = 3 if axis == "row" else 1
-    numbers = [int(end[3] or 0) if axis == "row" else column_number(end[1]) for end in ends]
-    if not numbers[0]:
-        return reference
-    first, last, after = numbers[0], numbers[-1] or OPEN, start + max(0, -count)
-    if count < 0 and start <= first and last < after:
-        return "#REF!"
-    first = first if first < start else first + count if first >= after else start
-    last = last if last < start else last + count if last >= after else start - 1
-    for end, place in zip(ends, (first, last), strict=False):
-        if end[part]:
-            end[part] = str(place) if axis == "row" else column_name(place)
-    return ":".join(map("".join, ends))
-
-
-OPEN = 10**9  # the end of an open range, beyond any row and column
-_END_PARTS = re.compile(r"(\$?)([A-Za-z]*)(\$?)([0-9]*)")
-
-
-def retitle(old: str, new: str, own: str, named: str | None, rest: str) -> str:
-    """Update a reference (`named` sheet, `rest`) in sheet `own` after a sheet was renamed."""
-    return _with_sheet(new if named and named.lower() == old.lower() else named, rest)
-
-
-def follow(
-    sheet: str, axis: str, start: int, count: int, own: str, named: str | None, rest: str
-) -> str:
-    """Update a reference after `sheet` grew or shrank; see `shift` and `retitle`."""
-    is_there = (named or own).lower() == sheet.lower()
-    return _with_sheet(named, shift(rest, axis, start, count) if is_there else rest)
-
-
-def _with_sheet(title: str | None, rest: str) -> str:
-    return rest if title is None else f"{quote_title(title)}!{rest}"
+def retitle(old: str, new: str, named: str | None, rest: str) -> str:
+    """Update a reference (`named` sheet, `rest`) after a sheet was renamed."""
+    if named is None:
+        return rest
+    return f"{quote_title(new if named.lower() == old.lower() else named)}!{rest}"

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import Field
-from typing_extensions import TypedDict
+from typing import Any, ClassVar
 
 from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server
 from agentgym.office.spreadsheet.cell_values import from_python
-from agentgym.office.spreadsheet.formulas import retitle
 from agentgym.office.spreadsheet.spreadsheets import (
     GRID,
     SCHEMA,
-    SheetCell,
     Spreadsheets,
-    properties_of,
 )
-from agentgym.office.store import Row
-from agentgym.text.tools import tool
-
-
-class Recipient(TypedDict):
-    """A person and their role."""
-
-    email_address: Annotated[str, Field(description="Address of the person.")]
-    role: Annotated[
-        Literal["reader", "commenter", "writer"], Field(description="What the person may do.")
-    ]
+from agentgym.text.tools import ToolError, tool
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_sheet_tools.json"))
@@ -42,7 +24,7 @@ class DisabledSheetTools:
 
 
 class GoogleSheet(Server):
-    """A Google Sheets account and its sharing settings."""
+    """A Google Sheets account."""
 
     name: ClassVar[str] = "google_sheet"
     schema: ClassVar[str] = SCHEMA
@@ -109,13 +91,6 @@ class GoogleSheet(Server):
         row = self._books.sheet(spreadsheet, sheet)
         return row["row_count"], row["column_count"]
 
-    def permissions(self, spreadsheet: str) -> dict[str, str]:
-        """Return the role by address for a spreadsheet."""
-        return {
-            row["email_address"]: row["role"]
-            for row in self.store.find("permissions", order="rowid", spreadsheet=spreadsheet)
-        }
-
     # The tools.
 
     @tool
@@ -133,11 +108,13 @@ class GoogleSheet(Server):
             spreadsheet_id: Id of the spreadsheet.
             sheet: Title of the sheet.
             range: Cells in A1 notation, such as A1:C10, A:F or 2:5; the whole sheet by default.
-            include_grid_data: Whether to return each cell's input, value and displayed text.
+            include_grid_data: Only false is supported.
         """
-        row = self._books.sheet(spreadsheet_id, sheet)
         if include_grid_data:
-            return self._grid_data(row, range)
+            raise ToolError(
+                "not supported: include_grid_data; get_sheet_formulas returns the cells as entered"
+            )
+        row = self._books.sheet(spreadsheet_id, sheet)
         value_range = {
             "range": self._books.range_name(row, range),
             "values": self._books.values(row, range),
@@ -269,8 +246,7 @@ class GoogleSheet(Server):
         row = self._books.sheet(spreadsheet, sheet)
         if new_name.lower() != row["title"].lower():
             self._books.check_title(spreadsheet, new_name)
-        self.store.update("sheets", row["id"], title=new_name)
-        self._books.rewrite_references(spreadsheet, partial(retitle, row["title"], new_name))
+        self._books.retitle(row, new_name)
         self._books.touch(spreadsheet)
         renamed = {"properties": {"title": new_name}}
         return {"spreadsheetId": spreadsheet, "replies": [{"updateSheetProperties": renamed}]}
@@ -309,29 +285,6 @@ class GoogleSheet(Server):
         """List the ids and titles of the spreadsheets, oldest first."""
         return self.store.rows("SELECT id, title FROM spreadsheets ORDER BY rowid")
 
-    @tool
-    def share_spreadsheet(
-        self, spreadsheet_id: str, recipients: list[Recipient], send_notification: bool = True
-    ) -> Any:
-        """Share a spreadsheet with people, or change their roles.
-
-        Args:
-            spreadsheet_id: Id of the spreadsheet.
-            recipients: The people.
-            send_notification: Whether to notify them by mail.
-        """
-        self._books.sheets(spreadsheet_id)
-        outcomes = [
-            self._share(
-                spreadsheet_id, each["email_address"], each["role"], notified=send_notification
-            )
-            for each in recipients
-        ]
-        return {
-            "successes": [each for each in outcomes if "error" not in each],
-            "failures": [each for each in outcomes if "error" in each],
-        }
-
     # Shared by the tools.
 
     def _insert(
@@ -340,58 +293,3 @@ class GoogleSheet(Server):
         self._books.insert(spreadsheet, sheet, axis, count, start)
         inserted = {"dimension": f"{axis.upper()}S", f"inserted{axis.capitalize()}s": count}
         return {"spreadsheetId": spreadsheet, "replies": [{"insertDimension": inserted}]}
-
-    def _grid_data(self, sheet: Row, text: str | None) -> Any:
-        book = self.store.get("spreadsheets", sheet["spreadsheet"])
-        rows = [
-            {"values": [_cell_data(cell) if cell else {} for cell in row]}
-            for row in self._books.cells(sheet, text)
-        ]
-        return {
-            "spreadsheetId": book["id"],
-            "properties": {"title": book["title"], **_SETTINGS},
-            "sheets": [{"properties": properties_of(sheet), "data": [{"rowData": rows}]}],
-        }
-
-    def _share(
-        self, spreadsheet: str, address: str, role: str, *, notified: bool
-    ) -> dict[str, Any]:
-        if not _ADDRESS.fullmatch(address) or len(address) > 254:
-            return {
-                "email_address": address,
-                "error": "invalid argument: email_address must be an address like name@example.com",
-            }
-        known = {"spreadsheet": spreadsheet, "email_address": address}
-        if permissions := self.store.find("permissions", **known):
-            permission_id = permissions[0]["id"]
-            self.store.update("permissions", permission_id, role=role, notified=notified)
-        else:
-            permission_id = self.context.new_id("permission", 20)
-            self.store.insert(
-                "permissions", id=permission_id, **known, role=role, notified=notified
-            )
-        return {"email_address": address, "role": role, "permissionId": permission_id}
-
-
-# Every spreadsheet's date format, recalculation and time zone.
-_SETTINGS = {"locale": "en_US", "autoRecalc": "ON_CHANGE", "timeZone": "Etc/UTC"}
-_ADDRESS = re.compile(r"\S(?:[^@]*\S)?@\S(?:[^@]*\S)?")
-
-
-def _cell_data(cell: SheetCell) -> dict[str, Any]:
-    kind = "formulaValue" if cell.is_formula else _kind(cell.entered)
-    return {
-        "userEnteredValue": {kind: cell.entered},
-        "effectiveValue": {_kind(cell.value): cell.value},
-        "formattedValue": cell.text,
-    }
-
-
-def _kind(value: Any) -> str:
-    return (
-        "boolValue"
-        if isinstance(value, bool)
-        else "stringValue"
-        if isinstance(value, str)
-        else "numberValue"
-    )

@@ -7,7 +7,3 @@ CREATE TABLE sheets (
 CREATE TABLE lines (
     sheet INTEGER NOT NULL REFERENCES sheets(id), row INTEGER NOT NULL, cells TEXT NOT NULL, PRIMARY KEY (sheet, row)
 ) WITHOUT ROWID;
-CREATE TABLE permissions (
-    id TEXT PRIMARY KEY, spreadsheet TEXT NOT NULL REFERENCES spreadsheets(id), email_address TEXT NOT NULL COLLATE NOCASE,
-    role TEXT NOT NULL, notified BOOL NOT NULL, UNIQUE (spreadsheet, email_address)
-);

@@ -21,9 +21,8 @@ from agentgym.office.spreadsheet.cell_values import (
     validate,
 )
 from agentgym.office.spreadsheet.cells import Area, parse_area, quote_title, split_sheet
-from agentgym.office.spreadsheet.evaluation import Evaluator, Results, SheetCells
-from agentgym.office.spreadsheet.formulas import follow, rewrite
-from agentgym.office.spreadsheet.functions.unsupported import check_supported
+from agentgym.office.spreadsheet.evaluation import Evaluator, Results, SheetCells, check_supported
+from agentgym.office.spreadsheet.formulas import retitle, rewrite
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
@@ -50,11 +49,6 @@ class SheetCell(NamedTuple):
         return isinstance(self.content, dict) and "f" in self.content
 
     @property
-    def entered(self) -> Any:
-        """The entered formula or bare value."""
-        return self.content["f"] if self.is_formula else raw(self.content)
-
-    @property
     def typed(self) -> Any:
         """The typed text."""
         if isinstance(self.content, dict):
@@ -74,11 +68,6 @@ class SheetCell(NamedTuple):
         if self.is_formula:
             return text_of(self.result) if isinstance(self.result, SerialDate) else self.value
         return self.content["s"] if isinstance(self.content, dict) else self.content
-
-    @property
-    def text(self) -> str:
-        """The value as text."""
-        return text_of(self.shown)
 
     @property
     def exact(self) -> Any:
@@ -282,8 +271,7 @@ class Spreadsheets:
     def _compute(self, spreadsheet: str) -> Results:
         store = self._server.store
         sheets = {row["title"].lower(): row for row in self.sheets(spreadsheet)}
-        sql = "SELECT 1 FROM lines WHERE sheet = ? AND instr(cells, '{\"f\": ') LIMIT 1"
-        with_formulas = [key for key, row in sheets.items() if store.value(sql, row["id"])]
+        with_formulas = [key for key, row in sheets.items() if self._formula_rows(row)]
         if not with_formulas:
             return {}
 
@@ -338,6 +326,12 @@ class Spreadsheets:
                 f"invalid argument: count must be at least 1, start 0 to {size}; got "
                 f"{echo(count)} and {echo(start)}"
             )
+        if start < size and any(self._formula_rows(each) for each in self.sheets(spreadsheet)):
+            # References would have to follow the moved cells.
+            raise ToolError(
+                f"not supported: inserting {axis}s between others in a spreadsheet with formulas; "
+                "add them at the end"
+            )
         if axis == "column" and columns + count > MAX_COLUMNS:
             raise ToolError(f"limit exceeded: a sheet has at most {MAX_COLUMNS} columns")
         self._check_size(spreadsheet, count * other)
@@ -345,34 +339,25 @@ class Spreadsheets:
         lines = self.lines(sheet)
         self._server.store.delete("lines", sheet=sheet["id"])
         self.put(sheet, _spread(lines, axis, start, count))
-        self.rewrite_references(
-            spreadsheet, functools.partial(follow, sheet["title"], axis, start + 1, count)
-        )
         self.touch(spreadsheet)
 
-    def rewrite_references(self, spreadsheet: str, change: Any) -> None:
-        """Change all formula references, like `excel_sheets.rewrite_all`."""
-        for sheet in self.sheets(spreadsheet):
+    def _formula_rows(self, sheet: Row) -> list[int]:
+        sql = "SELECT row FROM lines WHERE sheet = ? AND instr(cells, '{\"f\": ')"
+        return [row for (row,) in self._server.store.tuples(sql, sheet["id"])]
+
+    def retitle(self, sheet: Row, title: str) -> None:
+        """Rename a sheet and update the formulas that refer to it."""
+        change = functools.partial(retitle, sheet["title"], title)
+        self._server.store.update("sheets", sheet["id"], title=title)
+        for each in self.sheets(sheet["spreadsheet"]):
             changed: dict[int, dict[int, Any]] = {}
-            sql = "SELECT row FROM lines WHERE sheet = ? AND instr(cells, '{\"f\": ')"
-            for line in self._server.store.rows(sql, sheet["id"]):
-                changed |= self.lines(sheet, line["row"], line["row"])
-            for cell in (cell for cells in changed.values() for cell in cells.values()):
-                if isinstance(cell, dict) and "f" in cell:
-                    cell["f"] = rewrite(cell["f"], functools.partial(change, sheet["title"]))
-            self.put(sheet, changed)
-
-
-def properties_of(sheet: Row) -> dict[str, Any]:
-    """Describe a sheet like the service."""
-    return {
-        "sheetId": sheet["number"],
-        "title": sheet["title"],
-        "index": sheet["number"],
-        "sheetType": "GRID",
-        "spreadsheetId": sheet["spreadsheet"],
-        "gridProperties": {"rowCount": sheet["row_count"], "columnCount": sheet["column_count"]},
-    }
+            for row in self._formula_rows(each):
+                changed |= self.lines(each, row, row)
+            for cells in changed.values():
+                for cell in cells.values():
+                    if isinstance(cell, dict) and "f" in cell:
+                        cell["f"] = rewrite(cell["f"], change)
+            self.put(each, changed)
 
 
 def _spread(

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from agentgym.office.warehouse.database import DuckDBProcess
 from agentgym.office.warehouse.tables import (
@@ -37,13 +37,6 @@ MAX_CHARACTERS = 1 << 26
 
 # DuckDB statements with their values.
 _Statements: TypeAlias = list[tuple[str, Sequence[Any]]]
-
-
-class _Image(NamedTuple):
-    """Immutable snapshot of the catalogue."""
-
-    schemas: dict[str, Schema]
-    tables: dict[TableName, Table]
 
 
 @dataclass
@@ -76,7 +69,6 @@ class SQLEngine:
         self._library: dict[TableName, _Statements] = {}  # tables outside the catalogue
         self._journal: _Journal | None = None
         self._version = 0
-        self._committed: _Image | None = None  # before the running transaction
 
     def load(
         self,
@@ -112,7 +104,7 @@ class SQLEngine:
     def rows_bound(self, name: TableName) -> float:
         """Return an upper bound on a table's records, infinite if only DuckDB knows."""
         table = self.tables.get(name)
-        if table is None or table.view:
+        if table is None:
             return math.inf
         if name not in self._dirty:
             return table.rows
@@ -222,35 +214,6 @@ class SQLEngine:
             for label, kind, nullable, default in self._open().request("execute", [(sql, name)])
         )
 
-    def begin(self) -> None:
-        """Start a transaction unless one is running."""
-        if self._committed is None:
-            self._save_all()
-            self._committed = _Image(dict(self.schemas), dict(self.tables))
-
-    def commit(self) -> None:
-        """Commit the running transaction, if any."""
-        self._committed = None
-
-    def rollback(self) -> None:
-        """Roll back the running transaction, if any."""
-        if self._committed is not None:
-            self.schemas, self.tables = self._committed
-            self._committed, self._journal, self._dirty, self._loaded = None, None, {}, {}
-            self._version += 1
-            if self._live is not None:
-                self._live.close()  # the next request starts another one
-
-    def committed_table(self, name: TableName) -> Table | None:
-        """Return a table as before the running transaction, or None."""
-        if self._committed is not None:
-            return self._committed.tables.get(name)
-        return self.table(name) if name in self.tables else None
-
-    def committed_catalog(self) -> tuple[Mapping[str, Schema], Mapping[TableName, Table]]:
-        """Return schemas and tables as before the running transaction; rows may be outdated."""
-        return self._committed or _Image(self.schemas, self.tables)
-
     def close(self) -> None:
         """End DuckDB; the tables stay."""
         self._save_all()
@@ -262,18 +225,18 @@ class SQLEngine:
     def version(self) -> object:
         """Return a value that changes exactly when the tables change."""
         rows = self._version, self._dirty.copy()
-        return rows, self.schemas.copy(), self.tables.copy(), self._committed
+        return rows, self.schemas.copy(), self.tables.copy()
 
     def undo_point(self) -> Callable[[], None]:
         """Return a function that restores the current state."""
         before = {
             name: getattr(self, name).copy() for name in ("schemas", "tables", "_dirty", "_loaded")
         }
-        journal, version, committed = self._journal, self._version, self._committed
+        journal, version = self._journal, self._version
         steps = 0 if journal is None else len(journal.steps)
 
         def restore() -> None:
-            vars(self).update(before, _journal=journal, _committed=committed)
+            vars(self).update(before, _journal=journal)
             if journal is not None:
                 del journal.steps[steps:]
             if self._version != version and self._live is not None:
@@ -283,45 +246,31 @@ class SQLEngine:
 
     def __getstate__(self) -> dict[str, Any]:
         self._save_all()
-        images = [_Image(self.schemas, self.tables)] + (
-            [self._committed] if self._committed else []
-        )
-        listed = [[list(image.schemas.items()), sorted(image.tables.items())] for image in images]
-        return {"image": json.dumps([self.dialect, listed], default=fields_of, ensure_ascii=False)}
+        listed = [self.dialect, list(self.schemas.items()), sorted(self.tables.items())]
+        return {"image": json.dumps(listed, default=fields_of, ensure_ascii=False)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.dialect, listed = json.loads(state["image"])
-        [present, *committed] = [
-            _Image(
-                {name: Schema(*values) for name, values in schemas},
-                {tuple(name): table_of(values) for name, values in tables},
-            )
-            for schemas, tables in listed
-        ]
-        self.schemas, self.tables = present
+        self.dialect, schemas, tables = json.loads(state["image"])
+        self.schemas = {name: Schema(*values) for name, values in schemas}
+        self.tables = {tuple(name): table_of(values) for name, values in tables}
         self.__post_init__()
-        self._committed = committed[0] if committed else None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SQLEngine:
         self._save_all()
-        copied = SQLEngine(self.dialect, dict(self.schemas), dict(self.tables))
-        copied._committed = self._committed
-        return copied
+        return SQLEngine(self.dialect, dict(self.schemas), dict(self.tables))
 
     def _save_all(self) -> None:
         for name in sorted(self._dirty):
             table = self.tables[name]
-            if not table.view:
-                labels = [column.name for column in table.columns]
-                data, rows = self._open().request("dump", *name, labels)
-                self.tables[name] = replace(table, data=tuple(data), rows=rows)
+            labels = [column.name for column in table.columns]
+            data, rows = self._open().request("dump", *name, labels)
+            self.tables[name] = replace(table, data=tuple(data), rows=rows)
         self._dirty, self._journal = {}, None
 
     def drop(self, name: TableName) -> None:
-        """Drop a table or view, if it exists."""
+        """Drop a table, if it exists."""
         if name in self._loaded:
-            kind = "VIEW" if self.tables[name].view else "TABLE"
-            self._change("execute", [(f"DROP {kind} {path(name)}", ())])
+            self._change("execute", [(f"DROP TABLE {path(name)}", ())])
         self.set_schema(name, None)
 
     def _size(self, name: TableName) -> int:
@@ -370,11 +319,7 @@ class SQLEngine:
                 continue
             table = self.tables[name]
             statements: _Statements = [(f"CREATE SCHEMA IF NOT EXISTS {quote(name[0])}", ())]
-            self._ensure_loaded(table.needs)
-            if table.view:
-                statements += [(f"CREATE OR REPLACE VIEW {path(name)} AS {table.view}", ())]
-            else:
-                statements += _loading(name, table.columns, table.data)
+            statements += _loading(name, table.columns, table.data)
             live.request("execute", statements)
             if self._journal is not None and self.tables is not self._journal.tables:
                 self._journal.steps.append(("execute", (statements,)))

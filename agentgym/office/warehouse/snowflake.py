@@ -92,7 +92,7 @@ class Snowflake(EngineServer):
 
     @tool
     def read_query(self, query: str) -> str:
-        """Run a query: SELECT, SHOW or DESCRIBE.
+        """Run a query: SELECT or DESCRIBE.
 
         Args:
             query: One statement in Snowflake's SQL.

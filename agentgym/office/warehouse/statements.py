@@ -27,7 +27,7 @@ def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) ->
             )
         if not writes:
             raise ToolError(
-                "permission denied: only SELECT, SHOW and DESCRIBE can be run here, not "
+                "permission denied: only SELECT and DESCRIBE can be run here, not "
                 f"{warehouse.kind(tree)}"
             )
         action = _ACTIONS.get(type(tree))
@@ -67,10 +67,6 @@ def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
     if not isinstance(table, exp.Table):
         raise ToolError(f"invalid argument: {warehouse.kind(tree)} needs the name of a table")
     target = warehouse.find_table(table)
-    if warehouse.engine.tables[target].view:
-        raise ToolError(
-            f"invalid argument: {'.'.join(target)} is a view; its rows cannot be changed"
-        )
     for assignment in tree.find_all(exp.EQ):
         if isinstance(assignment.parent, exp.Update) and isinstance(assignment.this, exp.Column):
             assignment.this.set("table", None)
@@ -109,8 +105,8 @@ def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult
 _EFFECTS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
 
 _SUPPORTED = (
-    "queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COMMENT are, and CREATE, ALTER and DROP of "
-    "tables, views and schemas"
+    "queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COMMENT are, and CREATE and DROP of tables "
+    "and schemas"
 )
 # Alternatives to unsupported statements by first word.
 _INSTEAD = {

@@ -25,23 +25,17 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table or, with a query, a view.
+    """A table's columns and rows.
 
     Attributes:
         data: Per column, a JSON array of its values in DuckDB's text form.
-        view: A view's DuckDB query, including work counters.
-        needs: The tables that the query reads.
-        definition: A view's displayed query.
     """
 
     columns: tuple[Column, ...]
     data: tuple[str, ...] = ()
     rows: int = 0
     comment: str = ""
-    view: str = ""
-    needs: tuple[TableName, ...] = ()
     created: str = ""
-    definition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +79,5 @@ def fields_of(value: Any) -> list[Any]:
 
 def table_of(values: Sequence[Any]) -> Table:
     """Return the table with these fields."""
-    columns, data, rows, comment, view, needs, created, definition = values
-    return Table(
-        tuple(Column(*column) for column in columns),
-        tuple(data),
-        rows,
-        comment,
-        view,
-        tuple((schema, name) for schema, name in needs),
-        created,
-        definition,
-    )
+    columns, data, rows, comment, created = values
+    return Table(tuple(Column(*column) for column in columns), tuple(data), rows, comment, created)

@@ -10,27 +10,22 @@ from pydantic import WithJsonSchema
 
 from agentgym.office.store import Row
 from agentgym.office.woocommerce.context import ShopContext, ShopPart, merge_meta
-from agentgym.office.woocommerce.lines import OrderLines, check_unchanged
+from agentgym.office.woocommerce.lines import OrderLines
 from agentgym.office.woocommerce.money import money, totals
-from agentgym.office.woocommerce.notes import OrderNotes
 from agentgym.office.woocommerce.shapes import (
     MAX_AMOUNT,
     STATUSES,
     OrderData,
-    validate,
     validate_record,
 )
-from agentgym.office.woocommerce.stock import Stock
 from agentgym.office.woocommerce.views import show_orders
 from agentgym.text.tools import ToolError, echo, tool
 
 ListedStatus = Annotated[str, WithJsonSchema({"type": "string", "enum": list(STATUSES)})]
 """Order status filter; `any` and `trash` are accepted too."""
 
-# These statuses take products from the stock, once.
+# An order of these statuses has taken its products from the stock.
 _BOOKING = ("processing", "completed", "on-hold")
-
-_RELEASING = ("pending", "cancelled")  # these statuses return what was taken
 
 # A new order's defaults.
 _NEW: Row = {
@@ -41,7 +36,6 @@ _NEW: Row = {
     "date_modified": "",
     "date_paid": None,
     "date_completed": None,
-    "booked": False,
     "details": {
         "billing": {},
         "shipping": {},
@@ -61,24 +55,11 @@ _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?)"
 
 
 class Orders(ShopPart):
-    """Orders, which change the stock and sales of products.
+    """Orders, which tools only read. The stock and sales of products already account for them."""
 
-    An order takes its products from the stock once, on becoming processing, completed or on-hold,
-    even below zero, and counts them as sold. It returns them on becoming pending or cancelled.
-    Deletion and other statuses keep the stock.
-    """
-
-    def __init__(
-        self,
-        shop: ShopContext,
-        lines: OrderLines,
-        stock: Stock,
-        notes: OrderNotes,
-    ) -> None:
+    def __init__(self, shop: ShopContext, lines: OrderLines) -> None:
         super().__init__(shop)
         self._lines = lines
-        self._stock = stock
-        self._notes = notes
 
     # For task authors.
 
@@ -86,15 +67,13 @@ class Orders(ShopPart):
         """Add an order like `add_all` and return its id."""
         return self.add_all([record])[0]
 
-    def add_all(self, records: Iterable[Mapping[str, Any]], take_stock: bool = False) -> list[int]:
+    def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add orders and return their ids, in order. Totals are computed from the lines.
 
         Args:
             records: REST API fields; `date_created` (by default now), `date_paid` and
                 `date_completed` are datetimes. The latter two default to the creation date if the
                 status implies them, and `billing` to the customer's address.
-            take_stock: Whether the orders change stock and sales; by default the products already
-                account for them.
 
         Raises:
             ValueError: A field name is unknown.
@@ -112,7 +91,7 @@ class Orders(ShopPart):
                     data[name] = self._shop.date_of(data, name)
             orders.append(data)
         with self._store.change():
-            return self._insert(orders, take_stock)
+            return self._insert(orders)
 
     def all(self) -> list[Row]:
         """Return all orders, including trash, in API form, by id."""
@@ -156,7 +135,6 @@ class Orders(ShopPart):
         where = {
             _WITH_PRODUCT: product,
             "status IN (SELECT value FROM json_each(?))": statuses or None,
-            "status <> ?": None if statuses else "trash",
             "coalesce(customer_id, 0) = ?": customer,
             "date_created > ?": self._shop.parse_date(dateAfter, "dateAfter"),
             "date_created < ?": self._shop.parse_date(dateBefore, "dateBefore"),
@@ -176,41 +154,9 @@ class Orders(ShopPart):
         self._store.get("orders", orderId)
         return show_orders(self._shop, [orderId])[0]
 
-    @tool
-    def woo_orders_update(self, orderId: int, orderData: dict[str, Any]) -> Row:
-        """Change an order; totals are recomputed.
-
-        Args:
-            orderId: Order.
-            orderData: Fields to change; a line with an id is changed (quantity 0 removes it), one without is added.
-        """
-        data = validate(OrderData, orderData, "orderData")
-        with self._store.change():
-            old = self._store.get("orders", orderId)
-            items = self._store.find("items", order_id=orderId)
-            check_unchanged(items, data)
-            new = self._merge(old, data, self._shop.tick())
-            self._stock.settle(items, old["booked"], new["booked"])
-            for item in items:
-                self._store.update("items", item["id"], reduced=item["reduced"])
-            self._store.update("orders", **new)
-            if new["status"] != old["status"]:
-                self._notes.add_status_change(orderId, old["status"], new["status"])
-        return self.woo_orders_get(orderId)
-
-    @tool
-    def woo_orders_delete(self, orderId: int, force: bool = False) -> Row:
-        """Delete an order; the stock stays as it is.
-
-        Args:
-            orderId: Order.
-            force: Delete permanently; otherwise move to the trash.
-        """
-        return self._shop.delete_or_trash("orders", "order", orderId, force, self.woo_orders_get)
-
     # Helpers.
 
-    def _insert(self, records: Sequence[Row], take_stock: bool) -> list[int]:
+    def _insert(self, records: Sequence[Row]) -> list[int]:
         prices = self._lines.look_up(records)
         currency = self._shop.setting("woocommerce_currency")
         rows, all_items, item_ids = [], [], itertools.count(self._shop.next_id("items"))
@@ -220,14 +166,11 @@ class Orders(ShopPart):
             order = self._merge(new, data, date)
             order |= {name: data[name] for name in _DATES if name in data}
             items = self._lines.compose(data, prices)
-            if take_stock:
-                self._stock.settle(items, was_booked=False, booked=order["booked"])
             for item in items:
                 item |= {"id": next(item_ids), "order_id": key}
-                if not take_stock and order["booked"] and item["type"] == "line_item":
-                    product = prices.products.get(item["product_id"])
-                    if product and product["manage_stock"]:
-                        item["reduced"] = item["quantity"]
+                product = prices.products.get(item["product_id"])
+                if order["booked"] and product and product["manage_stock"]:
+                    item["reduced"] = item["quantity"]
             rows.append({**order, **_checked_totals(items)})
             all_items += items
         self._store.insert_all("orders", rows)
@@ -243,7 +186,7 @@ class Orders(ShopPart):
             **order,
             "status": status,
             "currency": data.get("currency", order["currency"]),
-            "booked": status in _BOOKING or (order["booked"] and status not in _RELEASING),
+            "booked": status in _BOOKING,
             "date_modified": now,
         }
         if status in ("processing", "completed") or data.get("set_paid"):

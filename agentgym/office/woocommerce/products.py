@@ -24,7 +24,6 @@ from agentgym.office.woocommerce.shapes import (
     validate,
     validate_record,
 )
-from agentgym.office.woocommerce.stock import stock_status
 from agentgym.office.woocommerce.views import (
     PRODUCT,
     PRODUCT_DETAILS,
@@ -319,3 +318,10 @@ def _id_list(text: str | None, name: str) -> list[int] | None:
             f"invalid argument: {name} must be ids separated by commas, got {echo(text)}"
         )
     return [int(part) for part in parts]
+
+
+def stock_status(quantity: int, backorders: str) -> str:
+    """Return the status of managed stock."""
+    if quantity > 0:
+        return "instock"
+    return "outofstock" if backorders == "no" else "onbackorder"

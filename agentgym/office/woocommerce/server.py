@@ -12,12 +12,10 @@ from agentgym.office.woocommerce.categories import Categories
 from agentgym.office.woocommerce.context import ShopContext
 from agentgym.office.woocommerce.customers import Customers
 from agentgym.office.woocommerce.lines import OrderLines
-from agentgym.office.woocommerce.notes import OrderNotes
 from agentgym.office.woocommerce.orders import Orders
 from agentgym.office.woocommerce.products import Products
 from agentgym.office.woocommerce.reports import Reports
 from agentgym.office.woocommerce.settings import Settings
-from agentgym.office.woocommerce.stock import Stock
 from agentgym.office.woocommerce.tables import PRESETS, TABLES
 
 
@@ -32,12 +30,11 @@ class WooCommerce(Server):
     It follows WooCommerce in these points:
 
     * Totals are computed in whole cents from an order's lines (`money`).
-    * Orders change stock and sales, even below zero (`orders.Orders`).
     * Dates are in site time (the setting `gmt_offset`).
     * Saving a product determines whether it is on sale.
     * Items of `meta_data` are matched by id or key; a null value removes one.
 
-    Tasks fill the shop through its parts (`products`, `categories`, `orders`, `notes`, `customers`,
+    Tasks fill the shop through its parts (`products`, `categories`, `orders`, `customers`,
     `reports`, `settings`) with `add` and `add_all`, and read it with `all`:
     `shop.products.add("Mug", regular_price="5")`. Ids count from 1; category 1 is Uncategorized and
     customer 1 the administrator.
@@ -71,12 +68,9 @@ class WooCommerce(Server):
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
         shop = ShopContext(self)
-        stock = Stock(shop)
         self.categories = Categories(shop)
         self.products = Products(shop, self.categories)
-        self.notes = OrderNotes(shop)
-        lines = OrderLines(shop)
-        self.orders = Orders(shop, lines, stock, self.notes)
+        self.orders = Orders(shop, OrderLines(shop))
         self.customers = Customers(shop)
         self.reports = Reports(shop)
         self.settings = Settings(shop)
@@ -84,7 +78,6 @@ class WooCommerce(Server):
             self.products,
             self.categories,
             self.orders,
-            self.notes,
             self.customers,
             self.reports,
             self.settings,

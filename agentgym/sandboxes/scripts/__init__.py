@@ -1,4 +1,4 @@
-"""Workbench programs that not every distribution has, in Python: `tree`, `unzip` and `zip`.
+"""Workbench programs that not every distribution has, in Python: `unzip` and `zip`.
 
 Their sources are sent into the sandbox; they use only the standard library. They support the most
 common options and refuse the others.

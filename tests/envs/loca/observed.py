@@ -112,10 +112,12 @@ def _catalog(engine: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
     for name, schema in engine.schemas.items():
         yield "schemas", name, {"comment": schema.comment, "notes": schema.notes}
     for name in list(engine.tables):
-        table = engine.committed_table(name)
-        if table is not None:
-            fields = {"columns": table.columns, "data": table.data, "comment": table.comment}
-            yield "tables", name, {**fields, "view": table.view}
+        table = engine.table(name)
+        yield (
+            "tables",
+            name,
+            {"columns": table.columns, "data": table.data, "comment": table.comment},
+        )
 
 
 def _content(path: str, data: bytes) -> Mapping[str, Any]:

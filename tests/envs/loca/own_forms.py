@@ -120,16 +120,11 @@ def _csv(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
 
 
 def _upload(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    bucket, name = arguments["bucket_name"], arguments["destination_blob_name"]
-    there = {
-        "source_bucket": bucket,
-        "source_blob": "tmp.csv",
-        "dest_bucket": bucket,
-        "dest_blob": name,
-    }
+    there = {"bucket_name": arguments["bucket_name"], "blob_name": "tmp.csv"}
     return [
         ToolCall("storage_upload_file", {**arguments, "destination_blob_name": "tmp.csv"}),
-        ToolCall("storage_move_object", there),
+        ToolCall("storage_upload_file", arguments),
+        ToolCall("storage_delete_object", there),
     ]
 
 

@@ -11,8 +11,6 @@ import pytest
 import agentgym
 from agentgym.envs.loca import drafts
 from agentgym.envs.loca.tasks.payable_invoice_checker import PayableInvoiceChecker
-from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseBook
-from agentgym.office.canvas.quizzes import Quizzes
 from agentgym.office.spreadsheet import excel_sheets
 
 openpyxl = pytest.importorskip("openpyxl")
@@ -59,38 +57,3 @@ def test_a_workbook_is_opened_once_however_many_parts_are_read(
             env.close()
         opened[length] = counts["open_workbook"]
     assert max(opened.values()) <= 2  # the data and the form
-
-
-def counts_of_draw(
-    monkeypatch: pytest.MonkeyPatch, task: str, length: int, *functions: tuple[Any, str]
-) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    with monkeypatch.context() as patch:
-        for owner, name in functions:
-            counting(patch, counts, owner, name)
-        drafts.draw_state.cache_clear()
-        env = agentgym.make(task, length=length)
-        env.reset(seed=7)
-        env.close()
-        drafts.draw_state.cache_clear()
-    return counts
-
-
-@pytest.mark.parametrize("task", ["CanvasListTest", "CanvasArrangeExam", "SetConfCrDdl"])
-def test_few_phrases_are_tried_for_a_sentence(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
-    functions = ((PhraseBook, "_read_sentence"), (Phrase, "read"))
-    counts = counts_of_draw(monkeypatch, task, 64_000, *functions)
-    assert counts["_read_sentence"] > 500
-    assert counts["read"] <= 3 * counts["_read_sentence"]  # of a hundred phrases
-
-
-def test_a_quiz_is_summed_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    functions = ((Quizzes, "add_quiz"), (Quizzes, "_update_totals"))
-    counts = counts_of_draw(monkeypatch, "CanvasListTest", 32_000, *functions)
-    assert counts["_update_totals"] == counts["add_quiz"] > 10
-
-
-def test_the_library_writes_no_cell_of_a_workbook(monkeypatch: pytest.MonkeyPatch) -> None:
-    sheet = openpyxl.worksheet._write_only.WriteOnlyWorksheet
-    counts = counts_of_draw(monkeypatch, "ExcelMarketResearch", 64_000, (sheet, "append"))
-    assert not counts

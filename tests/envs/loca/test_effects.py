@@ -81,7 +81,7 @@ CHANGED = {
     "a look at cells": ("get_sheet_data", SHEET, set()),
     "a statement": ("write_query", {"query": "/* x */ merge into T"}, {"tables"}),
     "a query": ("bigquery_run_query", {"query": "SELECT updated FROM t"}, set()),
-    "an object": ("storage_move_object", {}, {"storage"}),
+    "an object": ("storage_delete_object", {}, {"storage"}),
     "a list of objects": ("storage_list_objects", {}, set()),
     "an event": ("update_event", {"eventId": "1"}, {"events"}),
     "a list of events": ("list_events", {}, set()),

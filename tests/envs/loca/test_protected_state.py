@@ -17,7 +17,6 @@ from tests.envs.loca.office import TASKS, faults_after, fresh, solved
 EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "email": [
         ("create_folder", {"folder_name": "Later"}),
-        ("create_user", {"email": "new@mcp.com", "name": "New", "password": "long enough"}),
     ],
     "calendar": [
         (
@@ -37,13 +36,6 @@ EXTRAS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     ],
     "google_sheet": [
         ("create_spreadsheet", {"title": "Scratch"}),
-        (
-            "share_spreadsheet",
-            {
-                "spreadsheet_id": "{spreadsheet}",
-                "recipients": [{"email_address": "a@b.org", "role": "reader"}],
-            },
-        ),
     ],
     "woocommerce": [
         ("woo_products_create", {"productData": {"name": "Scratch"}}),
@@ -97,7 +89,7 @@ def test_a_mail_that_was_deleted_or_marked_is_a_fault(task: str) -> None:
 def test_looking_around_is_none(task: str) -> None:
     before = set(fresh(task).all_failures())
     world = fresh(task)
-    for tool in ("canvas_list_users", "get_mailbox_stats", "bigquery_list_jobs", "logging_read_logs",
+    for tool in ("canvas_list_users", "get_folders", "bigquery_list_datasets", "logging_read_logs",
                  "woo_reports_stock", "woo_system_status", "list_spreadsheets", "logout"):  # fmt: skip
         if any(
             tool in type(server).__dict__ or hasattr(server, tool) for server in world.toolsets()

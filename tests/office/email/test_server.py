@@ -9,6 +9,7 @@ import pytest
 from agentgym.office.email.messages import Mail
 from agentgym.text.tools import ToolError, tools_of
 from tests.office.prepared import ADA, BOB, CYD, DAY, office
+from tests.office.test_disabled import DISABLED_TOOLS
 from tests.office.test_laws import call, refused
 
 
@@ -18,8 +19,7 @@ def test_tools_need_a_login() -> None:
     server.context.files.write("x", "{}")
     arguments = {"email_id": "2", "folder_name": "x", "query": "x", "to": BOB, "subject": "", "body": "", "target_folder": "INBOX",
                  "email_ids": ["2"], "status": "read", "draft_id": "2", "attachment_filename": "x"}  # fmt: skip
-    free = {"login", "create_user", "check_connection"}
-    free |= {"import_emails", "export_emails", "get_email_headers"}  # always refused
+    free = {"login", "check_connection", *DISABLED_TOOLS["email"]}
     for name in tools_of(server).keys() - free:
         required = tools_of(server)[name].schema.parameters.get("required", [])
         given = {key: arguments[key] for key in required}

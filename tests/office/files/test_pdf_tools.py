@@ -106,7 +106,7 @@ def test_info_and_blank_pages(pdf: Client) -> None:
     )
 
 
-def test_merging_and_extracting(pdf: Client) -> None:
+def test_merging(pdf: Client) -> None:
     files = pdf.server.context.files
     merged = pdf(
         "merge_pdfs", pdf_paths=["five.pdf", "inv.pdf", "five.pdf"], output_path="out/all.pdf"
@@ -114,22 +114,9 @@ def test_merging_and_extracting(pdf: Client) -> None:
     assert merged == "Successfully merged 3 PDFs into 'out/all.pdf'\nTotal pages: 12"
     five, inv = read_pdf(files.read("five.pdf")), read_pdf(files.read("inv.pdf"))
     assert read_pdf(files.read("out/all.pdf")) == five + inv + five
-    taken = pdf(
-        "extract_pdf_pages",
-        source_path="out/all.pdf",
-        page_numbers=[12, 6, 0, 13, 6],
-        output_path="some.pdf",
-    )
-    assert taken.split("\n")[1:] == ["Extracted pages: [12, 6, 6]", "Source PDF total pages: 12"]
-    assert read_pdf(files.read("some.pdf")) == (five[4], inv[0], inv[0])
-    before = files.read("some.pdf")
-    pdf(
-        "extract_pdf_pages",
-        source_path="out/all.pdf",
-        page_numbers=[12, 6, 6],
-        output_path="some.pdf",
-    )
-    assert files.read("some.pdf") == before, "the same calls give the same bytes"
+    before = files.read("out/all.pdf")
+    pdf("merge_pdfs", pdf_paths=["five.pdf", "inv.pdf", "five.pdf"], output_path="out/all.pdf")
+    assert files.read("out/all.pdf") == before, "the same calls give the same bytes"
 
 
 @pytest.mark.parametrize(
@@ -162,11 +149,6 @@ def test_merging_and_extracting(pdf: Client) -> None:
             "merge_pdfs",
             {"pdf_paths": ["five.pdf"] * 101, "output_path": "o.pdf"},
             f"limit exceeded: a PDF file may have at most {MAX_PAGES}",
-        ),
-        (
-            "extract_pdf_pages",
-            {"source_path": "inv.pdf", "page_numbers": [3, 0], "output_path": "o.pdf"},
-            "invalid argument: none of",
         ),
     ],
 )

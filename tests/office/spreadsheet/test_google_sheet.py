@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from agentgym.office.spreadsheet.cell_values import parse_input
+from agentgym.office.spreadsheet.cell_values import parse_input, text_of
 from agentgym.office.spreadsheet.cells import (
     column_name,
     column_number,
@@ -21,7 +21,6 @@ from agentgym.office.spreadsheet.cells import (
     quote_title,
     split_sheet,
 )
-from agentgym.office.spreadsheet.formulas import rewrite, shift
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.text.tools import ToolError, tools_of
 
@@ -43,23 +42,15 @@ def compute(formula: str, rows: list[list[Any]] | None = None) -> str:
     server = GoogleSheet()
     made = sheet(server, rows or [])
     server.update_cells(made, "S", "H50", [[formula]])
-    [data] = server.get_sheet_data(made, "S", "H50", include_grid_data=True)["sheets"][0]["data"]
-    return str(data["rowData"][0]["values"][0]["formattedValue"])
+    return text_of(show(server, made, "S", "H50")[0][0])
 
 
-@pytest.mark.parametrize("number", [1, 2, 26, 27, 52, 53, 702, 703, 16_384, 18_278])
-def test_columns_have_names(number: int) -> None:
-    assert column_number(column_name(number)) == number
-
-
-def test_names_of_columns() -> None:
-    assert [column_name(number) for number in (1, 26, 27, 702, 703)] == [
-        "A",
-        "Z",
-        "AA",
-        "ZZ",
-        "AAA",
-    ]
+@pytest.mark.parametrize(
+    ("number", "name"), [(1, "A"), (26, "Z"), (27, "AA"), (702, "ZZ"), (703, "AAA")]
+)
+def test_columns_have_names(number: int, name: str) -> None:
+    assert column_name(number) == name
+    assert column_number(name) == number
 
 
 @pytest.mark.parametrize(
@@ -165,24 +156,16 @@ def test_texts_of_tasks_stay_texts_and_dates_become_dates(server: GoogleSheet) -
     assert server.values(made, "S")[0][:3] == ["12.5", "=A1", "2024-10-08"]
 
 
-@pytest.mark.parametrize(
-    ("reference", "axis", "start", "count", "moved"),
-    [
-        ("B2", "row", 2, 1, "B3"), ("B2", "row", 3, 1, "B2"), ("$B$2:C5", "row", 3, 2, "$B$2:C7"),
-        ("A:C", "row", 1, 5, "A:C"),
-        ("A:C", "column", 2, 1, "A:D"), ("2:4", "row", 1, 1, "3:5"), ("A2:C", "row", 1, 1, "A3:C"), ("Z1", "column", 1, 1, "AA1"),
-        ("B2", "row", 2, -1, "#REF!"), ("B3", "row", 2, -1, "B2"), ("B2:B6", "row", 3, -2, "B2:B4"),
-        ("B2:B6", "row", 1, -3, "B1:B3"),
-        ("B2:B6", "row", 5, -9, "B2:B4"), ("B2:B6", "row", 2, -5, "#REF!"), ("B2:D2", "column", 2, -3, "#REF!"),
-        ("B:B", "column", 1, -1, "A:A"), ("A2:C", "row", 1, -4, "A1:C"), ("A:C", "row", 1, -4, "A:C"),
-    ],
-)  # fmt: skip
-def test_references_follow(reference: str, axis: str, start: int, count: int, moved: str) -> None:
-    assert shift(reference, axis, start, count) == moved
-    assert (
-        rewrite(f'="{reference}"&X{reference}', lambda _, rest: rest)
-        == f'="{reference}"&X{reference}'
-    )
+def test_moving_cells_needs_a_spreadsheet_without_formulas(server: GoogleSheet) -> None:
+    made = sheet(server, [["a"], ["b"]])
+    server.add_rows(made, "S", 1, 1)
+    assert show(server, made) == [["a"], [], ["b"]]
+    server.update_cells(made, "S", "C1", [["=A3"]])
+    for add in (server.add_rows, server.add_columns):
+        with pytest.raises(ToolError, match="not supported: inserting"):
+            add(made, "S", 1, 0)
+        add(made, "S", 1)
+    assert show(server, made, area="C1") == [["b"]]
 
 
 def test_ids_are_those_of_the_seed() -> None:
@@ -211,28 +194,10 @@ def legal_call(
     def pick(items: list[Any]) -> Any:
         return items[int(rng.integers(len(items)))]
 
-    book, title, cell = (
-        pick(books),
-        pick(titles),
-        f"{column_name(int(rng.integers(1, 5)))}{int(rng.integers(1, 9))}",
-    )
-    cells = [
-        "x",
-        1,
-        2.5,
-        "",
-        None,
-        True,
-        f"={cell}+1",
-        f"=SUM(A1:{cell})",
-        f"='{pick(titles)}'!{cell}",
-        "2025-01-02",
-        "5%",
-        "=A:A",
-        "=(",
-        [],
-        {},
-    ]
+    book, title = pick(books), pick(titles)
+    cell = f"{column_name(int(rng.integers(1, 5)))}{int(rng.integers(1, 9))}"
+    cells = ["x", 1, 2.5, "", None, True, "2025-01-02", "5%", [], {}]
+    cells += [f"={cell}+1", f"=SUM(A1:{cell})", f"='{pick(titles)}'!{cell}", "=A:A", "=("]
     data = [[pick(cells) for _ in range(int(rng.integers(4)))] for _ in range(int(rng.integers(4)))]
     where = {"spreadsheet_id": book, "sheet": title}
     return pick([
@@ -244,10 +209,17 @@ def legal_call(
         ("create_sheet", {"spreadsheet_id": book, "title": title}),
         ("copy_sheet", {"src_spreadsheet": book, "src_sheet": title, "dst_spreadsheet": pick(books), "dst_sheet": pick(titles)}),
         ("rename_sheet", {"spreadsheet": book, "sheet": title, "new_name": pick(titles)}),
-        ("get_sheet_data", {**where, "range": pick([cell, "A:C", "1:3"]), "include_grid_data": bool(rng.integers(2))}),
+        ("get_sheet_data", {**where, "range": pick([cell, "A:C", "1:3"])}),
         ("get_sheet_formulas", where),
-        ("share_spreadsheet", {"spreadsheet_id": book, "recipients": [{"email_address": pick(["a@b.c", "d"]), "role": "reader"}]}),
     ])  # fmt: skip
+
+
+def entries(server: GoogleSheet, books: list[str]) -> list[Any]:
+    return [
+        server.get_sheet_formulas(book, title)
+        for book in books
+        for title in server.list_sheets(book)
+    ]
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -259,23 +231,12 @@ def test_random_calls_keep_the_records_whole(seed: int) -> None:
         told = []
         for _ in range(200):
             name, arguments = legal_call(rng, books, ["Sheet1", "It's", "T 2", "U"])
-            before = json.dumps(
-                [
-                    server.get_sheet_formulas(book, title)
-                    for book in books
-                    for title in server.list_sheets(book)
-                ]
-            )
+            before = entries(server, books)
             try:
                 told.append(json.dumps(tools_of(server)[name](arguments), allow_nan=False))
             except ToolError as error:
                 told.append(str(error))
-                after = [
-                    server.get_sheet_formulas(book, title)
-                    for book in books
-                    for title in server.list_sheets(book)
-                ]
-                assert json.dumps(after) == before
+                assert entries(server, books) == before
         assert server.store.rows("PRAGMA foreign_key_check") == []
         for book in books:
             assert len(set(server.list_sheets(book))) == len(server.list_sheets(book))
@@ -288,9 +249,10 @@ def test_random_calls_keep_the_records_whole(seed: int) -> None:
         shown.append(told)
     assert shown[0] == shown[1]
     errors = [text for text in shown[0] if not text.startswith(("{", "["))]
-    assert len(errors) < 120
+    assert len(errors) < 140
     assert all(
-        re.match("invalid argument|not found|conflict|limit exceeded", text) for text in errors
+        re.match("invalid argument|not found|not supported|conflict|limit exceeded", text)
+        for text in errors
     )
 
 

@@ -159,12 +159,8 @@ def test_a_process_that_is_killed_costs_one_statement(dialect: str) -> None:
     statements = [
         "CREATE TABLE {t}2 AS SELECT x, x * 2 AS y FROM {t}",
         "INSERT INTO {t}2 SELECT x + 10, 7 FROM {t}",
-        "ALTER TABLE {t}2 RENAME TO T3"
-        if dialect == "bigquery"
-        else "ALTER TABLE {t}2 RENAME TO DB.PUBLIC.T3",
-        "CREATE VIEW {t}4 AS SELECT COUNT(*) AS n FROM {t}",
         "UPDATE {t} SET x = x + 1 WHERE x > 2",
-        "DROP VIEW {t}4",
+        "DROP TABLE {t}2",
         "INSERT INTO {t} SELECT x FROM {t} WHERE x < 2",
     ]
     for k, statement in enumerate(statements):
@@ -191,7 +187,6 @@ def test_a_refused_statement_is_undone_whole(dialect: str) -> None:
         "DROP TABLE {t}, {t}2, {t}",
         "INSERT INTO {t} SELECT CAST('x' AS INT) FROM {t}",
         "CREATE OR REPLACE TABLE {t} AS SELECT 1 / 0 AS z",
-        "ALTER TABLE {t} ADD COLUMN y INT, DROP COLUMN nope",
         "CREATE TABLE {t}9 AS SELECT REPEAT('y', 600) AS s FROM {t}2, {t}2 b, {t}2 c, {t}2 d, {t}2 e, {t}2 f, {t}2 g, {t}2 h",
     ):
         before = pickle.dumps(copy.deepcopy(account.server))

@@ -229,10 +229,10 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
 
     def _table_failures(self, table: str, new: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         engine, columns = self.office.get(Snowflake).engine, TABLES[table]
-        actual_table = engine.committed_table(key_of(table))
-        if actual_table is None:
+        if key_of(table) not in engine.tables:
             yield f"there is no table {table}"
             return
+        actual_table = engine.table(key_of(table))
         if form_of(actual_table) != self.truth["forms"][table]:
             yield f"the columns of {table} were changed: {echo(form_of(actual_table))}"
             return

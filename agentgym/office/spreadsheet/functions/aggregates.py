@@ -1,4 +1,4 @@
-"""Functions that reduce ranges to one value: sums, counts, statistics, and criteria."""
+"""Functions that reduce ranges to one value: sums, counts and criteria."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from typing import Any
 from agentgym.office.spreadsheet.cell_values import (
     COMPARISONS,
     MAX_TEXT,
-    NOT_AVAILABLE,
-    NUMBER,
     VALUE,
     CellError,
     FormulaError,
@@ -28,8 +26,6 @@ from agentgym.office.spreadsheet.cell_values import (
     numbers,
     scalar,
     text_of,
-    to_int,
-    to_number,
     to_text,
     to_truth,
 )
@@ -96,33 +92,6 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _nth(values: Sequence[float], place: Any, *, largest: bool) -> float:
-    at = to_int(place)
-    if not 1 <= at <= len(values):
-        raise FormulaError(NUMBER)
-    return sorted(values, reverse=largest)[at - 1]
-
-
-def _rank(value: Any, grid: Grid, rising: Any = False) -> float:
-    values, own = numbers([grid]), to_number(value)
-    if own not in values:
-        raise FormulaError(NOT_AVAILABLE)
-    return 1.0 + sum(other < own if to_truth(rising) else other > own for other in values)
-
-
-def _percentile(data: Any, share: Any) -> float:
-    values, part = sorted(numbers([data])), to_number(share)
-    if not values or not 0 <= part <= 1:
-        raise FormulaError(NUMBER)
-    low = math.floor(part * (len(values) - 1))
-    rest = part * (len(values) - 1) - low
-    return values[low] + rest * (values[min(low + 1, len(values) - 1)] - values[low])
-
-
-def _quartile(data: Any, quarter: Any) -> float:
-    return _percentile(data, to_int(quarter) / 4)
-
-
 def _join(between: Any, *values: Any) -> str:
     return limited(to_text(between).join(to_text(value) for value in flat(values)))
 
@@ -147,16 +116,6 @@ AGGREGATES: dict[str, Callable[..., Any]] = {
     "MIN": lambda *a: min(numbers(a), default=0.0),
     "MAX": lambda *a: max(numbers(a), default=0.0),
     "MEDIAN": lambda *a: statistics.median(numbers(a)),
-    "STDEV": lambda *a: statistics.stdev(numbers(a)),
-    "STDEVP": lambda *a: statistics.pstdev(numbers(a)),
-    "VAR": lambda *a: statistics.variance(numbers(a)),
-    "VARP": lambda *a: statistics.pvariance(numbers(a)),
-    "PERCENTILE": _percentile,
-    "QUARTILE": _quartile,
-    "PRODUCT": lambda *a: math.prod(numbers(a)),
-    "LARGE": lambda a, k: _nth(numbers([a]), k, largest=True),
-    "SMALL": lambda a, k: _nth(numbers([a]), k, largest=False),
-    "RANK": _rank,
     "COUNTIF": lambda grid, wanted: float(len(_matching_places([grid, wanted]))),
     "COUNTIFS": lambda *pairs: float(len(_matching_places(pairs))),
     "SUMIF": lambda grid, wanted, summed=None: math.fsum(
@@ -167,13 +126,8 @@ AGGREGATES: dict[str, Callable[..., Any]] = {
         _matching_numbers([grid, wanted], summed or grid)
     ),
     "AVERAGEIFS": lambda summed, *pairs: _mean(_matching_numbers(pairs, summed)),
-    "MINIFS": lambda summed, *pairs: min(_matching_numbers(pairs, summed), default=0.0),
-    "MAXIFS": lambda summed, *pairs: max(_matching_numbers(pairs, summed), default=0.0),
     "AND": lambda *a: all(to_truth(v) for v in flat(a)),
     "OR": lambda *a: any(to_truth(v) for v in flat(a)),
     "CONCATENATE": partial(_join, ""),
     "TEXTJOIN": _join_filled,
-    "JOIN": _join,
-    "ROWS": lambda a: float(a.height),
-    "COLUMNS": lambda a: float(a.width),
 }

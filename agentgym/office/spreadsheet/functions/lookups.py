@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 from agentgym.office.spreadsheet.cell_values import (
@@ -41,7 +40,7 @@ def _first_like(pattern: str, line: Iterable[tuple[int, Any]]) -> int | None:
     return next((k for k, value in line if isinstance(value, str) and test(value)), None)
 
 
-def _near_position(target: Any, line: Sequence[Any], *, falling: bool = False) -> int:
+def _near_position(target: Any, line: Sequence[Any]) -> int:
     """Return the last value's position that does not exceed the target, in a sorted line."""
     target = check(scalar(target))
     key, last = ordering(target, target), -1
@@ -49,7 +48,7 @@ def _near_position(target: Any, line: Sequence[Any], *, falling: bool = False) -
         own = ordering(value, target)
         if value is None or own[0] != key[0]:
             continue
-        if own < key if falling else own > key:
+        if own > key:
             break
         last = k
     if last < 0:
@@ -57,25 +56,24 @@ def _near_position(target: Any, line: Sequence[Any], *, falling: bool = False) -
     return last
 
 
-def _lookup(target: Any, grid: Grid, index: Any, near: Any = True, *, down: bool) -> Any:
+def _lookup(target: Any, grid: Grid, index: Any, near: Any = True) -> Any:
     at = to_int(index) - 1
-    if at < 0 or at >= (grid.width if down else grid.height):
+    if at < 0 or at >= grid.width:
         raise FormulaError(NO_REFERENCE if at >= 0 else VALUE)
-    place = (
-        _near_position(target, grid.line(down=down))
-        if to_truth(near)
-        else _exact_position(target, grid, down=down)
-    )
-    return grid.cells.get((place, at) if down else (at, place))
+    if to_truth(near):
+        place = _near_position(target, grid.line(down=True))
+    else:
+        place = _exact_position(target, grid, down=True)
+    return grid.cells.get((place, at))
 
 
 def _match(target: Any, grid: Grid, kind: Any = 1.0) -> float:
     way, down = to_number(kind), grid.width == 1
-    if not down and grid.height != 1:
+    if way < 0 or (not down and grid.height != 1):
         raise FormulaError(NOT_AVAILABLE)
     if way == 0:
         return float(_exact_position(target, grid, down=down) + 1)
-    return float(_near_position(target, grid.line(down=down), falling=way < 0) + 1)
+    return float(_near_position(target, grid.line(down=down)) + 1)
 
 
 def _index(grid: Grid, row: Any = 0.0, column: Any = 0.0) -> Any:
@@ -94,8 +92,7 @@ def _index(grid: Grid, row: Any = 0.0, column: Any = 0.0) -> Any:
 
 
 LOOKUPS: dict[str, Callable[..., Any]] = {
-    "VLOOKUP": partial(_lookup, down=True),
-    "HLOOKUP": partial(_lookup, down=False),
+    "VLOOKUP": _lookup,
     "MATCH": _match,
     "INDEX": _index,
 }

@@ -144,7 +144,7 @@ class GoogleSQL(Warehouse):
         )
         views: dict[str, Callable[[str | None], View]] = {
             "TABLES": self._tables, "COLUMNS": self._columns, "COLUMN_FIELD_PATHS": self._columns, "SCHEMATA": self._schemata,
-            "VIEWS": self._views, "TABLE_OPTIONS": self._options,
+            "TABLE_OPTIONS": self._options,
         }  # fmt: skip
         if view not in views:
             raise ToolError(f"not found: INFORMATION_SCHEMA.{view}; there are {', '.join(views)}")
@@ -165,7 +165,7 @@ class GoogleSQL(Warehouse):
         return (
             "table_catalog", "table_schema", "table_name", "table_type", "is_insertable_into", "creation_time",
         ), [
-            (self.project, *name, "VIEW" if table.view else "BASE TABLE", "NO" if table.view else "YES", table.created)
+            (self.project, *name, "BASE TABLE", "YES", table.created)
             for name, table in self._named(within)
         ]  # fmt: skip
 
@@ -184,13 +184,6 @@ class GoogleSQL(Warehouse):
         return ("catalog_name", "schema_name", "creation_time", "location"), [
             (self.project, name, schema.created, schema.notes or "US")
             for name, schema in sorted(self.engine.schemas.items())
-        ]
-
-    def _views(self, within: str | None) -> View:
-        return ("table_catalog", "table_schema", "table_name", "view_definition"), [
-            (self.project, *name, table.definition)
-            for name, table in self._named(within)
-            if table.view
         ]
 
     def _options(self, within: str | None) -> View:

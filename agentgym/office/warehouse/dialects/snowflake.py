@@ -62,12 +62,10 @@ class SnowSQL(Warehouse):
 
     def parse(self, sql: str) -> exp.Expression:
         """Parse one statement; raise `ToolError` for Snowflake Scripting and semi-structured data."""
-        if sql.upper().rstrip("; \n\t").split() == ["START", "TRANSACTION"]:
-            sql = "BEGIN"
         if _SCRIPTING.match(sql):
             raise ToolError(
                 "invalid argument: Snowflake Scripting is not supported; send each statement in a "
-                "call of its own, between BEGIN and COMMIT if they belong together"
+                "call of its own"
             )
         tree = super().parse(sql)
         for node in nodes_of(tree):
@@ -124,22 +122,15 @@ class SnowSQL(Warehouse):
         return ConversionResult("USE", message="Statement executed successfully.")
 
     def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
-        """Execute a statement; a definition commits the transaction."""
+        """Execute a statement, or raise `ToolError` and change nothing."""
         if self._concerns_stages(tree):
             raise ToolError(NO_STAGES)
         if writes and isinstance(tree, exp.Use):
             return self.use(tree)
-        if writes and type(tree) in _TRANSACTIONS:
-            _TRANSACTIONS[type(tree)](self.engine)
-            return ConversionResult(tree.key.upper(), message="Statement executed successfully.")
-        if writes and isinstance(tree, _COMMITTING):
-            self.engine.commit()
         return run(self, tree, writes, limit)
 
     def _concerns_stages(self, tree: exp.Expression) -> bool:
         words = self.kind(tree).split()
-        if isinstance(tree, exp.Show):
-            words = ["SHOW", *str(tree.this).upper().split()]
         named = words[-1] in ("STAGE", "STAGES") or words[1:] == ["FORMAT"]
         return named or words[0] in _STAGE_STATEMENTS
 
@@ -186,7 +177,6 @@ class SnowSQL(Warehouse):
         self._check_scope(f"database {database}", database)
         views: dict[str, Callable[[str], View]] = {
             "TABLES": self._tables, "COLUMNS": self._columns, "SCHEMATA": self._schemata, "DATABASES": self._databases,
-            "VIEWS": self._views,
         }  # fmt: skip
         if table.name.upper() not in views:
             raise ToolError(
@@ -196,39 +186,18 @@ class SnowSQL(Warehouse):
 
     @override
     def show(self, tree: exp.Expression) -> Rows:
-        if isinstance(tree, exp.Describe):
-            if not isinstance(tree.this, exp.Table):
-                raise ToolError("invalid argument: DESCRIBE needs the name of a table")
-            return Rows.of_texts(("name", "type", "kind", "null?", "default", "primary key", "comment"), [
-                (c.name, snowflake_type(c.type), "COLUMN", "Y" if c.nullable else "N", default_name(c), "NY"[c.key], c.comment)
-                for c in self.engine.tables[self.find_table(tree.this)].columns
-            ])  # fmt: skip
-        what = str(tree.this).upper()
-        shows: dict[str, Callable[[Any], Rows]] = {
-            "TABLES": self._show_tables, "VIEWS": self._show_tables, "OBJECTS": self._show_tables, "COLUMNS": self._show_columns,
-            "PRIMARY KEYS": self._show_columns, "SCHEMAS": self._show_schemas, "DATABASES": self._show_schemas,
-        }  # fmt: skip
-        if what not in shows:
+        if not isinstance(tree, exp.Describe):
             raise ToolError(
-                f"invalid argument: SHOW {what} is not supported; {', '.join(shows)} are"
+                "not supported: SHOW; use list_databases, list_schemas, list_tables, "
+                "describe_table or INFORMATION_SCHEMA"
             )
-        rows = shows[what](tree)
-        if like := tree.args.get("like"):
-            pattern = re.escape(like.name).replace("%", ".*").replace("_", ".")
-            place = rows.names.index("column_name" if "column_name" in rows.names else "name")
-            rows.records = [
-                record
-                for record in rows.records
-                if re.fullmatch(pattern, record[place], re.I | re.S)
-            ]
-        if first := tree.args.get("starts_with"):
-            rows.records = [
-                record
-                for record in rows.records
-                if record[rows.names.index("name")].startswith(first.name)
-            ]
-        rows.total = len(rows.records)
-        return rows
+        if not isinstance(tree.this, exp.Table):
+            raise ToolError("invalid argument: DESCRIBE needs the name of a table")
+        names = ("name", "type", "kind", "null?", "default", "primary key", "comment")
+        return Rows.of_texts(names, [
+            (c.name, snowflake_type(c.type), "COLUMN", "Y" if c.nullable else "N", default_name(c), "NY"[c.key], c.comment)
+            for c in self.engine.tables[self.find_table(tree.this)].columns
+        ])  # fmt: skip
 
     def _schema(self, database: str, schema: str) -> str:
         within = database or self.session.get("database", "")
@@ -243,21 +212,6 @@ class SnowSQL(Warehouse):
         )
         return f"{within}.{named}"
 
-    def _within(self, tree: exp.Show) -> Callable[[TableName], bool]:
-        scope, kind = tree.args.get("scope"), str(tree.args.get("scope_kind") or "").upper()
-        if kind == "TABLE" and scope:
-            name = self.find_table(scope)
-            return lambda table: table == name
-        if kind == "ACCOUNT" or (not scope and not self.session.get("database")):
-            return lambda table: True
-        if kind == "DATABASE":
-            database = scope.name if scope else self.session["database"]
-            self._check_scope(database, database)
-            return lambda table: table[0].startswith(f"{database}.")
-        schema = self._schema(scope.db, scope.name) if scope else self._schema("", "")
-        self._check_scope(schema, schema)
-        return lambda table: table[0] == schema
-
     def _check_scope(self, label: str, name: str) -> None:
         if name not in self.engine.schemas:
             raise ToolError(f"not found: {label} does not exist or not authorized")
@@ -268,43 +222,11 @@ class SnowSQL(Warehouse):
             for name, table in sorted(self.engine.tables.items())
         ]
 
-    def _show_tables(self, tree: exp.Show) -> Rows:
-        within, what = self._within(tree), str(tree.this).upper()
-        return Rows.of_texts(("created_on", "name", "database_name", "schema_name", "kind", "comment", "rows"), [
-            (table.created, name[1], database, schema, "VIEW" if table.view else "TABLE", table.comment,
-             self.engine.table(name).rows)
-            for name, database, schema, table in self._named()
-            if within(name) and (what == "OBJECTS" or bool(table.view) == (what == "VIEWS"))
-        ])  # fmt: skip
-
-    def _show_columns(self, tree: exp.Show) -> Rows:
-        within, keys = self._within(tree), str(tree.this).upper() == "PRIMARY KEYS"
-        return Rows.of_texts((
-            "table_name", "schema_name", "column_name", "data_type", "null?", "default", "kind", "comment", "database_name",
-        ), [
-            (name[1], place, c.name, snowflake_type(c.type), str(c.nullable).lower(), default_name(c), "COLUMN", c.comment, base)
-            for name, base, place, table in self._named() if within(name)
-            for c in table.columns if c.key or not keys
-        ])  # fmt: skip
-
-    def _show_schemas(self, tree: exp.Show) -> Rows:
-        if str(tree.this).upper() == "DATABASES":
-            return Rows.of_texts(("created_on", "name", "comment"), [
-                (schema.created, name, schema.comment) for name, schema in sorted(self.engine.schemas.items()) if "." not in name
-            ])  # fmt: skip
-        scope = tree.args.get("scope")
-        database = scope.name if scope else self.session.get("database", "")
-        return Rows.of_texts(("created_on", "name", "database_name", "comment"), [
-            (schema.created, name.split(".", 1)[1], name.split(".", 1)[0], schema.comment)
-            for name, schema in sorted(self.engine.schemas.items())
-            if "." in name and (not database or name.startswith(f"{database}."))
-        ])  # fmt: skip
-
     def _tables(self, database: str) -> View:
         return (
             "TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "TABLE_TYPE", "ROW_COUNT", "CREATED", "COMMENT",
         ), [
-            (catalog, schema, name[1], "VIEW" if table.view else "BASE TABLE", self.engine.table(name).rows, table.created,
+            (catalog, schema, name[1], "BASE TABLE", self.engine.table(name).rows, table.created,
              table.comment or None)
             for name, catalog, schema, table in self._named()
             if catalog == database
@@ -336,20 +258,7 @@ class SnowSQL(Warehouse):
             if "." not in name
         ]
 
-    def _views(self, database: str) -> View:
-        return ("TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION"), [
-            (catalog, schema, name[1], table.definition)
-            for name, catalog, schema, table in self._named()
-            if table.view and catalog == database
-        ]
 
-
-_TRANSACTIONS: dict[type, Callable[[SQLEngine], None]] = {
-    exp.Transaction: SQLEngine.begin,
-    exp.Commit: SQLEngine.commit,
-    exp.Rollback: SQLEngine.rollback,
-}
-_COMMITTING = (exp.Create, exp.Drop, exp.Alter, exp.Comment, exp.TruncateTable)
 # Start of a Snowflake Scripting block.
 _SCRIPTING = re.compile(
     r"\s*(?:DECLARE\b|LET\b|EXECUTE\s+IMMEDIATE\b|BEGIN\s+(?!TRANSACTION\b|WORK\b|;)\w)",

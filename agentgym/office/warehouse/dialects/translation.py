@@ -90,7 +90,7 @@ class Warehouse(ABC):
         """Return an unnamed query column's name."""
 
     def show(self, tree: exp.Expression) -> Rows:
-        """Return the records of SHOW or DESCRIBE."""
+        """Return the records of DESCRIBE."""
         raise ToolError(
             f"invalid argument: {tree.key.upper()} is not a statement of {self.dialect}; query "
             "INFORMATION_SCHEMA"
@@ -193,8 +193,7 @@ class Warehouse(ABC):
         self._name_columns(tree)
         needed = self._resolve(tree)
         self.transpile(tree)
-        if tree.args.get("kind") != "VIEW":
-            limit_work(tree, self.engine.rows_bound)
+        limit_work(tree, self.engine.rows_bound)
         return needed, seed
 
     def to_duckdb(self, tree: exp.Expression, copy: bool = True) -> str:

@@ -117,16 +117,6 @@ def only_comment(properties: exp.Properties) -> str:
     return comment_in(properties)
 
 
-def copied_table(tree: exp.Create) -> tuple[exp.Table | None, bool]:
-    """Return the table that another is modelled on, and whether its rows are copied."""
-    if tree.args.get("clone"):
-        return tree.args["clone"].this, True
-    for item in tree.args["properties"].expressions if tree.args.get("properties") else []:
-        if isinstance(item, exp.LikeProperty):
-            return item.this, False
-    return None, False
-
-
 def check_length(sql: str) -> str:
     """Return a statement that is short enough to parse, or raise `ToolError`."""
     if not sql.strip():

@@ -241,7 +241,6 @@ CLOUD: dict[str, Change] = {
         world, "bigquery_run_query", query="SELECT nothing FROM nowhere"
     ),
     "a look at the tables": call("bigquery_list_datasets"),
-    "a look at the jobs": call("bigquery_list_jobs"),
     "a look at the buckets": call("storage_list_buckets"),
     "a look at the logs": call("logging_read_logs"),
 }

@@ -103,8 +103,9 @@ class Watching(OraclePolicy):
         return super().write(parsed)
 
 
-def check_play(name: str, length: str, oracles: str) -> None:
-    env = agentgym.make(name, oracles=oracles, length=LENGTHS[length])
+@pytest.mark.rotation(name=TASKS, oracles=["S", "SP", "SH", "SPH"])
+def test_play_with_the_belief_is_optimal(name: str, oracles: str) -> None:
+    env = agentgym.make(name, oracles=oracles, length=LENGTHS["256k"])
     policy = Watching(name)
     trajectory = rollout(env, policy, seed=3)
     world = tool_env(env).world
@@ -115,20 +116,6 @@ def check_play(name: str, length: str, oracles: str) -> None:
     assert max(map(len, policy.hints)) <= LIMIT
     long = any(missing_pages(hint) for hint in policy.hints)
     assert bool(policy.asked) == long == ("H" in oracles and world.state_chars() > LIMIT)
-
-
-@pytest.mark.rotation
-@pytest.mark.parametrize("oracles", ["S", "SP", "SH"])
-@pytest.mark.parametrize(
-    ("name", "length"), [("AcademicWarning", "256k"), ("WoocommerceNewWelcome", "32k")]
-)
-def test_play_with_the_belief_is_optimal(name: str, length: str, oracles: str) -> None:
-    check_play(name, length, oracles)
-
-
-@pytest.mark.rotation(name=TASKS, oracles=["S", "SP", "SH", "SPH"])
-def test_play_with_the_belief_is_optimal_at_256k(name: str, oracles: str) -> None:
-    check_play(name, "256k", oracles)
 
 
 class WatchingTeam(TeamPolicy):

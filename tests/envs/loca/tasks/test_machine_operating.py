@@ -127,8 +127,9 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "an old report in the bucket": (
         lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, REPORT, ",".join(COLUMNS)), f"gs://{BUCKET}: "
     ),
-    "under another name": (call("storage_move_object", source_bucket=BUCKET, source_blob=REPORT, dest_bucket=BUCKET,
-                                dest_blob="anomaly_report_2025.csv"), "should not be there"),
+    "a copy under another name": (
+        lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, "anomaly_report_2025.csv", ""), "should not be there"
+    ),
     "no text in the bucket": (
         lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, REPORT, b"\xff\xfe"), "not a text file"
     ),

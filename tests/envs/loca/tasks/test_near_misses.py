@@ -135,7 +135,6 @@ def of_mails(task: str) -> Misses:
     mails = solved_mails(task)
     if "email" not in TASKS[task].servers:
         return
-    yield "a user more", call("create_user", email="x@y.org", name="X", password="long-one-1"), ""
     yield "a mail more", call("send_email", to="a@mcp.com", subject="x", body="y"), ""
     if mails:
         yield "a mail is missing", unsent, "is missing" if "Shop" in mails[0].sender else ""
@@ -192,7 +191,7 @@ def of_cloud(task: str) -> Misses:
 STATEMENTS = {
     "empty": "DELETE FROM {} WHERE TRUE",
     "drop": "DROP TABLE {}",
-    "widen": "ALTER TABLE {} ADD COLUMN note STRING",
+    "widen": "CREATE OR REPLACE TABLE {0} AS SELECT *, 1 AS note FROM {0}",
     "describe": "ALTER TABLE {} SET OPTIONS (description = 'x')",
 }
 
@@ -207,11 +206,6 @@ def of_shop(task: str) -> Misses:
     yield "no product", call("woo_products_delete", productId=product, force=True), ""
     new = {"name": "Own"}
     yield "a category", call("woo_products_categories_create", categoryData=new), ""
-    for order in shop.orders.all()[:1]:
-        key = {"orderId": order["id"]}
-        yield "a note", call("woo_orders_notes_create", **key, note="x"), "shop"
-        data = {"status": "cancelled"}
-        yield "a status", call("woo_orders_update", **key, orderData=data), "shop"
 
 
 def of_sheets(task: str) -> Misses:

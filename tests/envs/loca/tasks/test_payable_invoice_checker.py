@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.tasks.invoice_tables import COMMENT, FLAG, INVOICES, PAYMENTS
+from agentgym.envs.loca.tasks.invoice_tables import COMMENT, FLAG, INVOICES, PAYMENTS, key_of
 from agentgym.envs.loca.tasks.payable_invoice_checker import FOLDER, ME, SUBJECT
 from agentgym.envs.loca.writing.invoices import LAYOUTS, SUPPLIERS, draw_invoice, payment_books
 from agentgym.office.email.server import Email
@@ -45,6 +46,19 @@ def sql(text: str, which: Callable[[Any], str] | None = None) -> Callable[[Any],
                 .replace("$PAY", PAYMENTS)
             },
         )
+
+    return apply
+
+
+def in_columns(**changes: Any) -> Callable[[Any], None]:
+    """Return a change of a column that no statement makes without a change of rows."""
+
+    def apply(world: Any) -> None:
+        engine = world.office.get(Snowflake).engine
+        name = key_of(INVOICES)
+        table = engine.table(name)
+        columns = [table.columns[0], replace(table.columns[1], **changes), *table.columns[2:]]
+        engine.tables[name] = replace(table, columns=tuple(columns))
 
     return apply
 
@@ -132,7 +146,7 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "an old payment was changed": (sql("UPDATE $PAY SET PAYMENT_AMOUNT = 1 WHERE INVOICE_ID = ?", old), "is missing"),
     "a table was emptied": (sql("DELETE FROM $PAY"), "is missing"),
     "a table was dropped": (sql("DROP TABLE $INV"), "there is no table"),
-    "a column more": (sql("ALTER TABLE $PAY ADD COLUMN NOTE VARCHAR"), "columns of"),
+    "a column more": (sql("CREATE OR REPLACE TABLE $PAY AS SELECT *, 1 AS NOTE FROM $PAY"), "columns of"),
     "no comment": (sql(f"COMMENT ON COLUMN $PAY.{FLAG} IS ''"), "the comment of"),
     "another comment": (sql(f"COMMENT ON COLUMN $PAY.{FLAG} IS '0=paid, 1=outstanding'"), "the comment of"),
     "the comment of another column": (sql(f"COMMENT ON COLUMN $INV.INVOICE_DATE IS '{COMMENT}'"), "the comment of"),
@@ -144,8 +158,8 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
         mails(lambda told: [told | {"html_body": f"<p><s>{told['body']}</s></p>"}]),
         "not shown",
     ),
-    "a default of a column": (sql("ALTER TABLE $INV ALTER SUPPLIER_NAME SET DEFAULT 'x'"), "has a default"),
-    "another key": (sql("ALTER TABLE $PAY ADD PRIMARY KEY (PAYMENT_AMOUNT)"), "columns of"),
+    "a default of a column": (in_columns(default="'x'"), "has a default"),
+    "another key": (in_columns(key=True), "columns of"),
     "a blank behind a value": (
         sql("UPDATE $INV SET SUPPLIER_NAME = SUPPLIER_NAME || ' ' WHERE INVOICE_ID = ?"),
         "SUPPLIER_NAME of",
@@ -199,10 +213,6 @@ EQUIVALENTS: dict[str, Callable[[Any], object]] = {
         lambda told: [told | {"html_body": "".join(f"<td>{name}</td>" for name in names(told))}],
         every=True,
     ),
-    "a deletion that was not committed": lambda world: [
-        world.office.call("write_query", {"query": query})
-        for query in ("BEGIN", f"DELETE FROM {INVOICES}")
-    ],
 }
 
 

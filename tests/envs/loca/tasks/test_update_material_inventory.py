@@ -71,10 +71,6 @@ def stock(by: int, place: int = 0) -> Change:
     return mutate
 
 
-def order(world: World, number: int, **fields: Any) -> None:
-    world.office.call("woo_orders_update", {"orderId": number, "orderData": fields})
-
-
 def service(world: World) -> int:
     return next(
         int(each["id"])
