@@ -89,7 +89,7 @@ def forget_first_note(messages: Sequence[Message]) -> list[Message]:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_note_is_read_back_once_the_chat_no_longer_shows_it(dialect: str) -> None:
     window = make("memory", dialect).get_wrapper_attr("view").budget
-    bare: Any = MemoryTool(agentgym.make("PageWorld", dialect=dialect))
+    bare: Any = MemoryTool(agentgym.make("PageWorld", pages=4, dialect=dialect))
     env = Trim(EditMessages(bare, f"{__name__}:forget_first_note", window))
     trajectory = rollout(env, teacher(), seed=1)
     replies = [step.reply.text for step in trajectory.steps]
