@@ -95,4 +95,4 @@ def test_a_note_is_read_back_once_the_chat_no_longer_shows_it(dialect: str) -> N
     replies = [step.reply.text for step in trajectory.steps]
     reads = [k for k, text in enumerate(replies) if "view" in text and NOTE in text]
     assert trajectory.reward == 1.0
-    assert reads
+    assert "create" in replies[reads[0] + 1], "the note lacks what followed it"
