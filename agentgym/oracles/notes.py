@@ -25,18 +25,21 @@ def choose_memory_call(parsed: ParsedChat, describe: Callable[[], str]) -> ToolC
     # A state hint or a summary already contains what a note would.
     if "state" in parsed.hints or not any(tool.name == _TOOL for tool in parsed.tools):
         return None
-    if parsed.warned:
-        return ToolCall(_TOOL, {"command": "create", "path": NOTE, "file_text": describe()})
     used = [event for event in parsed.past.events if event and event[0].name == _TOOL]
+    newest = used[-1][0].arguments if used else {}
+    read_back = newest.get("command") == "view" and newest.get("path") == NOTE
+    # A note that was read back lacks the later calls, of which some may still be visible.
+    if parsed.warned or read_back:
+        return ToolCall(_TOOL, {"command": "create", "path": NOTE, "file_text": describe()})
     if not used and not parsed.summary:
         return ToolCall(_TOOL, {"command": "view", "path": ROOT})
-    if used and not any(map(_read_note, used)) and NOTE in used[-1][1]:
+    if newest.get("path") == ROOT and NOTE in used[-1][1]:
         return ToolCall(_TOOL, {"command": "view", "path": NOTE})
     return None
 
 
 def recall_from_note(kind: type[World[Any]], parsed: ParsedChat) -> World[object] | None:
-    """Return the world that the newest visible note and the calls after it imply; None without a
+    """Return the world that the newest visible note and the later calls imply; None without a
     readable note.
     """
     events = parsed.past.events
@@ -47,8 +50,11 @@ def recall_from_note(kind: type[World[Any]], parsed: ParsedChat) -> World[object
         world = kind.read_task(parsed.task)
         if not read_state(world, note):
             return None
-        world.turn += 1  # the turn that wrote or read the note
-        for later in events[place + 1 :]:
+        if event[0].arguments["command"] == "create":
+            world.turn += 1
+            events = events[place + 1 :]
+        # A note that had to be read back is older than every visible call.
+        for later in events:
             if later is None:
                 world.turn += 1
             else:
@@ -61,6 +67,6 @@ def _read_note(event: tuple[ToolCall, str]) -> str:
     call, result = event
     if call.name != _TOOL or call.arguments.get("path") != NOTE:
         return ""
-    if call.arguments.get("command") == "create":
-        return str(call.arguments.get("file_text", ""))
+    if call.arguments["command"] == "create":
+        return str(call.arguments["file_text"])
     return _LINE_NUMBER.sub("", result)

@@ -23,7 +23,7 @@ from tests.sampling import is_office
 
 IDS = [entry.id for entry in worlds()]
 TEAMS = [entry.id for entry in teams()]
-STRATEGIES = ["", "clear_results", "clear_thinking", "compaction", "awareness"]
+STRATEGIES = ["", "clear_results", "clear_thinking", "compaction", "awareness", "memory"]
 # Compared steps per episode; by then every strategy has edited the history.
 LIMIT = 40
 DEFICITS = Deficits(planning=0.2, tracking=0.1, distraction=0.01)
@@ -32,6 +32,7 @@ MAKERS: dict[str, Callable[[str], Policy]] = {
     "noisy": lambda env_id: NoisyPolicy(env_id, 0.3),
     "random": RandomPolicy,
     "thinking": lambda env_id: ThinkingPolicy(NoisyPolicy(env_id, 0.2)),
+    "noting": lambda env_id: ThinkingPolicy(OraclePolicy(env_id, notes=True)),
     "control": lambda env_id: ControlPolicy(env_id, DEFICITS),
     "planner": lambda env_id: ControlPolicy(env_id, Deficits(planning=0.2)),
 }
