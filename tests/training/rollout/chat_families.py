@@ -88,7 +88,9 @@ FAMILIES = {
     "mistral": Family(
         "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set s = messages[0]['content'] + "
         "'\n\n' %}{% set rest = messages[1:] %}{% else %}{% set s = '' %}{% set rest = messages %}"
-        "{% endif %}{% for m in rest %}" + ALTERNATE + "{% if m['role'] == 'user' %}{{ '[INST] ' + (s "
+        "{% endif %}{% for m in rest %}"
+        + ALTERNATE
+        + "{% if m['role'] == 'user' %}{{ '[INST] ' + (s "
         "if loop.last else '') + m['content'] + '[/INST]' }}{% else %}{{ m['content'] + eos_token }}"
         "{% endif %}{% endfor %}",
         "<s> </s> [INST] [/INST]",
