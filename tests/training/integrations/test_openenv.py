@@ -281,8 +281,7 @@ def test_a_team_is_refused() -> None:
         create_app([])
 
 
-@pytest.mark.filterwarnings("ignore:You are using '.*', which is an experimental:UserWarning")
-@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
+@pytest.mark.filterwarnings("ignore")
 def test_trl_trains_on_a_served_stack(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
