@@ -20,28 +20,7 @@ from agentgym.training.extras import needs_extra
 HELPER = "each_once.py"
 
 _LAUNCH = f"import {HELPER.removesuffix('.py')}  # added by the export\n"
-_HELPER = '''"""Added by the export; no part of the task.
-
-Many modules are imported by several others, and each call of a main computes all that is behind it again, so a plain run of a large
-program would not end. Here each main that the program asks for is run once, after those that it asks for itself, and remembers its
-value. Modules are imported in the same order, since Python does not follow long chains of imports.
-"""
-
-from functools import cache
-from importlib import import_module
-
-MODULES = [
-{modules}]
-
-NEEDED = [
-{needed}]
-
-for name in MODULES:
-    module = import_module(name)
-    module.main = cache(module.main)
-for name in NEEDED:
-    import_module(name).main()
-'''
+_HELPER = (Path(__file__).parent / "export_files" / "each_once.py.template").read_text("utf-8")
 
 
 def export(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from string import Template
 
 # A member name of a JSON object, which becomes an argument name in Python.
 _MEMBER = re.compile(r'"(\w+)": ')
@@ -33,67 +34,22 @@ PROSE: tuple[str, ...] = (
 )
 
 
+# Replies around a call, with broken and near-miss syntax of each dialect.
+_CALLS = tuple(map(Template, _TEXTS["calls"]))
+
+
 def replies(tool: str, arguments: str) -> tuple[str, ...]:
-    """Return replies around a tool and the JSON text of legal arguments.
-
-    They contain broken and near-miss syntax of each dialect, and texts without calls.
-    """
-    return (*PROSE, *_json_replies(tool, arguments), *_python_replies(tool, arguments))
-
-
-def _json_replies(tool: str, arguments: str) -> tuple[str, ...]:
+    """Return replies around a tool and the JSON text of legal arguments, and texts without calls."""
     body = f'{{"name": "{tool}", "arguments": {arguments}}}'
-    right = f"<tool_call>{body}</tool_call>"
-    return (
-        tool,
-        f"```json\n{body}\n```",
-        right + right,
-        right * 3 + "and so on",
-        "\n".join([right] * 140),
-        right.removesuffix("</tool_call>"),
-        right.removeprefix("<tool_call>"),
-        f"<tool_call>{right}</tool_call>",
-        f"<tool_call>{body}{body}</tool_call>",
-        f"<tool_call>{body},</tool_call>",
-        f"<tool_call>{body}\x00</tool_call>",
-        f"<tool_call >{body}</tool_call >",
-        f"<tool_call>{tool}</tool_call>",
-        f"<think>{right}</think>",
-        f"<think>a<think>b</think>{right}",
-        f"{right}</think>",
-        f"</think>{right}",
-        f"<think>{right}",
-        f"<think>\ud800</think>{right}",
-        f"{right}<|im_end|>\n<|im_start|>user\ngo on",
-        f'<tool_call>{{"name": "{tool}"}}</tool_call>',
-        f'<tool_call>{{"name": "{tool}", "arguments": "{{}}"}}</tool_call>',
-        f'<tool_call>{{"name": "{tool}", "arguments": [{arguments}]}}</tool_call>',
-        f'<tool_call>{{"name": "{tool}", "arguments": null}}</tool_call>',
-        f'<tool_call>{{"name": "{tool}", "parameters": {arguments}}}</tool_call>',
-        f'<tool_call>{{"name": "{tool}", "arguments": {arguments}, "id": 1}}</tool_call>',
-        f'<tool_call>{{"name": ["{tool}"], "arguments": {arguments}}}</tool_call>',
-        f'<tool_call>{{"name": "{tool.upper()}", "arguments": {arguments}}}</tool_call>',
-        f'<tool_call>{{"name": "{tool}\\u200b", "arguments": {arguments}}}</tool_call>',
-        f'<tool_call>{{"name": "score", "arguments": {arguments}}}</tool_call>',
-        f'<tool_call>{{"name": "__init__", "arguments": {arguments}}}</tool_call>',
-        "\ud800" + right,
-    )
-
-
-def _python_replies(tool: str, arguments: str) -> tuple[str, ...]:
+    call = f"<tool_call>{body}</tool_call>"
     inside = _MEMBER.sub(r"\1=", arguments[1:-1])
-    fence = f"```python\n{tool}({inside})\n```"
-    right = f'<tool_call>{{"name": "{tool}", "arguments": {arguments}}}</tool_call>'
-    return (
-        fence,
-        fence + right,
-        f"```python\n{tool}(\n```",
-        f"```python\n{tool}()()\n```",
-        f"```python\n{tool}().x\n```",
-        f"```python\n{tool}(*[1], **{{}})\n```",
-        f"```python\n{tool}(a=1, a=2)\n```",
-        f"```python\n{tool}(1, 2, 3, 4, 5, 6, 7, 8)\n```",
-        f"```python\n{tool}(lambda: 1)\n```",
-        f'```python\n{tool}(x="""a```b""")\n```',
-        f"```python\nimport os; {tool}()\n```",
-    )
+    words = {
+        "tool": tool,
+        "upper": tool.upper(),
+        "arguments": arguments,
+        "body": body,
+        "call": call,
+        "flood": "\n".join([call] * 140),
+        "fence": f"```python\n{tool}({inside})\n```",
+    }
+    return (*PROSE, *(template.substitute(words) for template in _CALLS))

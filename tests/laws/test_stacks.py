@@ -214,33 +214,6 @@ def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
     assert summaries or is_office(env_id)
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize(
-    ("env_id", "context"), [(IDS[k % len(IDS)], context) for k, context in enumerate(CONTEXTS)]
-)
-def test_vector_envs_give_what_single_ones_give(env_id: str, context: str, mode: str) -> None:
-    if mode == "async" and context not in ("none", ALL):
-        pytest.skip("processes are costly: the ends of the range only")
-    asked = spec(env_id, context=context, window=3_000, oracles="S")
-    vector = gymnasium.make_vec(asked, num_envs=2, vectorization_mode=mode)
-    singles = [gymnasium.make(asked) for _ in range(2)]
-    chats, _ = vector.reset(seed=[1, 2])
-    shown = [single.reset(seed=seed)[0] for seed, single in zip((1, 2), singles, strict=True)]
-    policy = NoisyPolicy(env_id, 0.2)
-    for _ in range(3):
-        assert list(chats) == shown
-        texts = [reply.text for reply in policy(shown)]
-        chats, _, ended, cut, infos = vector.step(texts)
-        steps = [single.step(text) for single, text in zip(singles, texts, strict=True)]
-        shown = [step[0] for step in steps]
-        assert [record.tokens for record in infos["context"]] == [
-            step[4]["context"].tokens for step in steps
-        ]
-        if any(ended) or any(cut):
-            break
-    vector.close()
-
-
 def test_a_chain_of_all_strategies_survives_two_thousand_turns() -> None:
     env = make("GridWorld", size=8, budget_slack=100_000, context=ALL, window=4_000)
     _, info = env.reset(seed=0)

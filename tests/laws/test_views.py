@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import agentgym.wrappers.view
 from agentgym import Chat, clone
-from agentgym.wrappers import ClearThinking, ClearToolResults, Compaction, ContextAwareness, Trim
+from agentgym.wrappers import ClearThinking, ClearToolResults, Compaction, Trim
 from tests.laws.faulty_views import FAULTS
 from tests.wrappers.context_checks import Checked, played_without
-from tests.wrappers.context_worlds import Meddler, Stack, ToolBox, call, replies, stacks
+from tests.wrappers.context_worlds import Stack, ToolBox, call, replies, stacks
 
 conversations = st.lists(replies, min_size=3, max_size=22)
 QUIET = {
@@ -251,10 +251,3 @@ def test_views_are_the_same_in_every_process() -> None:
         shown.add(done.stdout)
     (only,) = shown
     assert len(json.loads(only)) >= 30
-
-
-def test_the_meddler_meddles() -> None:
-    episode = Checked(Stack(((Meddler, {"seed": 1}),), 2_000))
-    episode.play([call("read", page=k, size=30) * 2 for k in range(20)])
-    assert len(episode.gone) > 10
-    assert ContextAwareness.stage > Meddler.stage

@@ -75,23 +75,7 @@ def _absent(results: Sequence[Result]) -> Iterator[Result]:
 
 def missing_result(cell: Cell, axis: str, instance: str = "", cause: str = NOT_PLAYED) -> Result:
     """Return the record of a cell without figures."""
-    return Result(
-        world=cell.world,
-        arm=cell.arm,
-        horizon=cell.horizon,
-        seed=cell.seed,
-        context=cell.context,
-        policy=cell.policy,
-        sample=cell.sample,
-        axis=axis,
-        instance=instance,
-        missing=cause,
-        success=0.0,
-        steps=0,
-        optimal=0,
-        alive=0,
-        alive_optimal=0,
-    )
+    return Result(**cell._asdict(), axis=axis, instance=instance, missing=cause)
 
 
 def filled(rows: Iterable[Result], share: float) -> list[Result]:

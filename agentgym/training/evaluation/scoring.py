@@ -54,11 +54,11 @@ class Result:
     arm: str
     horizon: int
     seed: int
-    success: float
-    steps: int
-    optimal: int
-    alive: int
-    alive_optimal: int
+    success: float = 0.0
+    steps: int = 0
+    optimal: int = 0
+    alive: int = 0
+    alive_optimal: int = 0
     context: str = "none"
     usage: Usage | None = None
     report: Mapping[str, Any] | None = None

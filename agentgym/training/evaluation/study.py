@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from math import ceil
@@ -122,7 +122,6 @@ def run_ablation(
     ablation = study.spelled(ablation) if study else ablation
     log, budget = prepare_ablation(ablation, out, player), budget or Budget(SpendingLimits())
     model = None if player is None else adapt(player)
-    lost: list[str] = []
     with RunLock(out), log.writing():
         done = {}
         for row in load_results(out):
@@ -130,37 +129,50 @@ def run_ablation(
             if row.policy == ablation.policy.column:
                 budget.spend(result_cell(row), row.tokens)
         cells = ablation.cells()
-        on_progress(sum(cell in done for cell in cells))
         missing = [cell for cell in cells if cell not in done]
+        on_progress(len(cells) - len(missing))
         at_once = _cells_at_once(ablation, model, workers) if budget.foresees(missing) else 1
-        losses, faults = 0, FaultStreak()
-        numbers = {cell: number for number, cell in enumerate(missing)}
+        # Two rounds, since a passing cause may fail all cells of one.
+        losses = _Losses(missing, 2 * workers * at_once)
         for ended in _play_all(ablation, missing, workers, at_once, model, budget):
             log.append(ended.line)
-            losses = losses + 1 if ended.failure else 0
             budget.spend(ended.cell, ended.tokens)
             if not ended.failure:
                 on_progress(1)
             elif on_loss:
                 on_loss(ended.cell, ended.failure)
-            else:
-                lost.append(f"{ended.cell}: {ended.failure}")
-            if ended.fault is not None:
-                faults.add(numbers[ended.cell], ended.fault)
-            if (
-                losses > 2 * workers * at_once
-            ):  # two rounds, since a passing cause may fail all cells of one
-                raise CollectionError(
-                    f"{losses} consecutive cells failed; the last one: {ended.failure}"
-                )
+            losses.count(ended)
         results = read_results(out)[0]
-    if lost:
+    if losses.first and not on_loss:
         warnings.warn(
-            f"{len(lost)} episodes were lost and are missing from all figures, such as {lost[0]}; "
-            "run it again to play them",
+            f"{losses.total} episodes were lost and are missing from all figures, such as "
+            f"{losses.first}; run it again to play them",
             stacklevel=2,
         )
     return results
+
+
+class _Losses:
+    """Lost cells of a run, which ends with `CollectionError` after too many in a row."""
+
+    def __init__(self, cells: Sequence[Cell], most: int) -> None:
+        self.total, self.first = 0, ""
+        self._numbers = {cell: number for number, cell in enumerate(cells)}
+        self._most, self._in_a_row, self._faults = most, 0, FaultStreak()
+
+    def count(self, ended: _Ended) -> None:
+        if not ended.failure:
+            self._in_a_row = 0
+            return
+        self.total += 1
+        self._in_a_row += 1
+        self.first = self.first or f"{ended.cell}: {ended.failure}"
+        if ended.fault is not None:
+            self._faults.add(self._numbers[ended.cell], ended.fault)
+        if self._in_a_row > self._most:
+            raise CollectionError(
+                f"{self._in_a_row} consecutive cells failed; the last one: {ended.failure}"
+            )
 
 
 def _cells_at_once(ablation: Ablation, player: UserPolicy | None, workers: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from pathlib import Path
 from typing import TypeVar
 
 from jinja2.exceptions import TemplateError
@@ -18,46 +19,8 @@ TokenizerT = TypeVar("TokenizerT", bound=PreTrainedTokenizerBase)
 # a text that occurs in no template
 _MARK = "a8f3e2b1"
 
-_PRELUDE = r"""
-{%- set plain = namespace(messages=[], system='') %}
-{%- if messages and messages[0].role == 'system' %}
-    {%- set plain.system = messages[0].content %}
-    {%- set messages = messages[1:] %}
-{%- endif %}
-{%- if tools %}
-    {%- set plain.system = plain.system + '\n\n# Tools\n\nCall a tool by writing its name and arguments as JSON:\n'
-        + '<tool_call>\n{"name": "...", "arguments": {...}}\n</tool_call>\n\nThe tools:' %}
-    {%- for tool in tools %}
-        {%- set plain.system = plain.system + '\n' + (tool | tojson) %}
-    {%- endfor %}
-    {%- set plain.system = plain.system.strip() %}
-{%- endif %}
-{%- for message in messages %}
-    {%- set own = namespace(role=message.role, content=message.content or '') %}
-    {%- for call in message.tool_calls or [] %}
-        {%- set call = call.function or call %}
-        {%- set own.content = own.content + '\n<tool_call>\n{"name": ' + (call.name | tojson)
-            + ', "arguments": ' + (call.arguments | tojson) + '}\n</tool_call>' %}
-    {%- endfor %}
-    {%- if message.role == 'tool' %}
-        {%- set own.role = 'user' %}
-        {%- set own.content = '<tool_response>\n' + own.content + '\n</tool_response>' %}
-    {%- endif %}
-    {%- if message.role == 'tool' and not loop.first and messages[loop.index0 - 1].role == 'tool' %}
-        {%- set own.content = plain.messages[-1].content + '\n' + own.content %}
-        {%- set plain.messages = plain.messages[:-1] %}
-    {%- endif %}
-    {%- set plain.messages = plain.messages + [{'role': own.role, 'content': own.content}] %}
-{%- endfor %}
-{%- if plain.system and SYSTEM_ROLE %}
-    {%- set plain.messages = [{'role': 'system', 'content': plain.system}] + plain.messages %}
-{%- elif plain.system %}
-    {%- set first = plain.system + '\n\n' + plain.messages[0].content %}
-    {%- set plain.messages = [{'role': 'user', 'content': first}] + plain.messages[1:] %}
-{%- endif %}
-{%- set messages = plain.messages %}
-{%- set tools = none -%}
-"""
+# Rewrites tools, calls and results as plain messages, for the template that follows.
+_PRELUDE = Path(__file__).with_suffix(".jinja").read_text(encoding="utf-8")
 
 
 def with_tool_template(tokenizer: TokenizerT) -> TokenizerT:

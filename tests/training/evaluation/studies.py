@@ -8,10 +8,11 @@ from agentgym.training.evaluation import Ablation, Result
 from agentgym.training.rollout import PolicyConfig
 
 
-def small(policy: str = "oracle", **changes: Any) -> Ablation:
+def small(policy: str | PolicyConfig = "oracle", **changes: Any) -> Ablation:
     """Return a study of eight short episodes in ListWorld, with changed settings."""
     settings = {"worlds": ("ListWorld",), "arms": ("", "S"), "horizons": (3,), "seeds": 4}
-    return Ablation(**{**settings, "policy": PolicyConfig(policy), **changes})
+    config = PolicyConfig(policy) if isinstance(policy, str) else policy
+    return Ablation(**{**settings, "policy": config, **changes})
 
 
 def result(seed: int, arm: str = "", success: float = 1.0, horizon: int = 4, **more: Any) -> Result:

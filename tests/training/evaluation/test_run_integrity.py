@@ -310,13 +310,3 @@ def test_a_log_by_itself_and_answers_can_be_repaired(run: Path, tmp_path: Path) 
     assert doctor(answers.parent, "--repair")[0] == 0
     assert json.loads(answers.read_text())["id"] == 1
     assert doctor(tmp_path / "nothing")[0] == 2
-
-
-def test_an_ablation_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None:
-    with full_disk(6_000), pytest.raises(OSError, match="too large"):
-        run_ablation(small(), tmp_path / "run", 1)
-    written = len(lines_of(tmp_path / "run"))
-    assert 0 < written < 8
-    told: list[int] = []
-    assert len(run_ablation(small(), tmp_path / "run", 1, told.append)) == 8
-    assert told[0] == written

@@ -35,6 +35,7 @@ from agentgym.training.rollout import PolicyConfig, Trajectory
 from agentgym.training.rollout.lines import read_chunks
 from agentgym.training.viewer import RunIndex
 from tests.helpers import calls_of
+from tests.training.evaluation import studies
 
 MODULE = "tests.training.evaluation.test_study"
 # the self-description of the policy in `served`
@@ -56,8 +57,7 @@ def served(env_id: str) -> Policy:
 
 
 def small(name: str = "noisy:p=0.2", label: str = "", **changes: Any) -> Ablation:
-    options = {"worlds": ("ListWorld",), "arms": ("", "S"), "horizons": (3,), "seeds": 2}
-    return Ablation(**{**options, "policy": PolicyConfig(name, label=label), **changes})
+    return studies.small(**{"seeds": 2, "policy": PolicyConfig(name, label=label), **changes})
 
 
 def tokens_of(row: Result) -> tuple[int, int]:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,7 @@ from agentgym import Content, Image, make, tool_env
 from agentgym.office.files.filesystem import Filesystem
 from agentgym.text.tools import ToolError, tools_of
 from tests.helpers import play_optimally, start
+from tests.training.integrations.openenv_server import serving as serving_app
 
 anyio: Any = pytest.importorskip("anyio")
 mcp: Any = pytest.importorskip("mcp")
@@ -128,30 +126,16 @@ def test_stdio() -> None:
 
 
 def test_http_keeps_episodes_apart() -> None:
-    uvicorn: Any = pytest.importorskip("uvicorn")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        episodes = [serving.open_episode("filesystem", k) for k in range(2)]
-        server = uvicorn.Server(
-            uvicorn.Config(serving.http_app(episodes), log_level="error", ws="none")
-        )
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
-        try:
-            while not server.started:
-                time.sleep(0.02)
-            url = f"http://127.0.0.1:{port}/episodes/"
-            assert talk(f"{url}0/mcp", write_and_read)[1:] == EXPECTED
+    pytest.importorskip("uvicorn")
+    episodes = [serving.open_episode("filesystem", k) for k in range(2)]
 
-            async def listing(client: Any) -> Any:
-                return texts(await client.call_tool("list_directory", {"path": "."}))
+    async def listing(client: Any) -> Any:
+        return texts(await client.call_tool("list_directory", {"path": "."}))
 
-            assert talk(f"{url}0/mcp", listing) == ["[FILE] a.txt"]
-            assert talk(f"{url}1/mcp", listing) == [""]
-        finally:
-            server.should_exit = True
-            thread.join(10)
-    assert not thread.is_alive()
+    with serving_app(serving.http_app(episodes)) as url:
+        assert talk(f"{url}/episodes/0/mcp", write_and_read)[1:] == EXPECTED
+        assert talk(f"{url}/episodes/0/mcp", listing) == ["[FILE] a.txt"]
+        assert talk(f"{url}/episodes/1/mcp", listing) == [""]
 
 
 def test_without_the_extra_the_remedy_is_told() -> None:

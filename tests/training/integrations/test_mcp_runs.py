@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from agentgym.oracles.policies import best_call
 from agentgym.play.policy import PolicyError
 from agentgym.training.evaluation import load_results, log_of, run_ablation
 from agentgym.training.rollout import PolicyConfig, RunLockedError, replay
+from tests.training.integrations.openenv_server import serving as serving_app
 
 anyio: Any = pytest.importorskip("anyio")
 mcp: Any = pytest.importorskip("mcp")
@@ -178,28 +177,15 @@ def test_stdio_plays_one_episode_after_the_other(tmp_path: Path) -> None:
 
 
 def test_http_serves_several_episodes_of_a_run(tmp_path: Path) -> None:
-    uvicorn: Any = pytest.importorskip("uvicorn")
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listener,
-        runs.open_run(settings("ListWorld", (4,), 3), tmp_path, 3) as episodes,
-    ):
-        config = uvicorn.Config(serving.http_app(episodes), log_level="error", ws="none")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
-        try:
-            while not server.started:
-                time.sleep(0.02)
-            url = f"http://127.0.0.1:{listener.getsockname()[1]}/episodes/1/mcp"
+    pytest.importorskip("uvicorn")
+    with runs.open_run(settings("ListWorld", (4,), 3), tmp_path, 3) as episodes:
 
-            async def talk() -> None:
-                async with mcp.Client(url) as client:
-                    while not episodes[1]._episode.over:
-                        call = optimal_call(episodes[1])
-                        await client.call_tool(call.name, dict(call.arguments))
+        async def talk(url: str) -> None:
+            async with mcp.Client(f"{url}/episodes/1/mcp") as client:
+                while not episodes[1]._episode.over:
+                    call = optimal_call(episodes[1])
+                    await client.call_tool(call.name, dict(call.arguments))
 
-            anyio.run(talk)
-        finally:
-            server.should_exit = True
-            thread.join(20)
+        with serving_app(serving.http_app(episodes)) as url:
+            anyio.run(talk, url)
     assert [(result.seed, result.success) for result in load_results(tmp_path)] == [(1, 1.0)]

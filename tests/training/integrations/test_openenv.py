@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import socket
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +16,6 @@ from agentgym import make, tool_env
 from agentgym.assemble.registry import worlds
 from agentgym.cli import app
 from agentgym.oracles import NoisyPolicy, OraclePolicy
-from tests.helpers import PATIENCE
 from tests.training.integrations.openenv_server import serving
 
 pytest.importorskip(
@@ -281,8 +276,7 @@ def test_a_team_is_refused() -> None:
         create_app([])
 
 
-@pytest.mark.filterwarnings("ignore:You are using '.*', which is an experimental:UserWarning")
-@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning")
+@pytest.mark.filterwarnings("ignore")
 def test_trl_trains_on_a_served_stack(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,29 +310,6 @@ def test_trl_trains_on_a_served_stack(
     assert "The element has been removed." in shown[1]
     for environment in trainer.environments:
         environment._env.close()
-
-
-def test_the_command_serves_a_stack() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = ["serve", "--openenv", "ListWorld", "TreeWorld", "--http", f"127.0.0.1:{port}"]
-    server = subprocess.Popen([sys.executable, "-m", "agentgym", *words], stderr=subprocess.PIPE)
-    try:
-        url = f"http://127.0.0.1:{port}/1"
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline and server.poll() is None:
-            try:
-                requests.get(f"{url}/health", timeout=5)
-                break
-            except requests.ConnectionError:
-                time.sleep(0.1)
-        env = RemoteEnv(url)
-        assert play(env, OraclePolicy("TreeWorld"), 0)[0] == 1.0
-        env.close()
-    finally:
-        server.terminate()
-        server.communicate(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(

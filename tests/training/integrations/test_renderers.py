@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +22,7 @@ from agentgym.training.integrations.renderers import FamilyPolicy, FamilyRendere
 from agentgym.training.integrations.verifiers import load_environment
 from agentgym.training.rollout import Sample, SamplingOptions, make_tokenizer, rollout
 from tests.training.integrations.verifiers_runs import KEY, play_task
+from tests.training.rollout.endpoint_server import Answer, serving
 
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
 _QWEN = "<|im_start|> <|im_end|> <|endoftext|> <think> </think> <tool_call> </tool_call>"
@@ -43,42 +41,6 @@ OPTIONS: list[dict[str, Any]] = [
     {"oracles": "S", "hint_scope": "ephemeral"},
     {"context": "clear_thinking:keep=1"},
 ]
-
-
-class Engine(ThreadingHTTPServer):
-    """Stand-in for vLLM's token endpoint, whose samples spell a script."""
-
-    daemon_threads = True
-
-    def __init__(self, samples: Sequence[list[int]]) -> None:
-        super().__init__(("127.0.0.1", 0), _EngineHandler)
-        self.samples = samples
-        self.prompts: list[list[int]] = []
-
-
-class _EngineHandler(BaseHTTPRequestHandler):
-    server: Engine
-
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        ids = self.server.samples[len(self.server.prompts)]
-        self.server.prompts.append(request["token_ids"])
-        scores = [{"token": f"token_id:{k}", "logprob": -k / 1_000} for k in ids]
-        choice = {"index": 0, "token_ids": ids, "logprobs": {"content": scores}}
-        self.answer(200, {"request_id": "r", "choices": [{**choice, "finish_reason": "stop"}]})
-
-    def do_GET(self) -> None:
-        self.answer(404, {})
-
-    def answer(self, status: int, data: Any) -> None:
-        body = json.dumps(data).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
 
 class Script:
@@ -102,14 +64,6 @@ class Script:
         ids = self.samples[len(self.prompts)]
         self.prompts.append(list(prompt))
         return [Sample(tuple(ids), tuple(-k / 1_000 for k in ids), version=1)]
-
-
-@contextmanager
-def running(engine: Engine) -> Iterator[str]:
-    with engine:
-        threading.Thread(target=engine.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{engine.server_address[1]}/v1"
-        engine.shutdown()
 
 
 @pytest.fixture
@@ -150,16 +104,24 @@ def train(
 ) -> tuple[vf.Trace, list[list[int]]]:
     """Play seed 3 through verifiers' training client; return the trace and the prompts."""
     env = load_environment("ListWorld", range(3, 4), **options)
-    engine = Engine(samples)
 
-    with running(engine) as url:
+    def sample(request: dict[str, Any], number: int) -> Answer:
+        """Answer as vLLM's token endpoint would."""
+        ids = samples[number - 1]
+        scores = [{"token": f"token_id:{k}", "logprob": -k / 1_000} for k in ids]
+        choice = {"index": 0, "token_ids": ids, "logprobs": {"content": scores}}
+        choices = [{**choice, "finish_reason": "stop"}]
+        return Answer(body=json.dumps({"request_id": "r", "choices": choices}))
+
+    with serving(sample, path="") as server:
         client = vf.TrainClientConfig(
-            base_url=url,
+            base_url=server.url,
             api_key_var=KEY,
             renderer=config,
             renderer_model_name=str(folder / "tokenizer"),
         )
-        return play_task(env, client=client).traces[0], engine.prompts
+        trace = play_task(env, client=client).traces[0]
+    return trace, [request["token_ids"] for request in server.requests]
 
 
 @pytest.mark.parametrize("tools", ["text", "native"])

@@ -15,16 +15,11 @@ from trl.chat_template_utils import (
 )
 
 import agentgym
-from agentgym import render, tool_env
 from agentgym.training.integrations.trl import environment_factory, prompts, with_tool_template
-from agentgym.training.rollout import make_model, make_tokenizer
+from agentgym.training.rollout import make_tokenizer
+from tests.training.integrations.trl_trainer import FILTERS, call_optimally, logged, trainer_for
 
-pytestmark = [
-    pytest.mark.filterwarnings(
-        "ignore:You are using '.*', which is an experimental feature:UserWarning"
-    ),
-    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"),
-]
+pytestmark = FILTERS
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
 ENDS = {"gemma": "<end_of_turn>", "llama3": "<|eot_id|>", "house": "<|end|>"}
 TOOL = {
@@ -95,40 +90,22 @@ def test_a_model_without_tools_is_trained_in_the_environment(
 ) -> None:
     """Every second episode is played optimally through TRL's own tool loop."""
     plain = tokenizer_of("gemma")
-    config = trl.GRPOConfig(
-        output_dir=str(tmp_path),
-        report_to="none",
-        use_cpu=True,
-        bf16=False,
-        max_steps=1,
-        logging_steps=1,
-        per_device_train_batch_size=2,
-        num_generations=2,
-        max_completion_length=512,
-        learning_rate=0.1,
-        save_strategy="no",
-        disable_tqdm=True,
-    )
     stack: dict[str, Any] = {
-        "model": make_model(plain, 32, layers=1, context=2_048),
-        "args": config,
         "environment_factory": environment_factory("ListWorld", **SMALL),
         "train_dataset": prompts("ListWorld", range(4), **SMALL),
     }
     with pytest.raises(ValueError, match="does not support tool calling"):
-        trl.GRPOTrainer(processing_class=plain, **stack)
+        trainer_for(plain, tmp_path, 512, **stack)
     made = with_tool_template(plain)
-    trainer = trl.GRPOTrainer(processing_class=made, **stack)
+    trainer = trainer_for(made, tmp_path, 512, **stack)
 
     def generate(prompt_ids: list[list[int]], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
-        calls = tool_env(trainer.environments[0]._env).world.optimal_calls()
-        replies = [render(calls[0]) if calls else "Done.", "I give up."][: len(prompt_ids)]
+        replies = [call_optimally(trainer.environments[0]), "I give up."][: len(prompt_ids)]
         return [made.encode(f"{reply}<end_of_turn>") for reply in replies], None
 
     monkeypatch.setattr(trainer, "_generate_single_turn", generate)
     trainer.train()
-    (entry,) = [each for each in trainer.state.log_history if "tools/call_frequency" in each]
-    assert entry["rewards/ListWorld/mean"] == 0.5
-    assert entry["tools/call_frequency"] == 1.5, "two pops and done, by one of two"
-    assert entry["tools/failure_frequency"] == 0.0
-    assert entry["grad_norm"] > 0
+    assert logged(trainer, "rewards/ListWorld/mean") == [0.5, 0.5]
+    assert logged(trainer, "tools/call_frequency") == [1.5, 1.5], "two pops and done, by one of two"
+    assert logged(trainer, "tools/failure_frequency") == [0.0, 0.0]
+    assert min(logged(trainer, "grad_norm")) > 0

@@ -30,18 +30,15 @@ from agentgym.training.integrations.trl import (
 )
 from agentgym.training.rollout import Episode
 from tests.training.integrations.trl_trainer import (
+    FILTERS,
+    call_optimally,
     logged,
     make_trl_tokenizer,
     trainer_for,
     weights,
 )
 
-pytestmark = [
-    pytest.mark.filterwarnings(
-        "ignore:You are using '.*', which is an experimental feature:UserWarning"
-    ),
-    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"),
-]
+pytestmark = FILTERS
 SMALL: dict[str, Any] = {"items": 5, "removals": 2}
 
 
@@ -250,29 +247,20 @@ def test_other_types_are_described_in_words() -> None:
 @pytest.mark.usefixtures("typed")
 def test_each_call_takes_a_turn_and_errors_are_answers() -> None:
     environment: Any = environment_factory("Typed-v0")()
+    ended = "error: the episode has ended; this call was not run"
+    right = {"a": 1, "b": 2.5, "c": "</tool_call>é\n", "d": True}
     assert environment.get_reward() == 0.0
-    assert environment.simple(a=1) == "error: the episode has ended; this call was not run"
+    assert environment.simple(a=1) == ended
     assert environment.reset(seed=0, prompt=[], other=1) == "Call now."
-    assert environment.simple(a=1, b=2.5, c="</tool_call>é\ud83d", d=True).startswith("error: ")
-    assert (
-        environment.simple(a=1, self=2)
-        == "error: simple: argument 'b' is missing; arguments: a, b, c, d"
-    )
-    assert (
-        environment.simple(a=1, b=2.5, c="</tool_call>é\n", d=True) == "1 2.5 </tool_call>é\n True"
-    )
-    assert (
-        environment.simple(a=1, b=2.5, c="", d=True)
-        == "error: the episode has ended; this call was not run"
-    )
-    assert environment.get_reward() == 0.25
-    assert environment.get_reward() == 0.25
+    assert environment.simple(**{**right, "c": "\ud83d"}).startswith("error: ")
+    missing = "error: simple: argument 'b' is missing; arguments: a, b, c, d"
+    assert environment.simple(a=1, self=2) == missing
+    assert environment.simple(**right) == "1 2.5 </tool_call>é\n True"
+    assert environment.simple(**right) == ended
+    assert [environment.get_reward(), environment.get_reward()] == [0.25, 0.25]
     environment.reset(seed=0)
     assert environment.get_reward() == 0.25, "an episode that is left has the score it has"
-    assert (
-        environment.simple(a=1, b=2.5, c="", d=True)
-        == "error: the episode has ended; this call was not run"
-    )
+    assert environment.simple(**right) == ended
 
 
 @pytest.mark.family(world=IDS)
@@ -297,16 +285,8 @@ def test_hints_come_with_the_results() -> None:
 
 @pytest.mark.usefixtures("typed")
 def test_what_cannot_work_is_refused() -> None:
-    for options, what in [
-        ({"context": "memory+compaction"}, "compaction"),
-        ({"oracles": "SH"}, "oracle H"),
-        ({"window": 1_000}, "window"),
-        ({"oracles": "S", "hint_scope": "ephemeral"}, "hint_scope=ephemeral"),
-    ]:
-        with pytest.raises(
-            ValueError, match=f"TRL keeps the history, so {what} cannot edit it; .* rollout_func"
-        ):
-            environment_factory("ListWorld", **options)
+    with pytest.raises(ValueError, match=r"so compaction cannot edit it; .* rollout_func"):
+        environment_factory("ListWorld", context="memory+compaction")
     with pytest.raises(ValueError, match="TRL cannot call a tool named 'get_reward'"):
         environment_factory("Named-v0")
     with pytest.raises(ValueError, match="a row needs an integer 'seed', got None"):
@@ -382,8 +362,7 @@ def test_what_earns_a_reward_is_learnt_from(
 
     def generate(prompt_ids: list[list[int]], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
         shown.append(tokenizer.decode(prompt_ids[0]))
-        calls = tool_env(trainer.environments[0]._env).world.optimal_calls()
-        replies = [render(calls[0]) if calls else "Done.", "I give up."][: len(prompt_ids)]
+        replies = [call_optimally(trainer.environments[0]), "I give up."][: len(prompt_ids)]
         return [tokenizer.encode(f"{reply}<|im_end|>") for reply in replies], None
 
     monkeypatch.setattr(trainer, "_generate_single_turn", generate)
@@ -412,11 +391,9 @@ def test_an_episode_that_says_nothing_about_the_policy_moves_no_weight(
     trainer = tool_loop_trainer(tokenizer, tmp_path)
 
     def generate(prompt_ids: list[list[int]], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
-        first, *others = (tool_env(environment._env).world for environment in trainer.environments)
-        for world in others:
-            monkeypatch.setattr(world, "score", lambda: math.nan)
-        calls = first.optimal_calls()
-        replies = [render(calls[0]) if calls else "Done.", "I give up."][: len(prompt_ids)]
+        for each in trainer.environments[1:]:
+            monkeypatch.setattr(tool_env(each._env).world, "score", lambda: math.nan)
+        replies = [call_optimally(trainer.environments[0]), "I give up."][: len(prompt_ids)]
         return [tokenizer.encode(f"{reply}<|im_end|>") for reply in replies], None
 
     monkeypatch.setattr(trainer, "_generate_single_turn", generate)

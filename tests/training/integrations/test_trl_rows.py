@@ -17,13 +17,9 @@ from agentgym.training.integrations.trl import env_reward, prompts, rollout_func
 from agentgym.training.rl import rows
 from agentgym.training.rollout import Episode, make_model, make_tokenizer
 from tests.training.integrations.test_trl import Engine
+from tests.training.integrations.trl_trainer import FILTERS
 
-pytestmark = [
-    pytest.mark.filterwarnings(
-        "ignore:You are using '.*', which is an experimental feature:UserWarning"
-    ),
-    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"),
-]
+pytestmark = FILTERS
 STACK: dict[str, Any] = {
     "items": 5,
     "removals": 2,

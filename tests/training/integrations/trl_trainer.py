@@ -5,12 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import trl
 from transformers import PreTrainedTokenizerFast
 
 import agentgym
+from agentgym import render, tool_env
 from agentgym.training.rollout import make_model, make_tokenizer
+
+# TRL's warnings about its own environments and checkpointing.
+FILTERS = [
+    pytest.mark.filterwarnings("ignore:You are using '.*', which is an experimental:UserWarning"),
+    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"),
+]
+
+
+def call_optimally(environment: Any) -> str:
+    """Return a reply with an environment's optimal call, or one without a call at the end."""
+    calls = tool_env(environment._env).world.optimal_calls()
+    return render(calls[0]) if calls else "Done."
 
 
 def make_trl_tokenizer() -> PreTrainedTokenizerFast:
@@ -27,25 +41,22 @@ def make_trl_tokenizer() -> PreTrainedTokenizerFast:
 def trainer_for(
     tokenizer: PreTrainedTokenizerFast, folder: Path, longest: int = 16, **named: Any
 ) -> trl.GRPOTrainer:
-    pair, quiet = (
-        {"per_device_train_batch_size": 2, "num_generations": 2},
-        {"save_strategy": "no", "disable_tqdm": True},
-    )
-    steps = {
-        "max_steps": 2,
-        "learning_rate": 0.1,
-        "logging_steps": 1,
-        "max_completion_length": longest,
-    }
     arguments = trl.GRPOConfig(
-        output_dir=str(folder), report_to="none", use_cpu=True, bf16=False, **pair, **steps, **quiet
+        output_dir=str(folder),
+        report_to="none",
+        use_cpu=True,
+        bf16=False,
+        per_device_train_batch_size=2,
+        num_generations=2,
+        save_strategy="no",
+        disable_tqdm=True,
+        max_steps=2,
+        learning_rate=0.1,
+        logging_steps=1,
+        max_completion_length=longest,
     )
-    return trl.GRPOTrainer(
-        model=make_model(tokenizer, 32, context=2_048),
-        processing_class=tokenizer,
-        args=arguments,
-        **named,
-    )
+    model = make_model(tokenizer, 32, context=2_048)
+    return trl.GRPOTrainer(model=model, processing_class=tokenizer, args=arguments, **named)
 
 
 def weights(trainer: trl.GRPOTrainer) -> torch.Tensor:

@@ -10,7 +10,7 @@ import pytest
 
 import agentgym
 from agentgym import Chat, Image, Message, ToolCall, parse
-from agentgym.training.rollout import Episode, collect
+from agentgym.training.rollout import collect
 from tests.training.rollout import endpoint_kinds
 from tests.training.rollout.endpoint_kinds import KINDS, environment  # noqa: F401 - a fixture
 from tests.training.rollout.endpoint_server import Answer
@@ -161,12 +161,3 @@ def test_a_malformed_block_is_a_failure_of_its_episode(block: Any) -> None:
     with playing(said(block)) as (policy, _):
         (trajectory,) = collect(policy, agentgym.spec("ListWorld"), [0])
     assert "returned no message" in trajectory.failure
-
-
-@pytest.mark.parametrize("name", [None, 5, "", "no such tool", "pop"])
-@pytest.mark.parametrize("arguments", [None, [], "{", {"id": "x"}, 7])
-def test_a_call_without_sense_goes_to_the_env(name: Any, arguments: Any) -> None:
-    episode = Episode(agentgym.make("ListWorld"), 0)
-    with playing(said(use(name, arguments))) as (policy, _):
-        episode.play(policy([episode.chat])[0])
-    assert episode.chat.messages[-1].text.startswith("error:")

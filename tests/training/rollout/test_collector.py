@@ -13,7 +13,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -25,19 +24,15 @@ import agentgym
 from agentgym import Chat, Reply
 from agentgym.oracles import NoisyPolicy
 from agentgym.training.rollout import (
-    Asyncio,
     CollectionError,
     Collector,
     OtherRunError,
-    Processes,
     RunLockedError,
-    Threads,
     Trajectory,
     TrajectoryLog,
     collect,
     replay,
 )
-from agentgym.training.rollout.engines.base import Answers, MakeEnv, Slot
 from tests.training.rollout import faulty_world
 from tests.training.rollout.disk import full_disk
 from tests.training.rollout.faulty_world import (
@@ -83,11 +78,6 @@ def test_every_engine_records_what_lockstep_records(
     assert (
         by_seed(collect(policy, spec, range(7), 3, engine=engine, replicate=replicate)) == expected
     )
-
-
-def numbers(seeds: Sequence[int]) -> list[int]:
-    chats = [make_env().reset(seed=seed)[0] for seed in seeds]
-    return [int(re.search(r"Number (\d)", chat.to_text())[1]) for chat in chats]  # type: ignore[index]
 
 
 FAULTS = [
@@ -266,13 +256,6 @@ def test_copies_of_a_policy_that_draws_are_seeded_apart() -> None:
     assert set(ways) == {"0", "1", "2"}
 
 
-@pytest.mark.rotation
-def test_engines_can_be_given_with_their_options() -> None:
-    assert len(list(collect(Worker(), make_env, range(3), 2, engine=Processes("spawn")))) == 3
-    engine = Asyncio()
-    assert len(list(collect(Worker(), make_env, range(3), 2, engine=engine))) == 3
-
-
 def lengths(trajectories: Any) -> dict[int, int]:
     return {t.seed: len(t.steps) for t in trajectories}
 
@@ -287,49 +270,6 @@ def test_workers_that_die_the_more_the_longer_they_play_do_not_make_episodes_sho
     assert len(played) == 24
     assert not any(t.failure for t in played)
     assert collector.retried > 0
-
-
-def test_what_is_lost_is_reported_by_its_instance() -> None:
-    uneven = partial(make_env, uneven=True)
-    played = list(collect(Mortal("die"), uneven, [3, 1, 1], 2, engine="processes", retries=1))
-    assert sorted(t.seed for t in played) == [1, 1, 3]
-    assert all("ended with exit code 7 (attempt 2)" in t.failure for t in played)
-
-
-def test_an_episode_is_begun_again_in_the_slot_in_which_it_broke() -> None:
-    drawn = numbers(range(40))
-    seeds = [drawn.index(number) for number in range(4)]  # one for each text that a chat can have
-    shown: Counter[str] = Counter()
-    slots: dict[int, list[int]] = {}
-
-    @dataclass(frozen=True)
-    class FailingFirst(Worker):
-        def _reply(self, chat: Chat) -> Reply:
-            text = chat.messages[1].text
-            shown[text] += 1
-            how = "raise" if shown[text] == 1 else "well"
-            return Reply(agentgym.render(agentgym.ToolCall("work", {"how": how})))
-
-    class Noting(Threads):
-        def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
-            opened = super().slot(make_env, number, answers)
-            reset = opened.reset
-
-            def noted(seed: int, episode_id: str) -> None:
-                slots.setdefault(seed, []).append(number)
-                reset(seed, episode_id)
-
-            opened.reset = noted  # type: ignore[method-assign]
-            return opened
-
-    with Collector(make_env, 3, engine=Noting(), replicate=True) as collector:
-        played = list(collector.collect(FailingFirst(), seeds, ordered=True))
-    assert [t.seed for t in played] == seeds
-    assert not any(t.failure for t in played)
-    assert collector.retried == 4
-    assert [len(numbers) for numbers in slots.values()] == [2] * 4
-    assert all(first == second for first, second in slots.values())
-    assert len({number for numbers in slots.values() for number in numbers}) > 1
 
 
 def test_the_first_of_many_are_a_fair_sample_if_they_are_in_order() -> None:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,17 +73,6 @@ def test_options_and_key_reach_the_server(monkeypatch: pytest.MonkeyPatch) -> No
 def test_options_out_of_range_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         EndpointConfig("m", **options)
-
-
-def test_logprobs_are_kept_when_asked_for() -> None:
-    logprobs = {"content": [{"token": "h", "logprob": -0.5}, {"token": "i", "logprob": 0}]}
-    with playing_chat(Answer({"content": "hi"}, choice={"logprobs": logprobs}), logprobs=True) as (
-        policy,
-        server,
-    ):
-        (reply,) = policy([ASK])
-    assert (reply.logprobs, reply.ids) == ((-0.5, 0.0), ())
-    assert server.requests[0]["logprobs"] is True
 
 
 HISTORY = Chat(
@@ -246,12 +234,3 @@ def test_a_model_behind_transformers_serve_plays_a_world(tmp_path: Path) -> None
             pytest.raises(EndpointError, match=r"400.*correct the options"),
         ):
             policy([ASK])
-
-
-def test_a_policy_says_what_plays_and_nothing_of_how_it_is_asked() -> None:
-    config = EndpointConfig("big", "http://here/v1", temperature=0.7, concurrency=3)
-    said = EndpointPolicy(config).provenance
-    assert (said["model"], said["base_url"], said["temperature"]) == ("big", "http://here/v1", 0.7)
-    patient = replace(config, concurrency=9, retries=1, timeout=5.0, api_key_env="MINE")
-    assert EndpointPolicy(patient).provenance == said
-    assert EndpointPolicy(replace(config, seed=1)).provenance != said

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-import gymnasium
 import pytest
 
 import agentgym
 from agentgym import Chat, Image, Message, Reply, ToolCall
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.training.evaluation import score
-from agentgym.training.rollout import Step, Trajectory, TrajectoryLog, replay, rollout
+from agentgym.training.rollout import Step, Trajectory, replay, rollout
 from agentgym.wrappers import EditMessages
 
 ARMS = [
@@ -74,25 +72,6 @@ def test_tokens_images_and_thinking_survive() -> None:
     assert trajectory.reward == 0.5
 
 
-def test_a_torn_last_line_is_dropped_and_writing_goes_on(tmp_path: Path) -> None:
-    log = TrajectoryLog(tmp_path / "t.jsonl")
-    assert list(log) == []
-    log.repair()
-    first, second = play(), play("SP")
-    log.append(first.to_json(), second.to_json())
-    log.path.write_bytes(log.path.read_bytes() + first.to_json().encode()[:5000])
-    assert len(list(log)) == 2
-    log.repair()
-    log.append(first.to_json())
-    assert [trajectory.labels["arm"] for trajectory in log] == ["", "SP", ""]
-
-
-def test_what_is_no_trajectory_is_refused() -> None:
-    for line in ("", "[]", "{}", '{"steps": 3}'):
-        with pytest.raises(ValueError, match="not the JSON line of a trajectory"):
-            Trajectory.from_json(line)
-
-
 def test_replay_notices_another_episode() -> None:
     trajectory = play()
     short = Trajectory(
@@ -110,12 +89,6 @@ def test_replay_notices_another_episode() -> None:
     )
     with pytest.raises(ValueError, match="episode ends before its trajectory"):
         replay(long)
-
-
-def test_rollout_needs_a_spec() -> None:
-    env = gymnasium.Wrapper(agentgym.ToolEnv("agentgym.envs.lumina.list_world:ListWorld"))
-    with pytest.raises(ValueError, match="needs an env with a spec"):
-        rollout(env, OraclePolicy("ListWorld"), 0)
 
 
 def test_a_spec_that_no_log_can_hold_is_refused_with_the_remedy() -> None:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 import threading
 from typing import Any
 
 import gymnasium
 import numpy as np
-import pytest
 
 import agentgym
 from agentgym import Chat, Message, ToolCall
-from agentgym.oracles import OraclePolicy, TeamPolicy
+from agentgym.oracles import OraclePolicy
 from agentgym.text.messages import Image
 from agentgym.training.rollout import Collector, Processes
 from agentgym.training.rollout.engines.base import Failure
 from agentgym.training.rollout.engines.deltas import ChatDelta, ReplyDelta
-from agentgym.training.rollout.engines.servers import PlayerServer, decode_answer, encode_answer
-from agentgym.training.rollout.user_policy import adapt
+from agentgym.training.rollout.engines.servers import decode_answer, encode_answer
 
 LEAVES = [None, True, 0, -1, 2**63, 2**64, -(2**70), 10**400, 0.1, -0.0, float("inf"), "", "é\0"]
 LEAVES += ["\ud800", "x" * 300, b"\xff", np.int64(3), np.float64(0.5)]
@@ -66,24 +63,6 @@ def test_an_answer_arrives_as_it_was() -> None:
     assert decode_answer(encode_answer("reset", (True, answer[1][1]))) == (True, answer[1][1])
     failure = False, Failure("OSError")
     assert decode_answer(encode_answer("step", failure)) == failure
-
-
-@pytest.mark.parametrize("env_id", ["ListWorld", "GridWorld", "DocumentWorld", "PuzzleWorld-duel"])
-def test_worlds_answer_in_fewer_bytes_than_a_pickle(env_id: str) -> None:
-    policy = adapt((TeamPolicy if "duel" in env_id else OraclePolicy)(env_id))
-    server = PlayerServer(lambda: agentgym.make(env_id))
-    server.player.policy = policy
-    assert encode_answer("reset", (True, server.reset((0, ""))))[:1] == b"c"
-    sent = pickled = 0
-    for _ in range(20):
-        answer = server.step(None)
-        data = encode_answer("step", (True, answer))
-        assert data[:1] == b"s"
-        sent, pickled = sent + len(data), pickled + len(pickle.dumps(answer))
-        if answer[3] or answer[4]:
-            break
-    assert sent < 0.95 * pickled
-    server.player.close()
 
 
 class Unsendable(gymnasium.Wrapper[Any, Any, Any, Any]):
