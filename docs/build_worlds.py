@@ -1,4 +1,4 @@
-"""Write docs/worlds.md from the registry: each world with its presets and a table of its options.
+"""Write docs/worlds.md from the registry: the worlds by paper, and a table of options for each.
 
 `make docs` runs this script, and a test compares the committed page with its output.
 """
@@ -13,13 +13,58 @@ import agentgym
 from agentgym.assemble.registry import Entry
 from agentgym.world.config import Option, list_options
 
-HEAD = """# Worlds and their options
+HEAD = """# Worlds and options
 
-<!-- Written by `make docs`; edit the docstrings and annotations of the worlds in its place. -->
+<!-- Written by `make docs`; edit docs/build_worlds.py, and the docstrings and annotations of the worlds. -->
 
-The options are keyword arguments of `agentgym.make` and `gymnasium.make`. Bounds are inclusive; a
-value of another type is refused (`True` is not 1, and `1.0` is no `int`), but an `int` will do for
+Each world has a page with an episode, its tools, options, score and presets. `agentgym list` prints the worlds;
+`agentgym list grid` and `agentgym list --all` add presets and teams with their options.
+"""
+
+OPTIONS = """
+## Options of every env
+
+Options are keyword arguments of `agentgym.make` and `gymnasium.make`.
+
+| option | meaning |
+|---|---|
+| `dialect` | how calls are written: `auto`, `json` or `python` |
+| `parallel_calls` | whether one reply may contain several calls |
+| `max_failed_rounds` | failed replies in a row that end the episode; `None` for no limit |
+| `max_result_chars` | maximum length of a tool result; the model is told what was cut |
+| `on_fault` | `report` or `raise` unexpected exceptions of a tool |
+| `render_mode` | Gymnasium's render mode |
+| `split` | `"train"` or `"test"`, which never share an instance ([details](splits.md)) |
+
+Every world has `budget_factor` m and `budget_slack` n, which set its turn budget to `ceil(m * T*) + n`, where `T*` is the
+number of turns of an optimal policy. Presets range from two turns to more than two thousand, such as
+`agentgym/ListWorld-easy-v0` and `agentgym/ListWorld-extreme-v0`.
+
+Text written by a model never makes `step` raise, hang, or change state on error ([robustness](robustness.md)).
+`agentgym audit ID` measures what policies that skip the task can earn ([results for every world](audit.md)).
+
+## Options of each world
+
+Bounds are inclusive; a value of another type is refused (`True` is not 1, and `1.0` is no `int`), but an `int` will do for
 a `float`. `agentgym.config_schema("ListWorld")` returns the same as JSON Schema.
+"""
+
+# The worlds' folders, which are also the names of the papers' pages, with titles.
+PAPERS = {
+    "lumina": "LUMINA",
+    "lore": "LORE (TaskWeaver)",
+    "agentlongbench": "AgentLongBench",
+    "gsm_agent": "GSM-Agent",
+    "loca": "LOCA-bench",
+}
+
+TOCTREE = """
+```{toctree}
+:hidden:
+:glob:
+
+worlds/*
+```
 """
 
 ROW = "| {} | {} | {} | {} | {} |\n"
@@ -27,14 +72,30 @@ ROW = "| {} | {} | {} | {} | {} |\n"
 
 def page() -> str:
     entries = sorted(agentgym.worlds(presets=True), key=lambda entry: entry.world.__name__)
-    sections = groupby(entries, key=lambda entry: entry.world)
-    return "\n".join([HEAD, *(section(world, list(presets)) for world, presets in sections)])
+    sections = [(world, list(some)) for world, some in groupby(entries, lambda entry: entry.world)]
+    papers = [
+        paper(folder, [presets[0] for world, presets in sections if folder_of(world) == folder])
+        for folder in PAPERS
+    ]
+    options = [section(world, presets) for world, presets in sections]
+    return "\n".join([HEAD, *papers]) + "\n".join([OPTIONS, *options]) + TOCTREE
+
+
+def paper(folder: str, entries: list[Entry]) -> str:
+    lines = [f"## [{PAPERS[folder]}](papers/{folder}.md)", "", "| id | task |", "| --- | --- |"]
+    for entry in entries:
+        lines.append(f"| [`{entry.id}`](#{entry.world.__name__.lower()}) | {entry.summary} |")
+    return "\n".join(lines) + "\n"
+
+
+def folder_of(world: type[Any]) -> str:
+    return world.__module__.removeprefix("agentgym.envs.").partition(".")[0]
 
 
 def section(world: type[Any], entries: list[Entry]) -> str:
     plain, *presets = entries
     shown = [f"`{short(entry)}` ({write(entry.options)})" for entry in presets]
-    text = f"## {world.__name__}\n\n`{plain.id}`: {plain.summary}\n\n"
+    text = f"### {world.__name__}\n\n`{plain.id}`: {plain.summary}\n\n"
     if shown:
         text += f"Presets: {', '.join(shown)}.\n\n"
     return text + options_table(world)

@@ -125,7 +125,7 @@ ConfigFile = Annotated[
         "--config",
         exists=True,
         dir_okay=False,
-        help="A TOML file with fields of FineTuneConfig; only --model, --seed and --out may be added.",
+        help="A TOML file with fields of FineTuneConfig; --model, --seed and --setting override it.",
     ),
 ]
 RunSeed = Annotated[int, typer.Option(min=0, help="Random seed of the weights and all samples.")]
@@ -170,7 +170,7 @@ def train(
     """
     if config is not None:
         with exit_on_user_error():
-            settings = _read_config(command, config)
+            settings = _read_config(command, config) | parse_options(setting, "--setting")
         finetune(settings, out)
         return
     with exit_on_user_error():
@@ -217,12 +217,14 @@ def train(
 
 
 def _read_config(command: typer.Context, path: Path) -> dict[str, Any]:
-    """Return the settings of a file, with the model and the seed of the command line if given."""
+    """Return a file's settings, with the model and the seed of the command line if given."""
     # Releases of typer have different classes of sources, with the same names.
     sources = {name: command.get_parameter_source(name) for name in command.params}
     given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
-    if other := sorted(set(given) - {"config", "model", "seed", "out"}):
-        raise ValueError(f"--config contains all settings; write {other[0]} into {path} instead")
+    if other := sorted(set(given) - {"config", "model", "seed", "setting", "out"}):
+        raise ValueError(
+            f"--config contains all settings; change {other[0]} in {path} or with --setting"
+        )
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:

@@ -17,13 +17,14 @@ import numpy as np
 
 from agentgym.assemble.registry import resolve
 from agentgym.oracles.choices import best_call, choose, wrong_call
+from agentgym.oracles.notes import choose_memory_call, recall_from_note
 from agentgym.oracles.reading import ChatReading, ParsedChat, Readings, apply_result, read_state
 from agentgym.oracles.recall import TOOL, missing_pages, whole_state
 from agentgym.play.policy import Reply
 from agentgym.play.spaces import sample_call
 from agentgym.text.messages import Chat, ToolCall
 from agentgym.text.parsing import Dialect
-from agentgym.text.validation import check_float, check_int
+from agentgym.text.validation import check_bool, check_float, check_int
 from agentgym.world.config import Config, Share
 from agentgym.world.world import World, check_hooks, has_hook, load_world
 
@@ -35,16 +36,22 @@ class ScriptedPolicy:
         env_id: The id of the world or of a preset.
         seed: Seeds the random choices.
         dialect: The form of the calls; `auto` uses the form that the env asks for.
+        notes: Whether to use the tool of `MemoryTool`, if the chat offers it: save the state before
+            older messages are removed, and read it when it may be missing.
     """
 
     hooks: ClassVar[tuple[str, ...]] = ("read_task", "read_result")
 
-    def __init__(self, env_id: str, seed: int = 0, dialect: Dialect = "auto") -> None:
+    def __init__(
+        self, env_id: str, seed: int = 0, dialect: Dialect = "auto", notes: bool = False
+    ) -> None:
         check_int("seed", seed, 0, 2**32 - 1)
+        check_bool("notes", notes)
         self.world = load_world(gymnasium.spec(resolve(env_id)).kwargs["world"])
         check_hooks(self.world, self.hooks, type(self).__name__)
         self.seed = seed
         self.dialect = dialect
+        self.notes = notes
         self._readings = Readings(ChatReading)
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
@@ -65,7 +72,14 @@ class ScriptedPolicy:
         """Write a call or a requested summary; request the rest of a partial state hint first."""
         if parsed.summarize:
             return f"<state>\n{self.remember(parsed).state()}\n</state>"
-        return parsed.render(ask_for_state(parsed) or self.act(parsed), self.dialect)
+        call = ask_for_state(parsed) or self.take_note(parsed) or self.act(parsed)
+        return parsed.render(call, self.dialect)
+
+    def take_note(self, parsed: ParsedChat) -> ToolCall | None:
+        """Return the memory call that must precede the next action, or None."""
+        if not self.notes:
+            return None
+        return choose_memory_call(parsed, lambda: self.remember(parsed).state())
 
     def act(self, parsed: ParsedChat) -> ToolCall:
         """Choose a call."""
@@ -81,6 +95,8 @@ class ScriptedPolicy:
             world = self.world.read_task(parsed.task)
             if read_state(world, state):
                 return world
+        if self.notes and (noted := recall_from_note(self.world, parsed)):
+            return noted
         return parsed.past.world(self.world, parsed.task, parsed.summary)
 
     def draw(self, parsed: ParsedChat) -> np.random.Generator:
@@ -137,9 +153,16 @@ class NoisyPolicy(ScriptedPolicy):
 
     hooks = (*OraclePolicy.hooks, "legal_calls")
 
-    def __init__(self, env_id: str, p: float, seed: int = 0, dialect: Dialect = "auto") -> None:
+    def __init__(
+        self,
+        env_id: str,
+        p: float,
+        seed: int = 0,
+        dialect: Dialect = "auto",
+        notes: bool = False,
+    ) -> None:
         check_float("p", p, 0.0, 1.0)
-        super().__init__(env_id, seed, dialect)
+        super().__init__(env_id, seed, dialect, notes)
         self.p = p
 
     def act(self, parsed: ParsedChat) -> ToolCall:
@@ -220,8 +243,8 @@ class ControlPolicy(ScriptedPolicy):
 class ThinkingPolicy:
     """Policy that writes the world's reasoning before another policy's calls.
 
-    It is a teacher: a small model learns to write down what it cannot compute in one step. After a
-    plan and a state hint it writes no reasoning.
+    It is a teacher: a small model learns to write down what it cannot compute in one step. Summaries,
+    notes, and calls after a plan and a state hint have no reasoning.
 
     Example:
         >>> teacher = ThinkingPolicy(NoisyPolicy("ListWorld", 0.2))
@@ -236,7 +259,8 @@ class ThinkingPolicy:
 
     def _reply(self, chat: Chat) -> Reply:
         with self.policy.read(chat) as parsed:
-            if parsed.summarize or {"plan", "state"} <= parsed.hints.keys():
+            told = {"plan", "state"} <= parsed.hints.keys()
+            if parsed.summarize or told or self.policy.take_note(parsed):
                 return Reply(self.policy.write(parsed))
             call = self.policy.act(parsed)
             thought = self.policy.recall(parsed).reasoning(call)

@@ -20,6 +20,7 @@ from agentgym.text.prompts import read_dialect
 from agentgym.text.tools import Tool
 from agentgym.world.world import World
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
+from agentgym.wrappers.context import WARNING
 
 # More episodes than a process plays at once; a reading is about as large as the episode's world.
 _MOST_CHATS = 1_024
@@ -99,6 +100,7 @@ class ParsedChat:
         past: The calls after the task, or after the summary if there is one.
         summary: The state in the policy's last summary; empty without one.
         summarize: Whether the chat requests a summary instead of a call.
+        warned: Whether the newest message warns that older ones will be removed.
         moment: The newest `Message.moment`.
     """
 
@@ -107,6 +109,7 @@ class ParsedChat:
     past: PastCalls = field(default_factory=PastCalls)
     summary: str = ""
     summarize: bool = False
+    warned: bool = False
     tools: tuple[Tool, ...] = ()
     moment: str = ""
     dialect: Dialect = "auto"
@@ -176,6 +179,7 @@ class ChatReading:
             past=self.past,
             summary=self.summary,
             summarize=chat.messages[-1].text.endswith(SUMMARY_REQUEST),
+            warned=WARNING in chat.messages[-1].text,
             tools=chat.tools,
             moment=chat.moment(),
             dialect=self._dialect,

@@ -1,4 +1,4 @@
-"""A page for each world, and their index."""
+"""A page for each world."""
 
 from __future__ import annotations
 
@@ -25,20 +25,11 @@ from generate.markup import (
     chat_block,
     cut,
     describe,
-    index_page,
     raw_html,
     table,
     tools_table,
 )
 
-# The worlds' folders, which are also the names of the papers' pages, with titles.
-PAPERS = {
-    "lumina": "LUMINA",
-    "lore": "LORE (TaskWeaver)",
-    "agentlongbench": "AgentLongBench",
-    "gsm_agent": "GSM-Agent",
-    "loca": "LOCA-bench",
-}
 # number of turns that a page shows
 _SHOWN = 2
 
@@ -50,23 +41,6 @@ def world_pages() -> Iterator[tuple[str, str]]:
     for world, presets in worlds.items():
         audit = audits.get(world.__name__)
         yield f"worlds/{world.__name__}.md", world_page(world, presets, audit)
-    yield "worlds/index.md", _index([presets[0] for presets in worlds.values()])
-
-
-def _index(entries: list[Entry]) -> str:
-    text = "Each world has a page with an episode, its tools, options, score and presets.\n"
-    for folder, title in PAPERS.items():
-        rows = [
-            (f"[`{entry.id}`]({entry.world.__name__}.md)", entry.summary)
-            for entry in entries
-            if _folder(entry.world) == folder
-        ]
-        text += f"\n## [{title}](../papers/{folder}.md)\n\n{table(('id', 'task'), rows)}"
-    return index_page("Worlds", text, [entry.world.__name__ for entry in entries])
-
-
-def _folder(world: type[Any]) -> str:
-    return world.__module__.removeprefix("agentgym.envs.").partition(".")[0]
 
 
 def world_page(world: type[Any], entries: list[Entry], audit: tuple[str, str] | None) -> str:
@@ -83,7 +57,7 @@ def world_page(world: type[Any], entries: list[Entry], audit: tuple[str, str] | 
         _tools(world, played),
         "## Options",
         build_worlds.options_table(world),
-        "`agentgym.make` takes further options, which are those of [every env](../options.md).",
+        "`agentgym.make` takes further options, which are those of [every env](../worlds.md#options-of-every-env).",
         "## Score and end",
         _ending(world, played),
         "## Presets",
@@ -183,9 +157,9 @@ def _audit(world: type[Any], audit: tuple[str, str] | None) -> str:
 
 
 def _source(world: type[Any]) -> str:
-    folder = _folder(world)
+    folder = build_worlds.folder_of(world)
     sentence = " ".join((sys.modules[world.__module__].__doc__ or "").split())
     return (
-        f"{sentence}\n\n[{PAPERS[folder]}: tables, figures and differences](../papers/{folder}.md). "
+        f"{sentence}\n\n[{build_worlds.PAPERS[folder]}: tables, figures and differences](../papers/{folder}.md). "
         f"The module is `{world.__module__}`."
     )

@@ -188,6 +188,7 @@ class FineTuning(PhasedRun[FineTuneConfig]):
             "seed": seed,
             "save_every": config.save_every,
             "tensorboard": config.tensorboard,
+            "wandb": config.wandb,
             "template": config.template,
         }
 

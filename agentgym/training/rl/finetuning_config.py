@@ -69,6 +69,7 @@ class FineTuneConfig(TaskConfig):
             server that takes and returns token ids, such as `http://127.0.0.1:8000/v1`.
         sampler_options: Options of `vllm.LLM`, or of `SamplingServerConfig`.
         tensorboard: Log to TensorBoard too.
+        wandb: Log to Weights & Biases too.
     """
 
     model: str = "smollm2"
@@ -105,6 +106,7 @@ class FineTuneConfig(TaskConfig):
     sampler: str = ITSELF
     sampler_options: Mapping[str, Any] = field(default_factory=dict)
     tensorboard: bool = False
+    wandb: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

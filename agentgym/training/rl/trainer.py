@@ -15,10 +15,10 @@ from typing import Any, Generic, TypeVar
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from agentgym.training.extras import needs_extra
 from agentgym.training.rl.batches import BatchT
 from agentgym.training.rl.curriculum import Curriculum
 from agentgym.training.rl.episodes import EpisodeBatch, EpisodeSource
+from agentgym.training.rl.loggers import Logger, open_loggers
 from agentgym.training.rl.trainer_config import TrainerConfig
 from agentgym.training.rollout import (
     DamagedFileError,
@@ -32,7 +32,6 @@ from agentgym.training.rollout.storage import append_text, replacing, whole_line
 
 CHECKPOINT = "checkpoint.pt"
 METRICS = "metrics.jsonl"
-TENSORBOARD = "tensorboard"
 # Parts of a checkpoint other than weights.
 _PROGRESS = frozenset({"optimizer", "step", "seconds", "next_seed", "curriculum", "ahead"})
 ConfigT = TypeVar("ConfigT", bound=TrainerConfig)
@@ -121,7 +120,7 @@ class Trainer(Generic[ConfigT]):
         """Train to the end; other processes cannot write to the folder meanwhile."""
         with (
             RunLock(self.out) if self.out is not None else nullcontext(),
-            closing(MetricsLog(self.out, self.step, tensorboard=self.config.tensorboard)) as log,
+            closing(MetricsLog(self.out, self.step, self.config)) as log,
             closing(self.source),
         ):
             while self.step < self.config.steps:
@@ -286,33 +285,31 @@ def _append(
 
 
 class MetricsLog:
-    """Writes each step's figures to `metrics.jsonl`, one JSON object per line, and to TensorBoard.
+    """Writes each step's figures to `metrics.jsonl`, one JSON object per line, and to the loggers
+    that the configuration selects: TensorBoard and Weights & Biases.
 
     On resumption at a step, later lines of a killed run are removed, because the steps are
     repeated.
 
     Raises:
-        ImportError: TensorBoard is requested but not installed.
+        ImportError: A selected logger is not installed.
+        ValueError: Weights & Biases refuses the run.
     """
 
-    def __init__(self, out: Path | None, step: int, *, tensorboard: bool = False) -> None:
+    def __init__(self, out: Path | None, step: int, config: TrainerConfig) -> None:
         self.path = out / METRICS if out is not None else None
-        self._writer: Any = None
+        self._loggers: list[Logger] = []
         if out is None or self.path is None:
             return
         out.mkdir(parents=True, exist_ok=True)
         if self.path.exists():
             write_text(self.path, "".join(line for at, line in steps_of(self.path) if at <= step))
-        if tensorboard:
-            with needs_extra("tensorboard=True", "tensorboard"):
-                from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an extra, and slow to import
-            # Hides events of later steps.
-            self._writer = SummaryWriter(log_dir=str(out / TENSORBOARD), purge_step=step + 1)
+        self._loggers = open_loggers(out, step, config)
 
     def close(self) -> None:
-        """Close the event file."""
-        if self._writer is not None:
-            self._writer.close()
+        """Close the loggers."""
+        for logger in self._loggers:
+            logger.close()
 
     def write(
         self, step: int, metrics: Mapping[str, float], lost: Sequence[tuple[int, str]] = ()
@@ -322,9 +319,8 @@ class MetricsLog:
             named = [{"seed": seed, "failure": failure} for seed, failure in lost]
             line = {"step": step, **metrics, **({"lost": named} if named else {})}
             append_text(self.path, json.dumps(line) + "\n")
-        if self._writer is not None:
-            for name, value in metrics.items():
-                self._writer.add_scalar(name, value, step)
+        for logger in self._loggers:
+            logger.log(step, metrics)
 
     def sync(self) -> None:
         """Flush everything to disk."""

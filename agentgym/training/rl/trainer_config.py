@@ -125,6 +125,7 @@ class TrainerConfig(Config):
         seed: The random seed.
         save_every: Steps between checkpoints.
         tensorboard: Log to TensorBoard too (extra `tensorboard`).
+        wandb: Log to Weights & Biases too (package `wandb`).
         batch_size: The maximum number of prompts per sampling batch.
         template: Chat template variables, such as `enable_thinking`.
     """
@@ -142,6 +143,7 @@ class TrainerConfig(Config):
     seed: Seed = 0
     save_every: Annotated[int, Field(ge=1, le=MOST)] = 50
     tensorboard: bool = False
+    wandb: bool = False
     batch_size: Annotated[int, Field(ge=1, le=100_000)] = 64
     template: Mapping[str, Any] = field(default_factory=dict)
 

@@ -50,16 +50,19 @@ def _control(
     return ControlPolicy(env_id, Deficits(planning, tracking, distraction), seed)
 
 
-def _oracle(env_id: str, seed: int = 0) -> Policy:
-    return OraclePolicy(env_id, seed)
+def _oracle(env_id: str, notes: bool = False, seed: int = 0) -> Policy:
+    return OraclePolicy(env_id, seed, notes=notes)
 
 
 def _noisy(env_id: str, p: float = 0.1, seed: int = 0) -> Policy:
     return NoisyPolicy(env_id, p, seed)
 
 
-def _thinking(env_id: str, p: float = 0.0, seed: int = 0) -> Policy:
-    return ThinkingPolicy(NoisyPolicy(env_id, p, seed) if p else OraclePolicy(env_id, seed))
+def _thinking(env_id: str, p: float = 0.0, notes: bool = False, seed: int = 0) -> Policy:
+    policy = (
+        NoisyPolicy(env_id, p, seed, notes=notes) if p else OraclePolicy(env_id, seed, notes=notes)
+    )
+    return ThinkingPolicy(policy)
 
 
 def _random(env_id: str, seed: int = 0) -> Policy:
@@ -82,8 +85,8 @@ class PolicyConfig(Config):
     `noisy:p=0.2`.
 
     Attributes:
-        name: `control` (options `planning`, `tracking` and `distraction`), `oracle`, `noisy` (`p`),
-            `thinking` (`p`) or `random`, each with an optional `seed`; the folder of a trained
+        name: `control` (options `planning`, `tracking` and `distraction`), `oracle` (`notes`),
+            `noisy` (`p`), `thinking` (`p` and `notes`) or `random`, each with an optional `seed`; the folder of a trained
             model; `package.module:factory`, where `factory(env_id)` returns a policy (any that
             `UserPolicy` takes) and accepts the options that follow, as in
             `package.module:factory:depth=3`; `package.module:policy`, a policy whose parameter is

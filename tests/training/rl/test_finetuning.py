@@ -341,14 +341,19 @@ def test_the_file_for_a_gpu_runs_with_a_tiny_model(
     text = re.sub(r"(?m)^(\w*horizons = ).*$", r"\g<1>[1]", text)
     file, out = tmp_path / "small.toml", tmp_path / "run"
     file.write_text(f'device = "cpu"\n{text}', encoding="utf-8")
+    given = (f"--config={file}", f"--model={model}", "--setting=rl_steps=1", f"--out={out}")
     with vllm_sampler(monkeypatch):
-        shown = command("train", f"--config={file}", f"--model={model}", f"--out={out}")
+        shown = command("train", *given)
     assert shown.exit_code == 0, shown.output
     settings = json.loads((out / "finetune.json").read_text(encoding="utf-8"))
-    assert (settings["importance_cap"], settings["rl_steps"]) == (2.0, 2)
+    assert (settings["importance_cap"], settings["clone_steps"], settings["rl_steps"]) == (
+        2.0,
+        2,
+        1,
+    )
     assert (out / HANDOVER / WEIGHTS).is_file()
     refused = command("train", f"--config={file}", "--rl=3", f"--out={out}")
-    assert "--config contains all settings; write rl into" in refused.output
+    assert "--config contains all settings; change rl in" in refused.output
 
 
 GRPO_OF_M = ("--model=M", "--method=grpo")
