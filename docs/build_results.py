@@ -63,7 +63,7 @@ def studies() -> dict[str, tuple[dict[str, Any], list[PolicyConfig]]]:
     for entry in agentgym.worlds():
         world = short(entry)
         if issubclass(entry.world, OfficeTask):  # its presets set only the length
-            found[world] = study([world], axis="length", horizons=(8_000, 32_000)), POLICIES
+            found[world] = study([world], axis="length", horizons=(8_000,)), POLICIES
             continue
         found[world] = study([world], horizons=(4, 8, 16)), POLICIES
         family = [one for one in agentgym.worlds(presets=True) if one.source == entry.source]
@@ -135,7 +135,7 @@ def profiles(out: Path) -> dict[str, list[str]]:
             sizes = lengths.setdefault(cell.world, {})
             sizes.setdefault(cell.horizon, []).append((len(trajectory.steps), last))
     control = [row for row in load_results(out) if row.policy == "control"]
-    gains = effects(control, ("world",), "success")
+    gains = effects(control, ("world",), "success") if control else {}
     rows = {}
     for world, sizes in lengths.items():
         ends = [zip(*sizes[size], strict=True) for size in sorted({min(sizes), max(sizes)})]
@@ -171,7 +171,6 @@ def main() -> None:
     add("--episodes", type=int, default=20, help="instances of each cell")
     add("--study", action="append", help="studies to play instead of all")
     given = parser.parse_args()
-    measured = {"seconds": {}, "profiles": {}, **_read(PROFILES)}
     with ProcessPoolExecutor(given.workers, get_context("spawn")) as pool:
         waiting = {}
         for name, (settings, policies) in studies().items():
@@ -183,6 +182,8 @@ def main() -> None:
                 print(f"{name}: {error!r}; run the command again", flush=True)
                 continue
             seconds, rows = done.result()
+            # Another command may have written it in the meantime.
+            measured = {"seconds": {}, "profiles": {}, **_read(PROFILES)}
             measured["seconds"][name] = seconds
             measured["profiles"] |= rows
             write_text(PROFILES, json.dumps(measured, indent=1, sort_keys=True) + "\n")

@@ -65,7 +65,9 @@ def scores(files: Mapping[str, Submission], own: Mapping[str, Any]) -> Iterator[
     for world, rows in sorted(worlds.items()):
         shown = []
         for (*_, text, policy), cells in sorted(rows.items()):
-            if policy != "oracle" or any(cell.solved < cell.episodes for cell in cells.values()):
+            if any(
+                cell.policy != "oracle" or cell.solved < cell.episodes for cell in cells.values()
+            ):
                 shown.append([text, policy, *(rate(cells.get(arm)) for arm in ARMS)])
         yield f"### {world}"
         yield table(("task", "policy", *(arm or "none" for arm in ARMS)), shown)
@@ -93,8 +95,8 @@ def rate(cell: CellCounts | None) -> str:
 
 
 def shares(interval: Interval, signed: bool = False) -> str:
-    form = "{:+.0f} [{:+.0f}, {:+.0f}]" if signed else "{:.0f} [{:.0f}, {:.0f}]"
-    return form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
+    form = "{:+d} [{:+d},\u00a0{:+d}]" if signed else "{:d} [{:d},\u00a0{:d}]"
+    return form.format(*(round(100 * end) for end in (interval.value, interval.low, interval.high)))
 
 
 def unmeasured(files: Mapping[str, Submission]) -> Iterator[str]:
