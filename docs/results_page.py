@@ -95,7 +95,7 @@ def rate(cell: CellCounts | None) -> str:
 
 
 def shares(interval: Interval, signed: bool = False) -> str:
-    form = "{:+d} [{:+d},\u00a0{:+d}]" if signed else "{:d} [{:d},\u00a0{:d}]"
+    form = "{:+d} [{:+d}, {:+d}]" if signed else "{:d} [{:d},\u00a0{:d}]"
     return form.format(*(round(100 * end) for end in (interval.value, interval.low, interval.high)))
 
 
