@@ -10,7 +10,7 @@ LOCKED_PIP = -m pip install --quiet --disable-pip-version-check --no-build-isola
 # Containers often forbid bytecode: then each of hundreds of processes would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: ablate learn finetune finetune-full rl check lint types smoke test adapters exhaustive lock conflicts matrix wheel bench docs site preload clean
+.PHONY: ablate learn finetune finetune-full rl results check lint types smoke test adapters exhaustive lock conflicts matrix wheel bench docs site preload clean
 
 ablate: $(VENV)/.cli
 	$(BIN)/agentgym ablate
@@ -75,6 +75,10 @@ rl: $(VENV)/.finetune
 		--episodes 50 --out $(RL)/arms
 	$(BIN)/python benchmarks/learning.py reward=$(RL)/reward0,$(RL)/reward1,$(RL)/reward2 cloning=$(RL)/cloning \
 		labels=$(RL)/labels fading=$(RL)/fading --out $(RL)/curves.png
+
+# Reference results of every world, preset and model above, for docs/results.md. Instances that are slow to draw are kept.
+results: learn rl
+	AGENTGYM_RESET_CACHE=1 $(BIN)/python docs/build_results.py --play --workers 2
 
 # What needs one process each goes side by side, before the tests, which take all cores.
 check: $(VENV)/.dev

@@ -1,8 +1,8 @@
-"""Write docs/results.md: reference results, and submissions in docs/results.
+"""Write docs/results.md: reference results, and the submissions in docs/results.
 
 `python docs/build_results.py --play` plays what runs/reference lacks; rerun it after an interruption.
-`--policy NAME=FOLDER` adds a trained model, which plays the worlds of `--world`. Without `--play` it
-only rewrites the page from the files in docs/results.
+Models play once `make learn` and `make rl` have trained them. Without `--play` the script only
+rewrites the page from the files in docs/results.
 """
 
 from __future__ import annotations
@@ -11,87 +11,108 @@ import argparse
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from math import sqrt
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from results_page import DOCS, FILES, FIXED, PROFILES, page, shares, short
+
 import agentgym
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.oracles import ARMS
+from agentgym.play.env import DEFAULT_RESULT_CHARS
 from agentgym.text.tokens import counter
 from agentgym.training.evaluation import (
     Ablation,
+    Interval,
     effects,
     group_by,
     load_results,
     log_of,
-    percent,
     run_ablation,
     wilson,
 )
 from agentgym.training.evaluation.ablation import cell_of
-from agentgym.training.evaluation.submission import SPLIT, CellCounts, Submission, objections
+from agentgym.training.evaluation.scoring import Result
+from agentgym.training.evaluation.submission import SPLIT, Submission, objections
 from agentgym.training.rollout import PolicyConfig
+from agentgym.training.rollout.models.sampling import ModelOptions
 from agentgym.training.rollout.storage import write_text
 
-DOCS = Path(__file__).parent
 RUNS = Path("runs/reference")
-PAGE, FILES, PROFILES = DOCS / "results.md", DOCS / "results", DOCS / "results" / "profiles.json"
 # Deficits at which the control agent neither fails nor succeeds in most worlds.
-POLICIES = ("oracle", "random", "control:planning=0.1:tracking=0.05:distraction=0.01")
-LETTERS = {"P": "plan", "S": "state", "H": "history"}
-
-HEAD = """# Reference results: what should my model score?
-
-<!-- Written by `python docs/build_results.py`. -->
-
-Percentage of instances solved, with 95 % Wilson intervals, on the split `test`. A lost episode counts as unsolved. The size is
-the number of turns of an optimal policy, in offices the length of the task's data in tokens. `random` plays random legal calls,
-and `control` is an agent with planted deficits in planning, tracking and attention. The *best shortcut* is the strongest policy
-of the [audit](audit.md), which does not do the task. To add a row, [submit a run](studies.md#submissions).
-"""
-PROFILE_HEAD = """
-## Profiles of the worlds
-
-Means over the oracle's episodes in arm none: turns, and the tokens of the last prompt (`cl100k_base`). The gains are those of
-the control agent, in percentage points over all sizes, paired by instance, and the *slope* is the change of its success in arm
-none from the smallest size to the largest.
-"""
+CONTROL = "control:planning=0.1:tracking=0.05:distraction=0.01"
+POLICIES = [PolicyConfig("oracle"), PolicyConfig("random"), PolicyConfig(CONTROL, label="control")]
+SCRATCH = {"from scratch": "runs/learn"}
+SMOLLM2 = {
+    "SmolLM2": "runs/rl/start0/base",
+    "start": "runs/rl/start0",
+    "reward": "runs/rl/reward0",
+}
+# Their episodes have hundreds of turns, take seconds, or differ from another preset's only in size.
+LONG = re.compile(r"-(long|extreme|k[if]-[cv]|n\d+)-v0$|SearchWorld-(small|medium|full)-v0$")
 
 
-def settings() -> dict[str, dict[str, Any]]:
-    """Return the settings of each study; every one covers all arms."""
-    names: dict[bool, list[str]] = {True: [], False: []}
+def studies() -> dict[str, tuple[dict[str, Any], list[PolicyConfig]]]:
+    """Return the settings and policies of each study, by the name of its folder and its file."""
+    found = {}
     for entry in agentgym.worlds():
-        name = entry.id.removeprefix("agentgym/").removesuffix("-v0")
-        names[issubclass(entry.world, OfficeTask)].append(name)
-    shared = {"arms": ARMS, "options": {"": {"split": SPLIT}}}
+        world = short(entry)
+        if issubclass(entry.world, OfficeTask):  # its presets set only the length
+            found[world] = study([world], axis="length", horizons=(8_000,)), POLICIES
+            continue
+        found[world] = study([world], horizons=(4, 8, 16)), POLICIES
+        family = [one for one in agentgym.worlds(presets=True) if one.source == entry.source]
+        presets = [short(one) for one in family if one.options and not LONG.search(one.id)]
+        fixed = study(presets, axis=FIXED, horizons=(DEFAULT_RESULT_CHARS,))
+        found[f"{world}-presets"] = fixed, POLICIES
+    six = study(["ListWorld"], {"items": 6}, axis="removals", horizons=(1, 2, 3, 4, 5))
+    found["scratch"] = six, models(SCRATCH)
+    python = study(["ListWorld"], {"dialect": "python", "max_failed_rounds": 1}, horizons=(2, 3, 4))
+    found["smollm2"] = python, models(SMOLLM2, max_new_tokens=24, batch_size=64)
+    # The slow ones start first.
+    return dict(sorted(found.items(), key=lambda item: not item[0].endswith("presets")))
+
+
+def study(worlds: list[str], options: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     return {
-        "research": {"worlds": names[False], "horizons": (4, 8, 16), **shared},
-        "office": {"worlds": names[True], "horizons": (8_000, 32_000), "axis": "length", **shared},
-    }
+        "worlds": worlds,
+        "arms": ARMS,
+        "options": {"": {"split": SPLIT, **(options or {})}},
+    } | more
 
 
-def play(policies: list[PolicyConfig], worlds: list[str], seeds: int) -> None:
-    profiles = json.loads(PROFILES.read_text(encoding="utf-8")) if PROFILES.exists() else {}
-    for study, given in settings().items():
-        chosen = [name for name in given["worlds"] if not worlds or name in worlds]
-        out = RUNS / study
-        for policy in policies if chosen else ():
-            before = _seconds()
-            ablation = Ablation(**{**given, "worlds": chosen}, policy=policy, seeds=seeds)
-            run_ablation(ablation, out, 1)
-            seconds = profiles.setdefault("seconds", {})
-            key = f"{policy.column}: {study}"
-            seconds[key] = round(seconds.get(key, 0) + _seconds() - before, 1)
-        if chosen:
-            submission = Submission.of(out)
-            if reasons := list(objections(submission, out, replays=0)):
-                raise SystemExit("\n".join(reasons))
-            write_text(FILES / f"{study}.json", submission.to_json())
-            profiles |= profile(out)
-            write_text(PROFILES, json.dumps(profiles, indent=1, sort_keys=True) + "\n")
+def models(folders: Mapping[str, str], **options: Any) -> list[PolicyConfig]:
+    """Return the models that are trained already."""
+    model = ModelOptions(**options)
+    trained = {label: name for label, name in folders.items() if Path(name, "config.json").exists()}
+    return [PolicyConfig(name, label=label, model=model) for label, name in trained.items()]
+
+
+def play(
+    name: str, settings: dict[str, Any], policies: list[PolicyConfig], episodes: int
+) -> tuple[dict[str, float], dict[str, list[str]]]:
+    """Play a study and write its submission; return its processor seconds and profiles."""
+    out, path = RUNS / name, FILES / f"{name}.json"
+    for policy in policies:
+        before = _seconds()
+        try:
+            run_ablation(Ablation(**settings, policy=policy, seeds=episodes), out, workers=1)
+        finally:
+            times = _read(out / "seconds.json")
+            times[policy.column] = round(times.get(policy.column, 0) + _seconds() - before, 1)
+            write_text(out / "seconds.json", json.dumps(times))
+    submission = Submission.of(out)
+    if reasons := list(objections(submission, out, replays=0)):
+        raise ValueError("; ".join(reasons))
+    # A rerun must not claim that its commit played.
+    if not path.exists() or Submission.load(path).log != submission.log:
+        write_text(path, submission.to_json())
+    return times, profiles(out)
 
 
 def _seconds() -> float:
@@ -99,87 +120,76 @@ def _seconds() -> float:
     return used.user + used.system + used.children_user + used.children_system
 
 
-def profile(out: Path) -> dict[str, list[str]]:
-    """Return the columns of the second table by world."""
-    turns: dict[str, list[int]] = {}
-    tokens: dict[str, list[int]] = {}
+def _read(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def profiles(out: Path) -> dict[str, list[str]]:
+    """Return rows of the table of profiles, by world; none for trained models."""
+    lengths: dict[str, dict[int, list[tuple[int, int]]]] = {}
     cl100k = counter("cl100k_base")
     for trajectory in log_of(out):
         cell = cell_of(trajectory)
         if cell.policy == "oracle" and not cell.arm:
-            turns.setdefault(cell.world, []).append(len(trajectory.steps))
-            last = trajectory.steps[-1].chat
-            tokens.setdefault(cell.world, []).append(cl100k.count_chat(last))
+            last = cl100k.count_chat(trajectory.steps[-1].chat)
+            sizes = lengths.setdefault(cell.world, {})
+            sizes.setdefault(cell.horizon, []).append((len(trajectory.steps), last))
+    control = [row for row in load_results(out) if row.policy == "control"]
+    gains = effects(control, ("world",), "success") if control else {}
     rows = {}
-    results = [row for row in load_results(out) if row.policy.startswith("control")]
-    gains = effects(results, ("world",), "success")
-    for world, some in group_by(results, "world").items():
-        bare = {
-            size: wilson(sum(row.success for row in each), len(each))
-            for size, each in group_by([row for row in some if not row.arm], "horizon").items()
-        }
-        slope = bare[max(bare)].value - bare[min(bare)].value
-        rows[world] = [
-            f"{fmean(turns[world]):.1f}",
-            f"{fmean(tokens[world]):,.0f}",
-            *(percent(gains[world, letter], signed=True) for letter in LETTERS),
-            f"{100 * slope:+.0f}",
-        ]
+    for world, sizes in lengths.items():
+        ends = [zip(*sizes[size], strict=True) for size in sorted({min(sizes), max(sizes)})]
+        turns, tokens = zip(*(map(fmean, end) for end in ends), strict=True)
+        bare = [row for row in control if row.world == world and not row.arm]
+        effect = [shares(gains[world, letter], signed=True) for letter in "PSH"]
+        rows[world] = [span(turns), span(tokens), *effect, slope(bare)]
     return rows
 
 
-def shortcuts() -> dict[str, str]:
-    """Return the best shortcut's score by world, from the page of the audit."""
-    text = (DOCS / "audit.md").read_text(encoding="utf-8")
-    table = re.findall(r"^\| (\w+) \|(.*)\| \w{8} \|$", text, re.MULTILINE)
-    return {world: cells.split("|")[3].strip() for world, cells in table}
+def span(values: tuple[float, ...]) -> str:
+    return " to ".join(f"{value:,.0f}" for value in values)
 
 
-def page() -> str:
-    parts = [HEAD.strip()]
-    for path in sorted(FILES.glob("*.json")):
-        if path != PROFILES:
-            submission = Submission.load(path)
-            commit = submission.commit[:8] or "unknown"
-            parts.append(f"## {path.stem}\n\nagentgym {submission.agentgym}, commit {commit}.")
-            parts.append("\n".join(_table(submission.cells)))
-    profiles = json.loads(PROFILES.read_text(encoding="utf-8"))
-    seconds = profiles.pop("seconds")
-    parts.append(PROFILE_HEAD.strip())
-    header = ["world", "turns", "last prompt", *LETTERS.values(), "slope", "best shortcut"]
-    best = shortcuts()
-    rows = [[world, *profiles[world], best.get(world, "")] for world in sorted(profiles)]
-    parts.append("\n".join(_lines(header, rows)))
-    used = "; ".join(f"{name} {value:,.0f} s" for name, value in sorted(seconds.items()))
-    parts.append(f"Processor time of one thread, with scoring: {used}.")
-    return "\n\n".join(parts) + "\n"
+def slope(results: list[Result]) -> str:
+    """Return the change of success from the smallest size to the largest (Newcombe 1998, method 10)."""
+    groups = group_by(results, "horizon")
+    if len(groups) == 1:
+        return ""
+    ends = groups[min(groups)], groups[max(groups)]
+    first, last = (wilson(sum(row.success for row in some), len(some)) for some in ends)
+    change = last.value - first.value
+    low = change - sqrt((last.value - last.low) ** 2 + (first.high - first.value) ** 2)
+    high = change + sqrt((last.high - last.value) ** 2 + (first.value - first.low) ** 2)
+    return shares(Interval(change, low, high), signed=True)
 
 
-def _table(cells: list[CellCounts]) -> Iterator[str]:
-    rows = []
-    groups = group_by(cells, "world", "horizon", "policy")
-    for (world, size, policy), some in sorted(groups.items()):
-        by_arm = {cell.arm: cell for cell in some}
-        shown = {arm: percent(wilson(cell.solved, cell.episodes)) for arm, cell in by_arm.items()}
-        name = policy.partition(":")[0]
-        rows.append([world, f"{size:,}", name, *(shown.get(arm, "") for arm in ARMS)])
-    return _lines(["world", "size", "policy", *(arm or "none" for arm in ARMS)], rows)
-
-
-def _lines(header: list[str], rows: list[list[str]]) -> Iterator[str]:
-    for cells in (header, ["---"] * len(header), *rows):
-        yield f"| {' | '.join(cells)} |"
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--play", action="store_true", help="play what runs/reference lacks")
+    add("--workers", type=int, default=1, help="processes, each with one study")
+    add("--episodes", type=int, default=20, help="instances of each cell")
+    add("--study", action="append", help="studies to play instead of all")
+    given = parser.parse_args()
+    with ProcessPoolExecutor(given.workers, get_context("spawn")) as pool:
+        waiting = {}
+        for name, (settings, policies) in studies().items():
+            if given.play and policies and name in (given.study or studies()):
+                waiting[pool.submit(play, name, settings, policies, given.episodes)] = name
+        for done in as_completed(waiting):
+            name = waiting[done]
+            if error := done.exception():
+                print(f"{name}: {error!r}; run the command again", flush=True)
+                continue
+            seconds, rows = done.result()
+            # Another command may have written it in the meantime.
+            measured = {"seconds": {}, "profiles": {}, **_read(PROFILES)}
+            measured["seconds"][name] = seconds
+            measured["profiles"] |= rows
+            write_text(PROFILES, json.dumps(measured, indent=1, sort_keys=True) + "\n")
+            print(f"{name}: {sum(seconds.values()):,.0f} s", flush=True)
+    write_text(DOCS / "results.md", page())
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--play", action="store_true")
-    parser.add_argument("--policy", action="append", default=[])
-    parser.add_argument("--world", action="append", default=[])
-    parser.add_argument("--episodes", type=int, default=20)
-    given = parser.parse_args()
-    if given.play:
-        named = [policy.partition("=") for policy in given.policy]
-        own = [PolicyConfig(name, label=label) for label, _, name in named]
-        play(own or [PolicyConfig(name) for name in POLICIES], given.world, given.episodes)
-    write_text(PAGE, page())
+    main()

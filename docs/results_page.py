@@ -1,0 +1,139 @@
+"""The page docs/results.md of the files in docs/results; `python docs/build_results.py` writes it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import agentgym
+from agentgym.assemble.registry import Entry
+from agentgym.oracles import ARMS
+from agentgym.training.evaluation import Interval, wilson
+from agentgym.training.evaluation.study_folder import column_of
+from agentgym.training.evaluation.submission import CellCounts, Submission
+
+DOCS = Path(__file__).parent
+FILES = DOCS / "results"
+TEXT, PROFILES = FILES / "page.txt", FILES / "profiles.json"
+# A run needs an axis; presets are played on that of an option that none of them sets.
+FIXED = "max_result_chars"
+SIZES = {"horizon": "{:,} turns", "length": "{:,} tokens", FIXED: ""}
+PROFILE = ("world", "turns", "last prompt", "plan", "state", "history", "slope", "shortcut")
+
+
+def page() -> str:
+    """Return the text of the page."""
+    paths = [path for path in sorted(FILES.glob("*.json")) if path != PROFILES]
+    files = {path.stem: Submission.load(path) for path in paths}
+    measured = json.loads(PROFILES.read_text(encoding="utf-8"))
+    shortcuts = best_shortcuts()
+    rows = [[w, *cells, shortcuts.get(w, "")] for w, cells in sorted(measured["profiles"].items())]
+    oracle = [cell for each in files.values() for cell in each.cells if cell.policy == "oracle"]
+    solved, episodes = sum(cell.solved for cell in oracle), sum(cell.episodes for cell in oracle)
+    return TEXT.read_text(encoding="utf-8").format(
+        oracle=f"{solved:,} of {episodes:,} episodes",
+        profiles=table(PROFILE, rows),
+        scores="\n\n".join(scores(files, measured["seconds"])),
+        unmeasured="\n".join(unmeasured(files)),
+        files=listing(files, measured["seconds"]),
+    )
+
+
+def best_shortcuts() -> dict[str, str]:
+    """Return the best shortcut's score by world, from the page of the audit."""
+    text = (DOCS / "audit.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\w+) \|(.*)\| \w{8} \|$", text, re.MULTILINE)
+    return {world: cells.split("|")[3].strip() for world, cells in rows}
+
+
+def table(header: tuple[str, ...], rows: list[list[str]]) -> str:
+    lines = [list(header), ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def scores(files: Mapping[str, Submission], own: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the heading and the table of each world; files that are not our own are named."""
+    worlds: dict[str, dict[tuple[Any, ...], dict[str, CellCounts]]] = {}
+    for name, submission in files.items():
+        for cell in submission.cells:
+            policy = cell.policy if name in own else f"{cell.policy} ({name})"
+            row = (*task(cell, submission), policy)
+            worlds.setdefault(cell.world.partition("-")[0], {}).setdefault(row, {})[cell.arm] = cell
+    for world, rows in sorted(worlds.items()):
+        shown = []
+        for (*_, text, policy), cells in sorted(rows.items()):
+            if any(
+                cell.policy != "oracle" or cell.solved < cell.episodes for cell in cells.values()
+            ):
+                shown.append([text, policy, *(rate(cells.get(arm)) for arm in ARMS)])
+        yield f"### {world}"
+        yield table(("task", "policy", *(arm or "none" for arm in ARMS)), shown)
+
+
+def task(cell: CellCounts, submission: Submission) -> tuple[Any, ...]:
+    """Return a cell's preset, size and options as text, after the keys that sort it."""
+    run = next(run for run in submission.runs if contains(run, cell))
+    preset = cell.world.partition("-")[2]
+    size = SIZES.get(run["axis"], run["axis"] + "={}").format(cell.horizon)
+    options = {**run["options"].get("", {}), **run["options"].get(cell.world, {})}
+    given = [f"{name}={value}" for name, value in options.items() if name != "split"]
+    context = "" if cell.context == "none" else cell.context
+    text = ", ".join(filter(None, [preset, size, *given, context]))
+    return bool(preset), bool(given), run["worlds"].index(cell.world), cell.horizon, text
+
+
+def contains(run: Mapping[str, Any], cell: CellCounts) -> bool:
+    inside = cell.world in run["worlds"] and cell.horizon in run["horizons"]
+    return inside and cell.arm in run["arms"] and cell.policy == column_of(run)
+
+
+def rate(cell: CellCounts | None) -> str:
+    return shares(wilson(cell.solved, cell.episodes)) if cell else ""
+
+
+def shares(interval: Interval, signed: bool = False) -> str:
+    form = "{:+d} [{:+d}, {:+d}]" if signed else "{:d} [{:d},\u00a0{:d}]"
+    return form.format(*(round(100 * end) for end in (interval.value, interval.low, interval.high)))
+
+
+def unmeasured(files: Mapping[str, Submission]) -> Iterator[str]:
+    """Yield this project's worlds and presets without results, alike ones in one line."""
+    sizes: dict[str, list[dict[str, int]]] = {}
+    for submission in files.values():
+        for run in submission.runs:
+            for world in run["worlds"]:
+                sizes.setdefault(world, []).extend({run["axis"]: size} for size in run["horizons"])
+    missing: dict[str, list[str]] = {}
+    for entry in agentgym.worlds(presets=True):
+        world, _, preset = short(entry).partition("-")
+        there = short(entry) in sizes or entry.options in sizes.get(world, [])
+        if entry.path.startswith("agentgym.envs.") and not there:
+            missing.setdefault(world, []).append(preset or "no preset")
+    alike: dict[str, list[str]] = {}
+    for world, presets in missing.items():
+        alike.setdefault(", ".join(presets), []).append(world)
+    for text, names in alike.items():
+        yield f"* {', '.join(sorted(names))}: {text}."
+
+
+def short(entry: Entry) -> str:
+    return entry.id.removeprefix("agentgym/").removesuffix("-v0")
+
+
+def listing(files: Mapping[str, Submission], seconds: Mapping[str, Mapping[str, float]]) -> str:
+    """Return a table of the files: policies, instances, processor time, version and commit."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, submission in files.items():
+        instances = str(min(run["seeds"] for run in submission.runs))
+        code = f"{submission.agentgym}, {submission.commit[:8] or 'unknown'}"
+        groups.setdefault(("; ".join(submission.policies), instances, code), []).append(name)
+    rows = []
+    for (policies, instances, code), names in groups.items():
+        used = sum(sum(seconds.get(name, {}).values()) for name in names)
+        minutes = f"{used / 60:.0f} min" if used else ""
+        rows.append([", ".join(names), policies, instances, minutes, code])
+    header = ("files", "policies", "instances", "processor time", "agentgym, commit")
+    return table(header, rows)
