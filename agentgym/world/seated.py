@@ -12,11 +12,14 @@ from agentgym.world.world import World
 
 ConfigT = TypeVar("ConfigT")
 
-# A move as JSON: a number of units, or a cell such as "b3".
+# A move as JSON: a number of units, or a direction.
 Move = int | str
 
 # The result of a move in a match, until the players' moves have been played.
 COMMITTED = "Your move is made. It is played once every player whose turn it is has moved."
+
+# The plan hint of a seat that has moved, or whose turn it is not.
+WAIT = "Wait for the other player's move."
 
 
 class SeatedWorld(World[ConfigT]):
@@ -24,7 +27,7 @@ class SeatedWorld(World[ConfigT]):
 
     Alone, an agent plays one seat, and the scripted moves of the others follow each of its own. In
     a match (`agentgym.multi.match`), every seat has a copy of the world, and all copies play the
-    same moves. A world fills the hooks below; its tools check a move and return `self.move(...)`.
+    same moves. A world fills the hooks below; its tools check a move and return `self.make_move(...)`.
 
     Attributes:
         players: The names of the seats, in turn order.
@@ -60,11 +63,16 @@ class SeatedWorld(World[ConfigT]):
     def payoff(self) -> float:
         """Return this seat's reward in a match, as a share of its equilibrium value."""
 
+    @property
+    def is_due(self) -> bool:
+        """Report whether it is this seat's turn."""
+        return self.pending is None and self.seat in self.movers()
+
     def join(self, seat: str) -> None:
         """Take a seat in a match, before the first move."""
         self.seat, self.in_match, self._news = seat, True, []
 
-    def move(self, move: Move) -> str:
+    def make_move(self, move: Move) -> str:
         """Make this seat's move; without a match, play until its next turn and tell all moves."""
         if self.pending is not None:
             raise ToolError("you have moved; wait for the other players")

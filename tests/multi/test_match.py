@@ -63,7 +63,7 @@ def test_the_order_of_simultaneous_replies_changes_nothing(env_id: str) -> None:
 
 @pytest.mark.parametrize("env_id", MATCHES)
 def test_all_seats_see_one_game(env_id: str) -> None:
-    env = make(env_id, budget_slack=20)
+    env = make(env_id, budget_slack=200)
     env.reset(seed=1)
     game, policy = env.unwrapped.game, TeamPolicy(env_id, NoisyPolicy(env_id, 0.5))
     while not game.over:

@@ -13,3 +13,14 @@ register(
     },
     teams=("match",),
 )
+register(
+    "agentgym.envs.games.pursuit_world:PursuitWorld",
+    presets={
+        "easy": {"size": 4, "catches": 1},
+        "medium": {"size": 6, "catches": 5},
+        "hard": {"size": 8, "catches": 8, "wall_density": 0.2},
+        "long": {"size": 6, "catches": 30},
+        "extreme": {"size": 8, "catches": 100},
+    },
+    teams=("match",),
+)

@@ -21,7 +21,7 @@ from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, echo, tool
 from agentgym.text.validation import check_int
 from agentgym.world.digests import digest
-from agentgym.world.seated import Move, SeatedWorld
+from agentgym.world.seated import WAIT, Move, SeatedWorld
 from agentgym.world.turn_budget import TurnBudget
 from agentgym.world.world import CallSet
 
@@ -259,7 +259,7 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
         most = self.game.most(self.stock)
         if not 0 <= units <= most:
             raise ToolError(f"you may take 0 to {most} units now, got {echo(units)}")
-        return self.move(units)
+        return self.make_move(units)
 
     def movers(self) -> Sequence[str]:
         """Return both players."""
@@ -366,6 +366,8 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
 
     def subtask(self, with_state: bool) -> str:
         """Name the number of units to take."""
+        if not self.is_due:
+            return WAIT
         calls = self.optimal_calls()
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
