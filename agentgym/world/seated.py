@@ -52,8 +52,12 @@ class SeatedWorld(World[ConfigT]):
         """Play the movers' moves; return a line that tells them."""
 
     @abstractmethod
-    def read_moves(self, line: str) -> Mapping[str, Move]:
-        """Return the moves in a line of `play`; raise ValueError for another text."""
+    def read_line(self, line: str) -> None:
+        """Take the situation from a line of `play`, even if earlier lines are missing.
+
+        Raises:
+            ValueError: It is another text, or does not fit the task.
+        """
 
     @abstractmethod
     def scripted_move(self, player: str) -> Move:
@@ -97,6 +101,6 @@ class SeatedWorld(World[ConfigT]):
         return "\n".join(news)
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Play the moves that a result tells."""
+        """Read the lines of a result."""
         for line in result.split("\n"):
-            self.play(self.read_moves(line))
+            self.read_line(line)

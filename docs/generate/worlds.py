@@ -31,14 +31,17 @@ from generate.markup import (
     tools_table,
 )
 
-# The worlds' folders, which are also the names of the papers' pages, with titles.
+# The worlds' folders, with titles.
 PAPERS = {
     "lumina": "LUMINA",
     "lore": "LORE (TaskWeaver)",
     "agentlongbench": "AgentLongBench",
     "gsm_agent": "GSM-Agent",
     "loca": "LOCA-bench",
+    "games": "Games",
 }
+# The pages of the folders, from a world's page.
+_PAGES = {folder: f"../papers/{folder}.md" for folder in PAPERS} | {"games": "../games.md"}
 # number of turns that a page shows
 _SHOWN = 2
 
@@ -61,7 +64,7 @@ def _index(entries: list[Entry]) -> str:
             for entry in entries
             if _folder(entry.world) == folder
         ]
-        text += f"\n## [{title}](../papers/{folder}.md)\n\n{table(('id', 'task'), rows)}"
+        text += f"\n## [{title}]({_PAGES[folder]})\n\n{table(('id', 'task'), rows)}"
     return index_page("Worlds", text, [entry.world.__name__ for entry in entries])
 
 
@@ -186,6 +189,6 @@ def _source(world: type[Any]) -> str:
     folder = _folder(world)
     sentence = " ".join((sys.modules[world.__module__].__doc__ or "").split())
     return (
-        f"{sentence}\n\n[{PAPERS[folder]}: tables, figures and differences](../papers/{folder}.md). "
+        f"{sentence}\n\n[{PAPERS[folder]}: tables, figures and differences]({_PAGES[folder]}). "
         f"The module is `{world.__module__}`."
     )

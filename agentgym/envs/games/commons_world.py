@@ -32,13 +32,16 @@ _DRAWS = 50  # most draws are accepted at once
 _NUMBERS = re.compile(r"[0-9]+")
 _LOST = "The target can no longer be reached."
 _TASK = re.compile(
-    r"You are (?P<seat>player_[01])\.\nRounds: (?P<rounds>[0-9]+)\nStock: (?P<stock>[0-9]+)\n"
+    r"You are (?P<seat>player_[01])\.\nRounds: [0-9]+\n(?:Stock: (?P<stock>[0-9]+)\n)?"
     r"Largest stock: (?P<capacity>[0-9]+)\nLimit per round: (?P<limit>[0-9]+)\n"
     r"Growth after each round in %: (?P<growth>[0-9, ]+)\n"
-    r"(?:Rule: .*\. Its first demand: (?P<demand>[0-9]+)\nTarget: .* (?P<target>[0-9]+) units\n)?"
+    r"(?:Rule: .*\nTarget: .* (?P<target>[0-9]+) units)?"
 )
 _BUDGET = re.compile(r"Turn budget: ([0-9]+)")
-_LINE = re.compile(r"Round [0-9]+: player_0 took ([0-9]+), player_1 took ([0-9]+)\. Stock: [0-9]+")
+_LINE = re.compile(
+    r"Round (?P<round>[0-9]+): player_0 took (?P<first>[0-9]+), player_1 took (?P<second>[0-9]+)\. "
+    r"Stock: (?P<stock>[0-9]+)"
+)
 _STATE = re.compile(
     r"Rounds played: (?P<round>[0-9]+)\nStock: (?P<stock>[0-9]+)\n"
     r"Taken: player_0 (?P<first>[0-9]+), player_1 (?P<second>[0-9]+)\n"
@@ -221,17 +224,24 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
 
     def task(self) -> str:
         """Return the instance, the other player's rule or freedom, and the budget."""
+        return f"{self._task([f'Stock: {self.stock}'])}\nTurn budget: {self.max_turns}"
+
+    def restate(self) -> str:
+        """Return the task without the stock and the budget, which the state contains."""
+        return self._task([])
+
+    def _task(self, stock: Sequence[str]) -> str:
         game = self.game
         lines = [
             f"You are {self.seat}.",
             f"Rounds: {len(game.growth)}",
-            f"Stock: {self.stock}",
+            *stock,
             f"Largest stock: {game.capacity}",
             f"Limit per round: {game.limit}",
             f"Growth after each round in %: {', '.join(map(str, game.growth))}",
         ]
         if self.in_match:
-            value = equilibrium(game)[1][0][self.stock]
+            value = equilibrium(game)[1][0][self._first]
             lines.append(
                 f"{self.other} decides freely. If both players play the equilibrium, you take {value} "
                 "units in all. Your reward is your total divided by this number."
@@ -239,10 +249,10 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
         else:
             rule = _TEXTS[game.rule].format(other=self.other)
             lines += [
-                f"Rule: {rule}, as far as it may. Its first demand: {self.demand}",
+                f"Rule: {rule}, as far as it may. Its first demand is {game.first_demand()}.",
                 f"Target: take in all at least {self.target} units",
             ]
-        return "\n".join([*lines, f"Turn budget: {self.max_turns}"])
+        return "\n".join(lines)
 
     def board(self) -> str:
         """Draw the stock and the totals as bars."""
@@ -277,10 +287,21 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
         took = ", ".join(f"{player} took {units}" for player, units in takes.items())
         return f"Round {self.round}: {took}. Stock: {self.stock}"
 
-    def read_moves(self, line: str) -> Mapping[str, Move]:
-        """Read what both took."""
-        units = expect(_LINE.fullmatch(line), "a round of CommonsWorld", line).groups()
-        return dict(zip(self.players, map(int, units), strict=True))
+    def read_line(self, line: str) -> None:
+        """Read the round, the stock and what both took."""
+        found = expect(_LINE.fullmatch(line), "a round of CommonsWorld", line)
+        takes = dict(zip(self.players, map(int, found.group("first", "second")), strict=True))
+        demand = self.game.next_demand(self.demand, takes[self.seat])
+        self._set(int(found["round"]), int(found["stock"]), demand)
+        for player, units in takes.items():
+            self.totals[player] += units
+
+    def _set(self, number: int, stock: int, demand: int) -> None:
+        game = self.game
+        if number > len(game.growth) or stock > game.capacity or demand > game.limit:
+            raise ValueError(f"round {number}, stock {stock}, demand {demand} do not fit the task")
+        self.round, self.stock, self.demand = number, stock, demand
+        self.done = stock == 0 or number == len(game.growth)
 
     def scripted_move(self, player: str) -> Move:
         """Return the scripted player's demand, or the most that it may take."""
@@ -387,7 +408,7 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
         growth = tuple(map(int, _NUMBERS.findall(found["growth"])))
         game = Commons(growth, int(found["capacity"]), int(found["limit"]), rule)
         world.seat, world.in_match = found["seat"], not found["target"]
-        world._start(game, int(found["stock"]))
+        world._start(game, int(found["stock"] or 0))
         world.target = int(found["target"] or 0)
         budget = _BUDGET.search(task)
         world.max_turns = int(budget[1]) if budget else None
@@ -396,9 +417,8 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
     def read_state(self, state: str) -> None:
         """Read the round, the stock, the totals, the demand and the turns."""
         found = expect(_STATE.search(state), "a state of CommonsWorld", state)
-        self.round, self.stock = int(found["round"]), int(found["stock"])
+        self._set(int(found["round"]), int(found["stock"]), int(found["demand"] or 0))
         self.totals = dict(zip(self.players, map(int, found.group("first", "second")), strict=True))
-        self.demand = int(found["demand"] or 0)
         self.set_turns_left(int(found["left"]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:

@@ -51,16 +51,18 @@ _CELL = r"\(([0-9]+), ([0-9]+)\)"
 _CELLS = re.compile(_CELL)
 _TASK = re.compile(
     r"You are (?P<seat>\w+)\.\nBoard size: (?P<size>[0-9]+) x [0-9]+\nWalls: (?P<walls>.*)\n"
-    rf"{PURSUER}: (?P<pursuer>.*)\n{EVADER}: (?P<evader>.*)\nMoves of the pursuer so far: "
-    r"(?P<moves>[0-9]+)\nThe evader appears in turn in: (?P<cells>.*)\nCatches so far: (?P<catches>[0-9]+)\n"
-    r"(?P<free>.*decides freely)?"
+    r"The evader appears in turn in: (?P<cells>.*)\n(?P<free>.*decides freely)?"
 )
 _BUDGET = re.compile(r"Turn budget: ([0-9]+)")
-_LINE = re.compile(rf"({PURSUER}|{EVADER}) moves (\w+) to {_CELL}\..*")
-_STATE = re.compile(
-    rf"{PURSUER}: (?P<pursuer>.*)\n{EVADER}: (?P<evader>.*)\nCatches: (?P<catches>[0-9]+) of [0-9]+\n"
-    r"Moves of the pursuer so far: (?P<moves>[0-9]+)\nTurns left: (?P<left>[0-9]+)"
+_LINE = re.compile(
+    rf"(?P<player>{PURSUER}|{EVADER}) moves \w+ to (?P<cell>{_CELL})\."
+    rf"(?: Catch (?P<catches>[0-9]+) of [0-9]+\.)?(?: {EVADER} reappears in (?P<evader>{_CELL})\.)?"
 )
+_SITUATION = re.compile(
+    rf"{PURSUER}: (?P<pursuer>.*)\n{EVADER}: (?P<evader>.*)\n"
+    r"Catches so far: (?P<catches>[0-9]+)\nMoves of the pursuer so far: (?P<moves>[0-9]+)"
+)
+_LEFT = re.compile(r"Turns left: ([0-9]+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,25 +205,33 @@ class PursuitWorld(SeatedWorld[PursuitConfig]):
         return _RULES
 
     def task(self) -> str:
-        """Return the board, the cells and the budget."""
+        """Return the board, the goal, the situation and the budget."""
+        return f"{self.restate()}\n{self._situation()}\nTurn budget: {self.max_turns}"
+
+    def restate(self) -> str:
+        """Return the board and the goal; the state contains the rest."""
         board, other = self.grid, next(name for name in self.players if name != self.seat)
-        goal = (
-            f"{other} decides freely. With perfect play of both, the catches take {self.value} moves "
-            "of the pursuer; your reward compares the moves with this number."
-            if self.in_match
-            else f"Make {len(board.cells)} catches."
-        )
+        goal = f"Make {len(board.cells)} catches."
+        if self.in_match:
+            goal = (
+                f"{other} decides freely. With perfect play of both, the catches take {self.value} "
+                "moves of the pursuer; your reward compares the moves with this number."
+            )
         return (
             f"You are {self.seat}.\nBoard size: {board.size} x {board.size}\n"
-            f"Walls: {board.names(board.walls)}\n{self._positions()}\n"
-            f"Moves of the pursuer so far: {self.moves}\n"
-            f"The evader appears in turn in: {board.names(board.cells)}\n"
-            f"Catches so far: {self.catches}\n"
-            f"{goal}\nTurn budget: {self.max_turns}"
+            f"Walls: {board.names(board.walls)}\n"
+            f"The evader appears in turn in: {board.names(board.cells)}\n{goal}"
         )
 
-    def _positions(self) -> str:
-        return "\n".join(f"{name}: {self.grid.name(cell)}" for name, cell in self.places.items())
+    def _situation(self) -> str:
+        places = [f"{name}: {self.grid.name(cell)}" for name, cell in self.places.items()]
+        return "\n".join(
+            [
+                *places,
+                f"Catches so far: {self.catches}",
+                f"Moves of the pursuer so far: {self.moves}",
+            ]
+        )
 
     def board(self) -> str:
         """Draw the board: P and E, # for walls."""
@@ -270,10 +280,24 @@ class PursuitWorld(SeatedWorld[PursuitConfig]):
         self.places[EVADER], self.turn_of = self.grid.cells[self.catches], PURSUER
         return f"{line} {EVADER} reappears in {self.grid.name(self.places[EVADER])}."
 
-    def read_moves(self, line: str) -> Mapping[str, Move]:
-        """Read a player's move."""
+    def read_line(self, line: str) -> None:
+        """Read a player's move, and the catches."""
         found = expect(_LINE.fullmatch(line), "a move of PursuitWorld", line)
-        return {found[1]: found[2]}
+        player = found["player"]
+        read = {player: found["cell"], EVADER: found["evader"] or ""}
+        if player == EVADER and not found["evader"]:
+            read[EVADER] = found["cell"]
+        places = {name: self.grid.read(text)[0] for name, text in read.items() if text}
+        self._set({**self.places, **places}, int(found["catches"] or self.catches))
+        self.moves += player == PURSUER
+        self.turn_of = EVADER if player == PURSUER and not found["catches"] else PURSUER
+
+    def _set(self, places: Mapping[str, int], catches: int) -> None:
+        free = set(range(self.grid.size**2)) - set(self.grid.walls)
+        if not free.issuperset(places.values()) or catches > len(self.grid.cells):
+            raise ValueError(f"the situation {places}, {catches} does not fit the board")
+        self.places, self.catches = dict(places), catches
+        self.done = catches == len(self.grid.cells)
 
     def scripted_move(self, player: str) -> Move:
         """Return the first of the best moves."""
@@ -359,10 +383,7 @@ class PursuitWorld(SeatedWorld[PursuitConfig]):
 
     def state(self) -> str:
         """Return the places, the catches, the moves and the remaining turns."""
-        return (
-            f"{self._positions()}\nCatches: {self.catches} of {len(self.grid.cells)}\n"
-            f"Moves of the pursuer so far: {self.moves}\nTurns left: {self.turns_left}"
-        )
+        return f"{self._situation()}\nTurns left: {self.turns_left}"
 
     def subtask(self, with_state: bool) -> str:
         """Name the direction."""
@@ -380,28 +401,31 @@ class PursuitWorld(SeatedWorld[PursuitConfig]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Read the board, the cells and the budget."""
+        """Read the board, the situation and the budget."""
         world = cls(PursuitConfig(), 0)
         found = expect(_TASK.match(task), "a task of PursuitWorld", task)
         empty = Board(int(found["size"]), (), ())
         walls, cells = empty.read(found["walls"]), empty.read(found["cells"])
-        board = empty._replace(walls=walls, cells=cells)
         world.seat, world.in_match = found["seat"], bool(found["free"])
-        world._start(board, empty.read(found["pursuer"])[0])
-        world.places[EVADER] = empty.read(found["evader"])[0]
-        world.catches, world.moves = int(found["catches"]), int(found["moves"])
+        world._start(empty._replace(walls=walls, cells=cells), cells[0])
+        # A restated task has no situation; the state contains it.
+        if situation := _SITUATION.search(task):
+            world._read_situation(situation)
         budget = _BUDGET.search(task)
         world.max_turns = int(budget[1]) if budget else None
         return world
 
+    def _read_situation(self, found: re.Match[str]) -> None:
+        read = self.grid.read
+        places = {PURSUER: read(found["pursuer"])[0], EVADER: read(found["evader"])[0]}
+        self._set(places, int(found["catches"]))
+        self.moves, self.turn_of = int(found["moves"]), self.seat
+
     def read_state(self, state: str) -> None:
-        """Read the places, the catches, the moves and the turns."""
-        found = expect(_STATE.search(state), "a state of PursuitWorld", state)
-        for player, key in ((PURSUER, "pursuer"), (EVADER, "evader")):
-            self.places[player] = self.grid.read(found[key])[0]
-        self.catches, self.moves = int(found["catches"]), int(found["moves"])
-        self.turn_of = self.seat
-        self.set_turns_left(int(found["left"]))
+        """Read the situation and the turns."""
+        left = expect(_LEFT.search(state), "a state of PursuitWorld", state)
+        self._read_situation(expect(_SITUATION.search(state), "a state of PursuitWorld", state))
+        self.set_turns_left(int(left[1]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Read the direction."""
