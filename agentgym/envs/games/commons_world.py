@@ -333,7 +333,9 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
 
     def optimal_calls(self) -> Sequence[ToolCall]:
         """Return the takes that still reach the target; in a match, the equilibrium's take."""
-        if self.done or self.turns_left < 1:
+        # The budget is unknown after a restated task with a state that does not fit.
+        turns = _MAX_ROUNDS if self.max_turns is None else self.turns_left
+        if self.done or turns < 1:
             return ()
         if self.in_match:
             return CallSet("take", "units", [equilibrium(self.game)[0][self.round][self.stock]])
@@ -344,7 +346,7 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
         for take in range(game.most(stock) + 1):
             left = game.next_stock(self.round, stock, take + other)
             demand = game.next_demand(self.demand, take)
-            if take + self._best(left, demand, after, self.turns_left - 1) >= missing:
+            if take + self._best(left, demand, after, turns - 1) >= missing:
                 good.append(take)
         return CallSet("take", "units", good)
 

@@ -349,7 +349,8 @@ class PursuitWorld(SeatedWorld[PursuitConfig]):
             return ()
         best = self._best(self.seat)
         left = 1 + self._value_after(self.seat, best[0])
-        if not self.in_match and left > self.turns_left:
+        # The budget is unknown after a restated task with a state that does not fit.
+        if not self.in_match and self.max_turns is not None and left > self.turns_left:
             return ()
         return CallSet("move", "direction", best)
 
