@@ -42,6 +42,7 @@ class SeatedWorld(World[ConfigT]):
     seat = "player_0"
     in_match = False
     pending: Move | None = None
+    _news: list[str]
 
     @abstractmethod
     def movers(self) -> Sequence[str]:
