@@ -403,10 +403,9 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
         """Read the instance and the budget."""
         world = cls(CommonsConfig(), 0)
         found = expect(_TASK.match(task), "a task of CommonsWorld", task)
-        rule = next(
-            (name for name in ("imitator", "grudger") if _TEXTS[name].partition("}")[2] in task),
-            "greedy",
-        )
+        rules: tuple[Opponent, ...] = ("imitator", "grudger")
+        known = (rule for rule in rules if _TEXTS[rule].partition("}")[2] in task)
+        rule: Opponent = next(known, "greedy")
         growth = tuple(map(int, _NUMBERS.findall(found["growth"])))
         game = Commons(growth, int(found["capacity"]), int(found["limit"]), rule)
         world.seat, world.in_match = found["seat"], not found["target"]
