@@ -117,7 +117,7 @@ class Board(NamedTuple):
         return tuple(int(row) * self.size + int(column) for row, column in _CELLS.findall(text))
 
 
-class Stage(NamedTuple):
+class CatchValues(NamedTuple):
     """The minimax number of the pursuer's moves to come, between two catches.
 
     Attributes:
@@ -132,7 +132,7 @@ class Stage(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def solve(board: Board) -> list[Stage]:
+def solve(board: Board) -> list[CatchValues]:
     """Return the values by the number of catches made.
 
     Iteration k allows k moves until the next catch, so the values fall to the minimax values.
@@ -153,7 +153,7 @@ def solve(board: Board) -> list[Stage]:
             if np.array_equal(new, values):
                 break
             values = new
-        stages.append(Stage(values, waiting, caught))
+        stages.append(CatchValues(values, waiting, caught))
         caught = values[:, cell]
     return stages[::-1]
 
