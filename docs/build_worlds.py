@@ -49,13 +49,14 @@ Bounds are inclusive; a value of another type is refused (`True` is not 1, and `
 a `float`. `agentgym.config_schema("ListWorld")` returns the same as JSON Schema.
 """
 
-# The worlds' folders, which are also the names of the papers' pages, with titles.
+# The worlds' folders, with the titles and files of their pages.
 PAPERS = {
-    "lumina": "LUMINA",
-    "lore": "LORE (TaskWeaver)",
-    "agentlongbench": "AgentLongBench",
-    "gsm_agent": "GSM-Agent",
-    "loca": "LOCA-bench",
+    "lumina": ("LUMINA", "papers/lumina.md"),
+    "lore": ("LORE (TaskWeaver)", "papers/lore.md"),
+    "agentlongbench": ("AgentLongBench", "papers/agentlongbench.md"),
+    "gsm_agent": ("GSM-Agent", "papers/gsm_agent.md"),
+    "loca": ("LOCA-bench", "papers/loca.md"),
+    "games": ("Games", "games.md"),
 }
 
 TOCTREE = """
@@ -82,7 +83,8 @@ def page() -> str:
 
 
 def paper(folder: str, entries: list[Entry]) -> str:
-    lines = [f"## [{PAPERS[folder]}](papers/{folder}.md)", "", "| id | task |", "| --- | --- |"]
+    title, page = PAPERS[folder]
+    lines = [f"## [{title}]({page})", "", "| id | task |", "| --- | --- |"]
     for entry in entries:
         lines.append(f"| [`{entry.id}`](#{entry.world.__name__.lower()}) | {entry.summary} |")
     return "\n".join(lines) + "\n"

@@ -28,7 +28,7 @@ from agentgym.world.splits import config_for_split
 from agentgym.world.world import World, check_defined, check_world, load_world, world_path
 
 # Suffix of the ids of each kind of team.
-TEAMS = {"split": "team", "manager": "manager", "host": "host", "duel": "duel"}
+TEAMS = {"split": "team", "manager": "manager", "host": "host", "duel": "duel", "match": "match"}
 TEAM_IDS = f"ids of teams end in -{', -'.join(TEAMS.values())}"
 
 _NAMESPACE = "agentgym/"

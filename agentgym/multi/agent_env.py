@@ -101,6 +101,7 @@ class AgentEnv(ToolEnv):
     def _rebuilt(self, world: World[Any], calls: int) -> World[Any]:
         # The calls of all agents share one log.
         new = draw(self.world_class, self.config, world.instance_seed)
+        self._protocol.prepare(self.agent, new)
         owners: list[object] = []
         for agent in self._protocol.agents:
             owners += self._protocol.toolsets(agent, new)

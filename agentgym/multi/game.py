@@ -14,6 +14,7 @@ from gymnasium.error import ResetNeeded
 from agentgym.multi.agent_env import AgentEnv, refresh
 from agentgym.multi.host import Hosting
 from agentgym.multi.kinds import Duel, Management, Split
+from agentgym.multi.match import Match
 from agentgym.multi.team import Team, TeamProtocol
 from agentgym.text.messages import Chat
 from agentgym.text.parsing import Dialect
@@ -25,7 +26,7 @@ from agentgym.world.step_info import StepInfo
 from agentgym.world.world import SplitName, World, load_world
 
 PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
-    kind.kind: kind for kind in (Split, Management, Hosting, Duel)
+    kind.kind: kind for kind in (Split, Management, Hosting, Duel, Match)
 }
 _ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds", "max_result_chars", "on_fault")
 _PROTOCOL_OPTIONS = ("roles", "reward", "max_message")
@@ -40,7 +41,7 @@ class Game:
 
     Args:
         world: The world's class or path.
-        team: The kind of team: `split`, `manager`, `host` or `duel`.
+        team: The kind of team: `split`, `manager`, `host`, `duel` or `match`.
         stacks: Wrapper specs by agent, inner to outer; `""` applies to agents that are not listed.
         max_cycles: The maximum number of cycles; None for four times the world's turn budget plus
             16.

@@ -43,8 +43,9 @@ class Team:
         mail: The texts that each agent sees at the end of the cycle.
         idle: The agents that are not asked until they have mail.
         restarting: The agents that start a new chat at the end of the cycle.
+        unseated: The agents of a match that have not had their first turn.
         ended: Why the episode ends; empty while it continues.
-        winners: The agents that solved the task, if they compete.
+        winners: The agents that solved the task, or earned most, if they compete.
         faults: The number of rejected answers, by agent.
         question: The host's open question, or an empty text.
         pending_end: Why the episode will end after the answer; in a duel, why the last world ended.
@@ -64,6 +65,7 @@ class Team:
         self.actions: list[TeamAction] = []
         self.tasks: dict[str, str] = {}
         self.restarting: set[str] = set()
+        self.unseated: set[str] = set()
         self.ended = ""
         self.winners: set[str] = set()
         self.faults: dict[str, int] = dict.fromkeys(self.agents, 0)
@@ -159,6 +161,9 @@ class TeamProtocol:
     def notes(self, agent: str) -> str:
         """Return the description of the team for a system message."""
         raise NotImplementedError
+
+    def prepare(self, agent: str, world: World[Any]) -> None:
+        """Prepare an agent's world, before its first call."""
 
     def begin(self, team: Team) -> None:
         """Mark the agents that do not act first as idle."""

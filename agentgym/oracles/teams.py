@@ -25,7 +25,8 @@ _MINE, _THEIRS = "It is my turn.", "It is another agent's turn."
 _YOU = re.compile(r"You are ([a-z]+_[0-9]+)[.,]")
 _AGENT = re.compile(r"^- ([a-z]+_[0-9]+): (.*)$", re.MULTILINE)
 _HOST = "\n# Host\nYou are host_0"
-_ANSWER = "host_0 answers:\n"
+# A host's answer, or the moves of a match, replace the provisional result of a call.
+_FINAL = re.compile(r"(?:host_0 answers|The moves since your last turn):\n")
 _ROOM = re.compile(r"you send another agent at most ([0-9]{1,9}) characters")
 _PART = re.compile(r"<part ([0-9]{1,6}) of ([0-9]{1,6})>\n(.*)\n</part>", re.DOTALL)
 _BEGUN = "\n<part "
@@ -58,8 +59,8 @@ class _TeamReading(ChatReading):
             self.take_summary(split_hints(before)[0])
         elif message.role == "user" and (heading := _MAIL.match(text)):
             self.take_mail(text[heading.end() :])
-        elif text.startswith(_ANSWER) and not self.past.empty:
-            self.past.replace_newest(text.removeprefix(_ANSWER))
+        elif (final := _FINAL.match(text)) and not self.past.empty:
+            self.past.replace_newest(text[final.end() :])
         elif not names or names - TEAM_TOOLS:
             self.past.take(message)
         if message.role == "tool" and not text.startswith("error:"):

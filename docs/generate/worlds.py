@@ -157,9 +157,9 @@ def _audit(world: type[Any], audit: tuple[str, str] | None) -> str:
 
 
 def _source(world: type[Any]) -> str:
-    folder = build_worlds.folder_of(world)
+    title, page = build_worlds.PAPERS[build_worlds.folder_of(world)]
     sentence = " ".join((sys.modules[world.__module__].__doc__ or "").split())
     return (
-        f"{sentence}\n\n[{build_worlds.PAPERS[folder]}: tables, figures and differences](../papers/{folder}.md). "
+        f"{sentence}\n\n[{title}: tables, figures and differences](../{page}). "
         f"The module is `{world.__module__}`."
     )

@@ -232,7 +232,8 @@ def test_the_log_of_a_team_is_what_the_others_did(env_id: str) -> None:
         chat, reward, terminated, truncated, _ = env.step(reply.text)
         over = terminated or truncated
     assert reward == 1.0
-    assert entries
+    acting = [agent for agent, tools in inner.game.protocol.agents.items() if tools]
+    assert entries or len(acting) == 1
 
 
 def describe(action: Any) -> str:

@@ -186,7 +186,7 @@ def test_links_between_the_pages_lead_somewhere() -> None:
 def test_readme_is_short_and_names_every_world() -> None:
     assert README.count("\n") <= 150
     names = {entry.world.__name__ for entry in agentgym.worlds()}
-    rows = re.findall(r"^\| \[.*\]\(docs/papers/.*\| (.*) \|$", README, re.MULTILINE)
+    rows = re.findall(r"^\| \[.*\]\(docs/.*\| (`.*`) \|$", README, re.MULTILINE)
     listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     assert sorted(listed) == sorted(names)
 

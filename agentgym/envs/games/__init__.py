@@ -1,0 +1,26 @@
+"""Games: worlds in which the players' moves change each other's situation, with exact values."""
+
+from agentgym.assemble.registry import register
+
+register(
+    "agentgym.envs.games.commons_world:CommonsWorld",
+    presets={
+        "easy": {"rounds": 4, "limit": 4, "capacity": 16},
+        "medium": {"rounds": 12},
+        "hard": {"rounds": 30, "limit": 10, "capacity": 48, "opponent": "grudger"},
+        "long": {"rounds": 100},
+        "extreme": {"rounds": 400},
+    },
+    teams=("match",),
+)
+register(
+    "agentgym.envs.games.pursuit_world:PursuitWorld",
+    presets={
+        "easy": {"size": 4, "catches": 1},
+        "medium": {"size": 6, "catches": 5},
+        "hard": {"size": 8, "catches": 8, "wall_density": 0.2},
+        "long": {"size": 6, "catches": 30},
+        "extreme": {"size": 8, "catches": 100},
+    },
+    teams=("match",),
+)

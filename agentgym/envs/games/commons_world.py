@@ -1,0 +1,428 @@
+"""CommonsWorld: two players harvest one stock, which grows back from what they leave.
+
+The game is a finite fish war with simultaneous moves (after Levhari and Mirman, "The Great Fish
+War", Bell Journal of Economics 11, 1980), on integers, so all its values are exact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from agentgym.envs.reading import expect, load_texts
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import ToolError, echo, tool
+from agentgym.text.validation import check_int
+from agentgym.world.digests import digest
+from agentgym.world.seated import WAIT, Move, SeatedWorld
+from agentgym.world.turn_budget import TurnBudget
+from agentgym.world.world import CallSet
+
+_TEXTS: Mapping[str, str] = load_texts(__file__, "prompts")["commons"]
+_MAX_ROUNDS = 2_000  # a round takes about a millisecond to solve
+_GROWTH = (0, 25, 50, 100)  # percent; faster growth refills the stock whatever is taken
+_DRAWS = 50  # most draws are accepted at once
+_NUMBERS = re.compile(r"[0-9]+")
+_LOST = "The target can no longer be reached."
+_TASK = re.compile(
+    r"You are (?P<seat>player_[01])\.\nRounds: [0-9]+\n(?:Stock: (?P<stock>[0-9]+)\n)?"
+    r"Largest stock: (?P<capacity>[0-9]+)\nLimit per round: (?P<limit>[0-9]+)\n"
+    r"Growth after each round in %: (?P<growth>[0-9, ]+)\n"
+    r"(?:Rule: .*\nTarget: .* (?P<target>[0-9]+) units)?"
+)
+_BUDGET = re.compile(r"Turn budget: ([0-9]+)")
+_LINE = re.compile(
+    r"Round (?P<round>[0-9]+): player_0 took (?P<first>[0-9]+), player_1 took (?P<second>[0-9]+)\. "
+    r"Stock: (?P<stock>[0-9]+)"
+)
+_STATE = re.compile(
+    r"Rounds played: (?P<round>[0-9]+)\nStock: (?P<stock>[0-9]+)\n"
+    r"Taken: player_0 (?P<first>[0-9]+), player_1 (?P<second>[0-9]+)\n"
+    r"(?:Next demand of player_[01]: (?P<demand>[0-9]+)\n)?Turns left: (?P<left>[0-9]+)"
+)
+
+Opponent = Literal["imitator", "grudger", "greedy"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonsConfig(TurnBudget):
+    """Options of CommonsWorld.
+
+    Attributes:
+        rounds: The number of rounds.
+        limit: The maximum units that a player may take in a round.
+        capacity: The largest stock.
+        opponent: The other player's rule, unless an agent plays it: `imitator` asks for what the
+            agent took before, `grudger` for half of the limit until the agent takes more, `greedy`
+            for the limit.
+    """
+
+    rounds: Annotated[int, Field(ge=2, le=_MAX_ROUNDS)] = 8
+    limit: Annotated[int, Field(ge=1, le=20)] = 6
+    capacity: Annotated[int, Field(ge=4, le=200)] = 24
+    opponent: Opponent = "imitator"
+
+
+class Commons(NamedTuple):
+    """The dynamics of an instance: the growth after each round in percent, and the bounds."""
+
+    growth: tuple[int, ...]
+    capacity: int
+    limit: int
+    rule: Opponent
+
+    def most(self, stock: int) -> int:
+        """Return the most that a player may take."""
+        return min(self.limit, stock // 2)
+
+    def next_stock(self, number: int, stock: int, taken: int) -> int:
+        """Return the stock after a round (from 0), given the total taken."""
+        left = stock - taken - taken % 2
+        return min(self.capacity, left + left * self.growth[number] // 100)
+
+    def first_demand(self) -> int:
+        """Return the scripted player's demand in the first round."""
+        return self.limit if self.rule == "greedy" else max(1, self.limit // 2)
+
+    def next_demand(self, demand: int, take: int) -> int:
+        """Return the scripted player's demand after the agent took `take`."""
+        if self.rule == "imitator":
+            return take
+        return self.limit if self.rule == "grudger" and take > demand else demand
+
+
+@lru_cache(maxsize=64)
+def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
+    """Return the most that one player can still take against the scripted one.
+
+    Returns:
+        By round, a dict from the stock and the scripted player's demand to units.
+    """
+    pairs = [(s, d) for s in range(game.capacity + 1) for d in range(game.limit + 1)]
+    totals = [dict.fromkeys(pairs, 0)]
+    for number in reversed(range(len(game.growth))):
+        later, now = totals[-1], {}
+        for stock, demand in pairs:
+            most = game.most(stock)
+            other = min(demand, most)
+            values = [
+                take
+                + later[
+                    game.next_stock(number, stock, take + other), game.next_demand(demand, take)
+                ]
+                for take in range(most + 1)
+            ]
+            now[stock, demand] = max(values)
+        totals.append(now)
+    return totals[::-1]
+
+
+@lru_cache(maxsize=64)
+def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the best symmetric subgame-perfect equilibrium in pure strategies.
+
+    A player who takes one unit more gains it and loses future units as if two had been taken, since
+    an odd total wastes one. So every x that maximises 2x + V(stock after both take x) is an
+    equilibrium of a round: two units more lower the future by at least 2, and one less by nothing.
+
+    Returns:
+        By round and stock, what each player takes, and what each still gets in total.
+    """
+    later = [0] * (game.capacity + 1)
+    takes, values = [], [later]
+    for number in reversed(range(len(game.growth))):
+        now, chosen = [], []
+        for stock in range(game.capacity + 1):
+            future = [
+                later[game.next_stock(number, stock, 2 * x)] for x in range(game.most(stock) + 1)
+            ]
+            # The smallest of equally good x leaves both players the most.
+            take = max(range(len(future)), key=lambda x: (2 * x + future[x], -x))
+            chosen.append(take)
+            now.append(take + future[take])
+        takes.append(chosen)
+        values.append(now)
+        later = now
+    return takes[::-1], values[::-1]
+
+
+def cooperation(game: Commons, stock: int) -> int:
+    """Return the most that two players can take together."""
+    later = [0] * (game.capacity + 1)
+    for number in reversed(range(len(game.growth))):
+        now = []
+        for left in range(game.capacity + 1):
+            takes = range(2 * game.most(left) + 1)
+            now.append(max(x + later[game.next_stock(number, left, x)] for x in takes))
+        later = now
+    return later[stock]
+
+
+class CommonsWorld(SeatedWorld[CommonsConfig]):
+    """Share a stock with another player over several rounds and take as much as possible.
+
+    Both take at the same time, and what they leave grows. Alone, the agent plays against a known
+    rule and must reach the largest total possible. In a match, each agent earns its total divided by
+    its equilibrium total: 1.0 for equilibrium play, more if both hold back.
+    """
+
+    Config = CommonsConfig
+
+    def generate(self) -> None:
+        """Draw the stock and the growth; prefer instances that no constant amount solves."""
+        config, rng = self.config, self.rng
+        for _ in range(_DRAWS):
+            growth = tuple(rng.choice(_GROWTH, size=config.rounds).tolist())
+            game = Commons(growth, config.capacity, config.limit, config.opponent)
+            self._start(game, int(rng.integers(config.capacity // 2, config.capacity + 1)))
+            self.target = self._best(self.stock, self.demand, 0)
+            if self.target > max(self._constant(take) for take in range(config.limit + 1)):
+                break
+        self.max_turns = config.budget(config.rounds)
+
+    def _start(self, game: Commons, stock: int) -> None:
+        self.game, self.stock, self.round = game, stock, 0
+        self._first = stock
+        self.demand, self.target = game.first_demand(), 0
+        self.totals = dict.fromkeys(self.players, 0)
+
+    def _constant(self, amount: int) -> int:
+        game, stock, demand, total = self.game, self.stock, self.demand, 0
+        for number in range(len(game.growth)):
+            take, other = min(amount, game.most(stock)), min(demand, game.most(stock))
+            stock, demand = (
+                game.next_stock(number, stock, take + other),
+                game.next_demand(demand, take),
+            )
+            total += take
+        return total
+
+    def _best(self, stock: int, demand: int, number: int, turns: int = _MAX_ROUNDS) -> int:
+        """Return the most that this seat can still take from a round on, in at most some turns."""
+        growth = self.game.growth[: number + turns]
+        return best_totals(self.game._replace(growth=growth))[number][stock, demand]
+
+    @property
+    def other(self) -> str:
+        """Return the other player's name."""
+        return next(player for player in self.players if player != self.seat)
+
+    def instance_key(self) -> str:
+        """Return a digest of the dynamics and the first stock."""
+        return digest([*self.game, self._first])
+
+    def rules(self) -> str:
+        """Return the rules of the game."""
+        return _TEXTS["rules"]
+
+    def task(self) -> str:
+        """Return the instance, the other player's rule or freedom, and the budget."""
+        return f"{self._task([f'Stock: {self.stock}'])}\nTurn budget: {self.max_turns}"
+
+    def restate(self) -> str:
+        """Return the task without the stock and the budget, which the state contains."""
+        return self._task([])
+
+    def _task(self, stock: Sequence[str]) -> str:
+        game = self.game
+        lines = [
+            f"You are {self.seat}.",
+            f"Rounds: {len(game.growth)}",
+            *stock,
+            f"Largest stock: {game.capacity}",
+            f"Limit per round: {game.limit}",
+            f"Growth after each round in %: {', '.join(map(str, game.growth))}",
+        ]
+        if self.in_match:
+            value = equilibrium(game)[1][0][self._first]
+            lines.append(
+                f"{self.other} decides freely. If both players play the equilibrium, you take {value} "
+                "units in all. Your reward is your total divided by this number."
+            )
+        else:
+            rule = _TEXTS[game.rule].format(other=self.other)
+            lines += [
+                f"Rule: {rule}, as far as it may. Its first demand is {game.first_demand()}.",
+                f"Target: take in all at least {self.target} units",
+            ]
+        return "\n".join(lines)
+
+    def board(self) -> str:
+        """Draw the stock and the totals as bars."""
+        bars = {"stock": self.stock, **self.totals}
+        return "\n".join(f"{name:8} {'#' * units} {units}" for name, units in bars.items())
+
+    @tool
+    def take(self, units: int) -> str:
+        """Take units from the stock. The other player takes in the same round.
+
+        Args:
+            units: The number of units, from 0 to the most that you may take now.
+        """
+        most = self.game.most(self.stock)
+        if not 0 <= units <= most:
+            raise ToolError(f"you may take 0 to {most} units now, got {echo(units)}")
+        return self.make_move(units)
+
+    def movers(self) -> Sequence[str]:
+        """Return both players."""
+        return self.players
+
+    def play(self, moves: Mapping[str, Move]) -> str:
+        """Play a round."""
+        takes = {player: int(moves[player]) for player in self.players}
+        for player, units in takes.items():
+            self.totals[player] += units
+        self.stock = self.game.next_stock(self.round, self.stock, sum(takes.values()))
+        self.demand = self.game.next_demand(self.demand, takes[self.seat])
+        self.round += 1
+        self.done = self.stock == 0 or self.round == len(self.game.growth)
+        took = ", ".join(f"{player} took {units}" for player, units in takes.items())
+        return f"Round {self.round}: {took}. Stock: {self.stock}"
+
+    def read_line(self, line: str) -> None:
+        """Read the round, the stock and what both took."""
+        found = expect(_LINE.fullmatch(line), "a round of CommonsWorld", line)
+        takes = dict(zip(self.players, map(int, found.group("first", "second")), strict=True))
+        demand = self.game.next_demand(self.demand, takes[self.seat])
+        self._set(int(found["round"]), int(found["stock"]), demand)
+        for player, units in takes.items():
+            self.totals[player] += units
+
+    def _set(self, number: int, stock: int, demand: int) -> None:
+        game = self.game
+        if number > len(game.growth) or stock > game.capacity or demand > game.limit:
+            raise ValueError(f"round {number}, stock {stock}, demand {demand} do not fit the task")
+        self.round, self.stock, self.demand = number, stock, demand
+        self.done = stock == 0 or number == len(game.growth)
+
+    def scripted_move(self, player: str) -> Move:
+        """Return the scripted player's demand, or the most that it may take."""
+        return min(self.demand, self.game.most(self.stock))
+
+    def payoff(self) -> float:
+        """Return this seat's total as a share of its equilibrium total."""
+        return self.totals[self.seat] / equilibrium(self.game)[1][0][self._first]
+
+    def score(self) -> float:
+        """Return 1 if the target was reached, else 0; in a match the payoff, at most 1."""
+        if self.in_match:
+            return min(1.0, self.payoff())
+        return float(self.totals[self.seat] >= self.target)
+
+    def report(self) -> Mapping[str, Any]:
+        """Return the totals, each player's equilibrium total, and half of the best joint total."""
+        return {
+            "totals": dict(self.totals),
+            "equilibrium": equilibrium(self.game)[1][0][self._first],
+            "cooperation": cooperation(self.game, self._first) / 2,
+        }
+
+    @classmethod
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """Return one round per turn."""
+        check_int("horizon", steps, 2, _MAX_ROUNDS)
+        return {"rounds": steps}
+
+    def optimal_calls(self) -> Sequence[ToolCall]:
+        """Return the takes that still reach the target; in a match, the equilibrium's take."""
+        # The budget is unknown after a restated task with a state that does not fit.
+        turns = _MAX_ROUNDS if self.max_turns is None else self.turns_left
+        if self.done or turns < 1:
+            return ()
+        if self.in_match:
+            return CallSet("take", "units", [equilibrium(self.game)[0][self.round][self.stock]])
+        game, stock, after = self.game, self.stock, self.round + 1
+        missing = self.target - self.totals[self.seat]
+        other = min(self.demand, game.most(stock))
+        good = []
+        for take in range(game.most(stock) + 1):
+            left = game.next_stock(self.round, stock, take + other)
+            demand = game.next_demand(self.demand, take)
+            if take + self._best(left, demand, after, turns - 1) >= missing:
+                good.append(take)
+        return CallSet("take", "units", good)
+
+    def legal_calls(self) -> Sequence[ToolCall]:
+        """Return every possible take."""
+        return CallSet("take", "units", range(self.game.most(self.stock) + 1))
+
+    def action_catalog(self) -> Sequence[ToolCall]:
+        """Return a take of each number up to the limit: `limit + 1` calls."""
+        return CallSet("take", "units", range(self.config.limit + 1))
+
+    def features(self) -> NDArray[np.float32]:
+        """Return the state and the growth.
+
+        Returns:
+            float32, shape `(rounds + 5,)`, in [-1, 1]: the stock, the other player's next demand,
+            the rounds played, this seat's share of the target, the turns as a share of the rounds,
+            and the growth of each coming round as a share of 100 % (-1 beyond the end).
+        """
+        config, rounds = self.config, len(self.game.growth)
+        shares = (
+            self.stock / config.capacity,
+            self.demand / config.limit,
+            self.round / rounds,
+            min(1.0, self.totals[self.seat] / max(1, self.target)),
+            min(1.0, self.turns_left / rounds),
+        )
+        growth = np.full(rounds, -1.0)
+        growth[: rounds - self.round] = np.divide(self.game.growth[self.round :], max(_GROWTH))
+        return np.concatenate([shares, growth]).astype(np.float32)
+
+    def state(self) -> str:
+        """Return the round, the stock, the totals, the known demand and the remaining turns."""
+        taken = ", ".join(f"{player} {units}" for player, units in self.totals.items())
+        demand = "" if self.in_match else f"Next demand of {self.other}: {self.demand}\n"
+        return (
+            f"Rounds played: {self.round}\nStock: {self.stock}\nTaken: {taken}\n"
+            f"{demand}Turns left: {self.turns_left}"
+        )
+
+    def subtask(self, with_state: bool) -> str:
+        """Name the number of units to take."""
+        if not self.is_due:
+            return WAIT
+        calls = self.optimal_calls()
+        return self.subtask_for(calls[0], with_state) if calls else _LOST
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Name the number of units."""
+        return f"Take {call.arguments['units']} units."
+
+    @classmethod
+    def read_task(cls, task: str) -> Self:
+        """Read the instance and the budget."""
+        world = cls(CommonsConfig(), 0)
+        found = expect(_TASK.match(task), "a task of CommonsWorld", task)
+        rules: tuple[Opponent, ...] = ("imitator", "grudger")
+        known = (rule for rule in rules if _TEXTS[rule].partition("}")[2] in task)
+        rule: Opponent = next(known, "greedy")
+        growth = tuple(map(int, _NUMBERS.findall(found["growth"])))
+        game = Commons(growth, int(found["capacity"]), int(found["limit"]), rule)
+        world.seat, world.in_match = found["seat"], not found["target"]
+        world._start(game, int(found["stock"] or 0))
+        world.target = int(found["target"] or 0)
+        budget = _BUDGET.search(task)
+        world.max_turns = int(budget[1]) if budget else None
+        return world
+
+    def read_state(self, state: str) -> None:
+        """Read the round, the stock, the totals, the demand and the turns."""
+        found = expect(_STATE.search(state), "a state of CommonsWorld", state)
+        self._set(int(found["round"]), int(found["stock"]), int(found["demand"] or 0))
+        self.totals = dict(zip(self.players, map(int, found.group("first", "second")), strict=True))
+        self.set_turns_left(int(found["left"]))
+
+    def read_subtask(self, subtask: str) -> ToolCall | None:
+        """Read the number of units."""
+        number = re.fullmatch(r"Take ([0-9]+) units\.", subtask)
+        return ToolCall("take", {"units": int(number[1])}) if number else None

@@ -1,0 +1,434 @@
+"""PursuitWorld: a pursuer catches an evader on a board with walls.
+
+A game of cops and robbers with one cop (Nowakowski and Winkler, "Vertex-to-vertex pursuit in a
+graph", Discrete Mathematics 43, 1983) in which the cop is faster. Its values are exact minimax
+values, computed backwards from the catches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from agentgym.envs.reading import expect, load_texts
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import ToolError, tool
+from agentgym.text.validation import check_int
+from agentgym.world.config import Share
+from agentgym.world.digests import digest
+from agentgym.world.seated import WAIT, Move, SeatedWorld
+from agentgym.world.turn_budget import TurnBudget
+from agentgym.world.world import CallSet
+
+PURSUER, EVADER = "pursuer_0", "evader_0"
+Direction = Literal["stay", "n", "ne", "e", "se", "s", "sw", "w", "nw"]
+
+_RULES: str = load_texts(__file__, "prompts")["pursuit"]["rules"]
+_STEPS: Mapping[str, tuple[int, int]] = {
+    "stay": (0, 0),
+    "n": (-1, 0),
+    "ne": (-1, 1),
+    "e": (0, 1),
+    "se": (1, 1),
+    "s": (1, 0),
+    "sw": (1, -1),
+    "w": (0, -1),
+    "nw": (-1, -1),
+}
+_DIRECTIONS = {PURSUER: tuple(_STEPS), EVADER: ("stay", "n", "e", "s", "w")}
+_NEVER = 1_000_000  # moves; more than any game has
+_DRAWS = 100  # most boards with up to a quarter of walls have no place to hide
+_MAX_CATCHES = 200  # the values of a catch on the largest board take 80 kB
+_LOST = "The catches can no longer be made in time."
+_CELL = r"\(([0-9]+), ([0-9]+)\)"
+_CELLS = re.compile(_CELL)
+_TASK = re.compile(
+    r"You are (?P<seat>\w+)\.\nBoard size: (?P<size>[0-9]+) x [0-9]+\nWalls: (?P<walls>.*)\n"
+    r"The evader appears in turn in: (?P<cells>.*)\n(?P<free>.*decides freely)?"
+)
+_BUDGET = re.compile(r"Turn budget: ([0-9]+)")
+_LINE = re.compile(
+    rf"(?P<player>{PURSUER}|{EVADER}) moves \w+ to (?P<cell>{_CELL})\."
+    rf"(?: Catch (?P<catches>[0-9]+) of [0-9]+\.)?(?: {EVADER} reappears in (?P<evader>{_CELL})\.)?"
+)
+_SITUATION = re.compile(
+    rf"{PURSUER}: (?P<pursuer>.*)\n{EVADER}: (?P<evader>.*)\n"
+    r"Catches so far: (?P<catches>[0-9]+)\nMoves of the pursuer so far: (?P<moves>[0-9]+)"
+)
+_LEFT = re.compile(r"Turns left: ([0-9]+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PursuitConfig(TurnBudget):
+    """Options of PursuitWorld.
+
+    Attributes:
+        size: The rows and columns of the board.
+        catches: The number of catches that the pursuer must make.
+        wall_density: The share of cells that are walls, if the evader cannot hide behind them
+            forever.
+    """
+
+    size: Annotated[int, Field(ge=3, le=10)] = 5
+    catches: Annotated[int, Field(ge=1, le=_MAX_CATCHES)] = 3
+    wall_density: Share = 0.15
+
+
+class Board(NamedTuple):
+    """A board; cells are numbered row by row. `cells` lists where the evader (re)appears."""
+
+    size: int
+    walls: tuple[int, ...]
+    cells: tuple[int, ...]
+
+    def target(self, cell: int, direction: str) -> int | None:
+        """Return the cell in a direction, or None if it is a wall or off the board."""
+        row, column = divmod(cell, self.size)
+        row, column = row + _STEPS[direction][0], column + _STEPS[direction][1]
+        inside = 0 <= row < self.size and 0 <= column < self.size
+        after = row * self.size + column
+        return after if inside and after not in self.walls else None
+
+    def targets(self, player: str) -> NDArray[np.int32]:
+        """Return where each move of a player leads, shape (cells, directions)."""
+        rows = []
+        for cell in range(self.size**2):
+            after = [self.target(cell, direction) for direction in _DIRECTIONS[player]]
+            rows.append([cell if each is None else each for each in after])
+        return np.array(rows, np.int32)
+
+    def name(self, cell: int) -> str:
+        """Return a cell as (row, column)."""
+        return str(divmod(cell, self.size))
+
+    def names(self, cells: Sequence[int]) -> str:
+        """Return a list of cells."""
+        return ", ".join(map(self.name, cells)) or "none"
+
+    def read(self, text: str) -> tuple[int, ...]:
+        """Return the cells in a text."""
+        return tuple(int(row) * self.size + int(column) for row, column in _CELLS.findall(text))
+
+
+class CatchValues(NamedTuple):
+    """The minimax number of the pursuer's moves to come, between two catches.
+
+    Attributes:
+        pursuer: By pursuer's and evader's cell, if the pursuer moves next.
+        evader: The same if the evader moves next.
+        caught: By pursuer's cell, after the catch.
+    """
+
+    pursuer: NDArray[np.int32]
+    evader: NDArray[np.int32]
+    caught: NDArray[np.int32]
+
+
+@lru_cache(maxsize=16)
+def solve(board: Board) -> list[CatchValues]:
+    """Return the values by the number of catches made.
+
+    Iteration k allows k moves until the next catch, so the values fall to the minimax values.
+    """
+    fast, slow = board.targets(PURSUER), board.targets(EVADER)
+    count = len(fast)
+    same = np.arange(count)
+    caught, stages = np.zeros(count, np.int32), []
+    for cell in reversed(board.cells):
+        values = np.full((count, count), _NEVER, np.int32)
+        while True:
+            ahead = values.copy()
+            ahead[same, same] = caught
+            waiting = ahead[:, slow].max(axis=2)
+            met = waiting.copy()
+            met[same, same] = caught
+            new = np.minimum(1 + met[fast].min(axis=1), _NEVER)
+            if np.array_equal(new, values):
+                break
+            values = new
+        stages.append(CatchValues(values, waiting, caught))
+        caught = values[:, cell]
+    return stages[::-1]
+
+
+class PursuitWorld(SeatedWorld[PursuitConfig]):
+    """Catch an evader several times on a board with walls, in as few moves as possible.
+
+    Alone, the agent is the pursuer, and the evader delays each catch perfectly. In a match, agents
+    play both: with the minimax number of moves V, a pursuer that needs N moves earns V / N, and the
+    evader N / V.
+    """
+
+    Config = PursuitConfig
+    players: ClassVar[tuple[str, ...]] = (PURSUER, EVADER)
+    seat = PURSUER
+
+    def generate(self) -> None:
+        """Draw the walls and cells; a board on which the evader can hide is drawn again."""
+        config, rng = self.config, self.rng
+        count = min(round(config.wall_density * config.size**2), config.size**2 - 2)
+        for draw in range(_DRAWS):
+            order = rng.permutation(config.size**2).tolist()
+            free = order[count:] if draw < _DRAWS - 1 else order
+            walls = tuple(sorted(set(order) - set(free)))
+            cells = [free[1], *rng.choice(free, size=config.catches - 1).tolist()]
+            board = Board(config.size, walls, tuple(cells))
+            self._start(board, free[0])
+            if self.value < _NEVER:
+                break
+        self.max_turns = config.budget(self.value)
+
+    def _start(self, board: Board, pursuer: int) -> None:
+        self.grid = board
+        self.places = {PURSUER: pursuer, EVADER: board.cells[0]}
+        self.turn_of, self.catches, self.moves = self.seat, 0, 0
+        self.value = int(solve(board)[0].pursuer[pursuer, board.cells[0]])
+
+    def join(self, seat: str) -> None:
+        """Take a seat; the pursuer moves first."""
+        super().join(seat)
+        self.turn_of = PURSUER
+
+    def instance_key(self) -> str:
+        """Return a digest of the board and the cells."""
+        return digest([*self.grid, self.places])
+
+    def rules(self) -> str:
+        """Return the rules of the game."""
+        return _RULES
+
+    def task(self) -> str:
+        """Return the board, the goal, the situation and the budget."""
+        return f"{self.restate()}\n{self._situation()}\nTurn budget: {self.max_turns}"
+
+    def restate(self) -> str:
+        """Return the board and the goal; the state contains the rest."""
+        board, other = self.grid, next(name for name in self.players if name != self.seat)
+        goal = f"Make {len(board.cells)} catches."
+        if self.in_match:
+            goal = (
+                f"{other} decides freely. With perfect play of both, the catches take {self.value} "
+                "moves of the pursuer; your reward compares the moves with this number."
+            )
+        return (
+            f"You are {self.seat}.\nBoard size: {board.size} x {board.size}\n"
+            f"Walls: {board.names(board.walls)}\n"
+            f"The evader appears in turn in: {board.names(board.cells)}\n{goal}"
+        )
+
+    def _situation(self) -> str:
+        places = [f"{name}: {self.grid.name(cell)}" for name, cell in self.places.items()]
+        return "\n".join(
+            [
+                *places,
+                f"Catches so far: {self.catches}",
+                f"Moves of the pursuer so far: {self.moves}",
+            ]
+        )
+
+    def board(self) -> str:
+        """Draw the board: P and E, # for walls."""
+        size = self.grid.size
+        marks = ["."] * size**2
+        for wall in self.grid.walls:
+            marks[wall] = "#"
+        marks[self.places[EVADER]] = "E"
+        marks[self.places[PURSUER]] = "P"
+        return "\n".join(" ".join(marks[size * row : size * (row + 1)]) for row in range(size))
+
+    @tool
+    def move(self, direction: Direction) -> str:
+        """Move to a neighbouring cell, or stay.
+
+        Args:
+            direction: The direction; the evader has no diagonal ones.
+        """
+        if direction not in _DIRECTIONS[self.seat]:
+            raise ToolError(f"the evader cannot move {direction}; use n, e, s, w or stay")
+        if self.grid.target(self.places[self.seat], direction) is None:
+            raise ToolError(f"there is a wall or the edge of the board in direction {direction}")
+        return self.make_move(direction)
+
+    def movers(self) -> Sequence[str]:
+        """Return the player whose turn it is."""
+        return (self.turn_of,)
+
+    def play(self, moves: Mapping[str, Move]) -> str:
+        """Play one player's move."""
+        ((player, move),) = moves.items()
+        cell = self.grid.target(self.places[player], str(move))
+        if cell is None:
+            raise ValueError(f"{player} cannot move {move}")
+        self.places[player] = cell
+        self.moves += player == PURSUER
+        line = f"{player} moves {move} to {self.grid.name(cell)}."
+        self.turn_of = EVADER if player == PURSUER else PURSUER
+        if self.places[PURSUER] != self.places[EVADER]:
+            return line
+        self.catches += 1
+        line += f" Catch {self.catches} of {len(self.grid.cells)}."
+        self.done = self.catches == len(self.grid.cells)
+        if self.done:
+            return line
+        self.places[EVADER], self.turn_of = self.grid.cells[self.catches], PURSUER
+        return f"{line} {EVADER} reappears in {self.grid.name(self.places[EVADER])}."
+
+    def read_line(self, line: str) -> None:
+        """Read a player's move, and the catches."""
+        found = expect(_LINE.fullmatch(line), "a move of PursuitWorld", line)
+        player = found["player"]
+        read = {player: found["cell"], EVADER: found["evader"] or ""}
+        if player == EVADER and not found["evader"]:
+            read[EVADER] = found["cell"]
+        places = {name: self.grid.read(text)[0] for name, text in read.items() if text}
+        self._set({**self.places, **places}, int(found["catches"] or self.catches))
+        self.moves += player == PURSUER
+        self.turn_of = EVADER if player == PURSUER and not found["catches"] else PURSUER
+
+    def _set(self, places: Mapping[str, int], catches: int) -> None:
+        free = set(range(self.grid.size**2)) - set(self.grid.walls)
+        if not free.issuperset(places.values()) or catches > len(self.grid.cells):
+            raise ValueError(f"the situation {places}, {catches} does not fit the board")
+        self.places, self.catches = dict(places), catches
+        self.done = catches == len(self.grid.cells)
+
+    def scripted_move(self, player: str) -> Move:
+        """Return the first of the best moves."""
+        return self._best(player)[0]
+
+    def _best(self, player: str) -> list[str]:
+        values = {}
+        for direction in self._legal(player):
+            values[direction] = self._value_after(player, direction)
+        best = min(values.values()) if player == PURSUER else max(values.values())
+        return [direction for direction, value in values.items() if value == best]
+
+    def _legal(self, player: str) -> list[str]:
+        cell = self.places[player]
+        return [each for each in _DIRECTIONS[player] if self.grid.target(cell, each) is not None]
+
+    def _value_after(self, player: str, direction: str) -> int:
+        stage = solve(self.grid)[self.catches]
+        places = {**self.places, player: self.grid.target(self.places[player], direction)}
+        pursuer, evader = places[PURSUER], places[EVADER]
+        if pursuer == evader:
+            return int(stage.caught[pursuer])
+        table = stage.evader if player == PURSUER else stage.pursuer
+        return int(table[pursuer, evader])
+
+    def payoff(self) -> float:
+        """Return V / N for a pursuer that made all catches in N moves, N / V for the evader."""
+        if self.seat == EVADER:
+            return self.moves / self.value
+        return self.value / self.moves if self.done else 0.0
+
+    def score(self) -> float:
+        """Return 1 if all catches were made, else 0; in a match the payoff, at most 1."""
+        return min(1.0, self.payoff()) if self.in_match else float(self.done)
+
+    def report(self) -> Mapping[str, Any]:
+        """Return the catches, the pursuer's moves, and their number with perfect play of both."""
+        return {"catches": self.catches, "moves": self.moves, "minimax": self.value}
+
+    @classmethod
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """Return the catches that take about this many moves on the default board."""
+        check_int("horizon", steps, 3, 3 * _MAX_CATCHES)
+        return {"catches": max(1, round(steps / 3.5))}
+
+    def optimal_calls(self) -> Sequence[ToolCall]:
+        """Return the moves with the best minimax value; empty if the turns do not suffice."""
+        if self.done or not self.is_due:
+            return ()
+        best = self._best(self.seat)
+        left = 1 + self._value_after(self.seat, best[0])
+        # The budget is unknown after a restated task with a state that does not fit.
+        if not self.in_match and self.max_turns is not None and left > self.turns_left:
+            return ()
+        return CallSet("move", "direction", best)
+
+    def legal_calls(self) -> Sequence[ToolCall]:
+        """Return the moves that stay on the board and off the walls."""
+        return CallSet("move", "direction", self._legal(self.seat))
+
+    def action_catalog(self) -> Sequence[ToolCall]:
+        """Return a move in each direction: nine calls."""
+        return CallSet("move", "direction", _DIRECTIONS[PURSUER])
+
+    def features(self) -> NDArray[np.float32]:
+        """Return the board and the state.
+
+        Returns:
+            float32, shape `(3 * size**2 + catches + 2,)`, in [-1, 1]: walls, pursuer and evader as
+            one plane each; the coming cells as shares of the board (-1 beyond the end); the
+            catches and the turns as shares of their numbers.
+        """
+        area, cells = self.grid.size**2, self.grid.cells[self.catches + 1 :]
+        planes = np.zeros((3, area))
+        planes[0, list(self.grid.walls)] = 1
+        planes[1, self.places[PURSUER]] = planes[2, self.places[EVADER]] = 1
+        coming = np.full(self.config.catches, -1.0)
+        coming[: len(cells)] = np.divide(cells, area)
+        shares = (
+            self.catches / self.config.catches,
+            min(1.0, self.turns_left / max(1, self.value)),
+        )
+        return np.concatenate([planes.ravel(), coming, shares]).astype(np.float32)
+
+    def state(self) -> str:
+        """Return the places, the catches, the moves and the remaining turns."""
+        return f"{self._situation()}\nTurns left: {self.turns_left}"
+
+    def subtask(self, with_state: bool) -> str:
+        """Name the direction."""
+        if not self.is_due:
+            return WAIT
+        calls = self.optimal_calls()
+        return self.subtask_for(calls[0], with_state) if calls else _LOST
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Name the direction and the cell."""
+        direction = call.arguments["direction"]
+        cell = self.grid.target(self.places[self.seat], direction)
+        where = "" if cell is None else f", to {self.grid.name(cell)}"
+        return f"Move {direction}{where}."
+
+    @classmethod
+    def read_task(cls, task: str) -> Self:
+        """Read the board, the situation and the budget."""
+        world = cls(PursuitConfig(), 0)
+        found = expect(_TASK.match(task), "a task of PursuitWorld", task)
+        empty = Board(int(found["size"]), (), ())
+        walls, cells = empty.read(found["walls"]), empty.read(found["cells"])
+        world.seat, world.in_match = found["seat"], bool(found["free"])
+        world._start(empty._replace(walls=walls, cells=cells), cells[0])
+        # A restated task has no situation; the state contains it.
+        if situation := _SITUATION.search(task):
+            world._read_situation(situation)
+        budget = _BUDGET.search(task)
+        world.max_turns = int(budget[1]) if budget else None
+        return world
+
+    def _read_situation(self, found: re.Match[str]) -> None:
+        read = self.grid.read
+        places = {PURSUER: read(found["pursuer"])[0], EVADER: read(found["evader"])[0]}
+        self._set(places, int(found["catches"]))
+        self.moves, self.turn_of = int(found["moves"]), self.seat
+
+    def read_state(self, state: str) -> None:
+        """Read the situation and the turns."""
+        left = expect(_LEFT.search(state), "a state of PursuitWorld", state)
+        self._read_situation(expect(_SITUATION.search(state), "a state of PursuitWorld", state))
+        self.set_turns_left(int(left[1]))
+
+    def read_subtask(self, subtask: str) -> ToolCall | None:
+        """Read the direction."""
+        found = re.match(r"Move (\w+)", subtask)
+        return ToolCall("move", {"direction": found[1]}) if found else None

@@ -1,0 +1,131 @@
+"""Matches: each agent plays a seat of one shared game (`agentgym.world.seated`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from agentgym.multi.team import AgentTools, Roles, Team, TeamProtocol
+from agentgym.play.guard import carry_out
+from agentgym.text.messages import Content, ToolCall
+from agentgym.text.tools import Toolset, tool, tools_of
+from agentgym.world.seated import Move, SeatedWorld
+from agentgym.world.world import World
+
+# Heading of the message that replaces the provisional result of an agent's move.
+PLAYED = "The moves since your last turn:"
+
+
+class Match(TeamProtocol):
+    """Protocol of a match. Every agent has a copy of the world that shows its seat's view.
+
+    A move takes effect at the end of the cycle in which the last mover moves, so nobody sees
+    another player's move before making a simultaneous one. A seat that runs out of turns, or of
+    failed rounds, ends the match. Each agent earns its `SeatedWorld.payoff`.
+    """
+
+    kind = "match"
+    one_world = False
+
+    def assign_tools(
+        self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
+    ) -> AgentTools:
+        """Return the seats, each with all tools."""
+        if not issubclass(world, SeatedWorld):
+            raise ValueError(f"{world.__name__} has one seat; a match needs a SeatedWorld")
+        if roles is not None:
+            raise ValueError(
+                f"the seats of a match are fixed: {', '.join(world.players)}; omit roles"
+            )
+        return {player: tuple(tools) for player in world.players}
+
+    def toolset_for(self, agent: str, team: Team) -> Toolset:
+        """Return no tools beyond the world's."""
+        return Toolset()
+
+    def toolsets(self, agent: str, world: World[Any]) -> Sequence[object]:
+        """Return the world's tools, and the referee's, which no agent has."""
+        return (*world.toolsets(), _Referee(_seated(world)))
+
+    def notes(self, agent: str) -> str:
+        """Describe the seats and when a move takes effect."""
+        others = ", ".join(name for name in self.agents if name != agent)
+        return (
+            f"# Match\nYou are {agent}. You play against {others}. A move is played once every "
+            "player whose turn it is has moved; before that, nobody sees it. You are asked again "
+            "when it is your turn, and are told all moves since your last one."
+        )
+
+    def prepare(self, agent: str, world: World[Any]) -> None:
+        """Give an agent's copy of the world its seat."""
+        _seated(world).join(agent)
+
+    def begin(self, team: Team) -> None:
+        """Seat the agents, and let those move who are first."""
+        for agent, world in team.worlds.items():
+            self.prepare(agent, world)
+        team.idle = set(team.agents) - set(_movers(team))
+        team.unseated = set(team.idle)
+
+    def run(
+        self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]
+    ) -> str | Content:
+        """Run a call; after a move the agent waits."""
+        result = go()
+        if _seated(team.worlds[agent]).pending is not None:
+            team.idle.add(agent)
+        return result
+
+    def finished(self, agent: str, team: Team, reason: str) -> None:
+        """Record that an agent cannot go on, which ends the match after this cycle."""
+        team.pending_end = team.pending_end or reason
+
+    def settle(self, team: Team) -> None:
+        """Play the moves once all movers have moved, and tell those whose turn is next."""
+        seated = {agent: _seated(world) for agent, world in team.worlds.items()}
+        moves = {
+            agent: world.pending for agent, world in seated.items() if world.pending is not None
+        }
+        if moves.keys() == set(_movers(team)):
+            for agent, world in seated.items():
+                referee = tools_of(_Referee(world))["resolve"]
+                # The call log replays the moves if a fault re-creates the world.
+                news = carry_out(world, referee, "resolve", {"moves": moves})
+                if agent in team.unseated and agent in world.movers():
+                    team.unseated.discard(agent)
+                    team.restarting.add(agent)  # its task includes the moves so far
+                elif news:
+                    team.mail[agent].append(f"{PLAYED}\n{news}")
+            if next(iter(seated.values())).done:
+                best = max(world.payoff() for world in seated.values())
+                team.winners = {agent for agent in seated if seated[agent].payoff() == best}
+                team.end("world")
+        if team.pending_end:
+            team.end(team.pending_end)
+
+    def has_succeeded(self, agent: str, team: Team, score: float) -> bool:
+        """Return whether an agent has reached its equilibrium value."""
+        return team.worlds[agent].score() >= 1.0
+
+    def shares(self, team: Team, score: float) -> dict[str, float]:
+        """Return each seat's payoff; nothing if no seat has scored."""
+        seats = team.worlds.items()
+        return {agent: _seated(world).payoff() if score else 0.0 for agent, world in seats}
+
+
+class _Referee(Toolset):
+    def __init__(self, world: SeatedWorld[Any]) -> None:
+        self._world = world
+
+    @tool
+    def resolve(self, moves: dict[str, Move]) -> str:
+        """Play the moves of all movers."""
+        return self._world.resolve(moves)
+
+
+def _seated(world: World[Any]) -> SeatedWorld[Any]:
+    return cast(SeatedWorld[Any], world)
+
+
+def _movers(team: Team) -> Sequence[str]:
+    return _seated(next(iter(team.worlds.values()))).movers()

@@ -1,0 +1,107 @@
+"""Worlds whose state several players share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, TypeVar
+
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import ToolError
+from agentgym.world.world import World
+
+ConfigT = TypeVar("ConfigT")
+
+# A move as JSON: a number of units, or a direction.
+Move = int | str
+
+# The result of a move in a match, until the players' moves have been played.
+COMMITTED = "Your move is made. It is played once every player whose turn it is has moved."
+
+# The plan hint of a seat that has moved, or whose turn it is not.
+WAIT = "Wait for the other player's move."
+
+
+class SeatedWorld(World[ConfigT]):
+    """World in which each player's moves change the situation of all.
+
+    Alone, an agent plays one seat, and the scripted moves of the others follow each of its own. In
+    a match (`agentgym.multi.match`), every seat has a copy of the world, and all copies play the
+    same moves. A world fills the hooks below; its tools check a move and return `self.make_move(...)`.
+
+    Attributes:
+        players: The names of the seats, in turn order.
+        seat: The player whose view this world is.
+        in_match: Whether agents play all seats.
+        pending: This seat's move that has not been played yet, or None.
+    """
+
+    players: ClassVar[tuple[str, ...]] = ("player_0", "player_1")
+    parallel_calls = False
+
+    seat = "player_0"
+    in_match = False
+    pending: Move | None = None
+    _news: list[str]
+
+    @abstractmethod
+    def movers(self) -> Sequence[str]:
+        """Return the players who move next, at the same time."""
+
+    @abstractmethod
+    def play(self, moves: Mapping[str, Move]) -> str:
+        """Play the movers' moves; return a line that tells them."""
+
+    @abstractmethod
+    def read_line(self, line: str) -> None:
+        """Take the situation from a line of `play`, even if earlier lines are missing.
+
+        Raises:
+            ValueError: It is another text, or does not fit the task.
+        """
+
+    @abstractmethod
+    def scripted_move(self, player: str) -> Move:
+        """Return the move of a player whom no agent plays."""
+
+    @abstractmethod
+    def payoff(self) -> float:
+        """Return this seat's reward in a match, as a share of its equilibrium value."""
+
+    @property
+    def is_due(self) -> bool:
+        """Report whether it is this seat's turn."""
+        return self.pending is None and self.seat in self.movers()
+
+    def join(self, seat: str) -> None:
+        """Take a seat in a match, before the first move."""
+        self.seat, self.in_match, self._news = seat, True, []
+
+    def make_move(self, move: Move) -> str:
+        """Make this seat's move; without a match, play until its next turn and tell all moves."""
+        if self.pending is not None:
+            raise ToolError("you have moved; wait for the other players")
+        if self.in_match:
+            self.pending = move
+            return COMMITTED
+        lines, mine = [], {self.seat: move}
+        while not self.done and (mine or self.seat not in self.movers()):
+            others = [player for player in self.movers() if player not in mine]
+            moves = {**mine, **{player: self.scripted_move(player) for player in others}}
+            lines.append(self.play(moves))
+            mine = {}
+        return "\n".join(lines)
+
+    def resolve(self, moves: Mapping[str, Move]) -> str:
+        """Play a match's moves; return the news if it is this seat's turn or the end, else ""."""
+        self.pending = None
+        self._news.append(self.play(moves))
+        if not self.done and self.seat not in self.movers():
+            return ""
+        news, self._news = self._news, []
+        return "\n".join(news)
+
+    def read_result(self, call: ToolCall, result: str) -> None:
+        """Read the lines of a result."""
+        for line in result.split("\n"):
+            self.read_line(line)
