@@ -299,7 +299,12 @@ def test_a_repeated_name_is_refused_at_any_depth(arguments: str) -> None:
 
 OBJECT = '{"name": "pop", "arguments": {"id": 0}}'
 STRING = '{"name": "pop", "arguments": "{\\"id\\": 0}"}'
-UNTAGGED = [OBJECT, f"\n {STRING}\n", f"```json\n{OBJECT}\n```", f"So I pop.\n```json\n{STRING}```\nDone."]
+UNTAGGED = [
+    OBJECT,
+    f"\n {STRING}\n",
+    f"```json\n{OBJECT}\n```",
+    f"So I pop.\n```json\n{STRING}```\nDone.",
+]
 
 
 @pytest.mark.parametrize("thought", ["", "<think>``` {</think>\n", "no opener</think>"])
