@@ -31,14 +31,19 @@ HEAD = """# Audit: what shortcuts earn
 `agentgym audit ID` plays a battery of policies that see only a world's chat and tool schemas and do not do its task: constants
 and majority answers from other seeds; the first, last and longest option; rules on the words, numbers, lines and marks of the
 prompt and of the first, last and unnumbered page; lookups by budget and length; guessed ids; immediate ends; rereading; and
-copies of other episodes, verbatim or by position. They learn from successful episodes of the `train` split and play the `test`
+copies of other episodes, verbatim or by position.
+
+They learn from successful episodes of the `train` split and play the `test`
 split ([splits](splits.md)). The office tasks never repeat an instance, so there they play other seeds.
 
 The ceiling is fixed before they play: chance, or 10 % if that is more. Chance is *stated* by the world (`World.chance`),
 *enumerated* from the choices of the final tool and the options in the prompts, or *estimated* by random calls on reserved
 seeds. A policy `holds` if the 99 % Wilson interval of its score ends below the ceiling or, where chance reaches 10 %, does not
-start above it. It is a `leak` if the interval starts above the ceiling; otherwise more seeds must decide. Measures are shares
-of episodes with an event that must not happen: {measures}. Baselines have no verdict: random legal calls (those that the
+start above it. It is a `leak` if the interval starts above the ceiling; otherwise more seeds must decide.
+
+Measures are shares of episodes with an event that must not happen: {measures}.
+
+Baselines have no verdict: random legal calls (those that the
 world's belief state allows), the oracle, and an oracle policy that sees only the task and the last result. The last column names
 the commit at which the row was measured. A world registers
 further shortcuts with `agentgym.assemble.adversaries.register_adversary`.

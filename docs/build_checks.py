@@ -55,6 +55,7 @@ a run samples the first, `--sample 1` runs all of it). The first starts from the
 every server, except those that run programs, with arguments drawn from its schema and from the state:
 an unlisted difference scores 0, and a listed one keeps the score. It also repeats the plan's calls with
 one more argument (HTML, attachments, copies, further fields) and expects 0 for unlisted differences.
+
 The second applies at least 20 other forms of each right state that a careful person would accept
 (names before addresses, HTML and text, other line endings and quotes, workbook formats, drafts,
 reading without need), one by one and together: the score stays.
