@@ -184,6 +184,93 @@ def write_inventory(
     write_json(state / "groundtruth_workspace" / "expected_results.json", results)
 
 
+def write_mailbox(
+    state: Path, users: Mapping[str, str], owner: str, mails: Sequence[Mapping[str, Any]]
+) -> None:
+    """Write names by address, and the owner's mails, as the published mail server stores them."""
+    folder = state / "local_db" / "emails"
+    records = {
+        address: {"email": address, "password": f"pw_{k}", "name": name}
+        for k, (address, name) in enumerate(users.items())
+    }
+    write_json(folder / "users.json", records)
+    entries = {
+        str(k): {"id": str(k), "folder": "INBOX", "to": owner, "cc": "", "bcc": "", "read": False,
+                 "important": False, "attachments": [], **mail}
+        for k, mail in enumerate(mails, 1)
+    }  # fmt: skip
+    write_json(folder / "users_data" / owner / "emails.json", entries)
+    write_json(folder / "users_data" / owner / "drafts.json", {})
+
+
+def write_course(state: Path, roster: Sequence[Sequence[str]], submitted: Sequence[str]) -> None:
+    """Write a state with the rows of the roster, and the ids of the students who submitted."""
+    me, sender = "virginia_diaz@mcp.com", "mcooper@mcp.com"
+    rows = [("Name", "Student ID", "Email", "Status"), *roster]
+    write_book(state / "agent_workspace" / "nlp_statistics.xlsx", {"NLP Course Students": rows})
+    (state / "agent_workspace" / "email_account.txt").write_text(
+        f"Email: {me}\nPassword: pw_0\n", encoding="utf-8"
+    )
+    users = {me: "NLP Course Assistant", sender: "NLP Course Student"}
+    names = {}
+    for name, number, address, status in roster:
+        names[number] = name
+        if status == "enrolled" and number not in submitted:
+            users[address] = name
+    sent = [
+        {"sender_name": names[number], "subject": f"nlp-presentation-{number}-{names[number]}",
+         "content": "<html><body><p>NLP is a bridge.</p></body></html>", "content_type": "html"}
+        for number in submitted
+    ]  # fmt: skip
+    (state / "files").mkdir()
+    lines = "".join(json.dumps(each) + "\n" for each in sent)
+    (state / "files" / "emails.jsonl").write_text(lines, encoding="utf-8")
+    mails = [
+        {"from": sender, "subject": each["subject"], "body": each["content"], "html_body": each["content"],
+         "date": f"2026-01-05T10:00:0{k}.250000+00:00", "has_attachments": False}
+        for k, each in enumerate(sent)
+    ]  # fmt: skip
+    write_mailbox(state, users, me, mails)
+
+
+def write_conferences(
+    state: Path, targets: Mapping[tuple[str, str], str], mails: Sequence[tuple[str, str, str]]
+) -> None:
+    """Write a state with deadlines by conference and track, and date, subject and text of mails."""
+    me, sender = "rkelly27@mcp.com", "coml-chairs@ml-conference.org"
+    account = {"email": me, "password": "pw_0", "name": "R. Kelly"}
+    write_json(state / "email_config.json", account)
+    write_mailbox(
+        state,
+        {me: "R. Kelly", sender: "coml-chairs"},
+        me,
+        [
+            {"from": sender, "subject": subject, "body": text, "date": day, "cc": None, "bcc": None,
+             "html_body": f"<html><body><pre>{text}</pre></body></html>", "message_id": f"<e{k}@ml.org>"}
+            for k, (day, subject, text) in enumerate(mails)
+        ],
+    )  # fmt: skip
+    write_json(state / "local_db" / "calendar" / "events.json", [])
+    listed = [f"  • {key} ({track})" for key, track in targets]
+    head = "You have submitted papers to multiple conferences:"
+    if len(listed) == 1:
+        [(key, track)] = targets
+        head, listed = f"You have submitted a paper to the {key} conference ({track}).", []
+    note = "\n".join(["Conference Tracking Note", "=" * 24, "", head, *listed, "", "Remember to:"])
+    folder = state / "agent_workspace"
+    folder.mkdir()
+    (folder / "conference_info.txt").write_text(note, encoding="utf-8")
+    conferences = [
+        {"conference": key, "track": track, "deadline": f"{day}T23:59:00-12:00", "full_name": f"Forum of the {track}"}
+        for (key, track), day in targets.items()
+    ]  # fmt: skip
+    metadata = {
+        "base_date": "2025-09-15",
+        "target_info": {"conferences": conferences, "count": len(conferences)},
+    }
+    write_json(state / "groundtruth_workspace" / "conference_metadata.json", metadata)
+
+
 def write_nhl(state: Path, games: Sequence[tuple[str, str, str]]) -> None:
     """Write a state with date, visitor and home of each game."""
     header = ("Date", "Start Time (Sask)", "Start Time (ET)", "Visitor", "Score", "Home", "Score.1", "Status")  # fmt: skip

@@ -31,7 +31,9 @@ from tests.envs.loca.office import (
 from tests.envs.loca.published_states import (
     write_ab_testing,
     write_academic_warning,
+    write_conferences,
     write_configurations,
+    write_course,
     write_inventory,
     write_machines,
     write_market,
@@ -80,12 +82,32 @@ SIZES = {
 STOCK = {"OAK": 100.5, "SCREW": 40.0, "GLUE": 3.25}
 RECIPES = {"CHAIR_001": {"OAK": 1.5, "SCREW": 4}, "DESK_002": {"OAK": 2.25, "GLUE": 0.5}}
 ORDERS = [{"CHAIR_001": 2}, {"CHAIR_001": 1, "DESK_002": 3}]
+ROSTER = [
+    ("John Lee", "200012345", "johnlee7@mcp.com", "enrolled"),
+    ("Mary Hall", "200054321", "maryhall12@mcp.com", "enrolled"),
+    ("Ava King", "200011111", "avaking3@mcp.com", "dropped"),
+    ("Emma Scott", "200022222", "emmascott9@mcp.com", "enrolled"),
+]
+PAPERS = {("COML", "main-track"): "2025-10-03", ("ML1", "demo"): "2025-10-02"}
+OLD, NEW = "2025-09-30T23:59:00-12:00", "2025-10-03T23:59:00-12:00"
+LETTERS = [
+    ("2025-09-12 00:00:00", "[COML main-track] Camera-Ready Submission Instructions", f"By:\nDeadline: {OLD}\n"),
+    ("2025-09-13 00:00:00", "[ML1] Conference Update", "Registration is now open."),
+    ("2025-09-14 00:00:00", "[ML1 demo] Camera-Ready Submission Instructions", "By:\nDeadline: 2025-10-02T23:59:00-12:00\n"),
+    ("2025-09-14 00:00:00", "[COML main-track] REMINDER: Camera-Ready Deadline Approaching", f"Deadline: {OLD}\n"),
+    ("2025-09-15 00:00:00", "[COML main-track] Camera-Ready Deadline EXTENDED", f"Original deadline: {OLD}\nNEW deadline: {NEW}\n"),
+    ("2025-09-15 00:00:00", "[COML workshop] Camera-Ready Submission Instructions", "By:\nDeadline: 2025-10-20T23:59:00-12:00\n"),
+]  # fmt: skip
 
 
 def open_state(task: str, data: Path, seed: int = 0) -> Any:
     env = agentgym.tool_env(agentgym.make(task, data=str(data)))
     env.reset(seed=seed)
     return env.world
+
+
+def first_state(folder: Path) -> Path:
+    return [folder, *folder.glob("state0")][-1]
 
 
 @pytest.fixture
@@ -97,12 +119,18 @@ def states(tmp_path: Path) -> Mapping[str, Path]:
     write_machines(tmp_path / "machines", RANGES, READINGS)
     write_market(tmp_path / "market", WEIGHTS, SIZES)
     write_inventory(tmp_path / "inventory", STOCK, RECIPES, ORDERS)
+    write_course(tmp_path / "course", ROSTER, ["200054321"])
+    write_conferences(tmp_path / "conferences" / "state0", PAPERS, LETTERS)
+    [first, _] = PAPERS.items()
+    write_conferences(tmp_path / "conferences" / "state1", dict([first]), LETTERS)
     return {
         "ABTesting": tmp_path / "ab",
         "AcademicWarning": tmp_path / "academic",
+        "CourseAssistant": tmp_path / "course",
         "ExcelMarketResearch": tmp_path / "market",
         "MachineOperating": tmp_path / "machines",
         "NhlB2bAnalysis": tmp_path / "nhl",
+        "SetConfCrDdl": tmp_path / "conferences",
         "UpdateMaterialInventory": tmp_path / "inventory",
     }
 
@@ -113,9 +141,12 @@ def states(tmp_path: Path) -> Mapping[str, Path]:
         ("ABTesting", 0),
         ("ABTesting", 3),
         ("AcademicWarning", 0),
+        ("CourseAssistant", 0),
         ("ExcelMarketResearch", 0),
         ("MachineOperating", 0),
         ("NhlB2bAnalysis", 0),
+        ("SetConfCrDdl", 0),
+        ("SetConfCrDdl", 1),
         ("UpdateMaterialInventory", 0),
     ],
 )
@@ -138,6 +169,31 @@ def test_a_folder_of_states_is_drawn_from(states: Mapping[str, Path]) -> None:
     assert {row["scenario"]: round(row["B_conversion %"], 3) for row in rows} == {
         "Toys": 75.0, "Toys_2": 0.0, "Tea": 75.0, "overall (total_store_views/total_clicks)": 75.0,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "ours", "published"),
+    [
+        ("Dear {name}, we lack your talk ({number}).", 1.0, 1.0),
+        ("DEAR {name_upper}, we lack your talk ({number}).", 1.0, 0.0),
+        ("Dear {name}, we lack your talk (2000{number}).", 0.0, 1.0),
+        ("Dear {name}, we lack your talk.", 0.0, 0.0),
+    ],
+)
+def test_both_rules_judge_reminders(
+    states: Mapping[str, Path], form: str, ours: float, published: float
+) -> None:
+    world = open_state("CourseAssistant", states["CourseAssistant"])
+    call("login", email="virginia_diaz@mcp.com", password="pw_0")(world)
+    for name, number, address, _ in (ROSTER[0], ROSTER[3]):
+        body = form.format(name=name, name_upper=name.upper(), number=number)
+        remind(address, body)(world)
+    world.done = True
+    assert (world.score(), world.report()["published_score"]) == (ours, published)
+
+
+def remind(address: str, body: str, subject: str = "nlp-course-emergency") -> Callable[[Any], Any]:
+    return call("send_email", to=address, subject=subject, body=body)
 
 
 def log(severity: str, message: Any) -> Callable[[Any], Any]:
@@ -220,6 +276,14 @@ def in_both(row: int, cells: list[Any]) -> Callable[[Any], Any]:
     return edit
 
 
+def in_calendar(**fields: Any) -> Callable[[Any], Any]:
+    """Change the reminder of COML."""
+    return call("update_event", eventId="event_001", **fields)
+
+
+COURSE, CONFERENCES = "CourseAssistant", "SetConfCrDdl"
+JOHN, TALK = ROSTER[0][2], "Dear John Lee, we lack your talk (200012345)."
+EVENING = {"start": {"dateTime": "2025-10-03T20:00:00Z"}, "end": {"dateTime": "2025-10-03T22:00:00Z"}}  # fmt: skip
 # Each change to a solved state, with the verdicts of our check and of the published rule.
 CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
     "a rate is 0.04 points off": ("ABTesting", rate("73.37"), 0.0, 1.0),
@@ -261,6 +325,19 @@ CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
         0.0,
         0.0,
     ),
+    "a second reminder": (COURSE, remind(JOHN, TALK), 0.0, 0.0),
+    "a reminder without the id": (COURSE, remind(JOHN, "Dear John Lee"), 0.0, 0.0),
+    "a word in the text": (COURSE, remind(JOHN, "NLP-course-emergency", "hello"), 0.0, 0.0),
+    "another mail to the student": (COURSE, remind(JOHN, "See you", "hello"), 0.0, 1.0),
+    "a reminder to somebody else": (COURSE, remind(ROSTER[2][2], TALK), 0.0, 1.0),
+    "another event": (CONFERENCES, call("create_event", summary="Dinner", **EVENING), 0.0, 1.0),
+    "no reminder": (CONFERENCES, call("delete_event", eventId="event_002"), 0.0, 0.0),
+    "five minutes late": (CONFERENCES, in_calendar(start={"dateTime": "2025-10-03T21:04:00-12:00"}), 0.0, 1.0),
+    "six minutes early": (CONFERENCES, in_calendar(start={"dateTime": "2025-10-03T20:53:00-12:00"}), 0.0, 0.0),
+    "the old deadline": (CONFERENCES, in_calendar(start={"dateTime": "2025-09-30T20:59:00-12:00"}), 0.0, 0.0),
+    "the full name": (CONFERENCES, in_calendar(summary="Forum of the main-track: camera ready"), 0.0, 1.0),
+    "another name": (CONFERENCES, in_calendar(summary="ML2 camera-ready"), 0.0, 0.0),
+    "the name with a year": (CONFERENCES, in_calendar(summary="COML2025 camera-ready"), 1.0, 0.0),
     "a rate half a point off": (EXCEL, in_growth(one_cell(1, 2, lambda x: x + 0.5)), 0.0, 1.0),
     "a rate over a point off": (EXCEL, in_growth(one_cell(2, 3, lambda x: x - 1.1)), 0.0, 0.0),
     "a rate as text": (EXCEL, in_growth(one_cell(1, 2, lambda x: f"{x} %")), 0.0, 1.0),
@@ -301,7 +378,7 @@ CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_both_rules_judge_a_changed_state(states: Mapping[str, Path], name: str) -> None:
     task, change, ours, published = CHANGES[name]
-    world = carry_out(open_state(task, states[task] / ("state0" if task == "ABTesting" else "")))
+    world = carry_out(open_state(task, first_state(states[task])))
     change(world)
     assert (world.score(), world.report()["published_score"]) == (ours, published), name
 
@@ -321,6 +398,17 @@ RESULTS = "groundtruth_workspace/expected_results.json"
 SHOP_ORDERS = "local_db/woocommerce/orders.json"
 PRODUCT = {"sku": "X", "name": "X", "description": "", "regular_price": "1", "stock_quantity": 1}
 FOREIGN = {"status": "processing", "line_items": [{"product_id": PRODUCT, "quantity": 1}]}
+
+
+INBOX, USERS = (
+    "local_db/emails/users_data/virginia_diaz@mcp.com/emails.json",
+    "local_db/emails/users.json",
+)
+ACCOUNT = {"email": "a@mcp.com", "password": "pw", "name": "A"}
+SENT = {"folder": "Sent", "from": "virginia_diaz@mcp.com", "to": "virginia_diaz@mcp.com", "subject": "x",
+        "body": "x", "html_body": "x", "date": "2026-01-05T10:00:00+00:00"}  # fmt: skip
+DUES = "groundtruth_workspace/conference_metadata.json"
+NO_DUES = json.dumps({"base_date": "2025-09-15", "target_info": {"conferences": []}})
 
 
 def results(stock: Mapping[str, float]) -> str:
@@ -353,6 +441,14 @@ SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
     "an agent's stock": (INVENTORY, RESULTS, results({"OAK": 1.0}), "Material_Inventory must be as in .*json: an agent"),
     "an unpaid order": (INVENTORY, SHOP_ORDERS, json.dumps({"1": {"status": "pending"}}), r"1\.status: Input should be 'process"),
     "a stranger's product": (INVENTORY, SHOP_ORDERS, json.dumps({"1": FOREIGN}), r"1\.line_items: product_id must be a prod"),
+    "an agent's mail": (COURSE, INBOX, json.dumps({"1": SENT}), "emails.json and drafts.json must have only mails in the INBOX"),
+    "a mail from a student": (COURSE, INBOX, json.dumps({"1": {**SENT, "folder": "INBOX"}}), "must have the subjects of the INBOX"),
+    "no subject": (COURSE, "files/emails.jsonl", '\n{"subject": 3}', r"emails.jsonl: line 2: subject: Input"),
+    "fewer users": (COURSE, USERS, json.dumps({SENT["to"]: {**ACCOUNT, "email": SENT["to"]}}), r"must have the users \['emmascott9@mcp.com', 'johnlee7"),
+    "another day": (CONFERENCES, DUES, '{"base_date": "2025-09-16"}', "base_date: Input should be '2025-09-15'"),
+    "fewer conferences": (CONFERENCES, DUES, NO_DUES, "must have the conferences and tracks of conference_info.txt"),
+    "an agent's event": (CONFERENCES, "local_db/calendar/events.json", "[{}]", "events.json must be empty: an agent"),
+    "another owner": (CONFERENCES, "email_config.json", json.dumps(ACCOUNT), "users.json must have the user a@mcp.com"),
     "weights as text": (EXCEL, METADATA, other_weights({"a": "1"}), r"metadata.json: conversion_weights\.x\.a: Input"),
 }  # fmt: skip
 
@@ -360,7 +456,7 @@ SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
 @pytest.mark.parametrize("name", SPOILT)
 def test_a_malformed_state_is_refused(states: Mapping[str, Path], name: str) -> None:
     task, path, text, words = SPOILT[name]
-    folder = states[task] / ("state0" if task == "ABTesting" else "")
+    folder = first_state(states[task])
     (folder / path).write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(ValueError, match=words):
         open_state(task, folder)
@@ -369,13 +465,13 @@ def test_a_malformed_state_is_refused(states: Mapping[str, Path], name: str) -> 
 @pytest.mark.parametrize("bad", [b"3", b"\xff\xfe\0", None], ids=["a number", "no text", "folder"])
 @pytest.mark.parametrize(
     "task",
-    ["ABTesting", "AcademicWarning", EXCEL, MACHINES, NHL, INVENTORY],
+    ["ABTesting", "AcademicWarning", COURSE, EXCEL, MACHINES, NHL, CONFERENCES, INVENTORY],
 )
 def test_an_error_names_the_malformed_file(
     states: Mapping[str, Path], task: str, bad: bytes | None
 ) -> None:
-    state = states[task] / ("state0" if task == "ABTesting" else "")
-    for path in sorted(state.rglob("*.*")):
+    state = first_state(states[task])
+    for path in filter(Path.is_file, sorted(state.rglob("*.*"))):
         if path.name == "permissions.json":  # nothing reads who may see the spreadsheet
             continue
         content = path.read_bytes()

@@ -52,11 +52,30 @@ def read_json(path: Path, shape: TypeAdapter[T]) -> T:
         raise ValueError(f"{path}: {error}") from None
 
 
+def read_text(path: Path) -> str:
+    """Return the content of a text file."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} must be a text file: {error}") from None
+
+
+def read_json_lines(path: Path, shape: TypeAdapter[T]) -> Sequence[T]:
+    """Return the values of a file with JSON on each line that is not blank."""
+    values = []
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        try:
+            values += [check_shape(shape, line.encode())] if line.strip() else []
+        except ValueError as error:
+            raise ValueError(f"{path}: line {number}: {error}") from None
+    return values
+
+
 def read_table(path: Path, columns: Columns, key: Sequence[str] = ()) -> Rows:
     """Return the rows of a CSV file, which differ in their key."""
     try:
-        table = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        table = list(csv.reader(read_text(path).splitlines()))
+    except csv.Error as error:
         raise ValueError(f"{path} must be a CSV file: {error}") from None
     return typed_rows(path, table or [[]], columns, key)
 

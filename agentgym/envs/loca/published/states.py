@@ -1,7 +1,7 @@
 """Load state folders that LOCA-bench's generators wrote.
 
 A folder has `agent_workspace`, `groundtruth_workspace` and `local_db` with a folder per server.
-Six tasks can be loaded; docs/loca_states.md tells why the others cannot.
+Eight tasks can be loaded; docs/loca_states.md tells why the others cannot.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -16,7 +17,10 @@ from pydantic import Field, TypeAdapter
 
 from agentgym.envs.loca.published.files import read_json
 from agentgym.envs.loca.task import OfficeConfig
+from agentgym.office.email.messages import Mail
+from agentgym.office.email.server import Email
 from agentgym.office.files.workspace import Workspace
+from agentgym.text.tools import ToolError
 
 # Bounds of a Google spreadsheet, so a malformed key cannot ask for more memory.
 _MOST_CELLS, _MOST_COLUMNS = 10_000_000, 18_278
@@ -82,6 +86,30 @@ class ShopProduct:
 
 
 @dataclass(frozen=True)
+class MailUser:
+    """A user of the mail server."""
+
+    email: str
+    password: str
+    name: str
+
+
+@dataclass(frozen=True)
+class _Message:
+    folder: str
+    sender: Annotated[str, Field(alias="from")]
+    to: str
+    subject: str
+    body: str
+    html_body: str
+    date: datetime
+
+    def as_mail(self) -> Mail:
+        date = self.date if self.date.tzinfo else self.date.replace(tzinfo=UTC)
+        return Mail(self.sender, self.to, self.subject, self.body, date, html=self.html_body)
+
+
+@dataclass(frozen=True)
 class _Line:
     product_id: ShopProduct  # the generator writes the whole record
     quantity: Annotated[int, Field(ge=1)]
@@ -140,6 +168,44 @@ def read_spreadsheet(state: Path, title: str, *sheets: str) -> Mapping[str, Tabl
             raise ValueError(f"{path}: {key} must be {book}_({names})_ROW_COLUMN, counted from 0")
         values[match[1]][int(match[2]), int(match[3])] = cell.value
     return {sheet: _table(f"{path}: {sheet}", cells) for sheet, cells in values.items()}
+
+
+def load_mail(
+    state: Path, email: Email, owner: str, latest: datetime | None = None
+) -> Sequence[Mail]:
+    """Load the users of the mail server and the owner's INBOX, and return its mails by date.
+
+    Args:
+        state: The state folder.
+        email: The mail server to fill.
+        owner: The address of the only user with mails.
+        latest: The new date of the last mail; the others move with it.
+
+    Raises:
+        ValueError: A file is missing or malformed, or an agent has worked on this state.
+    """
+    folder = state / "local_db" / "emails"
+    users = read_json(folder / "users.json", TypeAdapter(dict[str, MailUser])).values()
+    if owner not in [user.email for user in users]:
+        raise ValueError(f"{folder / 'users.json'} must have the user {owner}")
+    path = folder / "users_data" / owner / "emails.json"
+    stored = read_json(path, TypeAdapter(dict[str, _Message]))
+    drafts = read_json(path.with_name("drafts.json"), _ANYTHING)
+    if drafts or any(message.folder != "INBOX" for message in stored.values()):
+        raise ValueError(
+            f"{path} and drafts.json must have only mails in the INBOX: an agent has worked on this "
+            "state"
+        )
+    mails = sorted((message.as_mail() for message in stored.values()), key=lambda mail: mail.date)
+    if latest and mails:
+        delay = latest - mails[-1].date
+        mails = [replace(mail, date=mail.date + delay) for mail in mails]
+    try:
+        email.add_users((user.email, user.password, user.name) for user in users)
+        email.deliver(mails, user=owner)
+    except ToolError as error:
+        raise ValueError(f"{folder}: {error}") from None
+    return mails
 
 
 def _table(place: str, values: Mapping[tuple[int, int], Any]) -> Table:
