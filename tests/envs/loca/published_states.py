@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import openpyxl  # type: ignore[import-untyped]
 
@@ -121,9 +121,9 @@ def write_spreadsheet(
         write_json(folder / f"{name}.json", content)
 
 
-def write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, content: Any, indent: int | None = 2) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2), encoding="utf-8")
+    path.write_text(json.dumps(content, indent=indent), encoding="utf-8")
 
 
 def write_inventory(
@@ -269,6 +269,100 @@ def write_conferences(
         "target_info": {"conferences": conferences, "count": len(conferences)},
     }
     write_json(state / "groundtruth_workspace" / "conference_metadata.json", metadata)
+
+
+QUIZ_HEADS = (
+    "course_code course_name credits quiz_title number_of_questions time_limit allowed_attempts "
+    "scoring_policy points_possible deadline"
+).split()
+TASK_HEADS = "course_code assignment_title description deadline course_name points_possible".split()
+
+
+class Coursework(NamedTuple):
+    """The deadlines of a course's quiz and assignment ("" is none), and the points to be exempt
+    from both, with the own ones.
+    """
+
+    quiz: str
+    task: str
+    required: int = 0
+    points: int = -1
+
+    @property
+    def exempt(self) -> bool:
+        return self.points >= self.required
+
+
+def write_coursework(state: Path, courses: Mapping[str, Coursework], submitted: str) -> None:
+    """Write a state with courses by code; the assignment of one course is submitted."""
+    folder, made = state / "local_db" / "canvas", "2026-03-01T22:30:00.5+00:00"
+    users = [
+        {"id": 1, "name": "Ryan Brown", "login_id": "ryan.brown93@mcp.com", "password": "pw_1"},
+        {"id": 2, "name": "Teacher", "login_id": "smith@mcp.com", "password": "pw_2"},
+    ]
+    names = ("courses", "enrollments", "quizzes", "assignments", "submissions", "announcements")
+    tables: dict[str, dict[str, Any]] = {name: {} for name in names}
+    notes = ["Student ID: 2201210606"]
+    question = {"question_name": "Question 1", "question_text": "Which?", "question_type": "multiple_choice_question",
+                "points_possible": 50, "answers": [{"answer_text": "This", "answer_weight": 100}]}  # fmt: skip
+    for k, (code, work) in enumerate(courses.items(), 1):
+        tables["courses"][str(k)] = {"id": k, "name": f"Course-{k}", "course_code": code}
+        roles = enumerate(("StudentEnrollment", "TeacherEnrollment"), 1)
+        tables["enrollments"][f"course_{k}"] = {
+            str(user): {"user_id": user, "course_id": k, "type": role, "enrollment_state": "active"}
+            for user, role in roles
+        }
+        post = {
+            "course_id": k,
+            "posted_at": made,
+            "title": code,
+            "message": "📅 Date: March 20, 2026",
+        }
+        tables["announcements"][str(2 * k)] = post
+        if work.required:
+            met = "not been met. Need to take"
+            if work.exempt:
+                met = "been met. This may qualify for course exemption for"
+            need = f"The exemption requirement is {work.required}, which has {met} {code}."
+            notes.append(f"Score for the Course-{k} exam: {work.points}. {need}")
+            policy = f"📋 Policy:\n   • Minimum Required Score: {work.required}\n"
+            tables["announcements"][str(2 * k + 1)] = {**post, "message": policy}
+        if work.quiz:
+            tables["quizzes"][str(k)] = {
+                "id": k, "course_id": k, "title": f"{code} Unit Quiz", "quiz_type": "Graded Quiz", "description": "Concepts.",
+                "time_limit": 60, "allowed_attempts": 2, "scoring_policy": "keep_highest", "points_possible": 100,
+                "due_at": work.quiz, "credits": 3, "questions": [question, question],
+            }  # fmt: skip
+        if work.task:
+            tables["assignments"][str(k)] = {
+                "id": k, "course_id": k, "name": f"{code} Homework", "description": "Part 1.", "points_possible": 100,
+                "due_at": work.task,
+            }  # fmt: skip
+        if code == submitted:
+            body = {"assignment_id": k, "user_id": 1, "body": "<p>Done</p>", "submitted_at": made}
+            tables["submissions"][f"assignment_{k}"] = {"1": body}
+    tables["users"] = {str(user["id"]): user for user in users}
+    for title, records in tables.items():
+        write_json(folder / f"{title}.json", records)
+    memory = {"type": "entity", "entityType": "Person", "name": "Ryan Brown", "observations": notes}
+    write_json(state / "agent_workspace" / "memory" / "memory.json", memory, indent=None)
+    _write_coursework_answers(state / "groundtruth_workspace", courses, submitted)
+
+
+def _write_coursework_answers(
+    folder: Path, courses: Mapping[str, Coursework], submitted: str
+) -> None:
+    quizzes, tasks = [], []
+    for k, (code, work) in enumerate(courses.items(), 1):
+        name = f"Course-{k}"
+        if work.quiz and not (work.required and work.exempt):
+            row = (code, name, 3, f"{code} Unit Quiz", 2, 60, 2, "keep_highest", 100, work.quiz)
+            quizzes.append((work.quiz, row))
+        if work.task and code != submitted and not (work.required and work.exempt):
+            tasks.append((work.task, (code, f"{code} Homework", "Part 1.", work.task, name, 100)))
+    # The published files end with an empty line.
+    write_csv(folder / "quiz_info.csv", [QUIZ_HEADS, *(row for _, row in sorted(quizzes)), []])
+    write_csv(folder / "assignment_info.csv", [TASK_HEADS, *(row for _, row in sorted(tasks)), []])
 
 
 def write_nhl(state: Path, games: Sequence[tuple[str, str, str]]) -> None:

@@ -29,11 +29,13 @@ from tests.envs.loca.office import (
     update_product,
 )
 from tests.envs.loca.published_states import (
+    Coursework,
     write_ab_testing,
     write_academic_warning,
     write_conferences,
     write_configurations,
     write_course,
+    write_coursework,
     write_inventory,
     write_machines,
     write_market,
@@ -106,6 +108,15 @@ def open_state(task: str, data: Path, seed: int = 0) -> Any:
     return env.world
 
 
+COURSES = {
+    "CS101-1": Coursework("2026-03-10T23:59:00Z", "2026-03-12T23:59:00Z"),
+    "AI201-2": Coursework("2026-03-10T23:59:00Z", "2026-03-11T23:59:00Z", 90, 89),
+    "ENG101-3": Coursework("2026-03-09T23:59:00Z", "2026-03-12T23:59:00Z", 85, 85),
+    "DB101-4": Coursework("", "2026-03-13T23:59:00Z"),
+    "NET101-5": Coursework("2026-03-15T23:59:00Z", "2026-03-16T23:59:00Z"),
+}
+
+
 def first_state(folder: Path) -> Path:
     return [folder, *folder.glob("state0")][-1]
 
@@ -123,9 +134,11 @@ def states(tmp_path: Path) -> Mapping[str, Path]:
     write_conferences(tmp_path / "conferences" / "state0", PAPERS, LETTERS)
     [first, _] = PAPERS.items()
     write_conferences(tmp_path / "conferences" / "state1", dict([first]), LETTERS)
+    write_coursework(tmp_path / "coursework", COURSES, "NET101-5")
     return {
         "ABTesting": tmp_path / "ab",
         "AcademicWarning": tmp_path / "academic",
+        "CanvasListTest": tmp_path / "coursework",
         "CourseAssistant": tmp_path / "course",
         "ExcelMarketResearch": tmp_path / "market",
         "MachineOperating": tmp_path / "machines",
@@ -141,6 +154,7 @@ def states(tmp_path: Path) -> Mapping[str, Path]:
         ("ABTesting", 0),
         ("ABTesting", 3),
         ("AcademicWarning", 0),
+        ("CanvasListTest", 0),
         ("CourseAssistant", 0),
         ("ExcelMarketResearch", 0),
         ("MachineOperating", 0),
@@ -276,12 +290,17 @@ def in_both(row: int, cells: list[Any]) -> Callable[[Any], Any]:
     return edit
 
 
+def in_quizzes(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
+    """Change the listed quizzes: of AI201-2, CS101-1 and NET101-5."""
+    return in_csv("quiz_info.csv", change)
+
+
 def in_calendar(**fields: Any) -> Callable[[Any], Any]:
     """Change the reminder of COML."""
     return call("update_event", eventId="event_001", **fields)
 
 
-COURSE, CONFERENCES = "CourseAssistant", "SetConfCrDdl"
+COURSE, CONFERENCES, CANVAS = "CourseAssistant", "SetConfCrDdl", "CanvasListTest"
 JOHN, TALK = ROSTER[0][2], "Dear John Lee, we lack your talk (200012345)."
 EVENING = {"start": {"dateTime": "2025-10-03T20:00:00Z"}, "end": {"dateTime": "2025-10-03T22:00:00Z"}}  # fmt: skip
 # Each change to a solved state, with the verdicts of our check and of the published rule.
@@ -325,6 +344,18 @@ CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
         0.0,
         0.0,
     ),
+    "another policy": (CANVAS, in_quizzes(one_cell(1, 7, lambda _: "keep_latest")), 0.0, 1.0),
+    "a title in capitals": (CANVAS, in_quizzes(one_cell(1, 3, str.upper)), 0.0, 1.0),
+    "another section": (CANVAS, in_quizzes(one_cell(2, 1, lambda _: "Course-9")), 0.0, 1.0),
+    "other columns first": (CANVAS, in_quizzes(lambda rows: [row[::-1] for row in rows]), 0.0, 1.0),
+    "another course": (CANVAS, in_quizzes(one_cell(2, 1, lambda _: "Courses-1")), 0.0, 0.0),
+    "another code": (CANVAS, in_quizzes(one_cell(2, 0, str.lower)), 0.0, 0.0),
+    "other credits": (CANVAS, in_quizzes(one_cell(1, 2, lambda _: "4")), 0.0, 0.0),
+    "another minute": (CANVAS, in_quizzes(one_cell(1, 9, lambda x: x.replace(":59:", ":58:"))), 0.0, 0.0),
+    "sorted by code": (CANVAS, in_quizzes(lambda rows: [rows[0], rows[2], rows[1], rows[3]]), 0.0, 0.0),
+    "a quiz short": (CANVAS, in_quizzes(lambda rows: rows[:-1]), 0.0, 0.0),
+    "a column short": (CANVAS, in_quizzes(lambda rows: [row[:-1] for row in rows]), 0.0, 0.0),
+    "no assignments": (CANVAS, no_file("assignment_info.csv"), 0.0, 0.0),
     "a second reminder": (COURSE, remind(JOHN, TALK), 0.0, 0.0),
     "a reminder without the id": (COURSE, remind(JOHN, "Dear John Lee"), 0.0, 0.0),
     "a word in the text": (COURSE, remind(JOHN, "NLP-course-emergency", "hello"), 0.0, 0.0),
@@ -343,7 +374,7 @@ CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
     "a rate as text": (EXCEL, in_growth(one_cell(1, 2, lambda x: f"{x} %")), 0.0, 1.0),
     "a rate without a number": (EXCEL, in_growth(one_cell(1, 2, lambda _: "?")), 0.0, 0.0),
     "a column of no weight": (EXCEL, in_growth(lambda rows: [[*rows[0], "Mice %"], *rows[1:]]), 0.0, 1.0),
-    "a column short": (EXCEL, in_growth(lambda rows: [row[:1] + row[2:] for row in rows]), 0.0, 0.0),
+    "a raw category short": (EXCEL, in_growth(lambda rows: [row[:1] + row[2:] for row in rows]), 0.0, 0.0),
     "a year short": (EXCEL, in_growth(lambda rows: rows[:-1]), 0.0, 0.0),
     "another title of the sheet": (EXCEL, in_growth(list, title="Growth"), 0.0, 1.0),
     "no report of growth": (EXCEL, no_file("growth_rate.xlsx"), 0.0, 0.0),
@@ -407,6 +438,12 @@ INBOX, USERS = (
 ACCOUNT = {"email": "a@mcp.com", "password": "pw", "name": "A"}
 SENT = {"folder": "Sent", "from": "virginia_diaz@mcp.com", "to": "virginia_diaz@mcp.com", "subject": "x",
         "body": "x", "html_body": "x", "date": "2026-01-05T10:00:00+00:00"}  # fmt: skip
+STRANGERS = json.dumps(
+    {str(k): {"id": k, "name": "A", "login_id": f"a{k}@mcp.com", "password": "p"} for k in (1, 2)}
+)
+OWNER = json.dumps({"": {**ACCOUNT, "email": SENT["to"]}})
+INCOMING = json.dumps({"1": {**SENT, "folder": "INBOX"}})
+NO_TIME = "course_code,assignment_title,description,deadline,course_name,points_possible\nA,B,C,1 May,D,9\n"
 DUES = "groundtruth_workspace/conference_metadata.json"
 NO_DUES = json.dumps({"base_date": "2025-09-15", "target_info": {"conferences": []}})
 
@@ -441,10 +478,14 @@ SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
     "an agent's stock": (INVENTORY, RESULTS, results({"OAK": 1.0}), "Material_Inventory must be as in .*json: an agent"),
     "an unpaid order": (INVENTORY, SHOP_ORDERS, json.dumps({"1": {"status": "pending"}}), r"1\.status: Input should be 'process"),
     "a stranger's product": (INVENTORY, SHOP_ORDERS, json.dumps({"1": FOREIGN}), r"1\.line_items: product_id must be a prod"),
+    "no announcements": (CANVAS, "local_db/canvas/announcements.json", "{}", "announcements.json must have announcements"),
+    "an unknown course": (CANVAS, "local_db/canvas/courses.json", "{}", "canvas: an id 1 must be that of a record"),
+    "another student": (CANVAS, "local_db/canvas/users.json", STRANGERS, "canvas: not found: there is no user with login id"),
+    "no time": (CANVAS, "groundtruth_workspace/assignment_info.csv", NO_TIME, "row 2: deadline must be a time with a zone, got '1 May'"),
     "an agent's mail": (COURSE, INBOX, json.dumps({"1": SENT}), "emails.json and drafts.json must have only mails in the INBOX"),
-    "a mail from a student": (COURSE, INBOX, json.dumps({"1": {**SENT, "folder": "INBOX"}}), "must have the subjects of the INBOX"),
+    "a mail from a student": (COURSE, INBOX, INCOMING, "must have the subjects of the INBOX"),
     "no subject": (COURSE, "files/emails.jsonl", '\n{"subject": 3}', r"emails.jsonl: line 2: subject: Input"),
-    "fewer users": (COURSE, USERS, json.dumps({SENT["to"]: {**ACCOUNT, "email": SENT["to"]}}), r"must have the users \['emmascott9@mcp.com', 'johnlee7"),
+    "fewer users": (COURSE, USERS, OWNER, r"must have the users \['emmascott9@mcp.com', 'johnlee7"),
     "another day": (CONFERENCES, DUES, '{"base_date": "2025-09-16"}', "base_date: Input should be '2025-09-15'"),
     "fewer conferences": (CONFERENCES, DUES, NO_DUES, "must have the conferences and tracks of conference_info.txt"),
     "an agent's event": (CONFERENCES, "local_db/calendar/events.json", "[{}]", "events.json must be empty: an agent"),
@@ -465,7 +506,7 @@ def test_a_malformed_state_is_refused(states: Mapping[str, Path], name: str) -> 
 @pytest.mark.parametrize("bad", [b"3", b"\xff\xfe\0", None], ids=["a number", "no text", "folder"])
 @pytest.mark.parametrize(
     "task",
-    ["ABTesting", "AcademicWarning", COURSE, EXCEL, MACHINES, NHL, CONFERENCES, INVENTORY],
+    ["ABTesting", "AcademicWarning", CANVAS, COURSE, EXCEL, MACHINES, NHL, CONFERENCES, INVENTORY],
 )
 def test_an_error_names_the_malformed_file(
     states: Mapping[str, Path], task: str, bad: bytes | None

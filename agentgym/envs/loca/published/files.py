@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -40,6 +41,15 @@ def as_finite(cell: object) -> float:
         if math.isfinite(number):
             return number
     raise ValueError(f"must be a number, got {cell!r}")
+
+
+def as_moment(cell: object) -> datetime:
+    """Return a time with a time zone, such as 2026-03-12T23:59:00Z."""
+    with contextlib.suppress(TypeError, ValueError):
+        moment = datetime.fromisoformat(cell)  # type: ignore[arg-type]
+        if moment.tzinfo:
+            return moment
+    raise ValueError(f"must be a time with a zone, got {cell!r}")
 
 
 def read_json(path: Path, shape: TypeAdapter[T]) -> T:
@@ -74,7 +84,7 @@ def read_json_lines(path: Path, shape: TypeAdapter[T]) -> Sequence[T]:
 def read_table(path: Path, columns: Columns, key: Sequence[str] = ()) -> Rows:
     """Return the rows of a CSV file, which differ in their key."""
     try:
-        table = list(csv.reader(read_text(path).splitlines()))
+        table = list(csv.reader(read_text(path).rstrip().splitlines()))
     except csv.Error as error:
         raise ValueError(f"{path} must be a CSV file: {error}") from None
     return typed_rows(path, table or [[]], columns, key)

@@ -10,7 +10,6 @@ import ast
 import contextlib
 import csv
 import json
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -19,8 +18,6 @@ from typing import Any, TypeAlias
 from agentgym.envs.loca.checks import as_text
 from agentgym.envs.loca.published.files import as_finite
 from agentgym.envs.loca.service_checks import log_state
-from agentgym.office.calendar import Calendar
-from agentgym.office.email.server import Email
 from agentgym.office.files.workspace import Workspace
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
@@ -36,12 +33,10 @@ _RATE, _POINTS = 0.05, 1.0
 # The checker asks for one page of products.
 _PAGE = 10
 _AMOUNT = 0.01 + 1e-9
-_BEFORE, _LATE = timedelta(hours=3), timedelta(minutes=5)
 _TIME, _READING = timedelta(seconds=60), 0.01
 _TIMES = ("%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S")  # fmt: skip
 _NHL_TITLES = ("nhl_b2b_analysis", "nhl b2b analysis", "nhl-b2b-analysis")
 _NHL_WORDS = ("nhl", "back", "b2b", "analysis", "sheet")
-_REMINDER, _TAG = "nlp-course-emergency", re.compile("<[^<]+?>")
 # The names that a column may have.
 _NHL_COLUMNS = {
     "Team": ("Team", "team", "TEAM", "Teams", "TeamName"),
@@ -199,49 +194,6 @@ def inventory_failures(
     for material, amount in materials.items():
         if material not in left or abs(left[material] - amount) > _AMOUNT:
             yield f"the stock of {material} is {left.get(material)}, expected {amount}"
-
-
-def reminder_failures(email: Email, students: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Look for one mail about the course in each student's INBOX; mails to others pass.
-
-    `students` has the name and id of each student to remind, by address.
-    """
-    if not students:
-        yield "the rule always fails without a student to remind"
-    for address, words in students.items():
-        right = 0
-        for mail in email.messages(address, "INBOX"):
-            fields = "\n".join((mail.subject, mail.sender, mail.to, mail.body))
-            if _REMINDER not in fields.lower():
-                continue
-            text = mail.body or _TAG.sub("", mail.html or "")
-            if all(word in text for word in words):
-                right += 1
-            else:
-                yield f"a mail to {address} lacks the name or the id"
-        if right != 1:
-            yield f"{address} has {right} right mails, expected 1"
-
-
-def deadline_failures(
-    calendar: Calendar, deadlines: Mapping[tuple[str, str], datetime]
-) -> Iterator[str]:
-    """Look for an event 3 hours before each deadline, within 5 minutes; other events pass.
-
-    `deadlines` has the short and the full name of each conference.
-    """
-    events = calendar.events()
-    for names, deadline in deadlines.items():
-        begins = [event.start for event in events if _names_deadline(event.summary, names)]
-        moments = [begin for begin in begins if isinstance(begin, datetime)]
-        if not any(abs(begin - deadline + _BEFORE) <= _LATE for begin in moments):
-            yield f"there is no reminder of {names[0]} at {deadline - _BEFORE}"
-
-
-def _names_deadline(title: str, names: Sequence[str]) -> bool:
-    title = title.lower()
-    named = any(re.search(rf"\b{re.escape(name.lower())}\b", title) for name in names)
-    return named and "camera" in title and "ready" in title
 
 
 def _records(text: str) -> list[dict[str, str]]:

@@ -24,8 +24,8 @@ from agentgym.envs.loca.published.files import (
     read_text,
     typed_rows,
 )
-from agentgym.envs.loca.published.rules import reminder_failures
 from agentgym.envs.loca.published.states import PublishedConfig, load_mail, load_workspace
+from agentgym.envs.loca.published.study_rules import reminder_failures
 from agentgym.envs.loca.results import cell_rows
 from agentgym.envs.loca.service_checks import mail_failures, mail_places
 from agentgym.envs.loca.task import OfficeTask

@@ -20,13 +20,13 @@ from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled, te
 from agentgym.envs.loca.fragments import read_folder
 from agentgym.envs.loca.plan import Plan, look, read, write
 from agentgym.envs.loca.published.files import read_json, read_text
-from agentgym.envs.loca.published.rules import deadline_failures
 from agentgym.envs.loca.published.states import (
     MailUser,
     PublishedConfig,
     load_mail,
     load_workspace,
 )
+from agentgym.envs.loca.published.study_rules import deadline_failures
 from agentgym.envs.loca.service_checks import sent_failures
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.writing.news import News
