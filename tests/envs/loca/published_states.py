@@ -233,6 +233,114 @@ def write_course(state: Path, roster: Sequence[Sequence[str]], submitted: Sequen
     write_mailbox(state, users, me, mails)
 
 
+EXAM_HEADS = (
+    "Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-book/Closed-book", "Final Date (MM/DD/YYYY)",
+    "Start Time (HH:MM)", "Duration (minutes)", "Location", "Information Source(Announcement/Email/Message)", "Course Credit",
+)  # fmt: skip
+
+
+class FinalExam(NamedTuple):
+    """An exam; the date is in 2025, TBD or "none", and `source` says where it is announced."""
+
+    name: str
+    day: str
+    source: str = "Announcement"
+    books: str = "Open-book"
+
+    def post(self) -> str:
+        if self.day == "none":
+            return "This course does not have a final exam. Marks come from projects.\n"
+        if self.day == "TBD":
+            return f"The final exam schedule for {self.name} will be announced soon. Wait.\n"
+        day = date.fromisoformat(self.day)
+        return (
+            f"We announce that the final exam for {self.name} will be held on:\n\n📅 Date: {day:%B %d, %Y}\n"
+            "⏰ Time: 09:00 - 11:00\n⏱️ Duration: 120 minutes\n📍 Location: Main Building, Room 101\n\nCome."
+        )
+
+    def mail(self) -> str:
+        known = self.day != "TBD"
+        time, minutes, place = (
+            ("09:00", "120 minutes", "Main Building, Room 101") if known else ("TBD",) * 3
+        )
+        return (
+            f"📚 Information\nCourse Name: {self.name.partition('-')[0]}\nExam Type: {self.books}\n\n📅 Exam Schedule\n"
+            f"Exam Date: {self.day}\nExam Time: {time}\nDuration: {minutes}\n\n📍 Exam Location\n{place}\n\nGood luck\n"
+        )
+
+    def row(self, code: str) -> tuple[Any, ...]:
+        facts: tuple[Any, ...] = ("TBD",) * 4
+        if self.day != "TBD":
+            year, month, day = self.day.split("-")
+            facts = (f"{month}/{day}/{year}", "09:00", 120, "Main Building, Room 101")
+        person = ("Debra", "debra_flores76@mcp.com")
+        return (code, self.name.partition("-")[0], *person, self.books, *facts, self.source, 3)
+
+
+def write_exams(state: Path, exams: Mapping[str, FinalExam]) -> None:
+    """Write a state with exams by course code."""
+    me, teacher, made = "rkelly27@mcp.com", "debra_flores76@mcp.com", "2026-03-01T22:30:00.5+00:00"
+    folder = state / "local_db" / "canvas"
+    people = [
+        (1, "Debra", teacher, "TeacherEnrollment"),
+        (2, "Ronald Kelly", me, "StudentEnrollment"),
+    ]
+    users = [
+        {"id": k, "name": name, "login_id": login, "password": "pw"} for k, name, login, _ in people
+    ]
+    tables: dict[str, dict[str, Any]] = {
+        name: {} for name in ("courses", "enrollments", "announcements")
+    }
+    tables |= {name: {} for name in ("quizzes", "assignments", "submissions")}
+    tables["users"] = {str(user["id"]): user for user in users}
+    mails = [
+        {"from": "deals@target.com", "subject": "Sale", "body": "Save up to 50%", "date": made}
+    ]
+    for k, (code, exam) in enumerate(exams.items(), 1):
+        tables["courses"][str(k)] = {
+            "id": k, "name": f"{exam.name}-{k}", "course_code": f"{code}-{k}", "teacher_name": "Debra", "teacher_email": teacher,
+        }  # fmt: skip
+        tables["enrollments"][f"course_{k}"] = {
+            str(user): {"user_id": user, "course_id": k, "type": role, "enrollment_state": "active"} for user, _, _, role in people
+        }  # fmt: skip
+        posts = [f"🏫 Information:\n🎓 Credits: 3\n📝 Exam Type: {exam.books.title()}\n\n",
+                 "📅 Midterm:\n\n📅 Date: November 12, 2024\n⏱️ Duration: 75 minutes\n"]  # fmt: skip
+        if exam.source == "Email":
+            mails.append(
+                {
+                    "from": teacher,
+                    "subject": f"Final Exam - {exam.name}",
+                    "body": exam.mail(),
+                    "date": made,
+                }
+            )
+        else:
+            posts.append(exam.post())
+        for text in posts:
+            number = len(tables["announcements"]) + 1
+            tables["announcements"][str(number)] = {
+                "course_id": k,
+                "title": code,
+                "message": text,
+                "posted_at": made,
+            }
+    for title, records in tables.items():
+        write_json(folder / f"{title}.json", records)
+    sent = [{**mail, "html_body": mail["body"]} for mail in mails]
+    write_mailbox(state, {me: "Ronald Kelly", teacher: "Debra Flores"}, me, sent)
+    write_book(state / "agent_workspace" / "exam_schedule.xlsx", {"Sheet1": [EXAM_HEADS]})
+    ahead = {
+        code: exam
+        for code, exam in exams.items()
+        if exam.day == "TBD" or "2025-01-15" < exam.day < "none"
+    }
+    ordered = sorted(ahead, key=lambda code: ahead[code].day)
+    rows = [ahead[code].row(code) for code in ordered]
+    write_book(
+        state / "groundtruth_workspace" / "exam_schedule.xlsx", {"Sheet": [EXAM_HEADS, *rows]}
+    )
+
+
 def write_conferences(
     state: Path, targets: Mapping[tuple[str, str], str], mails: Sequence[tuple[str, str, str]]
 ) -> None:

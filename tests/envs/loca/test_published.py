@@ -29,13 +29,16 @@ from tests.envs.loca.office import (
     update_product,
 )
 from tests.envs.loca.published_states import (
+    EXAM_HEADS,
     Coursework,
+    FinalExam,
     write_ab_testing,
     write_academic_warning,
     write_conferences,
     write_configurations,
     write_course,
     write_coursework,
+    write_exams,
     write_inventory,
     write_machines,
     write_market,
@@ -115,6 +118,15 @@ COURSES = {
     "DB101-4": Coursework("", "2026-03-13T23:59:00Z"),
     "NET101-5": Coursework("2026-03-15T23:59:00Z", "2026-03-16T23:59:00Z"),
 }
+EXAMS = {
+    "CS301": FinalExam("Real-time Systems", "2025-02-03", "Email"),
+    "MATH101": FinalExam("Linear Algebra", "2025-01-20", books="Closed-book"),
+    "BIO204": FinalExam("Ecology", "TBD"),
+    "BUS102": FinalExam("Auditing", "TBD", "Email", books="Closed-book"),
+    "EE101": FinalExam("Electronics", "none"),
+    "PHYS101": FinalExam("Optics", "2024-12-20"),
+    "AI101": FinalExam("Deep Learning", "2025-03-01"),
+}
 
 
 def first_state(folder: Path) -> Path:
@@ -135,9 +147,11 @@ def states(tmp_path: Path) -> Mapping[str, Path]:
     [first, _] = PAPERS.items()
     write_conferences(tmp_path / "conferences" / "state1", dict([first]), LETTERS)
     write_coursework(tmp_path / "coursework", COURSES, "NET101-5")
+    write_exams(tmp_path / "exams", EXAMS)
     return {
         "ABTesting": tmp_path / "ab",
         "AcademicWarning": tmp_path / "academic",
+        "CanvasArrangeExam": tmp_path / "exams",
         "CanvasListTest": tmp_path / "coursework",
         "CourseAssistant": tmp_path / "course",
         "ExcelMarketResearch": tmp_path / "market",
@@ -154,6 +168,7 @@ def states(tmp_path: Path) -> Mapping[str, Path]:
         ("ABTesting", 0),
         ("ABTesting", 3),
         ("AcademicWarning", 0),
+        ("CanvasArrangeExam", 0),
         ("CanvasListTest", 0),
         ("CourseAssistant", 0),
         ("ExcelMarketResearch", 0),
@@ -290,6 +305,17 @@ def in_both(row: int, cells: list[Any]) -> Callable[[Any], Any]:
     return edit
 
 
+def in_schedule(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
+    """Change the schedule of exams: of MATH101, CS301, AI101, BIO204 and BUS102."""
+
+    def edit(world: Any) -> None:
+        files = world.office.context.files
+        [rows] = read_workbook(files.read("exam_schedule.xlsx")).values()
+        files.write("exam_schedule.xlsx", write_workbook({"Sheet1": change(rows)}))
+
+    return edit
+
+
 def in_quizzes(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
     """Change the listed quizzes: of AI201-2, CS101-1 and NET101-5."""
     return in_csv("quiz_info.csv", change)
@@ -301,6 +327,7 @@ def in_calendar(**fields: Any) -> Callable[[Any], Any]:
 
 
 COURSE, CONFERENCES, CANVAS = "CourseAssistant", "SetConfCrDdl", "CanvasListTest"
+EXAM = "CanvasArrangeExam"
 JOHN, TALK = ROSTER[0][2], "Dear John Lee, we lack your talk (200012345)."
 EVENING = {"start": {"dateTime": "2025-10-03T20:00:00Z"}, "end": {"dateTime": "2025-10-03T22:00:00Z"}}  # fmt: skip
 # Each change to a solved state, with the verdicts of our check and of the published rule.
@@ -344,6 +371,19 @@ CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
         0.0,
         0.0,
     ),
+    "a title before the name": (EXAM, in_schedule(one_cell(1, 2, lambda x: f"Prof. {x}")), 1.0, 1.0),
+    "a full name": (EXAM, in_schedule(one_cell(1, 2, lambda x: f"{x} Flores")), 0.0, 1.0),
+    "part of a place": (EXAM, in_schedule(one_cell(1, 8, lambda _: "Room 101")), 0.0, 1.0),
+    "another room": (EXAM, in_schedule(one_cell(1, 8, lambda _: "Room 102")), 0.0, 0.0),
+    "an unknown place left blank": (EXAM, in_schedule(one_cell(4, 8, lambda _: "")), 0.0, 1.0),
+    "two sources": (EXAM, in_schedule(one_cell(1, 9, lambda _: "Announcement, Email")), 0.0, 1.0),
+    "an ISO date": (EXAM, in_schedule(one_cell(1, 5, lambda _: "2025-01-20")), 1.0, 0.0),
+    "another hour": (EXAM, in_schedule(one_cell(1, 6, lambda _: "10:00")), 0.0, 0.0),
+    "another credit": (EXAM, in_schedule(one_cell(1, 10, lambda _: 4)), 0.0, 0.0),
+    "unknown dates in another order": (EXAM, in_schedule(lambda rows: [*rows[:4], rows[5], rows[4]]), 0.0, 1.0),
+    "unknown dates first": (EXAM, in_schedule(lambda rows: [rows[0], *rows[4:], *rows[1:4]]), 0.0, 0.0),
+    "an exam short": (EXAM, in_schedule(lambda rows: rows[:-1]), 0.0, 0.0),
+    "no schedule": (EXAM, no_file("exam_schedule.xlsx"), 0.0, 0.0),
     "another policy": (CANVAS, in_quizzes(one_cell(1, 7, lambda _: "keep_latest")), 0.0, 1.0),
     "a title in capitals": (CANVAS, in_quizzes(one_cell(1, 3, str.upper)), 0.0, 1.0),
     "another section": (CANVAS, in_quizzes(one_cell(2, 1, lambda _: "Course-9")), 0.0, 1.0),
@@ -438,6 +478,13 @@ INBOX, USERS = (
 ACCOUNT = {"email": "a@mcp.com", "password": "pw", "name": "A"}
 SENT = {"folder": "Sent", "from": "virginia_diaz@mcp.com", "to": "virginia_diaz@mcp.com", "subject": "x",
         "body": "x", "html_body": "x", "date": "2026-01-05T10:00:00+00:00"}  # fmt: skip
+EXAM_ANSWER = "groundtruth_workspace/exam_schedule.xlsx"
+TWINS = json.dumps(
+    {
+        str(k): {"id": k, "name": f"Real-{k}", "course_code": f"{code}-{k}", "teacher_email": "debra_flores76@mcp.com"}
+        for k, code in enumerate(EXAMS, 1)
+    }
+)  # fmt: skip
 STRANGERS = json.dumps(
     {str(k): {"id": k, "name": "A", "login_id": f"a{k}@mcp.com", "password": "p"} for k in (1, 2)}
 )
@@ -478,6 +525,10 @@ SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
     "an agent's stock": (INVENTORY, RESULTS, results({"OAK": 1.0}), "Material_Inventory must be as in .*json: an agent"),
     "an unpaid order": (INVENTORY, SHOP_ORDERS, json.dumps({"1": {"status": "pending"}}), r"1\.status: Input should be 'process"),
     "a stranger's product": (INVENTORY, SHOP_ORDERS, json.dumps({"1": FOREIGN}), r"1\.line_items: product_id must be a prod"),
+    "an agent's exams": (EXAM, "agent_workspace/exam_schedule.xlsx", write_workbook({"Sheet1": [["Course Code"], ["A1"]]}),
+                         "must have only its header: an agent"),
+    "an unknown exam": (EXAM, EXAM_ANSWER, write_workbook({"Sheet": [EXAM_HEADS, EXAMS["AI101"].row("XY1")]}), "XY1 must be that of a course"),
+    "two courses of a name": (EXAM, "local_db/canvas/courses.json", TWINS, "no mail tells which course Real is"),
     "no announcements": (CANVAS, "local_db/canvas/announcements.json", "{}", "announcements.json must have announcements"),
     "an unknown course": (CANVAS, "local_db/canvas/courses.json", "{}", "canvas: an id 1 must be that of a record"),
     "another student": (CANVAS, "local_db/canvas/users.json", STRANGERS, "canvas: not found: there is no user with login id"),
@@ -485,7 +536,7 @@ SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
     "an agent's mail": (COURSE, INBOX, json.dumps({"1": SENT}), "emails.json and drafts.json must have only mails in the INBOX"),
     "a mail from a student": (COURSE, INBOX, INCOMING, "must have the subjects of the INBOX"),
     "no subject": (COURSE, "files/emails.jsonl", '\n{"subject": 3}', r"emails.jsonl: line 2: subject: Input"),
-    "fewer users": (COURSE, USERS, OWNER, r"must have the users \['emmascott9@mcp.com', 'johnlee7"),
+    "fewer users": (COURSE, USERS, OWNER, r"must have the users \['emmascott9@mcp.com', 'john"),
     "another day": (CONFERENCES, DUES, '{"base_date": "2025-09-16"}', "base_date: Input should be '2025-09-15'"),
     "fewer conferences": (CONFERENCES, DUES, NO_DUES, "must have the conferences and tracks of conference_info.txt"),
     "an agent's event": (CONFERENCES, "local_db/calendar/events.json", "[{}]", "events.json must be empty: an agent"),
@@ -506,7 +557,18 @@ def test_a_malformed_state_is_refused(states: Mapping[str, Path], name: str) -> 
 @pytest.mark.parametrize("bad", [b"3", b"\xff\xfe\0", None], ids=["a number", "no text", "folder"])
 @pytest.mark.parametrize(
     "task",
-    ["ABTesting", "AcademicWarning", CANVAS, COURSE, EXCEL, MACHINES, NHL, CONFERENCES, INVENTORY],
+    [
+        "ABTesting",
+        "AcademicWarning",
+        EXAM,
+        CANVAS,
+        COURSE,
+        EXCEL,
+        MACHINES,
+        NHL,
+        CONFERENCES,
+        INVENTORY,
+    ],
 )
 def test_an_error_names_the_malformed_file(
     states: Mapping[str, Path], task: str, bad: bytes | None

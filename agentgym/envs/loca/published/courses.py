@@ -30,6 +30,8 @@ class _Course:
     id: int
     name: str
     course_code: str
+    teacher_name: str | None = None
+    teacher_email: str | None = None
 
 
 @dataclass(frozen=True)
@@ -122,9 +124,13 @@ def _load(folder: Path, canvas: Canvas, start: datetime) -> timedelta:
         users[user.id] = canvas.people.add_user(user.name, user.login_id, user.password)
     courses = {}
     for course in _records(folder / "courses.json", _Course).values():
-        courses[course.id] = canvas.courses.add_course(
-            course.name, course.course_code, credits=earned.get(course.id)
-        )
+        shown = {
+            "credits": earned.get(course.id),
+            "teacher_name": course.teacher_name,
+            "teacher_email": course.teacher_email,
+        }
+        extra = {name: value for name, value in shown.items() if value is not None}
+        courses[course.id] = canvas.courses.add_course(course.name, course.course_code, **extra)
     for members in _groups(folder / "enrollments.json", _Enrollment).values():
         for one in members.values():
             canvas.courses.enroll(
