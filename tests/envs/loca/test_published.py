@@ -1,4 +1,4 @@
-"""LOCA-bench's own configurations and state folders: loaded, played, scored by both rules."""
+"""LOCA-bench's own state folders: loaded, played, scored by both rules."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 
 import agentgym
-from agentgym.envs.loca.published import read_configurations
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.spreadsheet.workbooks import read_workbook, write_workbook
 from agentgym.office.woocommerce.server import WooCommerce
 from tests.envs.loca.office import (
-    TASKS,
     Rows,
     call,
     carry_out,
@@ -35,7 +33,6 @@ from tests.envs.loca.published_states import (
     write_ab_testing,
     write_academic_warning,
     write_conferences,
-    write_configurations,
     write_course,
     write_coursework,
     write_exams,
@@ -478,13 +475,18 @@ INBOX, USERS = (
 ACCOUNT = {"email": "a@mcp.com", "password": "pw", "name": "A"}
 SENT = {"folder": "Sent", "from": "virginia_diaz@mcp.com", "to": "virginia_diaz@mcp.com", "subject": "x",
         "body": "x", "html_body": "x", "date": "2026-01-05T10:00:00+00:00"}  # fmt: skip
-EXAM_ANSWER = "groundtruth_workspace/exam_schedule.xlsx"
-TWINS = json.dumps(
-    {
-        str(k): {"id": k, "name": f"Real-{k}", "course_code": f"{code}-{k}", "teacher_email": "debra_flores76@mcp.com"}
-        for k, code in enumerate(EXAMS, 1)
-    }
-)  # fmt: skip
+XY_EXAM = write_workbook({"Sheet1": [EXAM_HEADS, EXAMS["AI101"].row("XY1")]})
+TEACHER = {"teacher_name": "Debra", "teacher_email": "debra_flores76@mcp.com"}
+
+
+def courses_with(**fields: str) -> str:
+    """Return the courses of the exams, all with one name."""
+    courses = {}
+    for k, code in enumerate(EXAMS, 1):
+        courses[str(k)] = {"id": k, "name": f"Real-{k}", "course_code": f"{code}-{k}", **fields}
+    return json.dumps(courses)
+
+
 STRANGERS = json.dumps(
     {str(k): {"id": k, "name": "A", "login_id": f"a{k}@mcp.com", "password": "p"} for k in (1, 2)}
 )
@@ -525,14 +527,14 @@ SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
     "an agent's stock": (INVENTORY, RESULTS, results({"OAK": 1.0}), "Material_Inventory must be as in .*json: an agent"),
     "an unpaid order": (INVENTORY, SHOP_ORDERS, json.dumps({"1": {"status": "pending"}}), r"1\.status: Input should be 'process"),
     "a stranger's product": (INVENTORY, SHOP_ORDERS, json.dumps({"1": FOREIGN}), r"1\.line_items: product_id must be a prod"),
-    "an agent's exams": (EXAM, "agent_workspace/exam_schedule.xlsx", write_workbook({"Sheet1": [["Course Code"], ["A1"]]}),
-                         "must have only its header: an agent"),
-    "an unknown exam": (EXAM, EXAM_ANSWER, write_workbook({"Sheet": [EXAM_HEADS, EXAMS["AI101"].row("XY1")]}), "XY1 must be that of a course"),
-    "two courses of a name": (EXAM, "local_db/canvas/courses.json", TWINS, "no mail tells which course Real is"),
+    "an agent's exams": (EXAM, "agent_workspace/exam_schedule.xlsx", XY_EXAM, "must have only its header: an agent"),
+    "an unknown exam": (EXAM, "groundtruth_workspace/exam_schedule.xlsx", XY_EXAM, "XY1 must be that of a course"),
+    "two courses of a name": (EXAM, "local_db/canvas/courses.json", courses_with(**TEACHER), "no mail tells which course Real is"),
+    "no teacher": (EXAM, "local_db/canvas/courses.json", courses_with(), "courses.json must have teacher_name and teacher_email"),
     "no announcements": (CANVAS, "local_db/canvas/announcements.json", "{}", "announcements.json must have announcements"),
     "an unknown course": (CANVAS, "local_db/canvas/courses.json", "{}", "canvas: an id 1 must be that of a record"),
     "another student": (CANVAS, "local_db/canvas/users.json", STRANGERS, "canvas: not found: there is no user with login id"),
-    "no time": (CANVAS, "groundtruth_workspace/assignment_info.csv", NO_TIME, "row 2: deadline must be a time with a zone, got '1 May'"),
+    "no time": (CANVAS, "groundtruth_workspace/assignment_info.csv", NO_TIME, "row 2: deadline must be a time with a zone, got"),
     "an agent's mail": (COURSE, INBOX, json.dumps({"1": SENT}), "emails.json and drafts.json must have only mails in the INBOX"),
     "a mail from a student": (COURSE, INBOX, INCOMING, "must have the subjects of the INBOX"),
     "no subject": (COURSE, "files/emails.jsonl", '\n{"subject": 3}', r"emails.jsonl: line 2: subject: Input"),
@@ -597,82 +599,3 @@ def test_a_table_of_another_form_is_refused(tmp_path: Path, states: Mapping[str,
         open_state("ABTesting", tmp_path / "text")
     with pytest.raises(ValueError, match="data must be a state folder"):
         agentgym.make("ABTesting", data=str(tmp_path / "none"))
-
-
-PUBLISHED: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
-    "ABTesting": ({"num_scenarios": 10, "num_days": 6}, {"size": 1440, "scenarios": 10}),
-    "CanvasListTest": (
-        {"num_courses": 4, "exemption_prob": 0.1, "exemption_meet_prob": 0.5},
-        {"size": 4, "assignment_rate": 0.7, "submission_rate": 0.1, "exemption_rate": 0.05},
-    ),
-    "FilterLowSellingProducts": (
-        {"num_low_selling": 12, "num_normal_selling": 24, "num_subscribers": 12},
-        {"size": 36, "low_selling": 12, "subscribers": 12},
-    ),
-    "MachineOperating": (
-        {"hours": 6, "interval_minutes": 30, "total_machines": 3, "total_sensors": "9"},
-        {"size": 18, "hours": 6, "interval_minutes": 30},
-    ),
-    "NhlB2bAnalysis": (
-        {"num_games": 120, "num_teams": 5, "start_date": "2024-10-08"},
-        {"size": 120, "teams": 5},
-    ),
-}
-
-
-def test_the_published_configurations_become_worlds(tmp_path: Path) -> None:
-    path = tmp_path / "final_8k_set_config.json"
-    given: dict[str, Mapping[str, Any]] = {task: {} for task in TASKS}
-    given |= {task: params for task, (params, _) in PUBLISHED.items()}
-    seeds = {"verbose": False, "seed": 42}
-    write_configurations(path, *((task, {**params, **seeds}) for task, params in given.items()))
-    runs = read_configurations(path)
-    assert [run.world for run in runs] == [f"agentgym/{task}-v0" for task in given]
-    for run, task in zip(runs, given, strict=True):
-        agentgym.make(run.world, **run.options)  # checks names and bounds
-        expected = PUBLISHED.get(task, ({}, {}))[1]
-        assert (run.seed, {**run.options, **expected}) == (42, run.options)
-
-
-@pytest.mark.parametrize(
-    ("task", "params", "words"),
-    [
-        ("Chess", {}, r"configurations\.1\.env_class must end with one of ABTesting, .* got 'gem"),
-        (
-            "ABTesting",
-            {"num_scenario": 3},
-            r"configurations\.1\.env_params has unknown names: num_scenario",
-        ),
-        ("AcademicWarning", {"difficulty": "hard"}, r"env_params\.difficulty must be 'medium'"),
-        (
-            "MachineOperating",
-            {"total_sensors": "rpm,current"},
-            r"env_params\.total_sensors must be a number",
-        ),
-        ("ABTesting", {"seed": "42"}, r"env_params\.seed must be an integer, got '42'"),
-        (
-            "ABTesting",
-            {"num_days": [6]},
-            r"configurations\.1\.env_params\.num_days\.bool: Input should be",
-        ),
-    ],
-)
-def test_a_malformed_configuration_is_refused(
-    tmp_path: Path, task: str, params: Mapping[str, Any], words: str
-) -> None:
-    path = tmp_path / "config.json"
-    write_configurations(path, ("ABTesting", {"seed": 1}), (task, {"seed": 1, **params}))
-    with pytest.raises(ValueError, match=f"{re.escape(str(path))}: .*{words}"):
-        read_configurations(path)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"configurations": 3}', '\ufeff{"configurations": []}', "\0"]
-)
-def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match=re.escape(f"{path}: ")):
-        read_configurations(path)
-    with pytest.raises(ValueError, match="must be a JSON file"):
-        read_configurations(tmp_path)

@@ -124,12 +124,12 @@ def _load(folder: Path, canvas: Canvas, start: datetime) -> timedelta:
         users[user.id] = canvas.people.add_user(user.name, user.login_id, user.password)
     courses = {}
     for course in _records(folder / "courses.json", _Course).values():
-        shown = {
-            "credits": earned.get(course.id),
-            "teacher_name": course.teacher_name,
-            "teacher_email": course.teacher_email,
-        }
-        extra = {name: value for name, value in shown.items() if value is not None}
+        extra: dict[str, Any] = {}
+        if course.id in earned:
+            extra["credits"] = earned[course.id]
+        if course.teacher_name and course.teacher_email:
+            extra["teacher_name"] = course.teacher_name
+            extra["teacher_email"] = course.teacher_email
         courses[course.id] = canvas.courses.add_course(course.name, course.course_code, **extra)
     for members in _groups(folder / "enrollments.json", _Enrollment).values():
         for one in members.values():

@@ -164,6 +164,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         columns = {**dict.fromkeys(COLUMNS, as_name), DURATION: _as_count, CREDIT: _as_count}
         exams = typed_rows(path, table, columns, (CODE,))
         courses = canvas.store.find("courses")
+        if not all("teacher_email" in course["extra"] for course in courses):
+            raise ValueError(f"{state}: courses.json must have teacher_name and teacher_email")
         listed = {course["course_code"].rpartition("-")[0]: course for course in courses}
         for exam in exams:
             if exam[CODE] not in listed:
