@@ -476,6 +476,7 @@ ACCOUNT = {"email": "a@mcp.com", "password": "pw", "name": "A"}
 SENT = {"folder": "Sent", "from": "virginia_diaz@mcp.com", "to": "virginia_diaz@mcp.com", "subject": "x",
         "body": "x", "html_body": "x", "date": "2026-01-05T10:00:00+00:00"}  # fmt: skip
 XY_EXAM = write_workbook({"Sheet1": [EXAM_HEADS, EXAMS["AI101"].row("XY1")]})
+CANVAS_COURSES = "local_db/canvas/courses.json"
 TEACHER = {"teacher_name": "Debra", "teacher_email": "debra_flores76@mcp.com"}
 
 
@@ -529,10 +530,10 @@ SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
     "a stranger's product": (INVENTORY, SHOP_ORDERS, json.dumps({"1": FOREIGN}), r"1\.line_items: product_id must be a prod"),
     "an agent's exams": (EXAM, "agent_workspace/exam_schedule.xlsx", XY_EXAM, "must have only its header: an agent"),
     "an unknown exam": (EXAM, "groundtruth_workspace/exam_schedule.xlsx", XY_EXAM, "XY1 must be that of a course"),
-    "two courses of a name": (EXAM, "local_db/canvas/courses.json", courses_with(**TEACHER), "no mail tells which course Real is"),
-    "no teacher": (EXAM, "local_db/canvas/courses.json", courses_with(), "courses.json must have teacher_name and teacher_email"),
+    "two courses of a name": (EXAM, CANVAS_COURSES, courses_with(**TEACHER), "Real-time Systems' must be about one"),
+    "no teacher": (EXAM, CANVAS_COURSES, courses_with(), "courses.json must have teacher_name and teacher_email"),
     "no announcements": (CANVAS, "local_db/canvas/announcements.json", "{}", "announcements.json must have announcements"),
-    "an unknown course": (CANVAS, "local_db/canvas/courses.json", "{}", "canvas: an id 1 must be that of a record"),
+    "an unknown course": (CANVAS, CANVAS_COURSES, "{}", "canvas: an id 1 must be that of a record"),
     "another student": (CANVAS, "local_db/canvas/users.json", STRANGERS, "canvas: not found: there is no user with login id"),
     "no time": (CANVAS, "groundtruth_workspace/assignment_info.csv", NO_TIME, "row 2: deadline must be a time with a zone, got"),
     "an agent's mail": (COURSE, INBOX, json.dumps({"1": SENT}), "emails.json and drafts.json must have only mails in the INBOX"),

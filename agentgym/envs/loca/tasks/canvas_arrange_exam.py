@@ -157,7 +157,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         canvas, email = self.office.get(Canvas), self.office.get(Email)
         load_courses(state, canvas, LOGIN, START)
         # The published dates are those of the host.
-        load_mail(state, email, LOGIN, latest=START - timedelta(hours=1))
+        mails = load_mail(state, email, LOGIN, latest=START - timedelta(hours=1))
         email.login_as(LOGIN)
         path = state / "groundtruth_workspace" / FILE
         table = next(iter(read_book(path).values())) or [COLUMNS]
@@ -166,12 +166,11 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         courses = canvas.store.find("courses")
         if not all("teacher_email" in course["extra"] for course in courses):
             raise ValueError(f"{state}: courses.json must have teacher_name and teacher_email")
+        _check_mails(state, mails, courses)
         listed = {course["course_code"].rpartition("-")[0]: course for course in courses}
         for exam in exams:
             if exam[CODE] not in listed:
                 raise ValueError(f"{path}: {CODE} {exam[CODE]} must be that of a course")
-            if exam[SOURCE] == "Email" and not _is_told(exam, courses):
-                raise ValueError(f"{path}: no mail tells which course {exam[NAME]} is")
         # The published answer cuts names at the first hyphen.
         named = [{**exam, NAME: listed[exam[CODE]]["name"].rpartition("-")[0]} for exam in exams]
         self.truth = {
@@ -384,10 +383,13 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return schedule_failures(self.files, FILE, self.truth["published"])
 
 
-def _is_told(exam: Mapping[str, Any], courses: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether one course has the name and the teacher that a mail gives."""
+def _check_mails(state: Path, mails: Iterable[Mail], courses: Iterable[Mapping[str, Any]]) -> None:
+    """Raise `ValueError` if a mail gives name and teacher of no course, or of several."""
     names = [mailed_course(each["name"], each["extra"]["teacher_email"]) for each in courses]
-    return names.count(mailed_course(exam[NAME], exam[PROCTOR_EMAIL])) == 1
+    for mail in mails:
+        about = by_kind(read_exam_mail(mail.body, mail.sender)).get("about")
+        if about and names.count(about["course"]) != 1:
+            raise ValueError(f"{state}: the mail {mail.subject!r} must be about one course")
 
 
 def _as_count(cell: Any) -> Any:

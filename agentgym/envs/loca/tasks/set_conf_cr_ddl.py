@@ -177,7 +177,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
     def _load(self, state: Path) -> None:
         load_workspace(state, self.files, [NOTE])
         path = state / "local_db" / "calendar" / "events.json"
-        if read_json(path, TypeAdapter(list[Any])):
+        if path.exists() and read_json(path, TypeAdapter(list[Any] | dict[str, Any])):
             raise ValueError(f"{path} must be empty: an agent has worked on this state")
         path = state / "groundtruth_workspace" / "conference_metadata.json"
         targets = read_json(path, TypeAdapter(_Metadata)).target_info.conferences
