@@ -6,12 +6,14 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import agentgym
+from agentgym.office.email.server import Email
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.spreadsheet.workbooks import read_workbook, write_workbook
 from agentgym.office.woocommerce.server import WooCommerce
@@ -441,6 +443,15 @@ CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
     "a price": (INVENTORY, in_shop("CHAIR_001", regular_price="1"), 0.0, 1.0),
     "another stock": (INVENTORY, in_shop("DESK_002", stock_quantity=4), 0.0, 0.0),
 }  # fmt: skip
+
+
+def test_dates_of_the_host_move_before_the_start(states: Mapping[str, Path]) -> None:
+    rows = open_state(CANVAS, states[CANVAS]).truth["quizzes"]
+    assert [row["deadline"] for row in rows] == [f"2025-01-{day}T23:59:00Z" for day in (24, 24, 29)]
+    for task, owner in ((COURSE, "virginia_diaz@mcp.com"), (EXAM, "rkelly27@mcp.com")):
+        world = open_state(task, states[task])
+        mails = world.office.get(Email).messages(owner)
+        assert mails[-1].date == world.start - timedelta(hours=1)
 
 
 @pytest.mark.parametrize("name", CHANGES)
