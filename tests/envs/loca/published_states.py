@@ -6,7 +6,7 @@ import csv
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -471,6 +471,31 @@ def _write_coursework_answers(
     # The published files end with an empty line.
     write_csv(folder / "quiz_info.csv", [QUIZ_HEADS, *(row for _, row in sorted(quizzes)), []])
     write_csv(folder / "assignment_info.csv", [TASK_HEADS, *(row for _, row in sorted(tasks)), []])
+
+
+def write_slow_products(
+    state: Path, products: Mapping[str, tuple[int, int, str, str]], subscribers: Mapping[str, str]
+) -> None:
+    """Write a state with days in stock, sales, price and sale price of products, and names of
+    subscribers by address.
+    """
+    now = datetime(2026, 3, 1, 22, 30, 0, 250_000)
+    entries = {}
+    for k, (name, (days, sold, price, sale)) in enumerate(products.items(), 1):
+        entries[str(k)] = {
+            "id": k, "name": name, "type": "simple", "status": "publish", "regular_price": price, "stock_quantity": 20,
+            "manage_stock": True, "stock_status": "instock", "date_created": (now - timedelta(days=days)).isoformat(),
+            "meta_data": [{"key": "sales_last_30_days", "value": str(sold)}], **({"sale_price": sale} if sale else {}),
+        }  # fmt: skip
+    write_json(state / "local_db" / "woocommerce" / "products.json", entries)
+    people = [{"email": address, "name": name} for address, name in subscribers.items()]
+    write_json(state / "agent_workspace" / "subscriber.json", {"subscriber_list": people})
+    me = "admin@woocommerce.local"
+    write_mailbox(state, {me: "WooCommerce Admin", **subscribers}, me, [])
+    slow = [name for name, (days, sold, *_) in products.items() if days > 90 and sold < 10]
+    stamp = (now + timedelta(seconds=2)).isoformat()
+    metadata = {"low_selling_products": slow, "timestamp": stamp}
+    write_json(state / "groundtruth_workspace" / "generation_metadata.json", metadata)
 
 
 def write_nhl(state: Path, games: Sequence[tuple[str, str, str]]) -> None:

@@ -28,80 +28,8 @@ from tests.envs.loca.office import (
     one_cell,
     update_product,
 )
-from tests.envs.loca.published_states import (
-    EXAM_HEADS,
-    Coursework,
-    FinalExam,
-    write_ab_testing,
-    write_academic_warning,
-    write_conferences,
-    write_course,
-    write_coursework,
-    write_exams,
-    write_inventory,
-    write_machines,
-    write_market,
-    write_nhl,
-)
-
-COUNTS = {
-    "Toys": [[100, 70, 90, 66], [50, 40, 10, 9]],
-    "Toys_2": [[7, 3, 0, 0]],
-    "Tea": [[9, 6, 8, 6]],
-}
-# A wins by its totals, and loses by the mean of its rates.
-LOST = {"Toys": [[900, 700, 100, 70]], "Tea": [[10, 1, 900, 650]]}
-STUDENTS = {
-    "S001": ("Ada Moore", [80.0, 70.0], 56.0),  # 25.3 %
-    "S002": ("Bo Reyes", [90.0, 81.2], 40.0),  # 53 %
-    "S003": ("Cy Hall", [60.5, 62.5], 61.0),
-    "S004": ("Di Ward", [80.0, 80.0], 60.0),  # exactly 25 %
-}
-GAMES = [
-    ("2024-10-01", "Boston Bruins", "Anaheim Ducks"),
-    ("2024-10-02", "Utah Hockey Club", "Boston Bruins"),
-    ("2024-10-02", "Calgary Flames", "Anaheim Ducks"),
-    ("2024-10-03", "Boston Bruins", "Utah Hockey Club"),
-    ("2024-10-05", "Boston Bruins", "Calgary Flames"),
-]
-RANGES = {("M001", "temperature"): (15.0, 85.5), ("M001", "rpm"): (1200, 1800)}
-READINGS = [
-    ("2025-08-19 11:25:00", "M001", "rpm", 1900.0),  # before the hour
-    ("2025-08-19 11:30:00", "M001", "rpm", 1900.0),
-    ("2025-08-19 11:30:00", "M001", "temperature", 85.5),  # on the limit
-    ("2025-08-19 11:30:00", "M002", "rpm", 1.0),  # no range
-    ("2025-08-19 12:30:00", "M001", "rpm", 1500.25),
-    ("2025-08-19 12:30:00", "M001", "temperature", 14.99),
-    ("2025-08-20 12:00:00", "M001", "temperature", 14.0),
-]
-WEIGHTS = {
-    "Gaming": {"TVs": 0.625, "Drones": 0.375, "Mice": 0.0},
-    "Storage": {"TVs": 0.0, "Drones": 0.0, "Mice": 1.0},
-}
-SIZES = {
-    "TVs": ("mn", [5000.0, 5500.25, 5200.5, 6000.0]),
-    "Drones": ("bn", [12.5, 13.75, 13.02, 14.1]),
-    "Mice": ("mn", [90.0, 80.0, 70.0, 60.0]),
-}
-STOCK = {"OAK": 100.5, "SCREW": 40.0, "GLUE": 3.25}
-RECIPES = {"CHAIR_001": {"OAK": 1.5, "SCREW": 4}, "DESK_002": {"OAK": 2.25, "GLUE": 0.5}}
-ORDERS = [{"CHAIR_001": 2}, {"CHAIR_001": 1, "DESK_002": 3}]
-ROSTER = [
-    ("John Lee", "200012345", "johnlee7@mcp.com", "enrolled"),
-    ("Mary Hall", "200054321", "maryhall12@mcp.com", "enrolled"),
-    ("Ava King", "200011111", "avaking3@mcp.com", "dropped"),
-    ("Emma Scott", "200022222", "emmascott9@mcp.com", "enrolled"),
-]
-PAPERS = {("COML", "main-track"): "2025-10-03", ("ML1", "demo"): "2025-10-02"}
-OLD, NEW = "2025-09-30T23:59:00-12:00", "2025-10-03T23:59:00-12:00"
-LETTERS = [
-    ("2025-09-12 00:00:00", "[COML main-track] Camera-Ready Submission Instructions", f"By:\nDeadline: {OLD}\n"),
-    ("2025-09-13 00:00:00", "[ML1] Conference Update", "Registration is now open."),
-    ("2025-09-14 00:00:00", "[ML1 demo] Camera-Ready Submission Instructions", "By:\nDeadline: 2025-10-02T23:59:00-12:00\n"),
-    ("2025-09-14 00:00:00", "[COML main-track] REMINDER: Camera-Ready Deadline Approaching", f"Deadline: {OLD}\n"),
-    ("2025-09-15 00:00:00", "[COML main-track] Camera-Ready Deadline EXTENDED", f"Original deadline: {OLD}\nNEW deadline: {NEW}\n"),
-    ("2025-09-15 00:00:00", "[COML workshop] Camera-Ready Submission Instructions", "By:\nDeadline: 2025-10-20T23:59:00-12:00\n"),
-]  # fmt: skip
+from tests.envs.loca.published_examples import EXAMS, READINGS, ROSTER, write_examples
+from tests.envs.loca.published_states import EXAM_HEADS, write_ab_testing
 
 
 def open_state(task: str, data: Path, seed: int = 0) -> Any:
@@ -110,55 +38,13 @@ def open_state(task: str, data: Path, seed: int = 0) -> Any:
     return env.world
 
 
-COURSES = {
-    "CS101-1": Coursework("2026-03-10T23:59:00Z", "2026-03-12T23:59:00Z"),
-    "AI201-2": Coursework("2026-03-10T23:59:00Z", "2026-03-11T23:59:00Z", 90, 89),
-    "ENG101-3": Coursework("2026-03-09T23:59:00Z", "2026-03-12T23:59:00Z", 85, 85),
-    "DB101-4": Coursework("", "2026-03-13T23:59:00Z"),
-    "NET101-5": Coursework("2026-03-15T23:59:00Z", "2026-03-16T23:59:00Z"),
-}
-EXAMS = {
-    "CS301": FinalExam("Real-time Systems", "2025-02-03", "Email"),
-    "MATH101": FinalExam("Linear Algebra", "2025-01-20", books="Closed-book"),
-    "BIO204": FinalExam("Ecology", "TBD"),
-    "BUS102": FinalExam("Auditing", "TBD", "Email", books="Closed-book"),
-    "EE101": FinalExam("Electronics", "none"),
-    "PHYS101": FinalExam("Optics", "2024-12-20"),
-    "AI101": FinalExam("Deep Learning", "2025-03-01"),
-}
-
-
 def first_state(folder: Path) -> Path:
     return [folder, *folder.glob("state0")][-1]
 
 
 @pytest.fixture
 def states(tmp_path: Path) -> Mapping[str, Path]:
-    write_ab_testing(tmp_path / "ab" / "state0", COUNTS)
-    write_ab_testing(tmp_path / "ab" / "state1", LOST)
-    write_academic_warning(tmp_path / "academic", STUDENTS)
-    write_nhl(tmp_path / "nhl", GAMES)
-    write_machines(tmp_path / "machines", RANGES, READINGS)
-    write_market(tmp_path / "market", WEIGHTS, SIZES)
-    write_inventory(tmp_path / "inventory", STOCK, RECIPES, ORDERS)
-    write_course(tmp_path / "course", ROSTER, ["200054321"])
-    write_conferences(tmp_path / "conferences" / "state0", PAPERS, LETTERS)
-    [first, _] = PAPERS.items()
-    write_conferences(tmp_path / "conferences" / "state1", dict([first]), LETTERS)
-    write_coursework(tmp_path / "coursework", COURSES, "NET101-5")
-    write_exams(tmp_path / "exams", EXAMS)
-    return {
-        "ABTesting": tmp_path / "ab",
-        "AcademicWarning": tmp_path / "academic",
-        "CanvasArrangeExam": tmp_path / "exams",
-        "CanvasListTest": tmp_path / "coursework",
-        "CourseAssistant": tmp_path / "course",
-        "ExcelMarketResearch": tmp_path / "market",
-        "MachineOperating": tmp_path / "machines",
-        "NhlB2bAnalysis": tmp_path / "nhl",
-        "SetConfCrDdl": tmp_path / "conferences",
-        "UpdateMaterialInventory": tmp_path / "inventory",
-    }
+    return write_examples(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -171,6 +57,7 @@ def states(tmp_path: Path) -> Mapping[str, Path]:
         ("CanvasListTest", 0),
         ("CourseAssistant", 0),
         ("ExcelMarketResearch", 0),
+        ("FilterLowSellingProducts", 0),
         ("MachineOperating", 0),
         ("NhlB2bAnalysis", 0),
         ("SetConfCrDdl", 0),
@@ -304,6 +191,20 @@ def in_both(row: int, cells: list[Any]) -> Callable[[Any], Any]:
     return edit
 
 
+def in_outlet(product: int) -> Callable[[Any], Any]:
+    """Move a product to the outlet."""
+
+    def edit(world: Any) -> None:
+        [outlet] = [
+            each["id"]
+            for each in world.office.get(WooCommerce).categories.all()
+            if each["name"] == "Outlet/Clearance"
+        ]
+        update_product(world, product, categories=[{"id": outlet}])
+
+    return edit
+
+
 def in_schedule(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
     """Change the schedule of exams: of MATH101, CS301, AI101, BIO204 and BUS102."""
 
@@ -326,7 +227,7 @@ def in_calendar(**fields: Any) -> Callable[[Any], Any]:
 
 
 COURSE, CONFERENCES, CANVAS = "CourseAssistant", "SetConfCrDdl", "CanvasListTest"
-EXAM = "CanvasArrangeExam"
+EXAM, SLOW, OFFERS = "CanvasArrangeExam", "FilterLowSellingProducts", "discount_products.csv"
 JOHN, TALK = ROSTER[0][2], "Dear John Lee, we lack your talk (200012345)."
 EVENING = {"start": {"dateTime": "2025-10-03T20:00:00Z"}, "end": {"dateTime": "2025-10-03T22:00:00Z"}}  # fmt: skip
 # Each change to a solved state, with the verdicts of our check and of the published rule.
@@ -383,6 +284,16 @@ CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
     "unknown dates first": (EXAM, in_schedule(lambda rows: [rows[0], *rows[4:], *rows[1:4]]), 0.0, 0.0),
     "an exam short": (EXAM, in_schedule(lambda rows: rows[:-1]), 0.0, 0.0),
     "no schedule": (EXAM, no_file("exam_schedule.xlsx"), 0.0, 0.0),
+    "a ratio 0.1 points off": (SLOW, in_csv(OFFERS, one_cell(1, 5, lambda _: "19.3%")), 0.0, 1.0),
+    "a ratio 0.3 points off": (SLOW, in_csv(OFFERS, one_cell(1, 5, lambda _: "19.5%")), 0.0, 0.0),
+    "a second decimal": (SLOW, in_csv(OFFERS, one_cell(1, 5, lambda _: "19.19%")), 1.0, 1.0),
+    "another price": (SLOW, in_csv(OFFERS, one_cell(2, 4, lambda _: "10.35")), 0.0, 0.0),
+    "the larger discount first": (SLOW, in_csv(OFFERS, lambda rows: [rows[0], rows[2], rows[1], rows[3]]), 0.0, 0.0),
+    "an offer short": (SLOW, in_csv(OFFERS, lambda rows: rows[:-1]), 0.0, 0.0),
+    "no offers": (SLOW, no_file(OFFERS), 0.0, 0.0),
+    "a new product in the outlet": (SLOW, in_outlet(4), 0.0, 0.0),
+    "a description": (SLOW, lambda world: update_product(world, 4, description="Good"), 0.0, 1.0),
+    "another mail to a subscriber": (SLOW, remind("tomwu9@mcpt.com", "Hello"), 0.0, 1.0),
     "another policy": (CANVAS, in_quizzes(one_cell(1, 7, lambda _: "keep_latest")), 0.0, 1.0),
     "a title in capitals": (CANVAS, in_quizzes(one_cell(1, 3, str.upper)), 0.0, 1.0),
     "another section": (CANVAS, in_quizzes(one_cell(2, 1, lambda _: "Course-9")), 0.0, 1.0),
@@ -487,6 +398,9 @@ ACCOUNT = {"email": "a@mcp.com", "password": "pw", "name": "A"}
 SENT = {"folder": "Sent", "from": "virginia_diaz@mcp.com", "to": "virginia_diaz@mcp.com", "subject": "x",
         "body": "x", "html_body": "x", "date": "2026-01-05T10:00:00+00:00"}  # fmt: skip
 XY_EXAM = write_workbook({"Sheet1": [EXAM_HEADS, EXAMS["AI101"].row("XY1")]})
+READERS = json.dumps({"subscriber_list": [ACCOUNT]})
+NO_SUCH_OFFER = json.dumps({"timestamp": "2026-03-01T22:30:00", "low_selling_products": ["X"]})
+SLOW_ANSWER = "groundtruth_workspace/generation_metadata.json"
 CANVAS_COURSES = "local_db/canvas/courses.json"
 TEACHER = {"teacher_name": "Debra", "teacher_email": "debra_flores76@mcp.com"}
 
@@ -543,6 +457,9 @@ SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
     "an unknown exam": (EXAM, "groundtruth_workspace/exam_schedule.xlsx", XY_EXAM, "XY1 must be that of a course"),
     "two courses of a name": (EXAM, CANVAS_COURSES, courses_with(**TEACHER), "Real-time Systems' must be about one"),
     "no teacher": (EXAM, CANVAS_COURSES, courses_with(), "courses.json must have teacher_name and teacher_email"),
+    "unknown products": (SLOW, SLOW_ANSWER, NO_SUCH_OFFER,
+                         "low_selling_products must be products"),
+    "an unknown subscriber": (SLOW, "agent_workspace/subscriber.json", READERS, r"must have the users \['a@"),
     "no announcements": (CANVAS, "local_db/canvas/announcements.json", "{}", "announcements.json must have announcements"),
     "an unknown course": (CANVAS, CANVAS_COURSES, "{}", "canvas: an id 1 must be that of a record"),
     "another student": (CANVAS, "local_db/canvas/users.json", STRANGERS, "canvas: not found: there is no user with login id"),
@@ -578,6 +495,7 @@ def test_a_malformed_state_is_refused(states: Mapping[str, Path], name: str) -> 
         CANVAS,
         COURSE,
         EXCEL,
+        SLOW,
         MACHINES,
         NHL,
         CONFERENCES,

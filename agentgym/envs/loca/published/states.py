@@ -1,7 +1,7 @@
 """Load state folders that LOCA-bench's generators wrote.
 
 A folder has `agent_workspace`, `groundtruth_workspace` and `local_db` with a folder per server.
-Ten tasks can be loaded; docs/loca_states.md tells why the others cannot.
+Eleven tasks can be loaded; docs/loca_states.md tells why the others cannot.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -110,6 +110,22 @@ class _Message:
 
 
 @dataclass(frozen=True)
+class _Field:
+    key: str
+    value: str
+
+
+@dataclass(frozen=True)
+class _StockedProduct:
+    name: str
+    regular_price: str
+    stock_quantity: int
+    date_created: datetime
+    meta_data: list[_Field]
+    sale_price: str = ""
+
+
+@dataclass(frozen=True)
 class _Line:
     product_id: ShopProduct  # the generator writes the whole record
     quantity: Annotated[int, Field(ge=1)]
@@ -170,6 +186,16 @@ def read_spreadsheet(state: Path, title: str, *sheets: str) -> Mapping[str, Tabl
     return {sheet: _table(f"{path}: {sheet}", cells) for sheet, cells in values.items()}
 
 
+def load_users(state: Path, email: Email) -> None:
+    """Load the users of the mail server."""
+    path = state / "local_db" / "emails" / "users.json"
+    users = read_json(path, TypeAdapter(dict[str, MailUser])).values()
+    try:
+        email.add_users((user.email, user.password, user.name) for user in users)
+    except ToolError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
 def load_mail(
     state: Path, email: Email, owner: str, latest: datetime | None = None
 ) -> Sequence[Mail]:
@@ -185,8 +211,8 @@ def load_mail(
         ValueError: A file is missing or malformed, or an agent has worked on this state.
     """
     folder = state / "local_db" / "emails"
-    users = read_json(folder / "users.json", TypeAdapter(dict[str, MailUser])).values()
-    if owner not in [user.email for user in users]:
+    load_users(state, email)
+    if owner not in [user["email"] for user in email.users()]:
         raise ValueError(f"{folder / 'users.json'} must have the user {owner}")
     path = folder / "users_data" / owner / "emails.json"
     stored = read_json(path, TypeAdapter(dict[str, _Message]))
@@ -201,7 +227,6 @@ def load_mail(
         delay = latest - mails[-1].date
         mails = [replace(mail, date=mail.date + delay) for mail in mails]
     try:
-        email.add_users((user.email, user.password, user.name) for user in users)
         email.deliver(mails, user=owner)
     except ToolError as error:
         raise ValueError(f"{folder}: {error}") from None
@@ -214,6 +239,23 @@ def _table(place: str, values: Mapping[tuple[int, int], Any]) -> Table:
     if width > _MOST_COLUMNS or height * width > _MOST_CELLS:
         raise ValueError(f"{place} has {height} rows of {width} cells; a sheet is smaller")
     return [[values.get((row, column), "") for column in range(width)] for row in range(height)]
+
+
+def read_products(state: Path, delay: timedelta) -> Sequence[Mapping[str, Any]]:
+    """Return the products of a shop, with dates that move by `delay`, for `products.add_all`."""
+    path = state / "local_db" / "woocommerce" / "products.json"
+    records = []
+    for product in read_json(path, TypeAdapter(dict[str, _StockedProduct])).values():
+        record = {
+            "name": product.name,
+            "regular_price": product.regular_price,
+            "sale_price": product.sale_price,
+            "stock_quantity": product.stock_quantity,
+            "date_created": product.date_created.replace(tzinfo=UTC) + delay,
+            "meta_data": {each.key: each.value for each in product.meta_data},
+        }
+        records.append(record)
+    return records
 
 
 def read_shop(state: Path) -> tuple[Sequence[ShopProduct], Sequence[ShopOrder]]:
