@@ -115,6 +115,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         forbidden: The entries of `HARMLESS` that count as failures in this task.
         tokens_per_unit: The approximate tokens per unit of size; the first guess for the size.
         text: The rules of the task; see `draw_opening`.
+        published_text: The rules for a state of LOCA-bench, if they differ.
         opening: The task prompt.
         truth: The facts about the expected final state. With `files` (the `file_state` of the
             start), changes to files other than outputs are failures.
@@ -133,6 +134,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     forbidden: ClassVar[tuple[str, ...]] = ()
     tokens_per_unit: ClassVar[float] = 400.0
     text: ClassVar[str]
+    published_text: ClassVar[str] = ""
 
     def __init__(self, config: OfficeT, seed: int) -> None:
         super().__init__(config, seed)
@@ -217,7 +219,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self.tokens, self._protected_hashes = drawn.tokens, drawn.hashes
         self.office.context.seed = whole(self.rng, 2**63)
         self.max_turns = self.config.budget(drawn.steps)
-        self.opening = draw_opening(self.rng, type(self).__name__, self.text, self.start)
+        text = (self._is_published and self.published_text) or self.text
+        self.opening = draw_opening(self.rng, type(self).__name__, text, self.start)
         self._files_seen = self.files.version()
 
     def instance_key(self) -> str:
@@ -272,7 +275,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         """
         failures = list(self.all_failures())
         published: dict[str, Any] = {}
-        if isinstance(self.truth, Mapping) and "published" in self.truth:
+        if self._is_published:
             faults = list(self.published_failures())
             score = float(self.done and not faults)
             published = {"published_score": score, "published_faults": faults[:100]}
@@ -381,6 +384,10 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         if not self.deviations or self._outlook.plan_succeeds(self):
             return pending
         return [] if self._outlook.count(self) else [CLAIM]
+
+    @property
+    def _is_published(self) -> bool:
+        return isinstance(self.truth, Mapping) and "published" in self.truth
 
     @property
     def _is_played(self) -> bool:

@@ -6,9 +6,9 @@ import csv
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import openpyxl  # type: ignore[import-untyped]
 
@@ -121,9 +121,9 @@ def write_spreadsheet(
         write_json(folder / f"{name}.json", content)
 
 
-def write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, content: Any, indent: int | None = 2) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2), encoding="utf-8")
+    path.write_text(json.dumps(content, indent=indent), encoding="utf-8")
 
 
 def write_inventory(
@@ -182,6 +182,320 @@ def write_inventory(
         },
     }
     write_json(state / "groundtruth_workspace" / "expected_results.json", results)
+
+
+def write_mailbox(
+    state: Path, users: Mapping[str, str], owner: str, mails: Sequence[Mapping[str, Any]]
+) -> None:
+    """Write names by address, and the owner's mails, as the published mail server stores them."""
+    folder = state / "local_db" / "emails"
+    records = {
+        address: {"email": address, "password": f"pw_{k}", "name": name}
+        for k, (address, name) in enumerate(users.items())
+    }
+    write_json(folder / "users.json", records)
+    entries = {
+        str(k): {"id": str(k), "folder": "INBOX", "to": owner, "cc": "", "bcc": "", "read": False,
+                 "important": False, "attachments": [], **mail}
+        for k, mail in enumerate(mails, 1)
+    }  # fmt: skip
+    write_json(folder / "users_data" / owner / "emails.json", entries)
+    write_json(folder / "users_data" / owner / "drafts.json", {})
+
+
+def write_course(state: Path, roster: Sequence[Sequence[str]], submitted: Sequence[str]) -> None:
+    """Write a state with the rows of the roster, and the ids of the students who submitted."""
+    me, sender = "virginia_diaz@mcp.com", "mcooper@mcp.com"
+    rows = [("Name", "Student ID", "Email", "Status"), *roster]
+    write_book(state / "agent_workspace" / "nlp_statistics.xlsx", {"NLP Course Students": rows})
+    (state / "agent_workspace" / "email_account.txt").write_text(
+        f"Email: {me}\nPassword: pw_0\n", encoding="utf-8"
+    )
+    users = {me: "NLP Course Assistant", sender: "NLP Course Student"}
+    names = {}
+    for name, number, address, status in roster:
+        names[number] = name
+        if status == "enrolled" and number not in submitted:
+            users[address] = name
+    sent = [
+        {"sender_name": names[number], "subject": f"nlp-presentation-{number}-{names[number]}",
+         "content": "<html><body><p>NLP is a bridge.</p></body></html>", "content_type": "html"}
+        for number in submitted
+    ]  # fmt: skip
+    (state / "files").mkdir()
+    lines = "".join(json.dumps(each) + "\n" for each in sent)
+    (state / "files" / "emails.jsonl").write_text(lines, encoding="utf-8")
+    mails = [
+        {"from": sender, "subject": each["subject"], "body": each["content"], "html_body": each["content"],
+         "date": f"2026-01-05T10:00:0{k}.250000+00:00", "has_attachments": False}
+        for k, each in enumerate(sent)
+    ]  # fmt: skip
+    write_mailbox(state, users, me, mails)
+
+
+EXAM_HEADS = (
+    "Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-book/Closed-book", "Final Date (MM/DD/YYYY)",
+    "Start Time (HH:MM)", "Duration (minutes)", "Location", "Information Source(Announcement/Email/Message)", "Course Credit",
+)  # fmt: skip
+
+
+class FinalExam(NamedTuple):
+    """An exam; the date is in 2025, TBD or "none", and `source` says where it is announced."""
+
+    name: str
+    day: str
+    source: str = "Announcement"
+    books: str = "Open-book"
+
+    def post(self) -> str:
+        if self.day == "none":
+            return "This course does not have a final exam. Marks come from projects.\n"
+        if self.day == "TBD":
+            return f"The final exam schedule for {self.name} will be announced soon. Wait.\n"
+        day = date.fromisoformat(self.day)
+        return (
+            f"We announce that the final exam for {self.name} will be held on:\n\n📅 Date: {day:%B %d, %Y}\n"
+            "⏰ Time: 09:00 - 11:00\n⏱️ Duration: 120 minutes\n📍 Location: Main Building, Room 101\n\nCome."
+        )
+
+    def mail(self) -> str:
+        known = self.day != "TBD"
+        time, minutes, place = (
+            ("09:00", "120 minutes", "Main Building, Room 101") if known else ("TBD",) * 3
+        )
+        return (
+            f"📚 Information\nCourse Name: {self.name.partition('-')[0]}\nExam Type: {self.books}\n\n📅 Exam Schedule\n"
+            f"Exam Date: {self.day}\nExam Time: {time}\nDuration: {minutes}\n\n📍 Exam Location\n{place}\n\nGood luck\n"
+        )
+
+    def row(self, code: str) -> tuple[Any, ...]:
+        facts: tuple[Any, ...] = ("TBD",) * 4
+        if self.day != "TBD":
+            year, month, day = self.day.split("-")
+            facts = (f"{month}/{day}/{year}", "09:00", 120, "Main Building, Room 101")
+        person = ("Debra", "debra_flores76@mcp.com")
+        return (code, self.name.partition("-")[0], *person, self.books, *facts, self.source, 3)
+
+
+def write_exams(state: Path, exams: Mapping[str, FinalExam]) -> None:
+    """Write a state with exams by course code."""
+    me, teacher, made = "rkelly27@mcp.com", "debra_flores76@mcp.com", "2026-03-01T22:30:00.5+00:00"
+    folder = state / "local_db" / "canvas"
+    people = [
+        (1, "Debra", teacher, "TeacherEnrollment"),
+        (2, "Ronald Kelly", me, "StudentEnrollment"),
+    ]
+    users = [
+        {"id": k, "name": name, "login_id": login, "password": "pw"} for k, name, login, _ in people
+    ]
+    tables: dict[str, dict[str, Any]] = {
+        name: {} for name in ("courses", "enrollments", "announcements")
+    }
+    tables |= {name: {} for name in ("quizzes", "assignments", "submissions")}
+    tables["users"] = {str(user["id"]): user for user in users}
+    mails = [
+        {"from": "deals@target.com", "subject": "Sale", "body": "Save up to 50%", "date": made}
+    ]
+    for k, (code, exam) in enumerate(exams.items(), 1):
+        tables["courses"][str(k)] = {
+            "id": k, "name": f"{exam.name}-{k}", "course_code": f"{code}-{k}", "teacher_name": "Debra", "teacher_email": teacher,
+        }  # fmt: skip
+        tables["enrollments"][f"course_{k}"] = {
+            str(user): {"user_id": user, "course_id": k, "type": role, "enrollment_state": "active"} for user, _, _, role in people
+        }  # fmt: skip
+        posts = [f"🏫 Information:\n🎓 Credits: 3\n📝 Exam Type: {exam.books.title()}\n\n",
+                 "📅 Midterm:\n\n📅 Date: November 12, 2024\n⏱️ Duration: 75 minutes\n"]  # fmt: skip
+        if exam.source == "Email":
+            mails.append(
+                {
+                    "from": teacher,
+                    "subject": f"Final Exam - {exam.name}",
+                    "body": exam.mail(),
+                    "date": made,
+                }
+            )
+        else:
+            posts.append(exam.post())
+        for text in posts:
+            number = len(tables["announcements"]) + 1
+            tables["announcements"][str(number)] = {
+                "course_id": k,
+                "title": code,
+                "message": text,
+                "posted_at": made,
+            }
+    for title, records in tables.items():
+        write_json(folder / f"{title}.json", records)
+    sent = [{**mail, "html_body": mail["body"]} for mail in mails]
+    write_mailbox(state, {me: "Ronald Kelly", teacher: "Debra Flores"}, me, sent)
+    write_book(state / "agent_workspace" / "exam_schedule.xlsx", {"Sheet1": [EXAM_HEADS]})
+    ahead = {
+        code: exam
+        for code, exam in exams.items()
+        if exam.day == "TBD" or "2025-01-15" < exam.day < "none"
+    }
+    ordered = sorted(ahead, key=lambda code: ahead[code].day)
+    rows = [ahead[code].row(code) for code in ordered]
+    write_book(
+        state / "groundtruth_workspace" / "exam_schedule.xlsx", {"Sheet": [EXAM_HEADS, *rows]}
+    )
+
+
+def write_conferences(
+    state: Path, targets: Mapping[tuple[str, str], str], mails: Sequence[tuple[str, str, str]]
+) -> None:
+    """Write a state with deadlines by conference and track, and date, subject and text of mails."""
+    me, sender = "rkelly27@mcp.com", "coml-chairs@ml-conference.org"
+    account = {"email": me, "password": "pw_0", "name": "R. Kelly"}
+    write_json(state / "email_config.json", account)
+    write_mailbox(
+        state,
+        {me: "R. Kelly", sender: "coml-chairs"},
+        me,
+        [
+            {"from": sender, "subject": subject, "body": text, "date": day, "cc": None, "bcc": None,
+             "html_body": f"<html><body><pre>{text}</pre></body></html>", "message_id": f"<e{k}@ml.org>"}
+            for k, (day, subject, text) in enumerate(mails)
+        ],
+    )  # fmt: skip
+    write_json(state / "local_db" / "calendar" / "events.json", [])
+    listed = [f"  • {key} ({track})" for key, track in targets]
+    head = "You have submitted papers to multiple conferences:"
+    if len(listed) == 1:
+        [(key, track)] = targets
+        head, listed = f"You have submitted a paper to the {key} conference ({track}).", []
+    note = "\n".join(["Conference Tracking Note", "=" * 24, "", head, *listed, "", "Remember to:"])
+    folder = state / "agent_workspace"
+    folder.mkdir()
+    (folder / "conference_info.txt").write_text(note, encoding="utf-8")
+    conferences = [
+        {"conference": key, "track": track, "deadline": f"{day}T23:59:00-12:00", "full_name": f"Forum of the {track}"}
+        for (key, track), day in targets.items()
+    ]  # fmt: skip
+    metadata = {
+        "base_date": "2025-09-15",
+        "target_info": {"conferences": conferences, "count": len(conferences)},
+    }
+    write_json(state / "groundtruth_workspace" / "conference_metadata.json", metadata)
+
+
+QUIZ_HEADS = (
+    "course_code course_name credits quiz_title number_of_questions time_limit allowed_attempts "
+    "scoring_policy points_possible deadline"
+).split()
+TASK_HEADS = "course_code assignment_title description deadline course_name points_possible".split()
+
+
+class Coursework(NamedTuple):
+    """The deadlines of a course's quiz and assignment ("" is none), and the points to be exempt
+    from both, with the own ones.
+    """
+
+    quiz: str
+    task: str
+    required: int = 0
+    points: int = -1
+
+    @property
+    def exempt(self) -> bool:
+        return self.points >= self.required
+
+
+def write_coursework(state: Path, courses: Mapping[str, Coursework], submitted: str) -> None:
+    """Write a state with courses by code; the assignment of one course is submitted."""
+    folder, made = state / "local_db" / "canvas", "2026-03-01T22:30:00.5+00:00"
+    users = [
+        {"id": 1, "name": "Ryan Brown", "login_id": "ryan.brown93@mcp.com", "password": "pw_1"},
+        {"id": 2, "name": "Teacher", "login_id": "smith@mcp.com", "password": "pw_2"},
+    ]
+    names = ("courses", "enrollments", "quizzes", "assignments", "submissions", "announcements")
+    tables: dict[str, dict[str, Any]] = {name: {} for name in names}
+    notes = ["Student ID: 2201210606"]
+    question = {"question_name": "Question 1", "question_text": "Which?", "question_type": "multiple_choice_question",
+                "points_possible": 50, "answers": [{"answer_text": "This", "answer_weight": 100}]}  # fmt: skip
+    for k, (code, work) in enumerate(courses.items(), 1):
+        tables["courses"][str(k)] = {"id": k, "name": f"Course-{k}", "course_code": code}
+        roles = enumerate(("StudentEnrollment", "TeacherEnrollment"), 1)
+        tables["enrollments"][f"course_{k}"] = {
+            str(user): {"user_id": user, "course_id": k, "type": role, "enrollment_state": "active"}
+            for user, role in roles
+        }
+        post = {
+            "course_id": k,
+            "posted_at": made,
+            "title": code,
+            "message": "📅 Date: March 20, 2026",
+        }
+        tables["announcements"][str(2 * k)] = post
+        if work.required:
+            met = "not been met. Need to take"
+            if work.exempt:
+                met = "been met. This may qualify for course exemption for"
+            need = f"The exemption requirement is {work.required}, which has {met} {code}."
+            notes.append(f"Score for the Course-{k} exam: {work.points}. {need}")
+            policy = f"📋 Policy:\n   • Minimum Required Score: {work.required}\n"
+            tables["announcements"][str(2 * k + 1)] = {**post, "message": policy}
+        if work.quiz:
+            tables["quizzes"][str(k)] = {
+                "id": k, "course_id": k, "title": f"{code} Unit Quiz", "quiz_type": "Graded Quiz", "description": "Concepts.",
+                "time_limit": 60, "allowed_attempts": 2, "scoring_policy": "keep_highest", "points_possible": 100,
+                "due_at": work.quiz, "credits": 3, "questions": [question, question],
+            }  # fmt: skip
+        if work.task:
+            tables["assignments"][str(k)] = {
+                "id": k, "course_id": k, "name": f"{code} Homework", "description": "Part 1.", "points_possible": 100,
+                "due_at": work.task,
+            }  # fmt: skip
+        if code == submitted:
+            body = {"assignment_id": k, "user_id": 1, "body": "<p>Done</p>", "submitted_at": made}
+            tables["submissions"][f"assignment_{k}"] = {"1": body}
+    tables["users"] = {str(user["id"]): user for user in users}
+    for title, records in tables.items():
+        write_json(folder / f"{title}.json", records)
+    memory = {"type": "entity", "entityType": "Person", "name": "Ryan Brown", "observations": notes}
+    write_json(state / "agent_workspace" / "memory" / "memory.json", memory, indent=None)
+    _write_coursework_answers(state / "groundtruth_workspace", courses, submitted)
+
+
+def _write_coursework_answers(
+    folder: Path, courses: Mapping[str, Coursework], submitted: str
+) -> None:
+    quizzes, tasks = [], []
+    for k, (code, work) in enumerate(courses.items(), 1):
+        name = f"Course-{k}"
+        if work.quiz and not (work.required and work.exempt):
+            row = (code, name, 3, f"{code} Unit Quiz", 2, 60, 2, "keep_highest", 100, work.quiz)
+            quizzes.append((work.quiz, row))
+        if work.task and code != submitted and not (work.required and work.exempt):
+            tasks.append((work.task, (code, f"{code} Homework", "Part 1.", work.task, name, 100)))
+    # The published files end with an empty line.
+    write_csv(folder / "quiz_info.csv", [QUIZ_HEADS, *(row for _, row in sorted(quizzes)), []])
+    write_csv(folder / "assignment_info.csv", [TASK_HEADS, *(row for _, row in sorted(tasks)), []])
+
+
+def write_slow_products(
+    state: Path, products: Mapping[str, tuple[int, int, str, str]], subscribers: Mapping[str, str]
+) -> None:
+    """Write a state with days in stock, sales, price and sale price of products, and names of
+    subscribers by address.
+    """
+    now = datetime(2026, 3, 1, 22, 30, 0, 250_000)
+    entries = {}
+    for k, (name, (days, sold, price, sale)) in enumerate(products.items(), 1):
+        entries[str(k)] = {
+            "id": k, "name": name, "type": "simple", "status": "publish", "regular_price": price, "stock_quantity": 20,
+            "manage_stock": True, "stock_status": "instock", "date_created": (now - timedelta(days=days)).isoformat(),
+            "meta_data": [{"key": "sales_last_30_days", "value": str(sold)}], **({"sale_price": sale} if sale else {}),
+        }  # fmt: skip
+    write_json(state / "local_db" / "woocommerce" / "products.json", entries)
+    people = [{"email": address, "name": name} for address, name in subscribers.items()]
+    write_json(state / "agent_workspace" / "subscriber.json", {"subscriber_list": people})
+    me = "admin@woocommerce.local"
+    write_mailbox(state, {me: "WooCommerce Admin", **subscribers}, me, [])
+    slow = [name for name, (days, sold, *_) in products.items() if days > 90 and sold < 10]
+    stamp = (now + timedelta(seconds=2)).isoformat()
+    metadata = {"low_selling_products": slow, "timestamp": stamp}
+    write_json(state / "groundtruth_workspace" / "generation_metadata.json", metadata)
 
 
 def write_nhl(state: Path, games: Sequence[tuple[str, str, str]]) -> None:

@@ -1,4 +1,4 @@
-"""LOCA-bench's own configurations and state folders: loaded, played, scored by both rules."""
+"""LOCA-bench's own state folders: loaded, played, scored by both rules."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import agentgym
-from agentgym.envs.loca.published import read_configurations
+from agentgym.office.email.server import Email
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.spreadsheet.workbooks import read_workbook, write_workbook
 from agentgym.office.woocommerce.server import WooCommerce
 from tests.envs.loca.office import (
-    TASKS,
     Rows,
     call,
     carry_out,
@@ -28,58 +28,8 @@ from tests.envs.loca.office import (
     one_cell,
     update_product,
 )
-from tests.envs.loca.published_states import (
-    write_ab_testing,
-    write_academic_warning,
-    write_configurations,
-    write_inventory,
-    write_machines,
-    write_market,
-    write_nhl,
-)
-
-COUNTS = {
-    "Toys": [[100, 70, 90, 66], [50, 40, 10, 9]],
-    "Toys_2": [[7, 3, 0, 0]],
-    "Tea": [[9, 6, 8, 6]],
-}
-# A wins by its totals, and loses by the mean of its rates.
-LOST = {"Toys": [[900, 700, 100, 70]], "Tea": [[10, 1, 900, 650]]}
-STUDENTS = {
-    "S001": ("Ada Moore", [80.0, 70.0], 56.0),  # 25.3 %
-    "S002": ("Bo Reyes", [90.0, 81.2], 40.0),  # 53 %
-    "S003": ("Cy Hall", [60.5, 62.5], 61.0),
-    "S004": ("Di Ward", [80.0, 80.0], 60.0),  # exactly 25 %
-}
-GAMES = [
-    ("2024-10-01", "Boston Bruins", "Anaheim Ducks"),
-    ("2024-10-02", "Utah Hockey Club", "Boston Bruins"),
-    ("2024-10-02", "Calgary Flames", "Anaheim Ducks"),
-    ("2024-10-03", "Boston Bruins", "Utah Hockey Club"),
-    ("2024-10-05", "Boston Bruins", "Calgary Flames"),
-]
-RANGES = {("M001", "temperature"): (15.0, 85.5), ("M001", "rpm"): (1200, 1800)}
-READINGS = [
-    ("2025-08-19 11:25:00", "M001", "rpm", 1900.0),  # before the hour
-    ("2025-08-19 11:30:00", "M001", "rpm", 1900.0),
-    ("2025-08-19 11:30:00", "M001", "temperature", 85.5),  # on the limit
-    ("2025-08-19 11:30:00", "M002", "rpm", 1.0),  # no range
-    ("2025-08-19 12:30:00", "M001", "rpm", 1500.25),
-    ("2025-08-19 12:30:00", "M001", "temperature", 14.99),
-    ("2025-08-20 12:00:00", "M001", "temperature", 14.0),
-]
-WEIGHTS = {
-    "Gaming": {"TVs": 0.625, "Drones": 0.375, "Mice": 0.0},
-    "Storage": {"TVs": 0.0, "Drones": 0.0, "Mice": 1.0},
-}
-SIZES = {
-    "TVs": ("mn", [5000.0, 5500.25, 5200.5, 6000.0]),
-    "Drones": ("bn", [12.5, 13.75, 13.02, 14.1]),
-    "Mice": ("mn", [90.0, 80.0, 70.0, 60.0]),
-}
-STOCK = {"OAK": 100.5, "SCREW": 40.0, "GLUE": 3.25}
-RECIPES = {"CHAIR_001": {"OAK": 1.5, "SCREW": 4}, "DESK_002": {"OAK": 2.25, "GLUE": 0.5}}
-ORDERS = [{"CHAIR_001": 2}, {"CHAIR_001": 1, "DESK_002": 3}]
+from tests.envs.loca.published_examples import EXAMS, READINGS, ROSTER, write_examples
+from tests.envs.loca.published_states import EXAM_HEADS, write_ab_testing
 
 
 def open_state(task: str, data: Path, seed: int = 0) -> Any:
@@ -88,23 +38,13 @@ def open_state(task: str, data: Path, seed: int = 0) -> Any:
     return env.world
 
 
+def first_state(folder: Path) -> Path:
+    return [folder, *folder.glob("state0")][-1]
+
+
 @pytest.fixture
 def states(tmp_path: Path) -> Mapping[str, Path]:
-    write_ab_testing(tmp_path / "ab" / "state0", COUNTS)
-    write_ab_testing(tmp_path / "ab" / "state1", LOST)
-    write_academic_warning(tmp_path / "academic", STUDENTS)
-    write_nhl(tmp_path / "nhl", GAMES)
-    write_machines(tmp_path / "machines", RANGES, READINGS)
-    write_market(tmp_path / "market", WEIGHTS, SIZES)
-    write_inventory(tmp_path / "inventory", STOCK, RECIPES, ORDERS)
-    return {
-        "ABTesting": tmp_path / "ab",
-        "AcademicWarning": tmp_path / "academic",
-        "ExcelMarketResearch": tmp_path / "market",
-        "MachineOperating": tmp_path / "machines",
-        "NhlB2bAnalysis": tmp_path / "nhl",
-        "UpdateMaterialInventory": tmp_path / "inventory",
-    }
+    return write_examples(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -113,9 +53,15 @@ def states(tmp_path: Path) -> Mapping[str, Path]:
         ("ABTesting", 0),
         ("ABTesting", 3),
         ("AcademicWarning", 0),
+        ("CanvasArrangeExam", 0),
+        ("CanvasListTest", 0),
+        ("CourseAssistant", 0),
         ("ExcelMarketResearch", 0),
+        ("FilterLowSellingProducts", 0),
         ("MachineOperating", 0),
         ("NhlB2bAnalysis", 0),
+        ("SetConfCrDdl", 0),
+        ("SetConfCrDdl", 1),
         ("UpdateMaterialInventory", 0),
     ],
 )
@@ -138,6 +84,31 @@ def test_a_folder_of_states_is_drawn_from(states: Mapping[str, Path]) -> None:
     assert {row["scenario"]: round(row["B_conversion %"], 3) for row in rows} == {
         "Toys": 75.0, "Toys_2": 0.0, "Tea": 75.0, "overall (total_store_views/total_clicks)": 75.0,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "ours", "published"),
+    [
+        ("Dear {name}, we lack your talk ({number}).", 1.0, 1.0),
+        ("DEAR {name_upper}, we lack your talk ({number}).", 1.0, 0.0),
+        ("Dear {name}, we lack your talk (2000{number}).", 0.0, 1.0),
+        ("Dear {name}, we lack your talk.", 0.0, 0.0),
+    ],
+)
+def test_both_rules_judge_reminders(
+    states: Mapping[str, Path], form: str, ours: float, published: float
+) -> None:
+    world = open_state("CourseAssistant", states["CourseAssistant"])
+    call("login", email="virginia_diaz@mcp.com", password="pw_0")(world)
+    for name, number, address, _ in (ROSTER[0], ROSTER[3]):
+        body = form.format(name=name, name_upper=name.upper(), number=number)
+        remind(address, body)(world)
+    world.done = True
+    assert (world.score(), world.report()["published_score"]) == (ours, published)
+
+
+def remind(address: str, body: str, subject: str = "nlp-course-emergency") -> Callable[[Any], Any]:
+    return call("send_email", to=address, subject=subject, body=body)
 
 
 def log(severity: str, message: Any) -> Callable[[Any], Any]:
@@ -220,6 +191,45 @@ def in_both(row: int, cells: list[Any]) -> Callable[[Any], Any]:
     return edit
 
 
+def in_outlet(product: int) -> Callable[[Any], Any]:
+    """Move a product to the outlet."""
+
+    def edit(world: Any) -> None:
+        [outlet] = [
+            each["id"]
+            for each in world.office.get(WooCommerce).categories.all()
+            if each["name"] == "Outlet/Clearance"
+        ]
+        update_product(world, product, categories=[{"id": outlet}])
+
+    return edit
+
+
+def in_schedule(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
+    """Change the schedule of exams: of MATH101, CS301, AI101, BIO204 and BUS102."""
+
+    def edit(world: Any) -> None:
+        files = world.office.context.files
+        [rows] = read_workbook(files.read("exam_schedule.xlsx")).values()
+        files.write("exam_schedule.xlsx", write_workbook({"Sheet1": change(rows)}))
+
+    return edit
+
+
+def in_quizzes(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
+    """Change the listed quizzes: of AI201-2, CS101-1 and NET101-5."""
+    return in_csv("quiz_info.csv", change)
+
+
+def in_calendar(**fields: Any) -> Callable[[Any], Any]:
+    """Change the reminder of COML."""
+    return call("update_event", eventId="event_001", **fields)
+
+
+COURSE, CONFERENCES, CANVAS = "CourseAssistant", "SetConfCrDdl", "CanvasListTest"
+EXAM, SLOW, OFFERS = "CanvasArrangeExam", "FilterLowSellingProducts", "discount_products.csv"
+JOHN, TALK = ROSTER[0][2], "Dear John Lee, we lack your talk (200012345)."
+EVENING = {"start": {"dateTime": "2025-10-03T20:00:00Z"}, "end": {"dateTime": "2025-10-03T22:00:00Z"}}  # fmt: skip
 # Each change to a solved state, with the verdicts of our check and of the published rule.
 CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
     "a rate is 0.04 points off": ("ABTesting", rate("73.37"), 0.0, 1.0),
@@ -261,12 +271,60 @@ CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
         0.0,
         0.0,
     ),
+    "a title before the name": (EXAM, in_schedule(one_cell(1, 2, lambda x: f"Prof. {x}")), 1.0, 1.0),
+    "a full name": (EXAM, in_schedule(one_cell(1, 2, lambda x: f"{x} Flores")), 0.0, 1.0),
+    "part of a place": (EXAM, in_schedule(one_cell(1, 8, lambda _: "Room 101")), 0.0, 1.0),
+    "another room": (EXAM, in_schedule(one_cell(1, 8, lambda _: "Room 102")), 0.0, 0.0),
+    "an unknown place left blank": (EXAM, in_schedule(one_cell(4, 8, lambda _: "")), 0.0, 1.0),
+    "two sources": (EXAM, in_schedule(one_cell(1, 9, lambda _: "Announcement, Email")), 0.0, 1.0),
+    "an ISO date": (EXAM, in_schedule(one_cell(1, 5, lambda _: "2025-01-20")), 1.0, 0.0),
+    "another hour": (EXAM, in_schedule(one_cell(1, 6, lambda _: "10:00")), 0.0, 0.0),
+    "another credit": (EXAM, in_schedule(one_cell(1, 10, lambda _: 4)), 0.0, 0.0),
+    "unknown dates in another order": (EXAM, in_schedule(lambda rows: [*rows[:4], rows[5], rows[4]]), 0.0, 1.0),
+    "unknown dates first": (EXAM, in_schedule(lambda rows: [rows[0], *rows[4:], *rows[1:4]]), 0.0, 0.0),
+    "an exam short": (EXAM, in_schedule(lambda rows: rows[:-1]), 0.0, 0.0),
+    "no schedule": (EXAM, no_file("exam_schedule.xlsx"), 0.0, 0.0),
+    "a ratio 0.1 points off": (SLOW, in_csv(OFFERS, one_cell(1, 5, lambda _: "19.3%")), 0.0, 1.0),
+    "a ratio 0.3 points off": (SLOW, in_csv(OFFERS, one_cell(1, 5, lambda _: "19.5%")), 0.0, 0.0),
+    "a second decimal": (SLOW, in_csv(OFFERS, one_cell(1, 5, lambda _: "19.19%")), 1.0, 1.0),
+    "another price": (SLOW, in_csv(OFFERS, one_cell(2, 4, lambda _: "10.35")), 0.0, 0.0),
+    "the larger discount first": (SLOW, in_csv(OFFERS, lambda rows: [rows[0], rows[2], rows[1], rows[3]]), 0.0, 0.0),
+    "an offer short": (SLOW, in_csv(OFFERS, lambda rows: rows[:-1]), 0.0, 0.0),
+    "no offers": (SLOW, no_file(OFFERS), 0.0, 0.0),
+    "a new product in the outlet": (SLOW, in_outlet(4), 0.0, 0.0),
+    "a description": (SLOW, lambda world: update_product(world, 4, description="Good"), 0.0, 1.0),
+    "another mail to a subscriber": (SLOW, remind("tomwu9@mcpt.com", "Hello"), 0.0, 1.0),
+    "another policy": (CANVAS, in_quizzes(one_cell(1, 7, lambda _: "keep_latest")), 0.0, 1.0),
+    "a title in capitals": (CANVAS, in_quizzes(one_cell(1, 3, str.upper)), 0.0, 1.0),
+    "another section": (CANVAS, in_quizzes(one_cell(2, 1, lambda _: "Course-9")), 0.0, 1.0),
+    "other columns first": (CANVAS, in_quizzes(lambda rows: [row[::-1] for row in rows]), 0.0, 1.0),
+    "another course": (CANVAS, in_quizzes(one_cell(2, 1, lambda _: "Courses-1")), 0.0, 0.0),
+    "another code": (CANVAS, in_quizzes(one_cell(2, 0, str.lower)), 0.0, 0.0),
+    "other credits": (CANVAS, in_quizzes(one_cell(1, 2, lambda _: "4")), 0.0, 0.0),
+    "another minute": (CANVAS, in_quizzes(one_cell(1, 9, lambda x: x.replace(":59:", ":58:"))), 0.0, 0.0),
+    "sorted by code": (CANVAS, in_quizzes(lambda rows: [rows[0], rows[2], rows[1], rows[3]]), 0.0, 0.0),
+    "a quiz short": (CANVAS, in_quizzes(lambda rows: rows[:-1]), 0.0, 0.0),
+    "a column short": (CANVAS, in_quizzes(lambda rows: [row[:-1] for row in rows]), 0.0, 0.0),
+    "no assignments": (CANVAS, no_file("assignment_info.csv"), 0.0, 0.0),
+    "a second reminder": (COURSE, remind(JOHN, TALK), 0.0, 0.0),
+    "a reminder without the id": (COURSE, remind(JOHN, "Dear John Lee"), 0.0, 0.0),
+    "a word in the text": (COURSE, remind(JOHN, "NLP-course-emergency", "hello"), 0.0, 0.0),
+    "another mail to the student": (COURSE, remind(JOHN, "See you", "hello"), 0.0, 1.0),
+    "a reminder to somebody else": (COURSE, remind(ROSTER[2][2], TALK), 0.0, 1.0),
+    "another event": (CONFERENCES, call("create_event", summary="Dinner", **EVENING), 0.0, 1.0),
+    "no reminder": (CONFERENCES, call("delete_event", eventId="event_002"), 0.0, 0.0),
+    "five minutes late": (CONFERENCES, in_calendar(start={"dateTime": "2025-10-03T21:04:00-12:00"}), 0.0, 1.0),
+    "six minutes early": (CONFERENCES, in_calendar(start={"dateTime": "2025-10-03T20:53:00-12:00"}), 0.0, 0.0),
+    "the old deadline": (CONFERENCES, in_calendar(start={"dateTime": "2025-09-30T20:59:00-12:00"}), 0.0, 0.0),
+    "the full name": (CONFERENCES, in_calendar(summary="Forum of the main-track: camera ready"), 0.0, 1.0),
+    "another name": (CONFERENCES, in_calendar(summary="ML2 camera-ready"), 0.0, 0.0),
+    "the name with a year": (CONFERENCES, in_calendar(summary="COML2025 camera-ready"), 1.0, 0.0),
     "a rate half a point off": (EXCEL, in_growth(one_cell(1, 2, lambda x: x + 0.5)), 0.0, 1.0),
     "a rate over a point off": (EXCEL, in_growth(one_cell(2, 3, lambda x: x - 1.1)), 0.0, 0.0),
     "a rate as text": (EXCEL, in_growth(one_cell(1, 2, lambda x: f"{x} %")), 0.0, 1.0),
     "a rate without a number": (EXCEL, in_growth(one_cell(1, 2, lambda _: "?")), 0.0, 0.0),
     "a column of no weight": (EXCEL, in_growth(lambda rows: [[*rows[0], "Mice %"], *rows[1:]]), 0.0, 1.0),
-    "a column short": (EXCEL, in_growth(lambda rows: [row[:1] + row[2:] for row in rows]), 0.0, 0.0),
+    "a raw category short": (EXCEL, in_growth(lambda rows: [row[:1] + row[2:] for row in rows]), 0.0, 0.0),
     "a year short": (EXCEL, in_growth(lambda rows: rows[:-1]), 0.0, 0.0),
     "another title of the sheet": (EXCEL, in_growth(list, title="Growth"), 0.0, 1.0),
     "no report of growth": (EXCEL, no_file("growth_rate.xlsx"), 0.0, 0.0),
@@ -298,10 +356,19 @@ CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
 }  # fmt: skip
 
 
+def test_dates_of_the_host_move_before_the_start(states: Mapping[str, Path]) -> None:
+    rows = open_state(CANVAS, states[CANVAS]).truth["quizzes"]
+    assert [row["deadline"] for row in rows] == [f"2025-01-{day}T23:59:00Z" for day in (24, 24, 29)]
+    for task, owner in ((COURSE, "virginia_diaz@mcp.com"), (EXAM, "rkelly27@mcp.com")):
+        world = open_state(task, states[task])
+        mails = world.office.get(Email).messages(owner)
+        assert mails[-1].date == world.start - timedelta(hours=1)
+
+
 @pytest.mark.parametrize("name", CHANGES)
 def test_both_rules_judge_a_changed_state(states: Mapping[str, Path], name: str) -> None:
     task, change, ours, published = CHANGES[name]
-    world = carry_out(open_state(task, states[task] / ("state0" if task == "ABTesting" else "")))
+    world = carry_out(open_state(task, first_state(states[task])))
     change(world)
     assert (world.score(), world.report()["published_score"]) == (ours, published), name
 
@@ -321,6 +388,39 @@ RESULTS = "groundtruth_workspace/expected_results.json"
 SHOP_ORDERS = "local_db/woocommerce/orders.json"
 PRODUCT = {"sku": "X", "name": "X", "description": "", "regular_price": "1", "stock_quantity": 1}
 FOREIGN = {"status": "processing", "line_items": [{"product_id": PRODUCT, "quantity": 1}]}
+
+
+INBOX, USERS = (
+    "local_db/emails/users_data/virginia_diaz@mcp.com/emails.json",
+    "local_db/emails/users.json",
+)
+ACCOUNT = {"email": "a@mcp.com", "password": "pw", "name": "A"}
+SENT = {"folder": "Sent", "from": "virginia_diaz@mcp.com", "to": "virginia_diaz@mcp.com", "subject": "x",
+        "body": "x", "html_body": "x", "date": "2026-01-05T10:00:00+00:00"}  # fmt: skip
+XY_EXAM = write_workbook({"Sheet1": [EXAM_HEADS, EXAMS["AI101"].row("XY1")]})
+READERS = json.dumps({"subscriber_list": [ACCOUNT]})
+NO_SUCH_OFFER = json.dumps({"timestamp": "2026-03-01T22:30:00", "low_selling_products": ["X"]})
+SLOW_ANSWER = "groundtruth_workspace/generation_metadata.json"
+CANVAS_COURSES = "local_db/canvas/courses.json"
+TEACHER = {"teacher_name": "Debra", "teacher_email": "debra_flores76@mcp.com"}
+
+
+def courses_with(**fields: str) -> str:
+    """Return the courses of the exams, all with one name."""
+    courses = {}
+    for k, code in enumerate(EXAMS, 1):
+        courses[str(k)] = {"id": k, "name": f"Real-{k}", "course_code": f"{code}-{k}", **fields}
+    return json.dumps(courses)
+
+
+STRANGERS = json.dumps(
+    {str(k): {"id": k, "name": "A", "login_id": f"a{k}@mcp.com", "password": "p"} for k in (1, 2)}
+)
+OWNER = json.dumps({"": {**ACCOUNT, "email": SENT["to"]}})
+INCOMING = json.dumps({"1": {**SENT, "folder": "INBOX"}})
+NO_TIME = "course_code,assignment_title,description,deadline,course_name,points_possible\nA,B,C,1 May,D,9\n"
+DUES = "groundtruth_workspace/conference_metadata.json"
+NO_DUES = json.dumps({"base_date": "2025-09-15", "target_info": {"conferences": []}})
 
 
 def results(stock: Mapping[str, float]) -> str:
@@ -353,6 +453,25 @@ SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
     "an agent's stock": (INVENTORY, RESULTS, results({"OAK": 1.0}), "Material_Inventory must be as in .*json: an agent"),
     "an unpaid order": (INVENTORY, SHOP_ORDERS, json.dumps({"1": {"status": "pending"}}), r"1\.status: Input should be 'process"),
     "a stranger's product": (INVENTORY, SHOP_ORDERS, json.dumps({"1": FOREIGN}), r"1\.line_items: product_id must be a prod"),
+    "an agent's exams": (EXAM, "agent_workspace/exam_schedule.xlsx", XY_EXAM, "must have only its header: an agent"),
+    "an unknown exam": (EXAM, "groundtruth_workspace/exam_schedule.xlsx", XY_EXAM, "XY1 must be that of a course"),
+    "two courses of a name": (EXAM, CANVAS_COURSES, courses_with(**TEACHER), "Real-time Systems' must be about one"),
+    "no teacher": (EXAM, CANVAS_COURSES, courses_with(), "courses.json must have teacher_name and teacher_email"),
+    "unknown products": (SLOW, SLOW_ANSWER, NO_SUCH_OFFER,
+                         "low_selling_products must be products"),
+    "an unknown subscriber": (SLOW, "agent_workspace/subscriber.json", READERS, r"must have the users \['a@"),
+    "no announcements": (CANVAS, "local_db/canvas/announcements.json", "{}", "announcements.json must have announcements"),
+    "an unknown course": (CANVAS, CANVAS_COURSES, "{}", "canvas: an id 1 must be that of a record"),
+    "another student": (CANVAS, "local_db/canvas/users.json", STRANGERS, "canvas: not found: there is no user with login id"),
+    "no time": (CANVAS, "groundtruth_workspace/assignment_info.csv", NO_TIME, "row 2: deadline must be a time with a zone, got"),
+    "an agent's mail": (COURSE, INBOX, json.dumps({"1": SENT}), "emails.json and drafts.json must have only mails in the INBOX"),
+    "a mail from a student": (COURSE, INBOX, INCOMING, "must have the subjects of the INBOX"),
+    "no subject": (COURSE, "files/emails.jsonl", '\n{"subject": 3}', r"emails.jsonl: line 2: subject: Input"),
+    "fewer users": (COURSE, USERS, OWNER, r"must have the users \['emmascott9@mcp.com', 'john"),
+    "another day": (CONFERENCES, DUES, '{"base_date": "2025-09-16"}', "base_date: Input should be '2025-09-15'"),
+    "fewer conferences": (CONFERENCES, DUES, NO_DUES, "must have the conferences and tracks of conference_info.txt"),
+    "an agent's event": (CONFERENCES, "local_db/calendar/events.json", "[{}]", "events.json must be empty: an agent"),
+    "another owner": (CONFERENCES, "email_config.json", json.dumps(ACCOUNT), "users.json must have the user a@mcp.com"),
     "weights as text": (EXCEL, METADATA, other_weights({"a": "1"}), r"metadata.json: conversion_weights\.x\.a: Input"),
 }  # fmt: skip
 
@@ -360,7 +479,7 @@ SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
 @pytest.mark.parametrize("name", SPOILT)
 def test_a_malformed_state_is_refused(states: Mapping[str, Path], name: str) -> None:
     task, path, text, words = SPOILT[name]
-    folder = states[task] / ("state0" if task == "ABTesting" else "")
+    folder = first_state(states[task])
     (folder / path).write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(ValueError, match=words):
         open_state(task, folder)
@@ -369,13 +488,25 @@ def test_a_malformed_state_is_refused(states: Mapping[str, Path], name: str) -> 
 @pytest.mark.parametrize("bad", [b"3", b"\xff\xfe\0", None], ids=["a number", "no text", "folder"])
 @pytest.mark.parametrize(
     "task",
-    ["ABTesting", "AcademicWarning", EXCEL, MACHINES, NHL, INVENTORY],
+    [
+        "ABTesting",
+        "AcademicWarning",
+        EXAM,
+        CANVAS,
+        COURSE,
+        EXCEL,
+        SLOW,
+        MACHINES,
+        NHL,
+        CONFERENCES,
+        INVENTORY,
+    ],
 )
 def test_an_error_names_the_malformed_file(
     states: Mapping[str, Path], task: str, bad: bytes | None
 ) -> None:
-    state = states[task] / ("state0" if task == "ABTesting" else "")
-    for path in sorted(state.rglob("*.*")):
+    state = first_state(states[task])
+    for path in filter(Path.is_file, sorted(state.rglob("*.*"))):
         if path.name == "permissions.json":  # nothing reads who may see the spreadsheet
             continue
         content = path.read_bytes()
@@ -398,82 +529,3 @@ def test_a_table_of_another_form_is_refused(tmp_path: Path, states: Mapping[str,
         open_state("ABTesting", tmp_path / "text")
     with pytest.raises(ValueError, match="data must be a state folder"):
         agentgym.make("ABTesting", data=str(tmp_path / "none"))
-
-
-PUBLISHED: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
-    "ABTesting": ({"num_scenarios": 10, "num_days": 6}, {"size": 1440, "scenarios": 10}),
-    "CanvasListTest": (
-        {"num_courses": 4, "exemption_prob": 0.1, "exemption_meet_prob": 0.5},
-        {"size": 4, "assignment_rate": 0.7, "submission_rate": 0.1, "exemption_rate": 0.05},
-    ),
-    "FilterLowSellingProducts": (
-        {"num_low_selling": 12, "num_normal_selling": 24, "num_subscribers": 12},
-        {"size": 36, "low_selling": 12, "subscribers": 12},
-    ),
-    "MachineOperating": (
-        {"hours": 6, "interval_minutes": 30, "total_machines": 3, "total_sensors": "9"},
-        {"size": 18, "hours": 6, "interval_minutes": 30},
-    ),
-    "NhlB2bAnalysis": (
-        {"num_games": 120, "num_teams": 5, "start_date": "2024-10-08"},
-        {"size": 120, "teams": 5},
-    ),
-}
-
-
-def test_the_published_configurations_become_worlds(tmp_path: Path) -> None:
-    path = tmp_path / "final_8k_set_config.json"
-    given: dict[str, Mapping[str, Any]] = {task: {} for task in TASKS}
-    given |= {task: params for task, (params, _) in PUBLISHED.items()}
-    seeds = {"verbose": False, "seed": 42}
-    write_configurations(path, *((task, {**params, **seeds}) for task, params in given.items()))
-    runs = read_configurations(path)
-    assert [run.world for run in runs] == [f"agentgym/{task}-v0" for task in given]
-    for run, task in zip(runs, given, strict=True):
-        agentgym.make(run.world, **run.options)  # checks names and bounds
-        expected = PUBLISHED.get(task, ({}, {}))[1]
-        assert (run.seed, {**run.options, **expected}) == (42, run.options)
-
-
-@pytest.mark.parametrize(
-    ("task", "params", "words"),
-    [
-        ("Chess", {}, r"configurations\.1\.env_class must end with one of ABTesting, .* got 'gem"),
-        (
-            "ABTesting",
-            {"num_scenario": 3},
-            r"configurations\.1\.env_params has unknown names: num_scenario",
-        ),
-        ("AcademicWarning", {"difficulty": "hard"}, r"env_params\.difficulty must be 'medium'"),
-        (
-            "MachineOperating",
-            {"total_sensors": "rpm,current"},
-            r"env_params\.total_sensors must be a number",
-        ),
-        ("ABTesting", {"seed": "42"}, r"env_params\.seed must be an integer, got '42'"),
-        (
-            "ABTesting",
-            {"num_days": [6]},
-            r"configurations\.1\.env_params\.num_days\.bool: Input should be",
-        ),
-    ],
-)
-def test_a_malformed_configuration_is_refused(
-    tmp_path: Path, task: str, params: Mapping[str, Any], words: str
-) -> None:
-    path = tmp_path / "config.json"
-    write_configurations(path, ("ABTesting", {"seed": 1}), (task, {"seed": 1, **params}))
-    with pytest.raises(ValueError, match=f"{re.escape(str(path))}: .*{words}"):
-        read_configurations(path)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"configurations": 3}', '\ufeff{"configurations": []}', "\0"]
-)
-def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match=re.escape(f"{path}: ")):
-        read_configurations(path)
-    with pytest.raises(ValueError, match="must be a JSON file"):
-        read_configurations(tmp_path)

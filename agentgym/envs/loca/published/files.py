@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -42,6 +43,15 @@ def as_finite(cell: object) -> float:
     raise ValueError(f"must be a number, got {cell!r}")
 
 
+def as_moment(cell: object) -> datetime:
+    """Return a time with a time zone, such as 2026-03-12T23:59:00Z."""
+    with contextlib.suppress(TypeError, ValueError):
+        moment = datetime.fromisoformat(cell)  # type: ignore[arg-type]
+        if moment.tzinfo:
+            return moment
+    raise ValueError(f"must be a time with a zone, got {cell!r}")
+
+
 def read_json(path: Path, shape: TypeAdapter[T]) -> T:
     """Return the value of a JSON file in a shape."""
     try:
@@ -52,11 +62,30 @@ def read_json(path: Path, shape: TypeAdapter[T]) -> T:
         raise ValueError(f"{path}: {error}") from None
 
 
+def read_text(path: Path) -> str:
+    """Return the content of a text file."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} must be a text file: {error}") from None
+
+
+def read_json_lines(path: Path, shape: TypeAdapter[T]) -> Sequence[T]:
+    """Return the values of a file with JSON on each line that is not blank."""
+    values = []
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        try:
+            values += [check_shape(shape, line.encode())] if line.strip() else []
+        except ValueError as error:
+            raise ValueError(f"{path}: line {number}: {error}") from None
+    return values
+
+
 def read_table(path: Path, columns: Columns, key: Sequence[str] = ()) -> Rows:
     """Return the rows of a CSV file, which differ in their key."""
     try:
-        table = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        table = list(csv.reader(read_text(path).rstrip().splitlines()))
+    except csv.Error as error:
         raise ValueError(f"{path} must be a CSV file: {error}") from None
     return typed_rows(path, table or [[]], columns, key)
 

@@ -1,7 +1,7 @@
 """Load state folders that LOCA-bench's generators wrote.
 
 A folder has `agent_workspace`, `groundtruth_workspace` and `local_db` with a folder per server.
-Six tasks can be loaded; docs/loca_states.md tells why the others cannot.
+Eleven tasks can be loaded; docs/loca_states.md tells why the others cannot.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -16,7 +17,10 @@ from pydantic import Field, TypeAdapter
 
 from agentgym.envs.loca.published.files import read_json
 from agentgym.envs.loca.task import OfficeConfig
+from agentgym.office.email.messages import Mail
+from agentgym.office.email.server import Email
 from agentgym.office.files.workspace import Workspace
+from agentgym.text.tools import ToolError
 
 # Bounds of a Google spreadsheet, so a malformed key cannot ask for more memory.
 _MOST_CELLS, _MOST_COLUMNS = 10_000_000, 18_278
@@ -82,6 +86,46 @@ class ShopProduct:
 
 
 @dataclass(frozen=True)
+class MailUser:
+    """A user of the mail server."""
+
+    email: str
+    password: str
+    name: str
+
+
+@dataclass(frozen=True)
+class _Message:
+    folder: str
+    sender: Annotated[str, Field(alias="from")]
+    to: str
+    subject: str
+    body: str
+    html_body: str
+    date: datetime
+
+    def as_mail(self) -> Mail:
+        date = self.date if self.date.tzinfo else self.date.replace(tzinfo=UTC)
+        return Mail(self.sender, self.to, self.subject, self.body, date, html=self.html_body)
+
+
+@dataclass(frozen=True)
+class _Field:
+    key: str
+    value: str
+
+
+@dataclass(frozen=True)
+class _StockedProduct:
+    name: str
+    regular_price: str
+    stock_quantity: int
+    date_created: datetime
+    meta_data: list[_Field]
+    sale_price: str = ""
+
+
+@dataclass(frozen=True)
 class _Line:
     product_id: ShopProduct  # the generator writes the whole record
     quantity: Annotated[int, Field(ge=1)]
@@ -142,12 +186,76 @@ def read_spreadsheet(state: Path, title: str, *sheets: str) -> Mapping[str, Tabl
     return {sheet: _table(f"{path}: {sheet}", cells) for sheet, cells in values.items()}
 
 
+def load_users(state: Path, email: Email) -> None:
+    """Load the users of the mail server."""
+    path = state / "local_db" / "emails" / "users.json"
+    users = read_json(path, TypeAdapter(dict[str, MailUser])).values()
+    try:
+        email.add_users((user.email, user.password, user.name) for user in users)
+    except ToolError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def load_mail(
+    state: Path, email: Email, owner: str, latest: datetime | None = None
+) -> Sequence[Mail]:
+    """Load the users of the mail server and the owner's INBOX, and return its mails by date.
+
+    Args:
+        state: The state folder.
+        email: The mail server to fill.
+        owner: The address of the only user with mails.
+        latest: The new date of the last mail; the others move with it.
+
+    Raises:
+        ValueError: A file is missing or malformed, or an agent has worked on this state.
+    """
+    folder = state / "local_db" / "emails"
+    load_users(state, email)
+    if owner not in [user["email"] for user in email.users()]:
+        raise ValueError(f"{folder / 'users.json'} must have the user {owner}")
+    path = folder / "users_data" / owner / "emails.json"
+    stored = read_json(path, TypeAdapter(dict[str, _Message]))
+    drafts = read_json(path.with_name("drafts.json"), _ANYTHING)
+    if drafts or any(message.folder != "INBOX" for message in stored.values()):
+        raise ValueError(
+            f"{path} and drafts.json must have only mails in the INBOX: an agent has worked on this "
+            "state"
+        )
+    mails = sorted((message.as_mail() for message in stored.values()), key=lambda mail: mail.date)
+    if latest and mails:
+        delay = latest - mails[-1].date
+        mails = [replace(mail, date=mail.date + delay) for mail in mails]
+    try:
+        email.deliver(mails, user=owner)
+    except ToolError as error:
+        raise ValueError(f"{folder}: {error}") from None
+    return mails
+
+
 def _table(place: str, values: Mapping[tuple[int, int], Any]) -> Table:
     height = 1 + max((row for row, _ in values), default=0)
     width = 1 + max((column for _, column in values), default=0)
     if width > _MOST_COLUMNS or height * width > _MOST_CELLS:
         raise ValueError(f"{place} has {height} rows of {width} cells; a sheet is smaller")
     return [[values.get((row, column), "") for column in range(width)] for row in range(height)]
+
+
+def read_products(state: Path, delay: timedelta) -> Sequence[Mapping[str, Any]]:
+    """Return the products of a shop, with dates that move by `delay`, for `products.add_all`."""
+    path = state / "local_db" / "woocommerce" / "products.json"
+    records = []
+    for product in read_json(path, TypeAdapter(dict[str, _StockedProduct])).values():
+        record = {
+            "name": product.name,
+            "regular_price": product.regular_price,
+            "sale_price": product.sale_price,
+            "stock_quantity": product.stock_quantity,
+            "date_created": product.date_created.replace(tzinfo=UTC) + delay,
+            "meta_data": {each.key: each.value for each in product.meta_data},
+        }
+        records.append(record)
+    return records
 
 
 def read_shop(state: Path) -> tuple[Sequence[ShopProduct], Sequence[ShopOrder]]:

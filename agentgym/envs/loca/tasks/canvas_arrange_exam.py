@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from agentgym.envs.loca.checks import (
@@ -23,8 +24,17 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.draws import address, people, pick, pick_by_share, shuffled, text_of
 from agentgym.envs.loca.fragments import look_at_workbook, read_folder, remove_sheets
 from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.published.courses import load_courses
+from agentgym.envs.loca.published.exams import (
+    mailed_course,
+    read_exam_mail,
+    read_exam_post,
+    schedule_failures,
+)
+from agentgym.envs.loca.published.files import as_finite, as_name, read_book, typed_rows
+from agentgym.envs.loca.published.states import PublishedConfig, load_mail, load_workspace
 from agentgym.envs.loca.service_checks import sent_failures
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.writing.coursework import Course, draw_courses
 from agentgym.envs.loca.writing.exam_notices import (
     CLOSED,
@@ -66,7 +76,7 @@ POSTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class CanvasArrangeExamConfig(OfficeConfig):
+class CanvasArrangeExamConfig(PublishedConfig):
     """The size is the number of courses. Rates are shares of the courses; the remaining courses
     announce their exam in Canvas.
 
@@ -108,6 +118,9 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def draw(self, size: int) -> None:
         """Draw courses, announcements, mails and the empty schedule."""
+        if self.config.data:
+            self._load(Path(self.config.data))
+            return
         canvas, email = self.office.get(Canvas), self.office.get(Email)
         canvas.people.add_user(ME, LOGIN, "kelly-2025")
         email.add_user(LOGIN, "kelly-2025", ME)
@@ -135,6 +148,36 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         )
         self.files.write(FILE, write_workbook({SHEET: [COLUMNS]}))
         self.truth = {"exams": sorted(exams, key=_order), "files": file_state(self.files)}
+
+    def _load(self, state: Path) -> None:
+        load_workspace(state, self.files, [FILE])
+        path = state / "agent_workspace" / FILE
+        if read_book(path, SHEET)[SHEET] != [list(COLUMNS)]:
+            raise ValueError(f"{path} must have only its header: an agent has worked on this state")
+        canvas, email = self.office.get(Canvas), self.office.get(Email)
+        load_courses(state, canvas, LOGIN, START)
+        # The published dates are those of the host.
+        mails = load_mail(state, email, LOGIN, latest=START - timedelta(hours=1))
+        email.login_as(LOGIN)
+        path = state / "groundtruth_workspace" / FILE
+        table = next(iter(read_book(path).values())) or [COLUMNS]
+        columns = {**dict.fromkeys(COLUMNS, as_name), DURATION: _as_count, CREDIT: _as_count}
+        exams = typed_rows(path, table, columns, (CODE,))
+        courses = canvas.store.find("courses")
+        if not all("teacher_email" in course["extra"] for course in courses):
+            raise ValueError(f"{state}: courses.json must have teacher_name and teacher_email")
+        _check_mails(state, mails, courses)
+        listed = {course["course_code"].rpartition("-")[0]: course for course in courses}
+        for exam in exams:
+            if exam[CODE] not in listed:
+                raise ValueError(f"{path}: {CODE} {exam[CODE]} must be that of a course")
+        # The published answer cuts names at the first hyphen.
+        named = [{**exam, NAME: listed[exam[CODE]]["name"].rpartition("-")[0]} for exam in exams]
+        self.truth = {
+            "exams": sorted(named, key=_order),
+            "published": exams,
+            "files": file_state(self.files),
+        }
 
     def _course(
         self, canvas: Canvas, course: Course, section: int, sure: bool
@@ -302,7 +345,8 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             by_course.setdefault(mail["course"], []).extend(mail["said"])
         rows = []
         for course, posts in zip(courses, lists, strict=True):
-            names = (course["code"], course["name"].rpartition("-")[0])
+            name = course["name"].rpartition("-")[0]
+            names = (course["code"], name, mailed_course(name, course["email"]))
             letters = [said for name in names for said in by_course.get(name, ())]
             row = _read_row(course, posts, letters)
             if row is not None and _ahead(row):
@@ -333,6 +377,23 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         yield from failures
         yield from _table_failures(table, self.truth["exams"])
         yield from sent_failures(self.office.get(Email))
+
+    def published_failures(self) -> Iterator[str]:
+        """Apply the published rule."""
+        return schedule_failures(self.files, FILE, self.truth["published"])
+
+
+def _check_mails(state: Path, mails: Iterable[Mail], courses: Iterable[Mapping[str, Any]]) -> None:
+    """Raise `ValueError` if a mail gives name and teacher of no course, or of several."""
+    names = [mailed_course(each["name"], each["extra"]["teacher_email"]) for each in courses]
+    for mail in mails:
+        about = by_kind(read_exam_mail(mail.body, mail.sender)).get("about")
+        if about and names.count(about["course"]) != 1:
+            raise ValueError(f"{state}: the mail {mail.subject!r} must be about one course")
+
+
+def _as_count(cell: Any) -> Any:
+    return TBD if cell == TBD else int(as_finite(cell))
 
 
 def _table_failures(
@@ -401,12 +462,12 @@ def _read_courses(text: str) -> list[dict[str, Any]]:
 def _read_posts(text: str) -> list[Said]:
     said = []
     for post in reversed(json.loads(text)):
-        said += read_notice(post["message"])
+        said += read_exam_post(post["message"]) or read_notice(post["message"])
     return said
 
 
 def _read_mail(mail: Mapping[str, Any]) -> dict[str, Any] | None:
-    said = read_notice(mail["body"])
+    said = read_exam_mail(mail["body"], mail["from"]) or read_notice(mail["body"])
     course = next((values["course"] for _, values in said if "course" in values), None)
     return {"course": course, "said": said} if course else None
 

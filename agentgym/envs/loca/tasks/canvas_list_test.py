@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from agentgym.envs.loca.checks import (
     CsvTable,
@@ -19,7 +22,11 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.draws import people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import settle_file
 from agentgym.envs.loca.plan import Plan, PlanStep, read
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.published.courses import load_courses
+from agentgym.envs.loca.published.files import as_finite, as_moment, as_name, read_json, read_table
+from agentgym.envs.loca.published.states import PublishedConfig, load_workspace
+from agentgym.envs.loca.published.study_rules import listing_failures
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.writing.coursework import (
     ASSIGNMENTS,
     Course,
@@ -83,10 +90,22 @@ TABLES = {
     "assignments": _table(ASSIGNMENT_FILE, ASSIGNMENT, TITLES["assignments"]),
 }
 _SCORE = re.compile(r"entrance assessment of (\S+): (\d+) points")
+# The forms of LOCA-bench's memory and announcements.
+_RESULT = re.compile(
+    r"Score for the .*?: (\d+)\. The exemption requirement is \d+, which has (?:not )?been met\. "
+    r"[^.]*?([A-Z]+\d+-\d+)\."
+)
+_REQUIRED = re.compile(r"Minimum Required Score: (\d+)")
+
+
+@dataclass(frozen=True)
+class _Person:
+    name: str
+    observations: list[str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CanvasListTestConfig(OfficeConfig):
+class CanvasListTestConfig(PublishedConfig):
     """The size is the number of courses.
 
     Attributes:
@@ -121,6 +140,9 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
 
     def draw(self, size: int) -> None:
         """Draw courses, announcements, notes and the files to fill in."""
+        if self.config.data:
+            self._load(Path(self.config.data))
+            return
         canvas = self.office.get(Canvas)
         canvas.people.add_user(ME, LOGIN, "brown-2025")
         self._names = people(self.rng, 6)
@@ -160,11 +182,31 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         canvas.people.login_as(LOGIN)
         notes = [notes[0], *shuffled(self.rng, notes[1:])]
         self.office.get(KnowledgeGraph).set_person(ME, notes)
-        self.files.write(QUIZ_FILE, write_csv(QUIZ, [EXAMPLE]))
-        self.files.write(ASSIGNMENT_FILE, write_csv(ASSIGNMENT, [EXAMPLE]))
         for name, title in TITLES.items():
             self.truth[name].sort(key=lambda row, title=title: _order(row, title))
+        self._write_examples()
+
+    def _write_examples(self) -> None:
+        self.files.write(QUIZ_FILE, write_csv(QUIZ, [EXAMPLE]))
+        self.files.write(ASSIGNMENT_FILE, write_csv(ASSIGNMENT, [EXAMPLE]))
         self.truth["files"] = file_state(self.files)
+
+    def _load(self, state: Path) -> None:
+        memory = self.office.get(KnowledgeGraph).path
+        load_workspace(state, self.files, [memory])
+        read_json(state / "agent_workspace" / memory, TypeAdapter(_Person))
+        delay = load_courses(state, self.office.get(Canvas), LOGIN, self.start)
+        self.truth = {"published": True}
+        for name, table in TABLES.items():
+            columns: dict[str, Callable[[Any], Any]] = dict.fromkeys(table.columns, as_name)
+            columns |= dict.fromkeys(NUMBERS & set(table.columns), as_finite)
+            columns["deadline"] = as_moment
+            path = state / "groundtruth_workspace" / table.path
+            self.truth[name] = [
+                {**row, "deadline": iso(row["deadline"] + delay)}
+                for row in read_table(path, columns, table.key)
+            ]
+        self._write_examples()
 
     def _posts(
         self, code: str, titles: Sequence[str], notes: list[str], sure: bool
@@ -272,7 +314,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         """Read notes, courses and submissions, then write both files."""
         scores = yield read(
             "Read the memory.",
-            lambda text: {code: int(score) for code, score in _SCORE.findall(text)},
+            _read_scores,
             "read_graph",
         )
         courses = yield read("List the courses.", _read_courses, "canvas_list_courses")
@@ -304,6 +346,11 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         for kind, table in TABLES.items():
             yield from table.failures(self.files, self.truth[kind])
 
+    def published_failures(self) -> Iterator[str]:
+        """Apply the published rule."""
+        for kind, table in TABLES.items():
+            yield from listing_failures(self.files, table.path, table.columns, self.truth[kind])
+
 
 def _announce(canvas: Canvas, course_id: int, teacher: int, posts: Sequence[Post]) -> None:
     for k, post in enumerate(posts):
@@ -320,9 +367,14 @@ def _order(row: dict[str, Any], title: str) -> tuple[str, str, str]:
     return row["deadline"], row["course_code"], row[title]
 
 
+def _read_scores(text: str) -> dict[str, int]:
+    scores = {code: int(score) for code, score in _SCORE.findall(text)}
+    return scores | {code: int(score) for score, code in _RESULT.findall(text)}
+
+
 def _read_courses(text: str) -> list[dict[str, Any]]:
     names = {"course_code": "course_code", "name": "course_name", "credits": "credits", "id": "id"}
-    return [{new: course[old] for old, new in names.items()} for course in json.loads(text)]
+    return [{new: course.get(old) for old, new in names.items()} for course in json.loads(text)]
 
 
 def _read_parts(course: dict[str, Any]) -> list[PlanStep]:
@@ -344,6 +396,8 @@ def _read_parts(course: dict[str, Any]) -> list[PlanStep]:
 
 def _read_rules(text: str) -> dict[str, Any]:
     need, dropped = read_posts(post["message"] for post in json.loads(text))
+    for points in _REQUIRED.findall(text):
+        need = int(points)
     return {"exempt_from": need, "dropped": dropped}
 
 

@@ -8,17 +8,27 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from agentgym.envs.loca.checks import digest, file_state, hides_text, parts_of, same_subject
 from agentgym.envs.loca.draws import LAST, address, load_texts, people, pick, text_of
 from agentgym.envs.loca.fragments import mail_of, read_folder
 from agentgym.envs.loca.plan import Plan, read, write
+from agentgym.envs.loca.published.files import (
+    as_name,
+    read_book,
+    read_json_lines,
+    read_text,
+    typed_rows,
+)
+from agentgym.envs.loca.published.states import PublishedConfig, load_mail, load_workspace
+from agentgym.envs.loca.published.study_rules import reminder_failures
 from agentgym.envs.loca.results import cell_rows
 from agentgym.envs.loca.service_checks import mail_failures, mail_places
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook
 from agentgym.office.email.messages import Mail, addresses
 from agentgym.office.email.server import Email
@@ -34,6 +44,8 @@ ACCOUNT, ROSTER, SHEET, SUBJECT = (
     "NLP Course Students",
     "nlp-course-emergency",
 )
+# LOCA-bench sends every submission from this address, and without a file.
+ONE_SENDER = "mcooper@mcp.com"
 COLUMNS = ("Name", "Student ID", "Email", "Status")
 ENROLLED, WITHDRAWN = "enrolled", "withdrawn"
 RIGHT = (
@@ -69,7 +81,7 @@ def presentations_book() -> PhraseBook:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CourseAssistantConfig(OfficeConfig):
+class CourseAssistantConfig(PublishedConfig):
     """The size is the number of students on the roster.
 
     Attributes:
@@ -88,6 +100,11 @@ class CourseAssistantConfig(OfficeConfig):
     draft_rate: Share = 0.65
     private_rate: Share = 0.15
     other_mails: Annotated[int, Field(ge=0, le=100_000)] | None = None
+
+
+@dataclass(frozen=True)
+class _Submission:
+    subject: str
 
 
 class Student(NamedTuple):
@@ -109,9 +126,13 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     outputs = ("reminders",)
     tokens_per_unit = 590.0
     text = text_of("prompts", "CourseAssistant")
+    published_text = text_of("prompts", "CourseAssistantPublished")
 
     def draw(self, size: int) -> None:
         """Draw the roster, the mailbox and the account file."""
+        if self.config.data:
+            self._load(Path(self.config.data))
+            return
         students = self._students(size)
         sure = self.whole(size)  # this student certainly needs a reminder
         students[sure] = students[sure]._replace(status=ENROLLED)
@@ -138,6 +159,40 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             f"Mail account of the teaching assistant\nAddress: {ME}\nPassword: {PASSWORD}\n",
         )
         self.files.write(ROSTER, write_workbook({SHEET: [COLUMNS, *students]}))
+        self._set_truth(students, missing)
+
+    def _load(self, state: Path) -> None:
+        load_workspace(state, self.files, [ACCOUNT, ROSTER])
+        path = state / "agent_workspace" / ACCOUNT
+        if f"Email: {ME}\nPassword: " not in read_text(path):
+            raise ValueError(f"{path} must have the Email {ME} and the Password")
+        path = path.with_name(ROSTER)
+        table = read_book(path, SHEET)[SHEET]
+        rows = typed_rows(f"{path}: {SHEET}", table, dict.fromkeys(COLUMNS, as_name), COLUMNS[1:2])
+        students = [Student(*row.values()) for row in rows]
+        email = self.office.get(Email)
+        # The published dates are those of the host.
+        mails = load_mail(state, email, ME, latest=self.start - timedelta(hours=1))
+        path = state / "files" / "emails.jsonl"
+        subjects = [each.subject for each in read_json_lines(path, TypeAdapter(_Submission))]
+        if sorted(subjects) != sorted(mail.subject for mail in mails):
+            raise ValueError(f"{path} must have the subjects of the INBOX of {ME}")
+        submitted = {match[1] for match in map(_SUBJECT.match, subjects) if match}
+        missing = {}
+        for student in students:
+            if student.status == ENROLLED and student.id not in submitted:
+                missing[student.email] = [student.name, student.id]
+        unknown = missing.keys() - {user["email"] for user in email.users()}
+        if unknown:
+            raise ValueError(f"{state}: users.json must have the users {sorted(unknown)}")
+        if any(mail.sender != ONE_SENDER for mail in mails):
+            raise ValueError(f"{state}: emails.json must have only mails from {ONE_SENDER}")
+        self._set_truth(students, missing, published=missing)
+
+    def _set_truth(
+        self, students: Sequence[Student], missing: Mapping[str, Sequence[str]], **more: Any
+    ) -> None:
+        email = self.office.get(Email)
         self.truth = {
             "missing": missing,
             "names": sorted({student.name for student in students}),
@@ -145,6 +200,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             "mails": mail_places(email.store),
             "users": digest(email.store, "users"),
             "files": file_state(self.files),
+            **more,
         }
 
     def _students(self, size: int) -> list[Student]:
@@ -267,6 +323,10 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         if digest(email.store, "users") != self.truth["users"]:
             yield "the users of the mail server were changed"
 
+    def published_failures(self) -> Iterator[str]:
+        """Apply the published rule."""
+        return reminder_failures(self.office.get(Email), self.truth["published"])
+
     def _wrong(self, mail: Mail, student: Sequence[str]) -> str:
         if addresses(mail.sender)[0][1].casefold() != ME:
             return "it is not from the mailbox of the course"
@@ -319,7 +379,7 @@ def _slides() -> bytes:
 
 def _read_account(text: str) -> dict[str, str]:
     fields = dict(line.split(": ") for line in text.splitlines() if ": " in line)
-    return {"email": fields["Address"], "password": fields["Password"]}
+    return {"email": fields.get("Address") or fields["Email"], "password": fields["Password"]}
 
 
 def _read_roster(text: str) -> list[list[str]]:
@@ -328,6 +388,8 @@ def _read_roster(text: str) -> list[list[str]]:
 
 def _read_submission(mail: dict[str, Any]) -> str | None:
     match = _SUBJECT.match(mail["subject"])
+    if match and mail["from"] == ONE_SENDER:
+        return match[1]
     counts = (
         match
         and any(file["filename"].endswith(".pdf") for file in mail["attachments"])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from agentgym.envs.loca.catalog import add_note, has_note, make_products
 from agentgym.envs.loca.checks import (
@@ -26,7 +27,15 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import create, fill_letter, read_shop, send_letter, settle_file
 from agentgym.envs.loca.plan import Plan, look, read, write
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.published.files import read_json
+from agentgym.envs.loca.published.shop_rules import outlet_failures
+from agentgym.envs.loca.published.states import (
+    PublishedConfig,
+    load_mail,
+    load_workspace,
+    read_products,
+)
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.context import START
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
@@ -65,6 +74,14 @@ OFFERS = CsvTable(
     key=("Product ID",),
     ordered=True,
 )
+# Published discounts have more than one decimal.
+PUBLISHED_OFFERS = replace(
+    OFFERS,
+    cells={
+        **OFFERS.cells,
+        "Discount Ratio": lambda cell, wanted: number(0.05, "%")(cell, wanted.removesuffix("%")),
+    },
+)
 LETTER = text_of("letters", "FilterLowSellingProducts")
 # Shop tables other than products that no step changes.
 PROTECTED = (
@@ -76,8 +93,25 @@ PROTECTED = (
 )
 
 
+@dataclass(frozen=True)
+class _Subscriber:
+    email: str
+    name: str
+
+
+@dataclass(frozen=True)
+class _Subscribers:
+    subscriber_list: list[_Subscriber]
+
+
+@dataclass(frozen=True)
+class _Metadata:
+    timestamp: datetime
+    low_selling_products: list[str]
+
+
 @dataclass(frozen=True, kw_only=True)
-class FilterLowSellingProductsConfig(OfficeConfig):
+class FilterLowSellingProductsConfig(PublishedConfig):
     """The size is the number of products.
 
     Attributes:
@@ -126,6 +160,9 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
 
     def draw(self, size: int) -> None:
         """Draw the products, the subscribers and the files to fill in."""
+        if self.config.data:
+            self._load(Path(self.config.data))
+            return
         low = min(size, self.config.low_selling or max(1, round(0.4 * size)))
         roles = shuffled(self.rng, ["low"] * low + ["other"] * (size - low))
         products: list[dict[str, Any]] = []
@@ -145,6 +182,48 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
                 for key, product, role in zip(ids, products, roles, strict=True) if role == "low"]  # fmt: skip
         count = self.config.subscribers or max(1, round(0.27 * size))
         letters = self._subscribers(count, len(rows))
+        self._set_truth(rows, letters)
+
+    def _load(self, state: Path) -> None:
+        load_workspace(state, self.files, [SUBSCRIBERS])
+        path = state / "groundtruth_workspace" / "generation_metadata.json"
+        metadata = read_json(path, TypeAdapter(_Metadata))
+        shop = self.office.get(WooCommerce)
+        # The days count from the generator's clock, which becomes the start.
+        products = read_products(state, self.start - metadata.timestamp.replace(tzinfo=UTC))
+        ids = shop.products.add_all(products)
+        rows = []
+        for key, product in zip(ids, products, strict=True):
+            if product["name"] in metadata.low_selling_products:
+                since = product["date_created"].date().isoformat()
+                prices = product["regular_price"], product.get("sale_price", "")
+                rows.append(_row(key, product["name"], since, *prices))
+        names = sorted(row["Product Name"] for row in rows)
+        places = {_order(row)[:2] for row in rows}
+        if names != sorted(metadata.low_selling_products) or len(places) < len(rows):
+            raise ValueError(
+                f"{path}: low_selling_products must be products that differ in date or discount"
+            )
+        path = state / "agent_workspace" / SUBSCRIBERS
+        people = read_json(path, TypeAdapter(_Subscribers)).subscriber_list
+        email = self.office.get(Email)
+        load_mail(state, email, ME)
+        known = {user["email"] for user in email.users()}
+        unknown = {person.email for person in people} - known
+        if unknown:
+            raise ValueError(f"{state}: users.json must have the users {sorted(unknown)}")
+        email.login_as(ME)
+        entries = [{**vars(person), "status": "active"} for person in people]
+        self.files.write(SUBSCRIBERS, json.dumps({"subscribers": entries}, indent=1))
+        letters = {}
+        for person in people:
+            letters[person.email] = fill_letter(LETTER, {"name": person.name, "count": len(rows)})
+        self._set_truth(rows, letters, published=True)
+
+    def _set_truth(
+        self, rows: list[dict[str, Any]], letters: Mapping[str, Any], **more: Any
+    ) -> None:
+        shop = self.office.get(WooCommerce)
         self.files.write(TEMPLATE, LETTER)
         self.files.write(
             "blog_template.md", "# Outlet news\n\nFrom {date} on, {count} products cost less.\n"
@@ -160,6 +239,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             "categories": shop.categories.all(),
             "users": self.office.get(Email).users(),
             "files": file_state(self.files),
+            **more,
         }
 
     def _add_note(self, product: dict[str, Any], role: str) -> None:
@@ -303,10 +383,19 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             for to, text in letters.items()
         ]
 
+    @property
+    def _offers(self) -> CsvTable:
+        return PUBLISHED_OFFERS if "published" in self.truth else OFFERS
+
+    def published_failures(self) -> Iterator[str]:
+        """Apply the published rule; our column Discounted Price is its Promotional Price."""
+        shop, email = self.office.get(WooCommerce), self.office.get(Email)
+        return outlet_failures(shop, email, self.files, self.truth["rows"], self.truth["letters"])
+
     def task_failures(self) -> Iterator[str]:
         """Check the outlet, and the table on disk and in each mail."""
         yield from self._shop_failures()
-        yield from OFFERS.failures(self.files, self.truth["rows"])
+        yield from self._offers.failures(self.files, self.truth["rows"])
         yield from self._mail_failures()
 
     def _shop_failures(self) -> Iterator[str]:
@@ -355,7 +444,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         if data not in checked:
             copy = Workspace()
             copy.write(TABLE, data)
-            checked[data] = list(OFFERS.failures(copy, self.truth["rows"]))
+            checked[data] = list(self._offers.failures(copy, self.truth["rows"]))
         if checked[data]:
             yield f"the attachment of the mail to {to} is wrong: {checked[data][0]}"
 
@@ -410,7 +499,7 @@ def _read_slow(product: dict[str, Any]) -> list[Any] | None:
     since = date.fromisoformat(product["date_created"][:10])
     sells = int(custom["sales_last_30_days"]) >= SALES or (START.date() - since).days <= DAYS
     offered = product["status"] == "publish" and product["stock_status"] == "instock"
-    if sells or not offered or has_note(product["description"], "excluded"):
+    if sells or not offered or has_note(product.get("description", ""), "excluded"):
         return None
     return [
         product["id"],

@@ -9,17 +9,26 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
-from typing import Annotated, Any, ClassVar
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import AwareDatetime, Field, TypeAdapter
 
 from agentgym.envs.loca.checks import file_state
 from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import read_folder
 from agentgym.envs.loca.plan import Plan, look, read, write
+from agentgym.envs.loca.published.files import read_json, read_text
+from agentgym.envs.loca.published.states import (
+    MailUser,
+    PublishedConfig,
+    load_mail,
+    load_workspace,
+)
+from agentgym.envs.loca.published.study_rules import deadline_failures
 from agentgym.envs.loca.service_checks import sent_failures
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.writing.news import News
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot, shift_day
 from agentgym.office.calendar import Calendar
@@ -55,6 +64,29 @@ _DENIAL = re.compile(r"\b(not|no|never|cancell?ed|ignore)\b")
 _REVOCATION = re.compile(
     r"\b(cancell?ed|ignore|disregard|wrong|false|no longer|not (the|a|my|our) (\w+ )?(deadline|reminder))\b"
 )
+# The forms of LOCA-bench's note, subjects and deadlines.
+_PAPER = re.compile(r"(?:• |paper to the )(\S+) (?:conference )?\((.+)\)")
+_SUBJECT = re.compile(r"\[(\S+) (\S+)\] .*Camera-Ready")
+_DUE = re.compile(r"^(?:NEW d|D)eadline: (\S+)T23:59:00-12:00$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _Conference:
+    conference: str
+    track: str
+    deadline: AwareDatetime
+    full_name: str
+
+
+@dataclass(frozen=True)
+class _Targets:
+    conferences: list[_Conference]
+
+
+@dataclass(frozen=True)
+class _Metadata:
+    base_date: Literal["2025-09-15"]  # as in the task prompt
+    target_info: _Targets
 
 
 @functools.cache
@@ -76,7 +108,7 @@ def conference_news() -> News:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetConfCrDdlConfig(OfficeConfig):
+class SetConfCrDdlConfig(PublishedConfig):
     """The size is the number of conferences that need a reminder.
 
     Attributes:
@@ -114,6 +146,9 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
 
     def draw(self, size: int) -> None:
         """Draw the conferences, their mails and the note."""
+        if self.config.data:
+            self._load(Path(self.config.data))
+            return
         noise = self.config.noise_conferences
         conferences = _conferences(self.rng, size + (round(1.4 * size) if noise is None else noise))
         targets = {key: pick(self.rng, TRACKS) for key in list(conferences)[:size]}
@@ -138,6 +173,27 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         listed = "\n".join(f"{key}: {track}" for key, track in order)
         self.files.write(NOTE, f"Papers of mine that were accepted, with their tracks:\n{listed}\n")
         self.truth = {"reminders": reminders, "files": file_state(self.files)}
+
+    def _load(self, state: Path) -> None:
+        load_workspace(state, self.files, [NOTE])
+        path = state / "local_db" / "calendar" / "events.json"
+        if path.exists() and read_json(path, TypeAdapter(list[Any] | dict[str, Any])):
+            raise ValueError(f"{path} must be empty: an agent has worked on this state")
+        path = state / "groundtruth_workspace" / "conference_metadata.json"
+        targets = read_json(path, TypeAdapter(_Metadata)).target_info.conferences
+        tracks = {each.conference: each.track for each in targets}
+        if not targets or _read_note(read_text(state / "agent_workspace" / NOTE)) != tracks:
+            raise ValueError(f"{path} must have the conferences and tracks of {NOTE}")
+        owner = read_json(state / "email_config.json", TypeAdapter(MailUser))
+        email = self.office.get(Email)
+        load_mail(state, email, owner.email)
+        email.login_as(owner.email)
+        self.office.get(Calendar).set_owner(owner.email, owner.name)
+        self.truth = {
+            "reminders": {each.conference: each.deadline - BEFORE for each in targets},
+            "published": {(each.conference, each.full_name): each.deadline for each in targets},
+            "files": file_state(self.files),
+        }
 
     def _deadlines(self, key: str, track: str, alone: bool) -> tuple[datetime, list[Mail]]:
         day = (date(2025, 9, 30) + timedelta(days=self.whole(0, 45))).isoformat()
@@ -222,7 +278,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         """Read the note and every mail, then set the reminders."""
         targets = yield read(
             "Read the note.",
-            lambda text: dict(line.split(": ") for line in text.splitlines()[1:]),
+            _read_note,
             "read_text_file",
             path=NOTE,
         )
@@ -279,6 +335,15 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         for key in missing:
             yield f"there is no right reminder of {key} at {reminders[key]}"
         yield from sent_failures(self.office.get(Email))
+
+    def published_failures(self) -> Iterator[str]:
+        """Apply the published rule."""
+        return deadline_failures(self.office.get(Calendar), self.truth["published"])
+
+
+def _read_note(text: str) -> dict[str, str]:
+    published = _PAPER.findall(text)
+    return dict(published or (line.split(": ") for line in text.splitlines()[1:]))
 
 
 def _names(title: str, key: str) -> bool:
@@ -346,6 +411,9 @@ def _end_of(day: str) -> datetime:
 
 
 def _read_mail(mail: Mapping[str, Any]) -> list[Any] | None:
+    subject, due = _SUBJECT.match(mail["subject"]), _DUE.findall(mail["body"])
+    if subject and due:
+        return [["due", {"key": subject[1], "track": subject[2], "date": due[-1]}]]
     return [[kind, values] for kind, values in facts_book().read(mail["body"])] or None
 
 

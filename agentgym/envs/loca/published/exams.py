@@ -1,0 +1,126 @@
+"""Final exams in LOCA-bench's states: the texts that announce them, and the rule for the schedule."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from agentgym.envs.loca.checks import as_text, is_blank
+from agentgym.envs.loca.published.files import as_finite
+from agentgym.envs.loca.writing.exam_notices import Said
+from agentgym.office.files.workspace import Workspace
+from agentgym.office.spreadsheet.workbooks import read_workbook
+from agentgym.text.tools import ToolError
+
+_WELCOME = re.compile(r"Credits: (\d+)\n.*Exam Type: (Open|Closed)-Book")
+_ANNOUNCED = re.compile(
+    r"the final exam for .* will be held on:\n\n.*Date: (.+)\n.*Time: (\S+) - .*\n"
+    r".*Duration: (\d+) minutes\n.*Location: (.+)\n"
+)
+_MAILED = re.compile(
+    r"Course Name: (.+)\nExam Type: (Open|Closed)-book\n\n.*\nExam Date: (.+)\nExam Time: (.+)\n"
+    r"Duration: (.+)\n\n.*Exam Location\n(.+)\n"
+)
+_NOT_WORD = re.compile(r"\W")
+_CODE, _DATE, _TIME, _CREDIT = (
+    "Course Code",
+    "Final Date (MM/DD/YYYY)",
+    "Start Time (HH:MM)",
+    "Course Credit",
+)
+
+
+def read_exam_post(text: str) -> list[Said]:
+    """Return the statements of an announcement in one of the published forms, like `read_notice`."""
+    if welcome := _WELCOME.search(text):
+        books = "welcome_open" if welcome[2] == "Open" else "welcome_closed"
+        return [["credits", {"number": int(welcome[1])}], [books, {}]]
+    if "This course does not have a final exam." in text:
+        return [["none", {}]]
+    if "The final exam schedule for " in text:
+        return [["when_open", {}]]
+    exam = _ANNOUNCED.search(text)
+    if not exam:
+        return []
+    day = datetime.strptime(exam[1], "%B %d, %Y").date().isoformat()
+    return _facts(day, exam[2], exam[3], exam[4])
+
+
+def read_exam_mail(text: str, sender: str) -> list[Said]:
+    """Return the statements of a mail in the published form; the sender tells courses apart."""
+    exam = _MAILED.search(text)
+    if not exam:
+        return []
+    books = "books_open" if exam[2] == "Open" else "books_closed"
+    about: list[Said] = [["about", {"course": mailed_course(exam[1], sender)}], [books, {}]]
+    if exam[3] == "TBD":
+        return [*about, ["when_open", {}]]
+    return [*about, *_facts(exam[3], exam[4], exam[5].removesuffix(" minutes"), exam[6])]
+
+
+def mailed_course(name: str, teacher: str) -> str:
+    """Return how mails tell a course: by its name up to the first hyphen, and its teacher."""
+    return f"{name.partition('-')[0]} <{teacher}>"
+
+
+def _facts(day: str, time: str, minutes: str, place: str) -> list[Said]:
+    return [
+        ["date", {"date": day}],
+        ["start", {"time": time}],
+        ["duration", {"duration": int(minutes)}],
+        ["place", {"place": place}],
+    ]
+
+
+def schedule_failures(
+    files: Workspace, path: str, expected: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """Compare the rows of a workbook by course; of two texts, one must contain the other."""
+    try:
+        table = next(iter(read_workbook(files.read(path)).values()), [])
+    except ToolError as error:
+        yield f"{path}: {error}"
+        return
+    header = [as_text(cell) for cell in table[0]] if table else []
+    rows = []
+    for row in table[1:]:
+        if not is_blank(row):
+            rows.append(dict(zip(header, [*row, *[None] * len(header)], strict=False)))
+    yield from _order_failures(rows)
+    codes = [as_text(row.get(_CODE)) for row in rows]
+    if len(rows) != len(expected) or set(codes) != {exam[_CODE] for exam in expected}:
+        yield f"{path} has the courses {codes}"
+        return
+    for exam in expected:
+        found = rows[codes.index(exam[_CODE])]
+        for name, wanted in exam.items():
+            if not _same_fact(name, found.get(name), wanted):
+                yield f"{path}: {name} of {exam[_CODE]} is {found.get(name)!r}, expected {wanted!r}"
+
+
+def _order_failures(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    moments = []
+    for row in rows:
+        day, time = as_text(row.get(_DATE)), as_text(row.get(_TIME))
+        if not day or not time or "TBD" in (day.upper(), time.upper()):
+            moments.append(datetime.max)
+            continue
+        try:
+            moments.append(datetime.strptime(f"{day} {time}", "%m/%d/%Y %H:%M"))
+        except ValueError:
+            yield f"the date {day!r} with the time {time!r} has another form"
+            return
+    if moments != sorted(moments):
+        yield "the exams are not sorted by date and time"
+
+
+def _same_fact(name: str, cell: Any, wanted: Any) -> bool:
+    texts = [_NOT_WORD.sub("", as_text(value)).lower() or "tbd" for value in (cell, wanted)]
+    if name == _CREDIT:
+        with contextlib.suppress(ValueError):
+            return as_finite(texts[0]) == as_finite(texts[1])
+    found, expected = texts[0].replace("professor", ""), texts[1]
+    return found in expected or expected in found

@@ -1,0 +1,114 @@
+"""The success rules of LOCA-bench's checkers for the tasks of students and teachers; see `rules`."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from agentgym.envs.loca.published.files import as_finite
+from agentgym.office.calendar import Calendar
+from agentgym.office.email.server import Email
+from agentgym.office.files.workspace import Workspace
+from agentgym.text.tools import ToolError
+
+_REMINDER, _TAG = "nlp-course-emergency", re.compile("<[^<]+?>")
+_BEFORE, _LATE = timedelta(hours=3), timedelta(minutes=5)
+# The rule demands these columns, but does not compare them.
+_UNREAD = ("description", "scoring_policy")
+_SECTION, _PUNCTUATION = re.compile(r"-\d+$"), re.compile(r"\W")
+
+
+def reminder_failures(email: Email, students: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Look for one mail about the course in each student's INBOX; mails to others pass.
+
+    `students` has the name and id of each student to remind, by address.
+    """
+    if not students:
+        yield "the rule always fails without a student to remind"
+    for address, words in students.items():
+        right = 0
+        for mail in email.messages(address, "INBOX"):
+            fields = "\n".join((mail.subject, mail.sender, mail.to, mail.body))
+            if _REMINDER not in fields.lower():
+                continue
+            text = mail.body or _TAG.sub("", mail.html or "")
+            if all(word in text for word in words):
+                right += 1
+            else:
+                yield f"a mail to {address} lacks the name or the id"
+        if right != 1:
+            yield f"{address} has {right} right mails, expected 1"
+
+
+def deadline_failures(
+    calendar: Calendar, deadlines: Mapping[tuple[str, str], datetime]
+) -> Iterator[str]:
+    """Look for an event 3 hours before each deadline, within 5 minutes; other events pass.
+
+    `deadlines` has the short and the full name of each conference.
+    """
+    events = calendar.events()
+    for names, deadline in deadlines.items():
+        begins = [event.start for event in events if _names_deadline(event.summary, names)]
+        moments = [begin for begin in begins if isinstance(begin, datetime)]
+        if not any(abs(begin - deadline + _BEFORE) <= _LATE for begin in moments):
+            yield f"there is no reminder of {names[0]} at {deadline - _BEFORE}"
+
+
+def _names_deadline(title: str, names: Sequence[str]) -> bool:
+    title = title.lower()
+    named = any(re.search(rf"\b{re.escape(name.lower())}\b", title) for name in names)
+    return named and "camera" in title and "ready" in title
+
+
+def listing_failures(
+    files: Workspace, path: str, columns: Collection[str], expected: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """Compare the rows of a CSV file in order; case and punctuation of titles do not matter."""
+    try:
+        reader = csv.DictReader(io.StringIO(files.read_text(path)))
+        rows = list(reader)
+    except (ToolError, csv.Error) as error:
+        yield f"{path}: {error}"
+        return
+    if set(reader.fieldnames or ()) != set(columns) or any(None in row for row in rows):
+        yield f"{path} has other columns than {list(columns)}"
+        return
+    if len(rows) != len(expected):
+        yield f"{path} has {len(rows)} rows, expected {len(expected)}"
+        return
+    for number, (row, wanted) in enumerate(zip(rows, expected, strict=True), 1):
+        for name in columns:
+            if name not in _UNREAD and not _same_cell(
+                name, (row[name] or "").strip(), wanted[name]
+            ):
+                yield f"{path}: row {number}: {name} is {row[name]!r}, expected {wanted[name]!r}"
+
+
+def _same_cell(name: str, cell: str, wanted: Any) -> bool:
+    if isinstance(wanted, float):
+        with contextlib.suppress(ValueError):
+            return math.isclose(as_finite(cell), wanted, abs_tol=1e-9)
+        return False
+    if name == "course_code":
+        return cell == str(wanted)
+    if name == "deadline":
+        return _moment(cell) == _moment(wanted)
+    texts = [cell, wanted]
+    if name == "course_name":
+        texts = [_SECTION.sub("", text) for text in texts]
+    first, second = (_PUNCTUATION.sub("", text).lower() for text in texts)
+    return first == second
+
+
+def _moment(text: str) -> datetime | str:
+    if "T" in text and "Z" in text:
+        with contextlib.suppress(ValueError):
+            return datetime.fromisoformat(text.replace("Z", "+00:00")).replace(microsecond=0)
+    return text
