@@ -19,7 +19,7 @@ from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import rollout
 
 env = agentgym.make("ListWorld", oracles="SP", labels=True)
-assert rollout(env, OraclePolicy("ListWorld"), seed=0).reward == 1.0
+assert rollout(OraclePolicy("ListWorld"), env, seed=0).reward == 1.0
 reveal_type(agentgym.Chat().messages)
 """
 

@@ -29,7 +29,7 @@ WORLD = "DocumentWorld"
 
 
 def main() -> None:
-    demo = rollout(make(WORLD, operations=4), OraclePolicy(WORLD), 0)
+    demo = rollout(OraclePolicy(WORLD), make(WORLD, operations=4), 0)
     tokenizer = make_tokenizer([m.raw or m.text for m in demo.last.messages], 600)
     policy = Tokenized(OraclePolicy(WORLD), Renderer(tokenizer))
     heads = ["turns", "ids of the last prompt", "JSON, B", "pickle, B", "sent, B", "read back, B"]
@@ -42,7 +42,7 @@ def main() -> None:
 
 def row(size: int, policy: Tokenized) -> str:
     """Return a table row, per step from the third column on."""
-    played = rollout(make(WORLD, operations=size), policy, 0)
+    played = rollout(policy, make(WORLD, operations=size), 0)
     steps = len(played.steps)
     line, prompts = played.to_json(), [list(step.reply.prompt_ids) for step in played.steps]
     kept = memory_of(lambda: Trajectory.from_json(line))

@@ -41,7 +41,7 @@ def main() -> None:
     env.reset(seed=0)
     show("search, as a call", lambda k: env.call("search", {"query": questions[k]}))
     policy = OraclePolicy("SearchWorld")
-    show("solving a task with the scripted searcher", lambda k: rollout(env, policy, k))
+    show("solving a task with the scripted searcher", lambda k: rollout(policy, env, k))
     if find_spec("wordllama"):
         dense(options, questions)
 

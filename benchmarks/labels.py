@@ -42,7 +42,7 @@ def play(task: str, options: dict[str, Any]) -> tuple[float, int]:
     env.reset(seed=0)
     reset = time.process_time() - start
     start = time.process_time()
-    steps = len(rollout(env, policy, 0).steps)
+    steps = len(rollout(policy, env, 0).steps)
     return time.process_time() - start - reset, steps
 
 

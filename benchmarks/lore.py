@@ -69,7 +69,7 @@ def play(name: str, size: int) -> str:
         return replies
 
     start = time.process_time()
-    steps = rollout(make(name, operations=size), timed, 0).steps
+    steps = rollout(timed, make(name, operations=size), 0).steps
     env = time.process_time() - start - spent[0]
     shown = steps[:: max(1, len(steps) // SHOWN_WHOLE)]
     start = time.process_time()

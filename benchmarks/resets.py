@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def optimal_turns(name: str, options: dict[str, Any]) -> int:
-    return len(rollout(make(name, **options), OraclePolicy(name), 0).steps)
+    return len(rollout(OraclePolicy(name), make(name, **options), 0).steps)
 
 
 def resets(name: str, options: dict[str, Any]) -> tuple[float, float]:

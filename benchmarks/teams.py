@@ -25,7 +25,7 @@ def main() -> None:
     for suffix in ("", "-team", "-manager"):
         env_id = f"DocumentWorld{suffix}"
         env = make(env_id, operations=OPERATIONS, window=1_000_000)
-        played = [rollout(env, TeamPolicy(env_id, patience=32), seed) for seed in SEEDS]
+        played = [rollout(TeamPolicy(env_id, patience=32), env, seed) for seed in SEEDS]
         tokens = [counted for trajectory in played if (counted := usage(trajectory))]
         cells = [
             f"{fmean(trajectory.reward for trajectory in played):.1f}",

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
     length = parser.parse_args(arguments).length
     agentgym.register(SumInvoices, presets={"64k": {"length": 64_000}})
     env = agentgym.make("SumInvoices", length=length, oracles="SP", labels=True)
-    trajectory = rollout(env, OraclePolicy("SumInvoices"), seed=3)
+    trajectory = rollout(OraclePolicy("SumInvoices"), env, seed=3)
     for step in trajectory.steps:
         print(step.info["labels"], step.reply.text.replace("\n", " ")[:100])
     print("score:", trajectory.reward)

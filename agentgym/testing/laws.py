@@ -72,7 +72,7 @@ def make_line(env_id: str, seed: int | None = None, **options: Any) -> str:
 
 def rollout_line(env_id: str, policy: str, seed: int, **options: Any) -> str:
     """Return Python code that plays an episode with a policy of `agentgym.oracles`."""
-    return f"{make_line(env_id, **options)}; rollout(env, {policy}, {seed})"
+    return f"{make_line(env_id, **options)}; rollout({policy}, env, {seed})"
 
 
 def world_of(env_id: str) -> type[World[Any]]:
@@ -106,7 +106,7 @@ def play_lines(env_id: str) -> Iterator[str]:
     hinted = all(has_hook(world, hook) for hook in ("state", "subtask", "read_state", *SCRIPTED))
     env = registry.make(env_id, oracles="SP" if hinted else "", labels=True)
     for seed in range(3):
-        yield rollout(env, erring_policy(env_id, 0.2), seed).to_json()
+        yield rollout(erring_policy(env_id, 0.2), env, seed).to_json()
 
 
 def check_same_bytes(env_ids: Sequence[str]) -> None:
@@ -132,7 +132,7 @@ def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
     """Check that Python's and NumPy's global generators are untouched."""
     before = random.getstate(), pickle.dumps(np.random.get_state())  # noqa: NPY002 - it is what must not change
     for arm in arms:
-        rollout(registry.make(env_id, oracles=arm, labels=True), erring_policy(env_id), 1)
+        rollout(erring_policy(env_id), registry.make(env_id, oracles=arm, labels=True), 1)
     registry.make(env_id).action_space.sample()
     after = random.getstate(), pickle.dumps(np.random.get_state())  # noqa: NPY002
     require(
@@ -183,7 +183,7 @@ def check_oracle(
     env = registry.make(env_id, **options)
     for seed in seeds:
         line = rollout_line(env_id, "OraclePolicy(env.spec.id)", seed, **options)
-        played = rollout(env, OraclePolicy(env_id), seed)
+        played = rollout(OraclePolicy(env_id), env, seed)
         require(played.reward == 1.0, f"the oracle policy scores {played.reward}", line)
         require(played.terminated, "the oracle policy does not end the episode", line)
         for k, step in enumerate(played.steps):
@@ -194,7 +194,7 @@ def check_oracle(
 def check_dialect(env_id: str, dialect: Dialect) -> None:
     """Check that the world is solved in a call dialect."""
     reward = rollout(
-        registry.make(env_id, dialect=dialect), OraclePolicy(env_id, dialect=dialect), 0
+        OraclePolicy(env_id, dialect=dialect), registry.make(env_id, dialect=dialect), 0
     ).reward
     require(
         reward == 1.0,
@@ -258,7 +258,7 @@ def check_plain_data(env_id: str, **options: Any) -> None:
     """Check that observations contain only plain data, nothing that leads to the world."""
     env = registry.make(env_id, labels=True, **options)
     line = rollout_line(env_id, "RandomPolicy(env.spec.id)", 2, **options)
-    for step in rollout(env, erring_policy(env_id), 2).steps:
+    for step in rollout(erring_policy(env_id), env, 2).steps:
         for value in _reachable(step.chat):
             require(
                 isinstance(value, _PLAIN) or type(value).__module__ in _PLAIN_MODULES,

@@ -40,7 +40,7 @@ def test_both_ways_make_one_env(env_id: str, options: dict[str, Any]) -> None:
     assert len({str(env) for env in envs}) == 1
     assert envs[0].reset(seed=3) == envs[1].reset(seed=3) == envs[2].reset(seed=3)
     if "team" not in env_id:
-        played = [rollout(env, NoisyPolicy(env_id, 0.2), 4).to_json() for env in envs]
+        played = [rollout(NoisyPolicy(env_id, 0.2), env, 4).to_json() for env in envs]
         assert len(set(played)) == 1
 
 

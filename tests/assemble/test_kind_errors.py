@@ -177,9 +177,9 @@ def test_a_strategy_that_cannot_act_says_so_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(context_module, "_IDLERS", set())
     policy = OraclePolicy("ListWorld")
     with pytest.warns(UserWarning, match=r"Compaction cannot act .*128,000 tokens.*give a smaller"):
-        rollout(agentgym.make("ListWorld", context="compaction"), policy, 0)
+        rollout(policy, agentgym.make("ListWorld", context="compaction"), 0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        rollout(agentgym.make("ListWorld", context="compaction"), policy, 0)
-        rollout(agentgym.make("ListWorld", context="compaction", window="2k"), policy, 0)
-        rollout(agentgym.make("ListWorld", window="100k"), policy, 0)
+        rollout(policy, agentgym.make("ListWorld", context="compaction"), 0)
+        rollout(policy, agentgym.make("ListWorld", context="compaction", window="2k"), 0)
+        rollout(policy, agentgym.make("ListWorld", window="100k"), 0)

@@ -131,7 +131,7 @@ def test_a_strategy_of_a_user_is_made_like_any_other() -> None:
     chat, _ = env.reset(seed=0)
     assert chat.messages[-1].text.endswith("?")
     assert strategies() == (*agentgym.STRATEGIES, "shout")
-    assert rollout(make("ListWorld", context="shout"), OraclePolicy("ListWorld"), 0).reward == 1.0
+    assert rollout(OraclePolicy("ListWorld"), make("ListWorld", context="shout"), 0).reward == 1.0
     why = r"no context strategy 'whisper'; strategies: clear_results, .*, shout, joined by \+"
     with pytest.raises(ValueError, match=why):
         make("ListWorld", context="whisper")

@@ -30,7 +30,7 @@ ONE_OFFICE = [env_id for env_id in IDS if env_id not in OFFICE or env_id == min(
 
 
 def noisy(env_id: str, seed: int, **options: Any) -> Trajectory:
-    return rollout(make(env_id, labels=True, **options), NoisyPolicy(env_id, 0.3), seed)
+    return rollout(NoisyPolicy(env_id, 0.3), make(env_id, labels=True, **options), seed)
 
 
 @pytest.mark.rotation(env_id=ALL)
@@ -52,7 +52,7 @@ def test_envs_do_not_disturb_each_other(env_id: str) -> None:
         other.step(other.action_space.sample())
         return NoisyPolicy(env_id, 0.3)(chats)
 
-    assert rollout(make(env_id, labels=True), meddling, 3) == alone
+    assert rollout(meddling, make(env_id, labels=True), 3) == alone
 
 
 @pytest.mark.family(env_id=IDS)

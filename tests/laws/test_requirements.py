@@ -65,7 +65,7 @@ def test_every_world_refuses_at_make_or_does_without_bwrap(env_id: str) -> None:
             with pytest.raises(MissingRequirement, match=f"there is no bwrap; .*{REMEDY}"):
                 maker(agentgym.resolve(env_id))
         return
-    assert rollout(env, OraclePolicy(env_id), seed=0).reward == 1.0
+    assert rollout(OraclePolicy(env_id), env, seed=0).reward == 1.0
 
 
 @pytest.mark.usefixtures("without_bwrap")

@@ -43,7 +43,7 @@ def test_train_and_test_share_no_instance(env_id: str) -> None:
 def test_the_oracle_solves_both_splits(env_id: str, split: str) -> None:
     env = make(env_id, split=split)
     for seed in few(env_id, 5):
-        trajectory = rollout(env, OraclePolicy(env_id), seed)
+        trajectory = rollout(OraclePolicy(env_id), env, seed)
         assert trajectory.reward == 1.0
         assert instance_key(trajectory) == trajectory.steps[-1].info["detail"]["instance"]
 
@@ -51,7 +51,7 @@ def test_the_oracle_solves_both_splits(env_id: str, split: str) -> None:
 @pytest.mark.family(env_id=IDS)
 def test_the_key_of_an_instance_follows_from_its_spec_and_seed(env_id: str) -> None:
     env = make(env_id, oracles="S")
-    chosen = rollout(env, OraclePolicy(env_id), 3)
+    chosen = rollout(OraclePolicy(env_id), env, 3)
     env.reset(seed=3)
     assert instance_key(chosen) == tool_env(env).world.instance_key()
     assert chosen.steps[-1].info["detail"]["instance"] == ""

@@ -172,7 +172,7 @@ def test_every_strategy_works_on_every_world_and_arm(env_id: str, arm: str, cont
     scope = "ephemeral" if len(context) % 2 else "persistent"
     env = tight(env_id, context, oracles=arm, hint_scope=scope, labels=True, shots=len(arm) % 2)
     for seed in range(2):
-        trajectory = rollout(env, NoisyPolicy(env_id, 0.3), seed)
+        trajectory = rollout(NoisyPolicy(env_id, 0.3), env, seed)
         check(trajectory)
         assert Trajectory.from_json(trajectory.to_json()) == trajectory
         assert usage(trajectory) is not None
@@ -184,7 +184,7 @@ def test_every_strategy_works_on_every_world_and_arm(env_id: str, arm: str, cont
 def test_with_room_enough_the_oracle_policy_solves_every_world(env_id: str, context: str) -> None:
     for arm in ("", "SPH"):
         env = make(env_id, context=context, oracles=arm)
-        assert all(rollout(env, OraclePolicy(env_id), seed).reward == 1.0 for seed in range(3))
+        assert all(rollout(OraclePolicy(env_id), env, seed).reward == 1.0 for seed in range(3))
 
 
 @pytest.mark.rotation(env_id=IDS)
@@ -195,7 +195,7 @@ def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
         pytest.skip(str(error))
     # Results that do not fit next to the newest are trimmed before a summary, so the window must
     # hold a few.
-    steps = rollout(make(env_id, window=10**6, **sizes), OraclePolicy(env_id), 0).steps
+    steps = rollout(OraclePolicy(env_id), make(env_id, window=10**6, **sizes), 0).steps
     room = max(2_000, 6 * max(step.info["context"]["appended"] for step in steps))
     env = tight(
         env_id,
@@ -206,7 +206,7 @@ def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
     )
     summaries = 0
     for seed in few(env_id, 4):
-        trajectory = rollout(env, OraclePolicy(env_id), seed)
+        trajectory = rollout(OraclePolicy(env_id), env, seed)
         summaries += sum(step.info["context"]["phase"] == "summary" for step in trajectory.steps)
         ended = trajectory.steps[-1].info["detail"]["ended"]
         assert trajectory.reward == 1.0 or ended == "context_overflow"
@@ -239,7 +239,7 @@ def test_usage_is_what_the_chats_say() -> None:
         ["none", "clear_results", "clear_thinking+compaction", "awareness"], ["persistent"]
     ):
         env = tight("TreeWorld", context, oracles="S", hint_scope=scope)
-        trajectory = rollout(env, NoisyPolicy("TreeWorld", 0.2), 1)
+        trajectory = rollout(NoisyPolicy("TreeWorld", 0.2), env, 1)
         found = usage(trajectory)
         assert found is not None
         counter = next(layer for layer in layers(env) if isinstance(layer, Trim)).view.counter

@@ -31,7 +31,7 @@ from agentgym.training.rollout import rollout
 for env_id in sys.argv[1:]:
     for seed in range(2):
         env = make(env_id, oracles="SP", labels=True)
-        print(rollout(env, TeamPolicy(env_id, NoisyPolicy(env_id, 0.2)), seed).to_json())
+        print(rollout(TeamPolicy(env_id, NoisyPolicy(env_id, 0.2)), env, seed).to_json())
 """
 
 
@@ -196,7 +196,7 @@ def test_the_reward_is_shared_or_by_role() -> None:
         ({"closer": 1.0}, {"actor_0": 0.0, "closer_0": 1.0}),
     ):
         env = make("ListWorld-team", reward=reward)
-        assert rollout(env, TeamPolicy("ListWorld-team"), 0).reward == 1.0, "the score of the team"
+        assert rollout(TeamPolicy("ListWorld-team"), env, 0).reward == 1.0, "the score of the team"
         assert env.unwrapped.game.rewards == earned
 
 
@@ -319,7 +319,7 @@ def test_same_seed_same_bytes_in_another_process() -> None:
         outputs.add(hashlib.sha256(shown.stdout).hexdigest())
     policies = {env_id: TeamPolicy(env_id, NoisyPolicy(env_id, 0.2)) for env_id in ids}
     played = [
-        rollout(make(i, oracles="SP", labels=True), policies[i], seed).to_json()
+        rollout(policies[i], make(i, oracles="SP", labels=True), seed).to_json()
         for i in ids
         for seed in range(2)
     ]

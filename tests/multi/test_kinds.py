@@ -41,8 +41,8 @@ def test_a_sub_task_begins_with_a_clean_context_and_the_manager_reads_the_report
 
 def test_the_contexts_of_a_managed_team_stay_short() -> None:
     options = {"operations": 40}
-    alone = rollout(make("DocumentWorld", **options), TeamPolicy("DocumentWorld"), 0)
-    led = rollout(make("DocumentWorld-manager", **options), TeamPolicy("DocumentWorld-manager"), 0)
+    alone = rollout(TeamPolicy("DocumentWorld"), make("DocumentWorld", **options), 0)
+    led = rollout(TeamPolicy("DocumentWorld-manager"), make("DocumentWorld-manager", **options), 0)
     assert alone.reward == led.reward == 1.0
     longest = max(len(step.chat.messages) for step in led.steps if step.info["agent"] == "worker_0")
     assert longest <= 2 + 2 * 8 < len(alone.last.messages) / 4
@@ -261,7 +261,7 @@ def test_a_host_speaks_when_asked_and_only_hosted_worlds_have_one() -> None:
 
 def test_a_long_hosted_game_goes_from_puzzle_to_puzzle() -> None:
     trajectory = rollout(
-        make("PuzzleWorld-host", items=12, hidden=2, puzzles=2), TeamPolicy("PuzzleWorld-host"), 3
+        TeamPolicy("PuzzleWorld-host"), make("PuzzleWorld-host", items=12, hidden=2, puzzles=2), 3
     )
     assert trajectory.reward == 1.0
     assert trajectory.terminated
@@ -289,7 +289,7 @@ def test_a_duel_is_on_equal_instances_and_the_quicker_one_wins() -> None:
 
 def test_rivals_that_are_equal_share_and_one_that_is_out_is_asked_no_more() -> None:
     env = make("PuzzleWorld-duel")
-    assert rollout(env, OraclePolicy("PuzzleWorld"), 0).reward == 1.0
+    assert rollout(OraclePolicy("PuzzleWorld"), env, 0).reward == 1.0
     assert env.unwrapped.game.rewards == {"player_0": 0.5, "player_1": 0.5}
     env = make("PuzzleWorld-duel", items=20, hidden=1, rounds=2).unwrapped
     env.reset(seed=0)

@@ -72,7 +72,7 @@ def test_pettingzoo_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for form in (aec_env, parallel_env):
         with pytest.raises(ImportError, match=r"need pip install 'agentgym-suite\[multi\]'"):
             form("ListWorld-team")
-    assert rollout(make("ListWorld-team"), TeamPolicy("ListWorld-team"), 0).reward == 1.0
+    assert rollout(TeamPolicy("ListWorld-team"), make("ListWorld-team"), 0).reward == 1.0
 
 
 def test_a_world_with_one_tool_leaves_the_others_to_talk() -> None:
@@ -83,7 +83,7 @@ def test_a_world_with_one_tool_leaves_the_others_to_talk() -> None:
         env = make(env_id, **options)
         first, second = env.unwrapped.game.protocol.agents.values()
         assert (first, second) == ((), ("answer",))
-        assert rollout(env, TeamPolicy(env_id), 1).reward == 1.0
+        assert rollout(TeamPolicy(env_id), env, 1).reward == 1.0
 
 
 @pytest.mark.parametrize(

@@ -145,15 +145,15 @@ def test_a_hint_that_is_surely_right_is_the_oracle_itself(env_id: str) -> None:
     options: dict[str, Any] = {"oracle_options": {"P": {"accuracy": 1.0}, "S": {"accuracy": 1.0}}}
     plain, sure = (make(env_id, oracles="SP", **extra) for extra in ({}, options))
     policy = RandomPolicy(env_id, 3)
-    assert rollout(plain, policy, 5).steps == rollout(sure, policy, 5).steps
+    assert rollout(policy, plain, 5).steps == rollout(policy, sure, 5).steps
 
 
 @pytest.mark.family(arm=["P0.5S0.5", "S0H", "P_S_", "P0SH"], env_id=IDS)
 def test_every_arm_is_played_alike_again_and_survives_a_copy(env_id: str, arm: str) -> None:
     env = make(env_id, oracles=arm)
     policy = ControlPolicy(env_id, Deficits(planning=0.2, tracking=0.2), seed=1)
-    trajectory = rollout(env, policy, 9)
-    assert rollout(env, policy, 9).steps == trajectory.steps, "what is left over changes nothing"
+    trajectory = rollout(policy, env, 9)
+    assert rollout(policy, env, 9).steps == trajectory.steps, "what is left over changes nothing"
     chat, _ = env.reset(seed=9)
     for step in trajectory.steps[:2]:
         assert chat == step.chat
@@ -166,7 +166,7 @@ def test_every_arm_is_played_alike_again_and_survives_a_copy(env_id: str, arm: s
 @pytest.mark.family(env_id=IDS)
 def test_a_placebo_does_not_move_an_agent_that_needs_information(env_id: str) -> None:
     policy = ControlPolicy(env_id, Deficits(planning=0.3, tracking=0.2), seed=1)
-    bare, placebo = (rollout(make(env_id, oracles=arm), policy, 3) for arm in ("", "P_S_"))
+    bare, placebo = (rollout(policy, make(env_id, oracles=arm), 3) for arm in ("", "P_S_"))
     assert [step.reply.text for step in bare.steps] == [step.reply.text for step in placebo.steps]
 
 
@@ -175,7 +175,7 @@ def test_an_agent_that_follows_hints_is_led_astray_as_often_as_they_are_wrong() 
     rates = []
     for arm in ("P", "P0.9", "P0.5", "P0"):
         env = make("ListWorld", oracles=arm, items=10, removals=4, budget_slack=0)
-        rates.append(sum(rollout(env, policy, seed).reward for seed in range(30)))
+        rates.append(sum(rollout(policy, env, seed).reward for seed in range(30)))
     assert rates[0] == 30 > rates[1] > rates[2] >= rates[3] == 0
 
 

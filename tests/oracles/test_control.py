@@ -74,7 +74,7 @@ def rate(deficits: Deficits, horizon: int, arm: str = "") -> float:
     infos = [
         step.info
         for seed in range(15)
-        for step in rollout(env, policy, seed).steps
+        for step in rollout(policy, env, seed).steps
         if step.info["alive"]
     ]
     return sum(info["optimal"] for info in infos) / len(infos)
@@ -83,8 +83,8 @@ def rate(deficits: Deficits, horizon: int, arm: str = "") -> float:
 def test_an_agent_without_deficits_is_optimal() -> None:
     for world in WORLDS:
         env = make(world, oracles="")
-        control = rollout(env, ControlPolicy(world, Deficits()), 3)
-        assert control.steps == rollout(env, OraclePolicy(world), 3).steps
+        control = rollout(ControlPolicy(world, Deficits()), env, 3)
+        assert control.steps == rollout(OraclePolicy(world), env, 3).steps
 
 
 def first_error(deficits: Deficits, turn_count: int) -> list[int]:
@@ -93,7 +93,7 @@ def first_error(deficits: Deficits, turn_count: int) -> list[int]:
     turns = []
     for seed in range(60):
         infos = [
-            step.info for step in rollout(env, ControlPolicy("ListWorld", deficits), seed).steps
+            step.info for step in rollout(ControlPolicy("ListWorld", deficits), env, seed).steps
         ]
         turns += (
             [next(info["turn"] for info in infos if not info["optimal"])]

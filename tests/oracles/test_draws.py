@@ -27,7 +27,7 @@ def options(env_id: str) -> dict[str, Any]:
 def first_draws(env_id: str, arm: str, seed: int, **more: Any) -> list[float]:
     policy = OraclePolicy(env_id)
     env = make(env_id, oracles=arm, **options(env_id), **more)
-    steps = rollout(env, policy, seed).steps
+    steps = rollout(policy, env, seed).steps
     return [policy.draw(ParsedChat.of(step.chat)).random() for step in steps]
 
 
@@ -47,7 +47,7 @@ def test_a_moment_draws_alike_in_every_arm(env_id: str, arm: str) -> None:
 def test_context_strategies_do_not_change_the_draws(env_id: str, context: str) -> None:
     env = make(env_id, context=context, window=4_000, oracles="S", **options(env_id))
     policy = OraclePolicy(env_id)
-    steps = rollout(env, policy, 1).steps
+    steps = rollout(policy, env, 1).steps
     draws = [policy.draw(ParsedChat.of(step.chat)).random() for step in steps]
     asked = [ParsedChat.of(step.chat).summarize for step in steps]
     played = [draw for draw, summary in zip(draws, asked, strict=True) if not summary]
@@ -63,12 +63,12 @@ def test_errors_fall_on_every_turn_and_are_as_many_as_asked() -> None:
     # for all seeds.
     env = make("NhlB2bAnalysis", size=4, labels=True)
     policy = NoisyPolicy("NhlB2bAnalysis", 0.3)
-    slips = [rollout(env, policy, seed).steps[0].info["optimal"] for seed in range(60)]
+    slips = [rollout(policy, env, seed).steps[0].info["optimal"] for seed in range(60)]
     assert 5 <= slips.count(False) <= 35, "of 60 first turns, 18 are wrong on average"
 
 
 def test_a_plain_chat_draws_by_its_text_and_the_replies_in_it() -> None:
-    steps = rollout(make("ListWorld"), OraclePolicy("ListWorld"), 0).steps
+    steps = rollout(OraclePolicy("ListWorld"), make("ListWorld"), 0).steps
     policy = NoisyPolicy("ListWorld", 0.5)
     plain = [Chat.from_openai(step.chat.to_openai(), step.chat.tools) for step in steps]
     assert {chat.moment() for chat in plain} == {""}
@@ -81,7 +81,7 @@ def test_rivals_draw_each_for_itself(env_id: str) -> None:
     policy = TeamPolicy(env_id, NoisyPolicy(env_id, 0.5))
     reports = []
     for seed in range(12):
-        report = rollout(make(env_id), policy, seed).steps[-1].info["detail"]["report"]
+        report = rollout(policy, make(env_id), seed).steps[-1].info["detail"]["report"]
         reports.append(tuple(report["team"]["rewards"].values()))
     assert {(1.0, 0.0), (0.0, 1.0)} <= set(reports), "either rival wins now and then"
 
@@ -93,10 +93,10 @@ def solved(trajectory: Trajectory) -> bool:
 @pytest.mark.family(env_id=IDS, dialect=[*DIALECTS], arm=[*ARMS])
 def test_calls_are_written_in_the_dialect_of_the_env(env_id: str, dialect: str, arm: str) -> None:
     env = make(env_id, dialect=dialect, oracles=arm, **options(env_id))
-    assert solved(rollout(env, OraclePolicy(env_id), 2))
+    assert solved(rollout(OraclePolicy(env_id), env, 2))
     control = ControlPolicy(env_id, Deficits())
-    assert solved(rollout(env, control, 2))
-    chaos = rollout(env, RandomPolicy(env_id), 2)
+    assert solved(rollout(control, env, 2))
+    chaos = rollout(RandomPolicy(env_id), env, 2)
     assert not any("no tool call found" in step.chat.messages[-1].text for step in chaos.steps)
 
 
@@ -105,7 +105,7 @@ def test_teams_write_in_the_dialect_of_the_env(entry: Any) -> None:
     if is_office(entry.id):
         pytest.skip("offices take long, and the protocol is the same")
     env = make(entry.id, dialect="python")
-    assert rollout(env, TeamPolicy(entry.id), 0).reward == 1.0
+    assert rollout(TeamPolicy(entry.id), env, 0).reward == 1.0
 
 
 def test_a_dialect_that_is_given_wins() -> None:

@@ -39,7 +39,7 @@ def tags(text: str) -> list[str]:
 
 def views(env_id: str, arm: str, scope: str = "persistent", **options: Any) -> list[Chat]:
     env = make(env_id, oracles=arm, hint_scope=scope, **options)
-    trajectory = rollout(env, OraclePolicy(env_id), 3)
+    trajectory = rollout(OraclePolicy(env_id), env, 3)
     return [*(step.chat for step in trajectory.steps), trajectory.last]
 
 
@@ -150,7 +150,7 @@ def test_options_of_oracles_reach_them() -> None:
     ):
         make("ListWorld", oracle_options={"H": {"keep": True}})
     team = make("ListWorld-team", oracles="SH", oracle_options=options)
-    assert rollout(team, TeamPolicy("ListWorld-team"), 0).reward == 1.0
+    assert rollout(TeamPolicy("ListWorld-team"), team, 0).reward == 1.0
 
 
 @pytest.mark.parametrize("env_id", [env_id for env_id in IDS if env_id not in OFFICE])
@@ -295,7 +295,7 @@ def test_noise_errs_at_its_rate() -> None:
     steps = wrong = 0
     env = make("TreeWorld", nodes=40, labels=True, budget_slack=200)
     for seed in range(40):
-        infos = [step.info for step in rollout(env, NoisyPolicy("TreeWorld", 0.25), seed).steps]
+        infos = [step.info for step in rollout(NoisyPolicy("TreeWorld", 0.25), env, seed).steps]
         steps += len(infos)
         wrong += sum(not info["optimal"] for info in infos)
     # Five standard deviations of a binomial around its mean.

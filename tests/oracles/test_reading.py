@@ -77,7 +77,7 @@ def test_replies_of_teams_are_those_of_one_that_reads_all(env_id: str, arm: str)
     env = make(env_id, oracles=arm, **({"size": 2} if is_office(env_id) else {}))
     for patience in (2, 8):
         make_policy = lambda n=patience: TeamPolicy(env_id, MAKERS["noisy"](env_id), patience=n)  # type: ignore[arg-type, misc]  # noqa: E731
-        rollout(env, Compared(make_policy), 1)
+        rollout(Compared(make_policy), env, 1)
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def calls_a_turn(env_id: str, make_policy: Callable[[], Policy], **options: Any)
         counts.append(calls_of(lambda: replies.extend(policy(chats))))
         return replies
 
-    rollout(make(env_id, **options), counted, 0)
+    rollout(counted, make(env_id, **options), 0)
     return sum(counts) / len(counts)
 
 

@@ -27,7 +27,7 @@ class Recording(TeamPolicy):
 def test_a_long_state_is_sent_in_parts(oracles: str) -> None:
     policy = Recording("ListWorld-team")
     env = agentgym.make("ListWorld-team", oracles=oracles, max_message=60)
-    assert rollout(env, policy, seed=0).reward == 1.0
+    assert rollout(policy, env, seed=0).reward == 1.0
     in_parts = any("<part 2 of " in text for text in policy.texts)
     assert in_parts == ("H" not in oracles), "a hint shows the state to all"
 
@@ -38,7 +38,7 @@ def test_parts_survive_a_compaction(oracles: str, window: int) -> None:
     more: dict[str, Any] = {"context": "compaction", "window": window, "max_message": 60}
     env = agentgym.make("ListWorld-team", oracles=oracles, **more)
     for seed in range(3):
-        assert rollout(env, policy, seed).reward == 1.0
+        assert rollout(policy, env, seed).reward == 1.0
     summaries = [text for text in policy.texts if text.endswith(" turn.")]
     assert any("\n<part 2 of " in text for text in summaries)
 
@@ -49,7 +49,7 @@ def test_parts_survive_a_compaction(oracles: str, window: int) -> None:
 def test_an_office_whose_state_is_longer_than_a_message(name: str, length: str) -> None:
     policy = Recording(f"{name}-team")
     env = agentgym.make(f"{name}-team", length=LENGTHS[length])
-    assert rollout(env, policy, seed=0).reward == 1.0
+    assert rollout(policy, env, seed=0).reward == 1.0
     assert any("<part 2 of " in text for text in policy.texts)
 
 

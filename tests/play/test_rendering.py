@@ -29,7 +29,7 @@ def test_a_board_changes_with_the_world_and_nothing_else_does(world: str) -> Non
         chat, _, terminated, truncated, _ = env.step(reply.text)
         over = terminated or truncated
     assert len(set(boards)) > 1
-    assert rollout(make(world), OraclePolicy(world), 3).reward == 1.0
+    assert rollout(OraclePolicy(world), make(world), 3).reward == 1.0
 
 
 def test_the_board_of_a_grid_has_every_cell() -> None:

@@ -36,13 +36,13 @@ IDS = [entry.id for entry in teams()]
 
 
 def recorded(env_id: str, seed: int = 2, **options: Any) -> Trajectory:
-    return rollout(make(env_id, **options), TeamPolicy(env_id), seed)
+    return rollout(TeamPolicy(env_id), make(env_id, **options), seed)
 
 
 @pytest.mark.family(env_id=IDS)
 def test_a_trajectory_has_the_view_of_every_agent(env_id: str) -> None:
     env = make(env_id, oracles="SP", labels=True)
-    trajectory = rollout(env, TeamPolicy(env_id), 2)
+    trajectory = rollout(TeamPolicy(env_id), env, 2)
     game = env.unwrapped.game
     assert trajectory.reward == 1.0
     assert set(trajectory.by_agent()) == set(game.agents)
@@ -141,17 +141,17 @@ def test_a_duel_is_reported_by_seat(tmp_path: Path) -> None:
 def test_any_scripted_policy_plays_all_agents(name: str) -> None:
     for env_id in ("TreeWorld-team", "PuzzleWorld-manager"):
         policy = PolicyConfig(name).make(env_id)
-        scores = [rollout(make(env_id), policy, seed).reward for seed in range(6)]
+        scores = [rollout(policy, make(env_id), seed).reward for seed in range(6)]
         assert all(0.0 <= score <= 1.0 for score in scores)
-        assert [rollout(make(env_id), policy, seed).reward for seed in range(6)] == scores
+        assert [rollout(policy, make(env_id), seed).reward for seed in range(6)] == scores
 
 
 def test_a_noisy_team_errs_where_a_noisy_agent_does() -> None:
     for seed in range(12):
-        alone = rollout(make("ListWorld", labels=True), NoisyPolicy("ListWorld", 0.3), seed)
+        alone = rollout(NoisyPolicy("ListWorld", 0.3), make("ListWorld", labels=True), seed)
         team = rollout(
-            make("ListWorld-team", labels=True),
             TeamPolicy("ListWorld-team", NoisyPolicy("ListWorld", 0.3)),
+            make("ListWorld-team", labels=True),
             seed,
         )
         marks = [step.info["optimal"] for step in team.steps if step.info["optimal"] is not None]
@@ -212,7 +212,7 @@ def test_a_compacted_team_goes_on_from_its_summaries() -> None:
 def test_the_tokens_of_a_team_are_counted_exactly() -> None:
     for env_id in ("DocumentWorld-team", "TreeWorld-manager"):
         env = make(env_id, context="awareness", window=100_000)
-        trajectory = rollout(env, TeamPolicy(env_id), 1)
+        trajectory = rollout(TeamPolicy(env_id), env, 1)
         counter = next(iter(env.unwrapped.game.stacks.values())).view.counter
         prompts = sum(
             counter.count(message) for step in trajectory.steps for message in step.chat.messages
@@ -235,7 +235,7 @@ def test_a_policy_that_forgets_itself_costs_turns_only() -> None:
         calls += 1
         return [Reply("hm")] if calls % 3 == 0 else policy(chats)
 
-    assert rollout(env, absent, 1).reward == 1.0
+    assert rollout(absent, env, 1).reward == 1.0
 
 
 def test_a_model_is_trained_on_all_agents_of_a_team() -> None:
@@ -244,7 +244,7 @@ def test_a_model_is_trained_on_all_agents_of_a_team() -> None:
     demonstration = recorded("ListWorld-team", 0, **small)
     tokenizer = make_tokenizer([m.raw or m.text for m in demonstration.last.messages], 400)
     policy = Tokenized(TeamPolicy("ListWorld-team"), Renderer(tokenizer))
-    trajectory = rollout(make("ListWorld-team", **small), policy, 1)
+    trajectory = rollout(policy, make("ListWorld-team", **small), 1)
     rows = to_training_dict(trajectory)["rows"]
     assert sorted(k for row in rows for k in row["steps"]) == list(range(len(trajectory.steps)))
     sampled = sum(len(step.reply.ids) for step in trajectory.steps)
@@ -295,7 +295,7 @@ def test_rewards_by_role_reach_advantages_rows_and_exports() -> None:
     env_id = "ListWorld-team"
     agents = make(env_id).unwrapped.game.agents  # type: ignore[attr-defined]
     reward = {agents[0]: 1.0, agents[1]: 0.5}
-    good = rollout(make(env_id, reward=reward), TeamPolicy(env_id), 3)
+    good = rollout(TeamPolicy(env_id), make(env_id, reward=reward), 3)
     assert good.reward == 1.0
     assert {agent: good.reward_of(agent) for agent in agents[:2]} == reward
     *earlier, last = good.steps

@@ -36,7 +36,7 @@ def ablation(env_id: str) -> None:
 
 
 def play(make_policy: Callable[[str], Any], **options: Any) -> Callable[[str], Any]:
-    return lambda env_id: rollout(make(env_id, **options), make_policy(env_id), 0)
+    return lambda env_id: rollout(make_policy(env_id), make(env_id, **options), 0)
 
 
 FEATURES: dict[str, tuple[Callable[[str], Any], tuple[str, ...]]] = {
@@ -162,9 +162,9 @@ def test_action_masks_need_the_legal_calls(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_random_policy_draws_from_the_schemas_where_it_must() -> None:
-    trajectory = rollout(make(BARE, labels=True), RandomPolicy(BARE), 3)
+    trajectory = rollout(RandomPolicy(BARE), make(BARE, labels=True), 3)
     assert all(step.info["valid"] and step.info["optimal"] is None for step in trajectory.steps)
-    again = rollout(make(BARE, labels=True), RandomPolicy(BARE), 3)
-    other = rollout(make(BARE, labels=True), RandomPolicy(BARE, seed=1), 3)
+    again = rollout(RandomPolicy(BARE), make(BARE, labels=True), 3)
+    other = rollout(RandomPolicy(BARE, seed=1), make(BARE, labels=True), 3)
     assert again == trajectory != other
     assert tool_env(make(WHOLE)).world_class is WholeGuessWorld

@@ -103,7 +103,7 @@ def _other(world: Any) -> Any:
 
 def test_the_split_is_recorded_and_replayed() -> None:
     env = make("ListWorld", split="test", oracles="SP", shots=1)
-    trajectory = rollout(env, OraclePolicy("ListWorld"), 5)
+    trajectory = rollout(OraclePolicy("ListWorld"), env, 5)
     detail = trajectory.steps[-1].info["detail"]
     assert detail["split"] == "test"
     assert split_of(detail["instance"]) == "test"
@@ -115,7 +115,7 @@ def test_the_split_is_recorded_and_replayed() -> None:
 
 
 def test_without_a_split_nothing_is_recorded() -> None:
-    trajectory = rollout(make("ListWorld"), OraclePolicy("ListWorld"), 5)
+    trajectory = rollout(OraclePolicy("ListWorld"), make("ListWorld"), 5)
     detail = trajectory.steps[-1].info["detail"]
     assert (detail["split"], detail["instance"]) == ("", "")
 
@@ -162,7 +162,7 @@ def test_teams_play_a_split(kind: str) -> None:
     env_id = f"ListWorld-{kind}"
     policy = TeamPolicy(env_id, OraclePolicy(env_id))
     for split in ("train", "test"):
-        trajectory = rollout(make(env_id, split=split), policy, 4)
+        trajectory = rollout(policy, make(env_id, split=split), 4)
         detail = trajectory.steps[-1].info["detail"]
         assert detail["split"] == split
         assert split_of(detail["instance"]) == split

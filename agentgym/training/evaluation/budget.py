@@ -134,7 +134,7 @@ def _play_optimally(ablation: Ablation, cell: Cell, reply_tokens: int) -> Tokens
         return None
     env = gymnasium.make(ablation.spec(*cell[:4]), disable_env_checker=True)
     try:
-        return count_tokens(rollout(env, OraclePolicy(cell.world), cell.seed), reply_tokens)
+        return count_tokens(rollout(OraclePolicy(cell.world), env, cell.seed), reply_tokens)
     except (MissingHook, PolicyError, ValueError):
         return None
     finally:

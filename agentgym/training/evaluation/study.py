@@ -87,7 +87,7 @@ def played_by_of(ablation: Ablation, player: Policy | None = None) -> dict[str, 
 
 def run_ablation(
     ablation: Ablation,
-    out: Path,
+    out: Path | str,
     workers: int,
     on_progress: Callable[[int], None] = lambda episodes: None,
     on_loss: Callable[[Cell, str], None] | None = None,
@@ -115,6 +115,7 @@ def run_ablation(
         RunLockedError: Another process writes to the folder.
         ValueError: The run is not comparable with the folder's.
     """
+    out = Path(out)
     if workers > 1:
         exit_while_importing()
     study = load_study(out) if out.is_dir() else None

@@ -218,7 +218,7 @@ def load_study(out: Path) -> Study | None:
     return read_json(out / SETTINGS, Study.of)
 
 
-def load_results(out: Path) -> Results:
+def load_results(out: Path | str) -> Results:
     """Return the scores of all trajectories in a folder, in cell order, with the missing cells.
 
     Duplicates and trajectories outside the settings are omitted with a warning.
@@ -226,11 +226,11 @@ def load_results(out: Path) -> Results:
     Raises:
         DamagedFileError: A file of the folder cannot be read.
     """
-    results, doubles, strays = read_results(out)
+    results, doubles, strays = read_results(Path(out))
     for count, what in ((doubles, "doubles"), (strays, f"not cells of {SETTINGS}")):
         if count:
             warnings.warn(
-                f"{count} trajectories in {log_of(out).path} are {what} and do not count; to "
+                f"{count} trajectories in {log_of(Path(out)).path} are {what} and do not count; to "
                 f"remove them: agentgym doctor {out} --repair",
                 stacklevel=2,
             )

@@ -262,7 +262,7 @@ def demonstrations(env_id: str, seeds: Iterable[int], **options: Any) -> Iterato
     env = make(env_id, **options)
     policy = OraclePolicy(env_id, dialect=options.get("dialect", "auto"))
     for episode, seed in enumerate(seeds):
-        yield from to_chat_rows(rollout(env, policy, seed, {"policy": "oracle"}), episode)
+        yield from to_chat_rows(rollout(policy, env, seed, {"policy": "oracle"}), episode)
 
 
 def export(

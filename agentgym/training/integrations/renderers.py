@@ -5,7 +5,7 @@ on which they train.
 
 Example:
     >>> policy = token_policy(TransformersSampler(model), tokenizer)
-    >>> trajectory = rollout(agentgym.make("ListWorld"), policy, seed=0)
+    >>> trajectory = rollout(policy, agentgym.make("ListWorld"), seed=0)
 """
 
 # The library is not in the environment of the type checker.

@@ -32,7 +32,7 @@ from agentgym.training.rollout.engines.processes import Processes
 from agentgym.training.rollout.engines.threads import Asyncio, Threads
 from agentgym.training.rollout.episode import spec_of
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
-from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, adapt
+from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, adapt, is_policy
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
 # Wait this share of the last reply's time for more chats: a fuller batch is worth that delay.
@@ -283,8 +283,12 @@ def _open_log(log: object) -> TrajectoryLog | None:
 
 
 def _factory(env: EnvLike) -> tuple[MakeEnv, str]:
-    if not (isinstance(env, (str, EnvSpec)) or callable(env)):
-        raise ValueError(f"env must be an id, a spec or a function that makes an env, got {env!r}")
+    makes = callable(env) and not is_policy(env)
+    if not (isinstance(env, (str, EnvSpec)) or makes):
+        raise ValueError(
+            f"env must be an id, a spec or a function that makes an env, got {env!r}: "
+            "collect(policy, env, seeds)"
+        )
     make_env = factory_of(env)
     first = make_env()
     try:

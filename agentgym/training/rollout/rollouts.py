@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,25 +13,32 @@ from gymnasium.envs.registration import EnvSpec
 
 from agentgym.play.policy import Reply
 from agentgym.training.rollout.collector import Collector
-from agentgym.training.rollout.engines.base import EnvLike
+from agentgym.training.rollout.engines.base import EnvLike, factory_of
 from agentgym.training.rollout.episode import Episode
 from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
 from agentgym.training.rollout.user_policy import PolicyLike, adapt
 
 
 def rollout(
-    env: gymnasium.Env[Any, Any],
     policy: PolicyLike,
+    env: gymnasium.Env[Any, Any] | str | EnvSpec,
     seed: int,
     labels: Mapping[str, Any] | None = None,
 ) -> Trajectory:
-    """Play one episode.
+    """Play one episode of an env, or of a new one with this id or spec.
 
     Raises:
         PolicyError: The policy raised an exception (the cause) or returned no reply.
         ValueError: The env has no spec, so its trajectory could not be replayed.
     """
     player = adapt(policy)
+    if isinstance(env, (str, EnvSpec)):
+        with closing(factory_of(env)()) as made:
+            return rollout(player, made, seed, labels)
+    if not isinstance(env, gymnasium.Env):
+        raise ValueError(
+            f"env must be an env, an id or a spec, got {env!r}: rollout(policy, env, seed)"
+        )
     episode = Episode(env, seed, labels, f"{seed}")
     episode.play_with(player)
     return episode.trajectory()

@@ -77,7 +77,7 @@ def test_an_oracle_solves_every_row_and_agrees_with_an_independent_reader(data: 
     for number, row in enumerate(rows):
         arm, delivery = ("", "SPH")[number % 2], ("task", "pages")[number % 3 > 0]
         env = make("LongContextQA", data=str(data), row=number, oracles=arm, delivery=delivery)
-        assert rollout(env, OraclePolicy("LongContextQA"), 0).reward == 1.0, (row.path, row.line)
+        assert rollout(OraclePolicy("LongContextQA"), env, 0).reward == 1.0, (row.path, row.line)
         world: Any = tool_env(env).world
         messages = json.loads(json.dumps(row.read()["messages"]).replace("\\n - ", "\\n  - "))
         told = Reader(messages).answer(row.fields["question_type"], asked(world))
@@ -89,7 +89,7 @@ def test_an_oracle_solves_every_row_and_agrees_with_an_independent_reader(data: 
 def test_labels_match_the_evidence_and_doing_nothing_scores_0(data: Path) -> None:
     env = make("LongContextQA", data=str(data), labels=True, context="clear_results+retrieval")
     for seed in range(8):
-        trajectory = rollout(env, OraclePolicy("LongContextQA"), seed)
+        trajectory = rollout(OraclePolicy("LongContextQA"), env, seed)
         assert trajectory.reward == 1.0
         assert all(step.info["optimal"] for step in trajectory.steps)
         env.reset(seed=seed)
@@ -111,13 +111,13 @@ def test_a_row_whose_answer_does_not_follow_has_no_oracle_and_says_so(tmp_path: 
     make("LongContextQA", data=str(tmp_path), oracles="S", row=1)
     env = make("LongContextQA", data=str(tmp_path), row=0, labels=True)
     with pytest.raises(PolicyError, match="that LongContextQA can compute, so no oracle exists"):
-        rollout(env, OraclePolicy("LongContextQA"), 0)
+        rollout(OraclePolicy("LongContextQA"), env, 0)
     env.reset(seed=0)
     *_, info = env.step(f"<answer>{wrong['answer']}</answer>")
     assert info["optimal"] is None
     assert tool_env(env).world.score() == 1.0
     verified = make("LongContextQA", data=str(tmp_path), oracles="S", verified=True)
-    assert rollout(verified, OraclePolicy("LongContextQA"), 3).reward == 1.0
+    assert rollout(OraclePolicy("LongContextQA"), verified, 3).reward == 1.0
 
 
 def broken(change: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], str]:

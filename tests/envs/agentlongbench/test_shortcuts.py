@@ -190,7 +190,7 @@ def turns_of(world: PuzzleWorld, target: int, first: int) -> int:
     [("PuzzleWorld", 40), pytest.param("PuzzleWorld-extreme", 2, marks=pytest.mark.exhaustive)],
 )
 def test_the_last_result_is_not_enough(env_id: str, seeds: int) -> None:
-    everything = [rollout(make(env_id), OraclePolicy(env_id), seed).reward for seed in range(2)]
+    everything = [rollout(OraclePolicy(env_id), make(env_id), seed).reward for seed in range(2)]
     assert everything == [1.0, 1.0]
     assert scores(env_id, carrier, seeds) <= 0.5
 

@@ -97,7 +97,7 @@ def test_the_scripted_oracle_solves_it_from_the_chat_with_optimal_calls(folder: 
     for seed in range(12):
         options = {"oracles": "PS" if seed % 2 else "", "tools": "explore_revisit"}
         env = make("SearchWorld", data=folder, labels=True, **options)
-        trajectory = rollout(env, OraclePolicy("SearchWorld"), seed)
+        trajectory = rollout(OraclePolicy("SearchWorld"), env, seed)
         assert trajectory.reward == 1.0
         assert len(trajectory.steps) <= 3
         assert all(step.info["optimal"] for step in trajectory.steps)
@@ -149,7 +149,7 @@ def test_scripted_policies_read_and_sum_up_what_was_shown(folder: str) -> None:
         env = make(
             "SearchWorld", data=folder, oracles=arm, context=context, window=1_200, max_rounds=8
         )
-        trajectory = rollout(env, NoisyPolicy("SearchWorld", 0.5), 3)
+        trajectory = rollout(NoisyPolicy("SearchWorld", 0.5), env, 3)
         assert len(trajectory.steps) >= 1
     env = make("SearchWorld", data=folder, oracles="S")
     chat, _ = env.reset(seed=0)

@@ -221,7 +221,7 @@ def test_a_dataset_is_played_in_one_call(tmp_path: Path, monkeypatch: Any, form:
     if form == "DatasetDict":
         rows = pytest.importorskip("datasets").DatasetDict({"test": rows})
     env = make("SearchWorld", data={"test": rows} if form == "parts" else rows)
-    assert rollout(env, OraclePolicy("SearchWorld"), 1).reward == 1.0
+    assert rollout(OraclePolicy("SearchWorld"), env, 1).reward == 1.0
     assert env.spec is not None
     again = EnvSpec.from_json(env.spec.to_json())
     assert again.kwargs["data"] == env.spec.kwargs["data"] == make("SearchWorld", data=env.spec.kwargs["data"]).spec.kwargs["data"]  # type: ignore[union-attr] # fmt: skip

@@ -151,7 +151,7 @@ def test_a_saved_database_is_mapped_and_plays_the_same(tmp_path: Path) -> None:
     assert isinstance(again.documents.block, np.memmap)
     assert again.documents.block.tobytes() == database.documents.block.tobytes()
     mine, theirs = (
-        rollout(make("SearchWorld", **options), OraclePolicy("SearchWorld"), 3)
+        rollout(OraclePolicy("SearchWorld"), make("SearchWorld", **options), 3)
         for options in (SMALL, {"data": str(tmp_path / "saved")})
     )
     assert [step.reply for step in mine.steps] == [step.reply for step in theirs.steps]
@@ -339,7 +339,7 @@ def test_labels_say_what_a_search_turned_out_to_be() -> None:
 
 def test_the_report_knows_when_all_was_shown() -> None:
     for seed in range(8):
-        trajectory = rollout(make("SearchWorld", **SMALL), OraclePolicy("SearchWorld"), seed)
+        trajectory = rollout(OraclePolicy("SearchWorld"), make("SearchWorld", **SMALL), seed)
         report = trajectory.steps[-1].info["detail"]["report"]
         ids = {name for entry in report["searches"] for name in entry["ids"]}
         assert report["search_complete"] == (set(report["oracle_documents"]) <= ids)
@@ -375,7 +375,7 @@ def test_a_question_without_a_month_is_answered() -> None:
     env = make("SearchWorld", tasks=1)
     chat, _ = env.reset(seed=0)
     assert not re.search(r" in [A-Z][a-z]+ [0-9]{4}", chat.messages[-1].text)
-    assert rollout(env, OraclePolicy("SearchWorld"), 0).reward == 1.0
+    assert rollout(OraclePolicy("SearchWorld"), env, 0).reward == 1.0
 
 
 @pytest.mark.exhaustive
@@ -385,6 +385,6 @@ def test_all_of_small_is_solved_from_shown_text() -> None:
     world: Any = tool_env(env).world
     for number in range(len(world.database.tasks)):
         assert (
-            rollout(make("SearchWorld-small", task=number), OraclePolicy("SearchWorld"), 0).reward
+            rollout(OraclePolicy("SearchWorld"), make("SearchWorld-small", task=number), 0).reward
             == 1.0
         )

@@ -151,7 +151,7 @@ def test_plain_hints_leave_comparing_and_the_last_value_to_the_agent() -> None:
     for hints in ("plain", "full"):
         for seed in range(6):
             env = make("CodeWorld", oracles="SP", hints=hints, operations=8)
-            trajectory = rollout(env, OraclePolicy("CodeWorld"), seed)
+            trajectory = rollout(OraclePolicy("CodeWorld"), env, seed)
             assert trajectory.reward == 1.0
             last = trajectory.steps[-1].chat.messages[-1].text
             answer = str(tool_env(env).world.graph.answer)  # type: ignore[attr-defined]

@@ -124,7 +124,7 @@ def test_an_answer_is_optimal_if_it_is_right_and_could_be_known(env_id: str) -> 
     env.reset(seed=0)
     *_, info = env.step(reply(submit(str(tool_env(env).world.graph.answer))))  # type: ignore[attr-defined]
     assert (info["labels"], info["optimal"], info["success"]) == (("lucky",), False, True)
-    trajectory = rollout(make(env_id, labels=True), OraclePolicy(env_id), 1)
+    trajectory = rollout(OraclePolicy(env_id), make(env_id, labels=True), 1)
     assert {label for step in trajectory.steps for label in step.info["labels"]} == {"optimal"}
 
 

@@ -202,7 +202,7 @@ def test_without_pillow_scenes_are_played_and_pictures_ask_for_it() -> None:
         "sys.modules['PIL'] = None\n"
         "from agentgym.oracles import OraclePolicy\n"
         "from agentgym.training.rollout import rollout\n"
-        "print(rollout(agentgym.make('MultimodalWorld', render='scene'), OraclePolicy('MultimodalWorld'), 0).reward)\n"
+        "print(rollout(OraclePolicy('MultimodalWorld'), agentgym.make('MultimodalWorld', render='scene'), 0).reward)\n"
         "for act in (lambda: agentgym.make('MultimodalWorld'), agentgym.Image(b'').to_array):\n"
         "    try:\n"
         "        act()\n"

@@ -236,7 +236,7 @@ def test_what_was_guessed_is_part_of_the_state() -> None:
 def test_plain_hints_leave_the_computing_to_the_agent() -> None:
     for hints, spelt in (("plain", False), ("full", True)):
         env = make("DocumentWorld", oracles="SP", hints=hints)
-        trajectory = rollout(env, OraclePolicy("DocumentWorld"), 3)
+        trajectory = rollout(OraclePolicy("DocumentWorld"), env, 3)
         nodes = tool_env(env).world.graph.nodes  # type: ignore[attr-defined]
         values = [node.file for node in nodes if node.kind == "value" and node.children]
         secret = next(file for file in values if "%-" in file)

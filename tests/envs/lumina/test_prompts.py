@@ -34,14 +34,14 @@ def test_it_is_the_same_game_in_every_arm(world: str, arm: str) -> None:
     policy = ControlPolicy(world, Deficits(planning=0.2, tracking=0.1), seed=2)
     for seed in range(4):
         plain, paper = (
-            rollout(make(world, oracles=arm, prompts=prompts, labels=True), policy, seed)
+            rollout(policy, make(world, oracles=arm, prompts=prompts, labels=True), seed)
             for prompts in ("own", "paper")
         )
         assert [step.reply.text for step in plain.steps] == [
             step.reply.text for step in paper.steps
         ]
         assert plain.reward == paper.reward
-        assert rollout(make(world, oracles=arm, prompts="paper"), OraclePolicy(world), seed).reward
+        assert rollout(OraclePolicy(world), make(world, oracles=arm, prompts="paper"), seed).reward
 
 
 @pytest.mark.parametrize("world", WORLDS)

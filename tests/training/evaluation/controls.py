@@ -87,7 +87,7 @@ def run_controls(world: str, seeds: int = 20) -> Control:
 
     def play(policy: Policy, arm: str, seed: int) -> Result:
         labels = {"world": world, "arm": arm, "horizon": 0, "provenance": {"policy": "control"}}
-        return score(rollout(envs[arm], policy, seed, labels))
+        return score(rollout(policy, envs[arm], seed, labels))
 
     planted: dict[str, list[Result]] = {letter: [] for letter in DEFICITS}
     null: list[Result] = []

@@ -82,7 +82,7 @@ def test_the_digest_of_a_prompt_is_that_of_its_text(world: str) -> None:
 def test_openings_are_those_of_text_and_reply_unless_the_policy_draws_by_instance() -> None:
     env = make("ListWorld", labels=True)
     labels = {"world": "ListWorld", "arm": "", "horizon": 4}
-    played = rollout(env, play, 3, labels)
+    played = rollout(play, env, 3, labels)
     first = played.steps[0]
     answered = replace(first, reply=replace(first.reply, text="hm"))
     other = replace(played, steps=(answered, *played.steps[1:]), seed=4)

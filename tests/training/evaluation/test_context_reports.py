@@ -42,7 +42,7 @@ def play(
     context: str, policy: Policy | None = None, window: int = 1_500, **options: Any
 ) -> Trajectory:
     env = make("TreeWorld", context=context, window=window, **{"nodes": 60, **options})
-    return rollout(env, policy or NoisyPolicy("TreeWorld", 0.1, seed=3), 2)
+    return rollout(policy or NoisyPolicy("TreeWorld", 0.1, seed=3), env, 2)
 
 
 def starts_with(chat: Chat, step: Any) -> bool:
@@ -71,7 +71,7 @@ def test_every_step_is_in_one_segment(context: str, scope: str) -> None:
 
 
 def test_a_trajectory_without_a_window_has_no_usage() -> None:
-    trajectory = rollout(make("ListWorld"), NoisyPolicy("ListWorld", 0.1), 0)
+    trajectory = rollout(NoisyPolicy("ListWorld", 0.1), make("ListWorld"), 0)
     assert usage(trajectory) is None
     assert usage(replace(trajectory, steps=())) is None
 

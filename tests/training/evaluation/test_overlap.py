@@ -10,7 +10,7 @@ from agentgym.training.rollout import Trajectory, rollout
 
 def played(seeds: range, env_id: str = "ListWorld", **options: object) -> list[Trajectory]:
     env = make(env_id, **options)  # type: ignore[arg-type]
-    return [rollout(env, OraclePolicy(env_id), seed) for seed in seeds]
+    return [rollout(OraclePolicy(env_id), env, seed) for seed in seeds]
 
 
 def test_shared_instances_are_counted_once_for_each_world() -> None:
@@ -33,5 +33,5 @@ def test_splits_do_not_overlap_and_a_split_alone_does() -> None:
 
 
 def test_the_policy_does_not_matter() -> None:
-    other = rollout(make("ListWorld"), NoisyPolicy("ListWorld", 1.0), 4)
+    other = rollout(NoisyPolicy("ListWorld", 1.0), make("ListWorld"), 4)
     assert overlap_table([other], played(range(4, 5)))[2][0][2] == "1"

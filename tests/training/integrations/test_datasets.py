@@ -49,7 +49,7 @@ def play(
         **({"nodes": 60} if world == "TreeWorld" else {}),
         **options,
     )
-    return rollout(env, NoisyPolicy(world, 0.1), seed, {"context": context})
+    return rollout(NoisyPolicy(world, 0.1), env, seed, {"context": context})
 
 
 class Tokens:
@@ -108,7 +108,7 @@ def test_whatever_the_stack_every_reply_and_every_id_is_trained_once(
     world: str, context: str, window: int, seed: int, oracles: str
 ) -> None:
     env = make(world, context=context, window=window, oracles=oracles)
-    trajectory = rollout(env, Tokens(NoisyPolicy(world, 0.2)), seed)
+    trajectory = rollout(Tokens(NoisyPolicy(world, 0.2)), env, seed)
     rows = to_chat_rows(trajectory)
     assert [text for row in rows for text in row["replies"]] == [
         step.reply.text for step in trajectory.steps
@@ -148,7 +148,7 @@ def test_the_last_reply_of_a_segment_is_as_the_env_took_it() -> None:
 
 def test_calls_that_the_env_did_not_take_are_in_the_text_only() -> None:
     two = render(ToolCall("pop", {"id": 0})) + render(ToolCall("done", {}))
-    trajectory = rollout(make("ListWorld"), lambda chats: [Reply(two) for _ in chats], 0)
+    trajectory = rollout(lambda chats: [Reply(two) for _ in chats], make("ListWorld"), 0)
     (row,) = to_chat_rows(trajectory)
     assert set(row["replies"]) == {two}
     assert not [k for k in row["trainable"] if "tool_calls" in row["messages"][k]]

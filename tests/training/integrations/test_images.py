@@ -86,7 +86,7 @@ def play_endpoint(play: Play, folder: Path, name: str) -> None:
         return kind.said(play.answer(request))
 
     with serving(script, kind.path) as server, closing(kind.policy(kind.url(server))) as policy:
-        rollout(agentgym.make(play.world, **play.options), policy, SEED)
+        rollout(policy, agentgym.make(play.world, **play.options), SEED)
 
 
 def play_verifiers(play: Play, folder: Path, tools: str) -> None:

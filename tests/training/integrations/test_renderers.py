@@ -138,7 +138,7 @@ def test_prompts_are_those_of_verifiers(
     sampler: Any = Script(samples)
     policy = token_policy(sampler, tokenizer, config, native_tools=tools == "native")
     assert isinstance(policy, FamilyPolicy)
-    trajectory = rollout(agentgym.make("ListWorld", **options), policy, 3)
+    trajectory = rollout(policy, agentgym.make("ListWorld", **options), 3)
     assert trajectory.reward == 1.0
     assert sampler.prompts == prompts
     assert [list(step.reply.prompt_ids) for step in trajectory.steps] == prompts

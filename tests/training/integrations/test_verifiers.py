@@ -190,7 +190,7 @@ def test_tasks_are_groups_of_one_spec_and_seed() -> None:
     env = load_environment("ListWorld", range(7, 9), **SMALL)
     first, second = list(env.taskset)
     known = [
-        group_id(rollout(agentgym.make("ListWorld", **SMALL), OraclePolicy("ListWorld"), seed))
+        group_id(rollout(OraclePolicy("ListWorld"), agentgym.make("ListWorld", **SMALL), seed))
         for seed in (7, 8)
     ]
     assert [first.key, second.key] == known

@@ -241,8 +241,8 @@ def test_an_edited_episode_gives_all_its_rows(
     for session, replies in enumerate(engine.replies.values()):
         said = iter(replies)
         known = rollout(
-            agentgym.make("TreeWorld", **EDITED),
             lambda chats, said=said: [next(said) for _ in chats],
+            agentgym.make("TreeWorld", **EDITED),
             seed,
         )
         expected = to_training_dict(known)

@@ -314,7 +314,7 @@ def test_every_task_is_solved_in_every_setting(setting: str, delivery: str) -> N
         }
         for arm in ("", "SPH"):
             trajectory = rollout(
-                make("LongContextQA", oracles=arm, **options), OraclePolicy("LongContextQA"), seed
+                OraclePolicy("LongContextQA"), make("LongContextQA", oracles=arm, **options), seed
             )
             assert trajectory.reward == 1.0
             assert all(step.info["optimal"] for step in trajectory.steps)

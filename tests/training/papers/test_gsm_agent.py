@@ -161,7 +161,7 @@ def test_replies_that_sum_up_are_no_stops_and_no_turns() -> None:
 
 
 def test_what_is_not_of_this_world_is_refused() -> None:
-    played = rollout(make("ListWorld", items=3, removals=1), OraclePolicy("ListWorld"), 0)
+    played = rollout(OraclePolicy("ListWorld"), make("ListWorld", items=3, removals=1), 0)
     with pytest.raises(
         ValueError, match="the trajectory of seed 0 has no report of SearchWorld at its end"
     ):
@@ -191,7 +191,7 @@ def test_means_are_those_of_the_tables() -> None:
 def test_episodes_as_they_are_played() -> None:
     env = make("SearchWorld", tasks=60)
     for seed in range(6):
-        trajectory = Trajectory.from_json(rollout(env, OraclePolicy("SearchWorld"), seed).to_json())
+        trajectory = Trajectory.from_json(rollout(OraclePolicy("SearchWorld"), env, seed).to_json())
         found = outcome(trajectory, len)
         assert found.success
         assert found.complete
@@ -203,7 +203,7 @@ def test_episodes_as_they_are_played() -> None:
 
 def test_the_graph_of_a_database() -> None:
     trajectories = [
-        rollout(make("SearchWorld", tasks=60), NoisyPolicy("SearchWorld", 0.3), seed)
+        rollout(NoisyPolicy("SearchWorld", 0.3), make("SearchWorld", tasks=60), seed)
         for seed in range(5)
     ]
     graph = graph_of(trajectories[0])
@@ -236,7 +236,7 @@ def test_the_command_writes_tables_and_the_scatter(tmp_path: File) -> None:
     log = TrajectoryLog(tmp_path / "noisy.jsonl")
     log.append(
         *(
-            rollout(make("SearchWorld", tasks=60), NoisyPolicy("SearchWorld", 0.3), seed).to_json()
+            rollout(NoisyPolicy("SearchWorld", 0.3), make("SearchWorld", tasks=60), seed).to_json()
             for seed in range(4)
         )
     )

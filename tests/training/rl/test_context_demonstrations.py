@@ -53,22 +53,22 @@ def test_the_teacher_needs_the_strategy_and_writes_only_what_it_sees(
     strategy: str, dialect: str
 ) -> None:
     facts = re.compile(r"\bk?[0-9]{3,}")
-    trajectory = rollout(make(strategy, dialect), teacher(), seed=1)
+    trajectory = rollout(teacher(), make(strategy, dialect), seed=1)
     assert trajectory.reward == 1.0
     for step in trajectory.steps:
         prompt = shown(step.chat.messages)
         assert {*facts.findall(step.reply.text)} <= {*facts.findall(prompt)}
-    assert rollout(make("none", dialect), teacher(), seed=1).reward == 0.0
-    idle = rollout(make(strategy, dialect), lambda chats: [Reply("") for _ in chats], seed=1)
+    assert rollout(teacher(), make("none", dialect), seed=1).reward == 0.0
+    idle = rollout(lambda chats: [Reply("") for _ in chats], make(strategy, dialect), seed=1)
     assert idle.reward == 0.0
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_each_token_of_a_demonstration_trains_once_after_its_prompt(strategy: str) -> None:
     env = make(strategy, "python")
-    text = shown(rollout(env, teacher(), seed=0).last.messages)
+    text = shown(rollout(teacher(), env, seed=0).last.messages)
     renderer = Renderer(make_tokenizer([text], 400))
-    trajectory = rollout(env, Tokenized(teacher(), renderer), seed=0)
+    trajectory = rollout(Tokenized(teacher(), renderer), env, seed=0)
     trained: dict[int, int] = {}
     for row in rows(trajectory):
         for number in row.steps:
@@ -91,7 +91,7 @@ def test_a_note_is_read_back_once_the_chat_no_longer_shows_it(dialect: str) -> N
     window = make("memory", dialect).get_wrapper_attr("view").budget
     bare: Any = MemoryTool(agentgym.make("PageWorld", pages=4, dialect=dialect))
     env = Trim(EditMessages(bare, f"{__name__}:forget_first_note", window))
-    trajectory = rollout(env, teacher(), seed=1)
+    trajectory = rollout(teacher(), env, seed=1)
     replies = [step.reply.text for step in trajectory.steps]
     reads = [k for k, text in enumerate(replies) if "view" in text and NOTE in text]
     assert trajectory.reward == 1.0

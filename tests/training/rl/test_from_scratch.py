@@ -81,7 +81,7 @@ def test_the_teacher_thinks_unless_it_is_told_all_and_plays_as_without(arm: str)
     env = make("ListWorld", items=6, removals=2, oracles=arm)
     for policy in (OraclePolicy("ListWorld"), NoisyPolicy("ListWorld", 0.5)):
         for seed in range(4):
-            aloud, silent = rollout(env, ThinkingPolicy(policy), seed), rollout(env, policy, seed)
+            aloud, silent = rollout(ThinkingPolicy(policy), env, seed), rollout(policy, env, seed)
             calls = [
                 [parse(step.reply.text).calls for step in played.steps]
                 for played in (aloud, silent)
@@ -187,7 +187,7 @@ def test_a_saved_model_plays_greedily_and_is_read_once(whole: Path) -> None:
     assert config.make("ListWorld") is policy
     env = make("ListWorld", items=2, removals=0, max_failed_rounds=1)
     texts = [
-        [step.reply.text for step in rollout(env, player, 3).steps]
+        [step.reply.text for step in rollout(player, env, 3).steps]
         for player in (policy, policy, load_policy(whole))
     ]
     assert texts[0] == texts[1] == texts[2]

@@ -180,7 +180,7 @@ def test_a_prompt_has_native_tools_or_written_calls(env_id: str, kind: str) -> N
 def test_a_world_is_solved(kind: Kind, dialect: Any, tools: str, context: str) -> None:
     options: dict[str, Any] = {**HARD, "dialect": dialect, "context": context, "window": 3_000}
     solved = rollout(
-        agentgym.make("ListWorld", **options), PolicyConfig("oracle").make("ListWorld"), 5
+        PolicyConfig("oracle").make("ListWorld"), agentgym.make("ListWorld", **options), 5
     )
     plan = [one for message in solved.last.messages for one in message.calls]
 
@@ -191,7 +191,7 @@ def test_a_world_is_solved(kind: Kind, dialect: Any, tools: str, context: str) -
         return kind.said("next", (call.name, dict(call.arguments)))
 
     with playing(kind, script, tools=tools) as (policy, server):
-        trajectory = rollout(agentgym.make("ListWorld", **options), policy, 5)
+        trajectory = rollout(policy, agentgym.make("ListWorld", **options), 5)
     assert trajectory.reward == 1.0
     assert replay(trajectory) == trajectory
     assert len(server.requests) == len(plan)
@@ -205,7 +205,7 @@ def test_a_chat_over_the_window_ends_its_episode(kind: Kind, refusal: Any) -> No
         return kind.said("", ("pop", {"id": 99})) if number == 1 else kind.refused(*refusal)
 
     with playing(kind, script) as (policy, _):
-        trajectory = rollout(agentgym.make("ListWorld"), policy, 0)
+        trajectory = rollout(policy, agentgym.make("ListWorld"), 0)
     read = Trajectory.from_json(trajectory.to_json())
     last = read.steps[-1]
     assert (read.failure, read.truncated, read.reward) == ("", True, 0.0)

@@ -45,7 +45,7 @@ CASES = {"stack": list(STACKS), "with_ids": [False, True]}
 
 @pytest.fixture(scope="module")
 def renderer() -> Renderer:
-    demo = rollout(make("DocumentWorld", operations=4), OraclePolicy("DocumentWorld"), 0)
+    demo = rollout(OraclePolicy("DocumentWorld"), make("DocumentWorld", operations=4), 0)
     return Renderer(make_tokenizer([m.raw or m.text for m in demo.last.messages], 600))
 
 
@@ -58,7 +58,7 @@ def play(renderer: Renderer, stack: str, with_ids: bool) -> tuple[Trajectory, Tr
     oracle = OraclePolicy("DocumentWorld")
     policy: Policy = Tokenized(oracle, renderer) if with_ids else oracle
     short, long = (
-        rollout(make("DocumentWorld", operations=size, **STACKS[stack]), policy, 0)
+        rollout(policy, make("DocumentWorld", operations=size, **STACKS[stack]), 0)
         for size in (SHORT, LONG)
     )
     assert len(long.steps) > 5 * len(short.steps)
@@ -114,7 +114,7 @@ class Counted(TokenIds):
 
 def test_rows_read_each_id_once(renderer: Renderer) -> None:
     policy = Tokenized(OraclePolicy("DocumentWorld"), renderer)
-    trajectory = rollout(make("DocumentWorld", operations=SHORT), policy, 0)
+    trajectory = rollout(policy, make("DocumentWorld", operations=SHORT), 0)
     prompts = [step.reply.prompt_ids for step in trajectory.steps]
     replies = []
     ids = Counted()
@@ -132,7 +132,7 @@ def test_memory_of_a_renderer_and_of_the_prompts_it_made(renderer: Renderer) -> 
     def kept(size: int) -> float:
         own = Renderer(renderer.tokenizer)
         policy = Tokenized(OraclePolicy("DocumentWorld"), own)
-        steps = rollout(make("DocumentWorld", operations=size), policy, 0).steps
+        steps = rollout(policy, make("DocumentWorld", operations=size), 0).steps
         assert len(own._cache) == len(steps)
         parts = [*own._cache.values(), *(step.reply.prompt_ids for step in steps)]
         buffers = {id(part._buffer): part._buffer for part in parts}  # type: ignore[union-attr]
@@ -176,7 +176,7 @@ def test_work_of_a_border(stack: str, played: Played) -> None:
 
 @pytest.mark.parametrize("env_id", ["PuzzleWorld-duel", "DocumentWorld-team"])
 def test_a_worker_sends_each_message_of_a_team_once(env_id: str) -> None:
-    steps = rollout(make(env_id), TeamPolicy(env_id), 0).steps
+    steps = rollout(TeamPolicy(env_id), make(env_id), 0).steps
     shown = {id(message) for step in steps for message in step.chat.messages}
     server = PlayerServer(lambda: make(env_id))
     server.player.policy = adapt(TeamPolicy(env_id))

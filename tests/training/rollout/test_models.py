@@ -36,7 +36,7 @@ def env(**changes: Any) -> Any:
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
     demos = [
-        rollout(env(), OraclePolicy("ListWorld", dialect="python"), seed) for seed in range(20)
+        rollout(OraclePolicy("ListWorld", dialect="python"), env(), seed) for seed in range(20)
     ]
     return make_tokenizer([m.raw or m.text for demo in demos for m in demo.last.messages], 400)
 

@@ -224,7 +224,7 @@ def test_a_model_behind_transformers_serve_plays_a_world(tmp_path: Path) -> None
             )
             env = agentgym.make("ListWorld", max_failed_rounds=3)
             with closing(EndpointPolicy(config)) as policy:
-                trajectory = rollout(env, policy, 0)
+                trajectory = rollout(policy, env, 0)
             assert len(trajectory.steps) == policy.usage.replies == 3
             assert policy.usage.prompt_tokens > policy.usage.completion_tokens > 0
             assert any(step.reply.text for step in trajectory.steps)

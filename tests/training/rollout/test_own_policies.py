@@ -47,7 +47,7 @@ def test_every_form_of_policy_plays_like_the_plain_one(form: str, expected: list
     make = GOOD[form]
     assert by_seed(collect(make(), "ListWorld", SEEDS, 3)) == expected
     assert by_seed(collect(make(), "ListWorld", SEEDS, 3, engine="threads")) == expected
-    played = [rollout(agentgym.make("ListWorld"), make(), seed).steps for seed in SEEDS]
+    played = [rollout(make(), agentgym.make("ListWorld"), seed).steps for seed in SEEDS]
     assert played == [t.steps for t in collect(PLAY, "ListWorld", SEEDS, ordered=True)]
 
 
@@ -89,7 +89,7 @@ def test_reset_receives_each_episode_once(kind: Callable[[], Any], engine: str) 
 def test_a_wrong_return_value_is_named_with_its_remedy(mistake: str) -> None:
     policy, text = WRONG[mistake]
     with pytest.raises(PolicyFault, match=re.escape(text)) as raised:
-        rollout(agentgym.make("ListWorld"), policy, 0)
+        rollout(policy, agentgym.make("ListWorld"), 0)
     assert "\n" not in str(raised.value)
     with pytest.raises(CollectionError, match="3 consecutive episodes were lost") as stopped:
         list(collect(policy, "ListWorld", range(20), 1))
@@ -137,3 +137,23 @@ def test_three_in_a_row_stop_the_run_with_the_traceback_and_it_resumes(
     assert [t.seed for t in TrajectoryLog(log) if not t.failure] == [0, 1, 2]
     played = list(collect(PLAY, "ListWorld", range(9), 1, log=log, **options))
     assert sorted(t.seed for t in played if not t.failure) == list(range(9))
+
+
+@pytest.mark.parametrize(
+    "env", ["ListWorld", agentgym.spec("ListWorld"), agentgym.make("ListWorld")]
+)
+def test_rollout_takes_an_env_an_id_or_a_spec(env: Any) -> None:
+    (expected,) = collect(PLAY, "ListWorld", [3])
+    assert rollout(PLAY, env, 3).steps == expected.steps
+
+
+def test_swapped_arguments_are_named() -> None:
+    env, spec = agentgym.make("ListWorld"), agentgym.spec("ListWorld")
+    for play, order in (
+        (lambda: rollout(env, PLAY, 0), "policy must be a function"),  # type: ignore[arg-type]
+        (lambda: rollout(PLAY, PLAY, 0), r"rollout\(policy, env, seed\)"),  # type: ignore[arg-type]
+        (lambda: list(collect(PLAY, PLAY, [0])), r"collect\(policy, env, seeds\)"),
+        (lambda: list(collect(spec, PLAY, [0])), r"collect\(policy, env, seeds\)"),
+    ):
+        with pytest.raises(ValueError, match=order):
+            play()

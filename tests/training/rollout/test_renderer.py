@@ -39,7 +39,7 @@ def test_all_that_is_said_is_in_the_prompt_and_marks_are_single(family: Any) -> 
     tokenizer = make_family_tokenizer(family)
     renderer = Renderer(tokenizer)
     trajectory = rollout(
-        agentgym.make("ListWorld", items=4, removals=2), OraclePolicy("ListWorld"), 0
+        OraclePolicy("ListWorld"), agentgym.make("ListWorld", items=4, removals=2), 0
     )
     chat = trajectory.steps[-1].chat
     text = tokenizer.decode(list(renderer.ids(chat)))
@@ -166,7 +166,7 @@ def test_each_prompt_is_rendered_once(family: Any, monkeypatch: pytest.MonkeyPat
         return render(messages, *arguments, **options)
 
     monkeypatch.setattr(renderer.template, "render", counted)
-    played = rollout(agentgym.make("ListWorld"), Tokenized(OraclePolicy("ListWorld"), renderer), 3)
+    played = rollout(Tokenized(OraclePolicy("ListWorld"), renderer), agentgym.make("ListWorld"), 3)
     assert len(rendered) == len(played.steps) == len(set(rendered))
     bare = Renderer(make_family_tokenizer(family))
     for step in played.steps:

@@ -28,7 +28,7 @@ def play(
         world, oracles=arm, hint_scope=scope, shots=shots, labels=True, budget_slack=6
     )
     labels = {"world": world, "arm": arm, "horizon": 12}
-    return rollout(env, NoisyPolicy(world, 0.3), 5, labels)
+    return rollout(NoisyPolicy(world, 0.3), env, 5, labels)
 
 
 @pytest.mark.parametrize(("arm", "scope", "shots"), ARMS)
@@ -94,7 +94,7 @@ def test_replay_notices_another_episode() -> None:
 def test_a_spec_that_no_log_can_hold_is_refused_with_the_remedy() -> None:
     env = EditMessages(agentgym.make("ListWorld"), lambda messages: messages)
     with pytest.raises(ValueError, match=r"give functions as 'package\.module:function'"):
-        rollout(env, OraclePolicy("ListWorld"), 0)
+        rollout(OraclePolicy("ListWorld"), env, 0)
 
 
 def test_score_counts_labels() -> None:

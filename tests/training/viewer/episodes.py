@@ -33,7 +33,7 @@ def played(
     if env_id == "ListWorld":
         options = {"items": 8, "removals": 5, **options}
     env = make(env_id, labels=True, **options)
-    return rollout(env, policy or OraclePolicy(env_id), seed, {"policy": "oracle"})
+    return rollout(policy or OraclePolicy(env_id), env, seed, {"policy": "oracle"})
 
 
 def write_run(folder: Path) -> Path:
@@ -45,7 +45,7 @@ def write_run(folder: Path) -> Path:
             items=14, removals=11, oracles="SP", context="clear_results+compaction", window=1_500
         ),
         played(hostile_policy, seed=3, max_failed_rounds=2),
-        rollout(make("ListWorld-team", labels=True), TeamPolicy("ListWorld-team"), 2),
+        rollout(TeamPolicy("ListWorld-team"), make("ListWorld-team", labels=True), 2),
     ]
     with log.writing():
         log.append(*(episode.to_json() for episode in episodes))

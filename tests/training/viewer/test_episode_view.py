@@ -88,7 +88,7 @@ def test_each_agent_of_a_team_has_its_own_chat() -> None:
     from agentgym.oracles import TeamPolicy  # noqa: PLC0415
     from agentgym.training.rollout import rollout  # noqa: PLC0415
 
-    view = assert_exact(rollout(make("ListWorld-team"), TeamPolicy("ListWorld-team"), 2))
+    view = assert_exact(rollout(TeamPolicy("ListWorld-team"), make("ListWorld-team"), 2))
     assert len({turn["agent"] for turn in view["turns"]}) == 2
 
 

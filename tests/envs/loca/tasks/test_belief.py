@@ -107,7 +107,7 @@ class Watching(OraclePolicy):
 def test_play_with_the_belief_is_optimal(name: str, oracles: str) -> None:
     env = agentgym.make(name, oracles=oracles, length=LENGTHS["256k"])
     policy = Watching(name)
-    trajectory = rollout(env, policy, seed=3)
+    trajectory = rollout(policy, env, seed=3)
     world = tool_env(env).world
     assert trajectory.reward == 1.0
     assert not world.progress.off_plan_calls
@@ -137,7 +137,7 @@ def check_team(name: str, length: str, oracles: str, kind: str) -> None:
     options: dict[str, Any] = {"oracles": oracles, "length": LENGTHS[length]}
     env: Any = agentgym.make(f"{name}-{kind}", max_message=131_072, **options)
     policy = WatchingTeam(f"{name}-{kind}")
-    trajectory = rollout(env, policy, seed=3)
+    trajectory = rollout(policy, env, seed=3)
     assert trajectory.reward == 1.0
     world = next(iter(env.unwrapped.game.team.worlds.values()))
     assert world.turn == len(world.progress.completed()), "a turn for each step of the plan"
