@@ -63,6 +63,9 @@ def test_figures_are_written_alike_for_equal_results(
     assert pictures[0] == pictures[1]
     png, svg, pdf = pictures[0]
     assert (svg[:5], pdf[:4]) == (b"<?xml", b"%PDF")
+    assert b"<text" in svg
+    assert b"/Type3" not in pdf
+    assert b"/TrueType" in pdf or b"/CIDFontType2" in pdf
     width, height = (int.from_bytes(png[k : k + 4], "big") for k in (16, 20))
     assert width >= 400
     assert height >= 400
