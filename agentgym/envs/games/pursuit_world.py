@@ -59,7 +59,7 @@ _LINE = re.compile(
     rf"(?: Catch (?P<catches>[0-9]+) of [0-9]+\.)?(?: {EVADER} reappears in (?P<evader>{_CELL})\.)?"
 )
 _SITUATION = re.compile(
-    rf"{PURSUER}: (?P<pursuer>.*)\n{EVADER}: (?P<evader>.*)\n"
+    rf"{PURSUER}: (?P<pursuer>{_CELL})\n{EVADER}: (?P<evader>{_CELL})\n"
     r"Catches so far: (?P<catches>[0-9]+)\nMoves of the pursuer so far: (?P<moves>[0-9]+)"
 )
 _LEFT = re.compile(r"Turns left: ([0-9]+)")
@@ -378,7 +378,7 @@ class PursuitWorld(SeatedWorld[PursuitConfig]):
         coming[: len(cells)] = np.divide(cells, area)
         shares = (
             self.catches / self.config.catches,
-            min(1.0, self.turns_left / max(1, self.value)),
+            min(1.0, self.turns_left / max(1, self.max_turns or 1)),
         )
         return np.concatenate([planes.ravel(), coming, shares]).astype(np.float32)
 

@@ -46,6 +46,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "PuzzleWorld": {"puzzles": 3, "items": 200, **_TIGHT},
     "LongContextQA": {"rounds": 30, "task": "count_frequency_env", **_TIGHT},
     "SearchWorld": {"premises": 16, "tasks": 60, **_TIGHT},
+    "CommonsWorld": {**_TIGHT},
+    "PursuitWorld": {**_TIGHT},
 }
 OFFICE: Mapping[str, Any] = {"size": 4, **_TIGHT}
 

@@ -15,14 +15,17 @@ from agentgym.office.files.workspace import Workspace
 from agentgym.office.spreadsheet.workbooks import read_workbook
 from agentgym.text.tools import ToolError
 
+# Lines are limited, so that a search takes linear time.
 _WELCOME = re.compile(r"Credits: (\d+)\n.*Exam Type: (Open|Closed)-Book")
 _ANNOUNCED = re.compile(
-    r"the final exam for .* will be held on:\n\n.*Date: (.+)\n.*Time: (\S+) - .*\n"
-    r".*Duration: (\d+) minutes\n.*Location: (.+)\n"
+    r"the final exam for .{1,200} will be held on:\n\n.{0,20}Date: (.{1,200})\n"
+    r".{0,20}Time: (\S{1,20}) - .{1,200}\n.{0,20}Duration: (\d{1,9}) minutes\n"
+    r".{0,20}Location: (.{1,200})\n"
 )
 _MAILED = re.compile(
-    r"Course Name: (.+)\nExam Type: (Open|Closed)-book\n\n.*\nExam Date: (.+)\nExam Time: (.+)\n"
-    r"Duration: (.+)\n\n.*Exam Location\n(.+)\n"
+    r"Course Name: (.{1,200})\nExam Type: (Open|Closed)-book\n\n.{0,200}\n"
+    r"Exam Date: (.{1,200})\nExam Time: (.{1,200})\nDuration: (.{1,200})\n\n"
+    r".{0,200}Exam Location\n(.{1,200})\n"
 )
 _NOT_WORD = re.compile(r"\W")
 _CODE, _DATE, _TIME, _CREDIT = (

@@ -92,8 +92,8 @@ TABLES = {
 _SCORE = re.compile(r"entrance assessment of (\S+): (\d+) points")
 # The forms of LOCA-bench's memory and announcements.
 _RESULT = re.compile(
-    r"Score for the .*?: (\d+)\. The exemption requirement is \d+, which has (?:not )?been met\. "
-    r"[^.]*?([A-Z]+\d+-\d+)\."
+    r"Score for the .{1,200}?: (\d{1,9})\. The exemption requirement is \d{1,9}, which has "
+    r"(?:not )?been met\. [^.]{0,200}?([A-Z]{1,20}\d{1,9}-\d{1,9})\."
 )
 _REQUIRED = re.compile(r"Minimum Required Score: (\d+)")
 

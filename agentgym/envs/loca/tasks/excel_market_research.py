@@ -86,7 +86,7 @@ _REQUEST = re.compile(rf"{_HEADING}- Target category: (.+)\n- Years: (\d+) to (\
 _HEAD = re.compile(r"(.+) \((mn|bn) USD\)")
 # How LOCA-bench words its request, and the first head of its weights.
 _PUBLISHED_REQUEST = re.compile(
-    r"\*\*Target Category:\*\* (.+)\n\n\*\*Time Range:\*\* (\d{4}) to (\d{4})"
+    r"\*\*Target Category:\*\* (.{1,200})\n\n\*\*Time Range:\*\* (\d{4}) to (\d{4})"
 )
 CATEGORY, PUBLISHED_CATEGORY = "Category", "Internal / Raw"
 

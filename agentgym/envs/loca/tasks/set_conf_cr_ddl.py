@@ -65,7 +65,7 @@ _REVOCATION = re.compile(
     r"\b(cancell?ed|ignore|disregard|wrong|false|no longer|not (the|a|my|our) (\w+ )?(deadline|reminder))\b"
 )
 # The forms of LOCA-bench's note, subjects and deadlines.
-_PAPER = re.compile(r"(?:• |paper to the )(\S+) (?:conference )?\((.+)\)")
+_PAPER = re.compile(r"(?:• |paper to the )(\S{1,200}) (?:conference )?\((.{1,200})\)")
 _SUBJECT = re.compile(r"\[(\S+) (\S+)\] .*Camera-Ready")
 _DUE = re.compile(r"^(?:NEW d|D)eadline: (\S+)T23:59:00-12:00$", re.MULTILINE)
 

@@ -22,7 +22,7 @@ from agentgym.text.tools import BoundTool, ToolError, tools_of
 from tests import sampling
 from tests.envs.loca.observed import differences, observe
 from tests.envs.loca.office import TASKS, fresh, solved
-from tests.laws.test_refusals import PROGRAMS, TYPES, draw, values_in
+from tests.laws.test_refusals import PROGRAMS
 from tests.office.test_published import ROOT
 
 CASES = [
@@ -100,6 +100,55 @@ STATEMENTS = {
         "TRUNCATE TABLE {table}",
     ),
 }
+
+
+WORDS: tuple[Any, ...] = (
+    *("", " ", "0", "no such thing", "x" * 70_000, "../../etc/passwd", "/etc/passwd", "/workspace"),
+    *("a\n\nb", "é" * 300, "null", "=1+", "SELECT", "DROP TABLE a, b", "2025-13-45", "*"),
+    *(-1, 0, 1, 2, 2**31, 2**63, 10**30, 0.5, 1e308, True, None, [], [None], [[]], {}, {"a": 1}),
+)
+TYPES: Mapping[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
+
+
+def values_in(world: Any) -> list[Any]:
+    office = getattr(world, "office", None)
+    found: dict[Any, None] = {}
+    for server in office.toolsets() if office is not None else ():
+        for table in server.store.tables():
+            for row in server.store.rows(f'SELECT * FROM "{table}" LIMIT 5'):
+                found |= {value: None for value in row.values() if isinstance(value, (str, int))}
+        for name in (*server.context.files.walk(), *server.context.files.folders()):
+            found[name] = None
+        engine = getattr(server, "engine", None)
+        for schema, table in list(engine.tables)[:5] if engine is not None else ():
+            found |= dict.fromkeys((schema, table, f"{schema}.{table}"))
+    return [value for value in found if len(str(value)) < 200]
+
+
+def draw(schema: Mapping[str, Any], pool: list[Any], rng: random.Random, types: Any) -> Any:
+    if "$ref" in schema:
+        return draw(types[schema["$ref"].rsplit("/", 1)[-1]], pool, rng, types)
+    if "anyOf" in schema:
+        return draw(rng.choice(schema["anyOf"]), pool, rng, types)
+    if "enum" in schema:
+        return rng.choice([*schema["enum"], "no such choice"])
+    if schema.get("type") == "array":
+        items = schema.get("items", {})
+        return [draw(items, pool, rng, types) for _ in range(rng.choice((0, 1, 1, 2, 200)))]
+    if schema.get("properties"):
+        return {key: draw(item, pool, rng, types) for key, item in schema["properties"].items()}
+    kind = TYPES.get(schema.get("type", ""), object)
+    fitting = [value for value in WORDS if isinstance(value, kind)]
+    known = [value for value in pool if isinstance(value, kind)]
+    return rng.choice(known if known and rng.random() < 0.6 else fitting or [None])
 
 
 def _plain(name: str) -> str:
