@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.envs.loca.published_invoices import Received, write_invoices
 from tests.envs.loca.published_states import (
     Coursework,
     FinalExam,
@@ -106,6 +107,28 @@ PRODUCTS = {
     "Acer TV 2022": (120, 10, "250.0", "240.1"),
 }
 SUBSCRIBERS = {"annali3@mcpt.com": "Anna Li", "tomwu9@mcpt.com": "Tom Wu"}
+DENNIS, CAROL, ASHLEY = "dcooper@mcp.com", "cturner@mcp.com", "ashley_anderson@mcp.com"
+INVOICES = {
+    "INV-2024-001": Received(
+        "government", DENNIS, 1234.5, 1234.5, "PAYMENT STATUS: ✓ PAID ($1234.50)"
+    ),
+    "2024-1000": Received(
+        "modern", DENNIS, 800.01, 99.9, "PAYMENT STATUS: ⚠ PARTIAL ($99.90 of $800.01)"
+    ),
+    "MCP-100000": Received("traditional", CAROL, 75000.0, 0.0, "PAYMENT STATUS: ✗ UNPAID"),
+    "PO10000-24": Received(
+        "corporate", ASHLEY, 10.1 + 0.2, 10.1 + 0.2, "Fully settled - Thank you for your payment"
+    ),
+    "BL-2024-100": Received(
+        "minimalist", DENNIS, 29.07, 3.3, "Partial settlement: $3.30 of $29.07"
+    ),
+    "MCP-999999": Received("tabular", DENNIS, 65.35, 20.0, "Payment in progress: $20.00 paid"),
+    "2024-9999": Received("tabular", CAROL, 65.35, 65.35, "Payment received and confirmed"),
+    "INV-2024-008": Received("modern", CAROL, 65.35, 0.0, "Payment under review"),
+    "INV-2024-009": Received("government", CAROL, 65.35, 1.0, "Partial payment received: $1.00"),
+}
+# The published generator may draw a number twice.
+OLD_INVOICES = [("NOISE-10001", 12.345), ("DIST-2022-101", 8.0), ("DIST-2022-101", 9.99)]
 
 
 def write_examples(tmp_path: Path) -> Mapping[str, Path]:
@@ -124,6 +147,7 @@ def write_examples(tmp_path: Path) -> Mapping[str, Path]:
     write_coursework(tmp_path / "coursework", COURSES, "NET101-5")
     write_exams(tmp_path / "exams", EXAMS)
     write_slow_products(tmp_path / "slow", PRODUCTS, SUBSCRIBERS)
+    write_invoices(tmp_path / "invoices", INVOICES, OLD_INVOICES)
     return {
         "ABTesting": tmp_path / "ab",
         "AcademicWarning": tmp_path / "academic",
@@ -134,6 +158,7 @@ def write_examples(tmp_path: Path) -> Mapping[str, Path]:
         "FilterLowSellingProducts": tmp_path / "slow",
         "MachineOperating": tmp_path / "machines",
         "NhlB2bAnalysis": tmp_path / "nhl",
+        "PayableInvoiceChecker": tmp_path / "invoices",
         "SetConfCrDdl": tmp_path / "conferences",
         "UpdateMaterialInventory": tmp_path / "inventory",
     }

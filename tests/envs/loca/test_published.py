@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
+import sqlite3
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +31,7 @@ from tests.envs.loca.office import (
     update_product,
 )
 from tests.envs.loca.published_examples import EXAMS, READINGS, ROSTER, write_examples
+from tests.envs.loca.published_invoices import fill_warehouse
 from tests.envs.loca.published_states import EXAM_HEADS, write_ab_testing
 
 
@@ -60,6 +63,7 @@ def states(tmp_path: Path) -> Mapping[str, Path]:
         ("FilterLowSellingProducts", 0),
         ("MachineOperating", 0),
         ("NhlB2bAnalysis", 0),
+        ("PayableInvoiceChecker", 0),
         ("SetConfCrDdl", 0),
         ("SetConfCrDdl", 1),
         ("UpdateMaterialInventory", 0),
@@ -142,7 +146,7 @@ def uploaded(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
 
 
 EXCEL, MACHINES, NHL = "ExcelMarketResearch", "MachineOperating", "NhlB2bAnalysis"
-INVENTORY = "UpdateMaterialInventory"
+INVENTORY, INVOICES = "UpdateMaterialInventory", "PayableInvoiceChecker"
 COUNTED = "nhl_b2b_analysis.csv"
 UPLOAD = {"bucket_name": "iot_anomaly_reports", "blob_name": "anomaly_report.csv"}
 
@@ -221,11 +225,19 @@ def in_quizzes(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
     return in_csv("quiz_info.csv", change)
 
 
+def query(text: str) -> Callable[[Any], Any]:
+    """Change the tables of invoices."""
+    return call("write_query", query=text)
+
+
 def in_calendar(**fields: Any) -> Callable[[Any], Any]:
     """Change the reminder of COML."""
     return call("update_event", eventId="event_001", **fields)
 
 
+TABLE, PAYMENTS = "PURCHASE_INVOICE.PUBLIC.INVOICES", "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
+RETYPE = f"CREATE OR REPLACE TABLE {PAYMENTS} AS SELECT * REPLACE ('much' AS PAYMENT_AMOUNT) FROM {PAYMENTS}"
+PARTIAL, DUE = "WHERE INVOICE_ID = '2024-1000'", "Process Outstanding Invoices"
 COURSE, CONFERENCES, CANVAS = "CourseAssistant", "SetConfCrDdl", "CanvasListTest"
 EXAM, SLOW, OFFERS = "CanvasArrangeExam", "FilterLowSellingProducts", "discount_products.csv"
 JOHN, TALK = ROSTER[0][2], "Dear John Lee, we lack your talk (200012345)."
@@ -352,6 +364,22 @@ CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
     "an amount without a number": (INVENTORY, in_stock("C3:C3", "few"), 0.0, 0.0),
     "another supplier": (INVENTORY, in_stock("F2:F2", "Supplier B"), 0.0, 1.0),
     "a price": (INVENTORY, in_shop("CHAIR_001", regular_price="1"), 0.0, 1.0),
+    "a supplier": (INVOICES, query(f"UPDATE {TABLE} SET SUPPLIER_NAME = 'x' WHERE INVOICE_ID = '2024-1000'"), 0.0, 1.0),
+    "an old invoice": (INVOICES, query(f"DELETE FROM {TABLE} WHERE INVOICE_ID = 'NOISE-10001'"), 0.0, 0.0),
+    "a new invoice": (INVOICES, query(f"DELETE FROM {TABLE} WHERE INVOICE_ID = '2024-1000'"), 0.0, 0.0),
+    "an invoice too many": (INVOICES, query(f"UPDATE {TABLE} SET INVOICE_ID = 'X' WHERE INVOICE_ID = 'DIST-2022-101'"), 0.0, 0.0),
+    "a payment 0.01 off": (INVOICES, query(f"UPDATE {PAYMENTS} SET PAYMENT_AMOUNT = 99.91 {PARTIAL}"), 0.0, 1.0),
+    "a payment 0.02 off": (INVOICES, query(f"UPDATE {PAYMENTS} SET PAYMENT_AMOUNT = 99.92 {PARTIAL}"), 0.0, 0.0),
+    "a payment without amount": (INVOICES, query(f"UPDATE {PAYMENTS} SET PAYMENT_AMOUNT = NULL {PARTIAL}"), 0.0, 1.0),
+    "another flag": (INVOICES, query(f"UPDATE {PAYMENTS} SET OUTSTANDING_FLAG = 0 {PARTIAL}"), 0.0, 0.0),
+    "a payment of text": (INVOICES, query(RETYPE), 0.0, 0.0),
+    "no payments": (INVOICES, query(f"DROP TABLE {PAYMENTS}"), 0.0, 0.0),
+    "another comment": (INVOICES, query(f"COMMENT ON COLUMN {PAYMENTS}.OUTSTANDING_FLAG IS '1=Outstanding'"), 0.0, 0.0),
+    "a mail without files": (INVOICES, remind("cturner@mcp.com", "Pay", DUE), 0.0, 1.0),
+    "a second list of files": (INVOICES, remind("cturner@mcp.com", "MCP-100000 INV-2024-008 INV-2024-009", DUE), 0.0, 0.0),
+    "a mail on a paid invoice": (INVOICES, remind("ashley_anderson@mcp.com", "Pay", f"Re: {DUE}"), 0.0, 0.0),
+    "a mail on an old invoice": (INVOICES, remind("JSmith@mcp.com", "Pay", DUE), 0.0, 0.0),
+    "another mail": (INVOICES, remind("JSmith@mcp.com", "Pay", "Hello"), 0.0, 1.0),
     "another stock": (INVENTORY, in_shop("DESK_002", stock_quantity=4), 0.0, 0.0),
 }  # fmt: skip
 
@@ -433,6 +461,24 @@ def other_weights(weights: Mapping[str, Any]) -> str:
     return json.dumps({"target_category": "x", "conversion_weights": {"x": weights}})
 
 
+RECEIVED = "groundtruth_workspace/invoice.jsonl"
+
+
+def other_rows() -> bytes:
+    """Return the tables without rows."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        fill_warehouse(database, [], [])
+        return database.serialize()
+
+
+def invoice(**fields: Any) -> str:
+    """Return the line of a received invoice."""
+    status = {"paid_amount": 0.0, "flag": 1}
+    record = {"invoice_id": "MCP-1", "date": "2024-03-01", "supplier": "S", "buyer_email": "a@mcp.com",
+              "total_amount": 9.5, "payment_status": status, **fields}  # fmt: skip
+    return json.dumps(record) + "\n"
+
+
 ACADEMIC, METADATA = "AcademicWarning", "groundtruth_workspace/metadata.json"
 SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
     "an empty database": (ACADEMIC, DATABASE, b"", "must have tables local-project_academic_warning_"),
@@ -472,6 +518,15 @@ SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
     "fewer conferences": (CONFERENCES, DUES, NO_DUES, "must have the conferences and tracks of conference_info.txt"),
     "an agent's event": (CONFERENCES, "local_db/calendar/events.json", "[{}]", "events.json must be empty: an agent"),
     "another owner": (CONFERENCES, "email_config.json", json.dumps(ACCOUNT), "users.json must have the user a@mcp.com"),
+    "another PDF": (INVOICES, "agent_workspace/files/x.pdf", "", "must have only the files"),
+    "an invoice twice": (INVOICES, RECEIVED, invoice() + invoice(), "each invoice_id must come once"),
+    "an invoice without a file": (INVOICES, RECEIVED, invoice(), "must have only the files"),
+    "a path as number": (INVOICES, RECEIVED, invoice(invoice_id="../a"), "invoice.jsonl: line 1: invoice_id: String should match"),
+    "no amount": (INVOICES, RECEIVED, invoice(total_amount=float("nan")), "line 1: total_amount: Input should be"),
+    "fewer payments": (INVOICES, "groundtruth_workspace/interference_payments.jsonl", "", "must have the ids of"),
+    "an agent's rows": (INVOICES, "local_db/snowflake/snowflake.db", other_rows(), "^INVOICES of .*snowflake.db must have the ids"),
+    "an agent's memo": (INVOICES, "local_db/snowflake/insights.json", "[1]", "insights.json must be empty: an agent"),
+    "no buyers": (INVOICES, USERS, json.dumps({"": {**ACCOUNT, "email": "walkera@mcp.com"}}), r"must have the users \['ashley"),
     "weights as text": (EXCEL, METADATA, other_weights({"a": "1"}), r"metadata.json: conversion_weights\.x\.a: Input"),
 }  # fmt: skip
 
@@ -498,6 +553,7 @@ def test_a_malformed_state_is_refused(states: Mapping[str, Path], name: str) -> 
         SLOW,
         MACHINES,
         NHL,
+        INVOICES,
         CONFERENCES,
         INVENTORY,
     ],

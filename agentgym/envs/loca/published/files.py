@@ -141,7 +141,15 @@ def read_tables(
         ValueError: The database is missing or has another form.
     """
     path = state / "local_db" / "google_cloud" / "bigquery_data.db"
-    prefix = f"local-project_{dataset}_"
+    return read_database(path, f"local-project_{dataset}_", columns)
+
+
+def read_database(
+    path: Path, prefix: str, columns: Mapping[str, str]
+) -> Mapping[str, Sequence[tuple[Any, ...]]]:
+    """Return the rows of an SQLite database's tables by their name after the prefix; see
+    `read_tables`.
+    """
     tables = {}
     with tempfile.TemporaryDirectory() as folder:
         # The log of a database in WAL mode lies beside it, and reading may change both.

@@ -1,7 +1,7 @@
 """Load state folders that LOCA-bench's generators wrote.
 
 A folder has `agent_workspace`, `groundtruth_workspace` and `local_db` with a folder per server.
-Eleven tasks can be loaded; docs/loca_states.md tells why the others cannot.
+Twelve tasks can be loaded; docs/loca_states.md tells why the others cannot.
 """
 
 from __future__ import annotations

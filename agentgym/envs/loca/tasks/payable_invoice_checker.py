@@ -6,7 +6,8 @@ import functools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -23,7 +24,13 @@ from agentgym.envs.loca.checks import (
 from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import mail_of
 from agentgym.envs.loca.plan import Plan, PlanStep, read, write
-from agentgym.envs.loca.task import OfficeConfig, OfficeTask
+from agentgym.envs.loca.published.invoices import (
+    invoice_failures,
+    read_entries,
+    read_invoices,
+)
+from agentgym.envs.loca.published.states import PublishedConfig, load_mail
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.envs.loca.tasks.invoice_tables import (
     CELLS,
     COMMENT,
@@ -36,7 +43,7 @@ from agentgym.envs.loca.tasks.invoice_tables import (
     key_of,
     records_of,
 )
-from agentgym.envs.loca.writing.invoices import SUPPLIERS, draw_invoice, read_payment
+from agentgym.envs.loca.writing.invoices import SUPPLIERS, draw_invoice, read_invoice
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
 from agentgym.office.warehouse.snowflake import Snowflake
@@ -45,17 +52,10 @@ from agentgym.text.tools import echo
 from agentgym.world.config import Share
 
 ME, FOLDER, SUBJECT = "walkera@mcp.com", "invoices", "Process Outstanding Invoices"
-_ID = re.compile(r"(?:Invoice number:|Invoice no\.|Invoice) ([A-Z]+-\d{4}-\d+)")
-_SUPPLIER = re.compile(r"(?:Supplier|Seller|From|Issued by): (.+)")
-_DATE = re.compile(r"(?:Invoice date|Date of invoice|Issued on): (.+)|Invoice no\. \S+ of (.+)")
-_MAIL = re.compile(
-    r"(?:Purchaser|Purchasing manager|Ordered by \(purchaser\)): .{0,200}?(?<![\w.])([\w.]{1,64}@mcp\.com)"
-)
-_TOTAL = re.compile(r"(?:Invoice total|Total with tax|Grand total): (?:\$|USD )?([\d,]+\.\d\d)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PayableInvoiceCheckerConfig(OfficeConfig):
+class PayableInvoiceCheckerConfig(PublishedConfig):
     """The size is the number of invoices in the folder.
 
     Attributes:
@@ -94,6 +94,9 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
 
     def draw(self, size: int) -> None:
         """Draw the invoices, their files, and tables with other invoices."""
+        if self.config.data:
+            self._load(Path(self.config.data))
+            return
         count = self.config.num_interference
         if count is None:
             count = round(35 * size + 10 * size**0.5 * self.rng.uniform(-1, 1))
@@ -120,14 +123,9 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         ]
         rows = shuffled(self.rng, rows)
         snowflake, email = self.office.get(Snowflake), self.office.get(Email)
-        for table, columns in TABLES.items():
+        for table in TABLES:
             order = self.rng.permutation(len(rows)) if table == PAYMENTS else range(len(rows))
-            snowflake.load(
-                table,
-                columns,
-                [[rows[k][name] for name in columns] for k in order],
-                keys=["INVOICE_ID"],
-            )
+            self._load_table(table, [rows[k] for k in order])
         snowflake.set_comment(INVOICES, "INVOICE_DATE", "Date on the invoice")
         snowflake.set_comment(
             PAYMENTS, FLAG, pick(self.rng, ["", "1 = open", "0=Outstanding, 1=Paid"])
@@ -142,13 +140,46 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         for name, k in self._file_names(ids[:size]).items():
             self.files.write(f"{FOLDER}/{name}", pdfs[k])
             invoices[k]["file"] = name
+        self._set_truth(invoices, [k for k, entered in enumerate(is_entered) if entered], rows)
+
+    def _load(self, state: Path) -> None:
+        invoices = []
+        for name, (facts, pdf) in read_invoices(state).items():
+            self.files.write(f"{FOLDER}/{name}", pdf)
+            invoices.append({**facts, "file": name})
+        rows = read_entries(state)
+        for table in TABLES:
+            self._load_table(table, rows)
+        self.office.get(Snowflake).set_comment(PAYMENTS, FLAG, COMMENT)
+        email = self.office.get(Email)
+        load_mail(state, email, ME)
+        unknown = {facts["mail"] for facts in invoices} - {user["email"] for user in email.users()}
+        if unknown:
+            raise ValueError(f"{state}: users.json must have the users {sorted(unknown)}")
+        email.login_as(ME)
+        self._set_truth(invoices, [], rows, published=True)
+
+    def _load_table(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        columns = TABLES[table]
+        cells = [[row[name] for name in columns] for row in rows]
+        self.office.get(Snowflake).load(table, columns, cells, keys=["INVOICE_ID"])
+
+    def _set_truth(
+        self,
+        invoices: Sequence[Mapping[str, Any]],
+        entered: Sequence[int],
+        rows: Sequence[Mapping[str, Any]],
+        **more: Any,
+    ) -> None:
+        snowflake = self.office.get(Snowflake)
         self.truth = {
             "invoices": invoices,
-            "entered": [k for k, entered in enumerate(is_entered) if entered],
+            "entered": entered,
             "rows": rows,
             "comments": {table: snowflake.comments(table) for table in TABLES},
             "forms": {table: form_of(snowflake.engine.tables[key_of(table)]) for table in TABLES},
             "files": file_state(self.files),
+            **more,
         }
 
     def _file_names(self, ids: Sequence[str]) -> dict[str, int]:
@@ -180,7 +211,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         invoices = yield [
             read(
                 f"Read {name}.",
-                _read_invoice,
+                read_invoice,
                 "read_pdf_pages",
                 pdf_file_path=f"{FOLDER}/{name}",
                 start_page=1,
@@ -215,6 +246,16 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                         "query": f"SELECT * FROM {table} ORDER BY INVOICE_ID LIMIT 500 OFFSET {start}"
                     },
                 )
+
+    def published_failures(self) -> Iterator[str]:
+        """Apply the published rule."""
+        buyers: dict[str, list[str]] = {}
+        for invoice in self.truth["invoices"]:
+            unpaid = [invoice["file"]] if invoice["paid"] < invoice["cents"] else []
+            buyers.setdefault(invoice["mail"], []).extend(unpaid)
+        rows = [*self.truth["rows"], *map(_row, self.truth["invoices"])]
+        snowflake, email = self.office.get(Snowflake), self.office.get(Email)
+        yield from invoice_failures(snowflake, email, rows, buyers)
 
     def task_failures(self) -> Iterator[str]:
         """Check both tables, the comment and each mail."""
@@ -353,25 +394,3 @@ def _is_mail_about(
     mail = mail_of(arguments)
     is_attached = mail.attachments.keys() <= set(files)
     return is_attached and not any(_mail_faults(mail, files, others))
-
-
-def _read_invoice(text: str) -> dict[str, Any]:
-    patterns = {"id": _ID, "supplier": _SUPPLIER, "mail": _MAIL, "day": _DATE, "cents": _TOTAL}
-    facts: dict[str, Any] = {}
-    for name, pattern in patterns.items():
-        match = pattern.search(text)
-        if not match:
-            raise ValueError(f"the text has no {name}")
-        facts[name] = (match[1] or match[2]).strip()
-    facts["day"], facts["cents"] = _read_day(facts["day"]), int(re.sub("[,.]", "", facts["cents"]))
-    facts["paid"] = read_payment(text, facts["cents"])
-    return facts
-
-
-def _read_day(text: str) -> str:
-    for form in ("%Y-%m-%d", "%d %B %Y", "%B %d, %Y", "%d-%b-%Y"):
-        try:
-            return datetime.strptime(text, form).date().isoformat()
-        except ValueError:
-            continue
-    raise ValueError(f"{text!r} is no day")

@@ -1,20 +1,28 @@
-"""Write PDF invoices in several layouts, and read their payments."""
+"""Write PDF invoices in several layouts, and read them."""
 
 from __future__ import annotations
 
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import numpy as np
 
 from agentgym.envs.loca.draws import load_texts, pick, whole
+from agentgym.envs.loca.published.invoices import read_layout
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot
 from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text
 from agentgym.office.files.pdfs import write_pdf
 
+_ID = re.compile(r"(?:Invoice number:|Invoice no\.|Invoice) ([A-Z]+-\d{4}-\d+)")
+_SUPPLIER = re.compile(r"(?:Supplier|Seller|From|Issued by): (.+)")
+_DATE = re.compile(r"(?:Invoice date|Date of invoice|Issued on): (.+)|Invoice no\. \S+ of (.+)")
+_MAIL = re.compile(
+    r"(?:Purchaser|Purchasing manager|Ordered by \(purchaser\)): .{0,200}?(?<![\w.])([\w.]{1,64}@mcp\.com)"
+)
+_TOTAL = re.compile(r"(?:Invoice total|Total with tax|Grand total): (?:\$|USD )?([\d,]+\.\d\d)")
 # `money` is in cents.
 SLOTS: Mapping[str, PhraseSlot] = {
     **COMMON_SLOTS,
@@ -170,3 +178,29 @@ def _pages(
 
 def _money(cents: int) -> str:
     return f"{cents // 100:,}.{cents % 100:02}"
+
+
+def read_invoice(text: str) -> dict[str, Any]:
+    """Return the facts of an invoice, ours or LOCA-bench's, with amounts in cents."""
+    published = read_layout(text)
+    if published:
+        return published
+    patterns = {"id": _ID, "supplier": _SUPPLIER, "mail": _MAIL, "day": _DATE, "cents": _TOTAL}
+    facts: dict[str, Any] = {}
+    for name, pattern in patterns.items():
+        match = pattern.search(text)
+        if not match:
+            raise ValueError(f"the text has no {name}")
+        facts[name] = (match[1] or match[2]).strip()
+    facts["day"], facts["cents"] = _read_day(facts["day"]), int(re.sub("[,.]", "", facts["cents"]))
+    facts["paid"] = read_payment(text, facts["cents"])
+    return facts
+
+
+def _read_day(text: str) -> str:
+    for form in ("%Y-%m-%d", "%d %B %Y", "%B %d, %Y", "%d-%b-%Y"):
+        try:
+            return datetime.strptime(text, form).date().isoformat()
+        except ValueError:
+            continue
+    raise ValueError(f"{text!r} is no day")

@@ -1,0 +1,228 @@
+"""LOCA-bench's invoices: the layouts of its PDF files, its states and its success rule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, TypeAdapter
+
+from agentgym.envs.loca.published.files import (
+    as_finite,
+    read_database,
+    read_json,
+    read_json_lines,
+)
+from agentgym.office.email.server import Email
+from agentgym.office.files.pdfs import read_pdf
+from agentgym.office.warehouse.snowflake import Snowflake
+from agentgym.text.tools import ToolError
+
+_TOTAL = "Total Amount: $"  # in all its layouts, and in none of ours
+_FACTS = {
+    "id": re.compile(r"(?:Document ID|Invoice ID|Invoice): ([\w-]+?)\s*(?:Processing )?Date:"),
+    "supplier": re.compile(r"(?:VENDOR INFORMATION|Vendor|Supplier):\s*\n(.+)"),
+    "mail": re.compile(r"([\w.]+@mcp\.com)"),
+    "day": re.compile(r"Date: (\d{4}-\d\d-\d\d)"),
+    "cents": re.compile(re.escape(_TOTAL) + r"(\d+\.\d\d)"),
+}
+_PART = re.compile(
+    r"(?:PARTIAL \(|Partial payment received: |Payment in progress: |Partial settlement: )\$(\d+\.\d\d)"
+)
+_FULL = re.compile(
+    r"\bPAID \(|Payment received and confirmed|Invoice paid in full|Payment completed|Fully settled"
+)
+# The published server stores a DECIMAL as text and an INTEGER as a float.
+_STORED = {
+    "INVOICES": dict.fromkeys(
+        ("INVOICE_ID", "SUPPLIER_NAME", "INVOICE_AMOUNT", "PURCHASER_EMAIL", "INVOICE_DATE"),
+        "STRING",
+    ),
+    "INVOICE_PAYMENTS": {
+        "INVOICE_ID": "STRING",
+        "PAYMENT_AMOUNT": "STRING",
+        "OUTSTANDING_FLAG": "FLOAT64",
+    },
+}
+_SUBJECT, _COMMENT, _LIMIT = "process outstanding invoices", "0=Paid, 1=Outstanding", 0.01 + 1e-9
+# Addresses that must get no such mail; one differs from the generator's.
+_STRANGERS = "JSmith MBrown AWilliams RJohnson LDavis KWilson TMiller SAnderson".split()
+_Amount: TypeAlias = Annotated[float, Field(ge=0, le=1e10)]
+_Flag: TypeAlias = Literal[0, 1]
+
+
+@dataclass(frozen=True)
+class _Status:
+    paid_amount: _Amount
+    flag: _Flag
+
+
+@dataclass(frozen=True)
+class _Invoice:
+    invoice_id: Annotated[str, Field(pattern=r"^[\w-]+$")]
+    date: date
+    supplier: str
+    buyer_email: str
+    total_amount: _Amount
+    payment_status: _Status
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the PDF file shows, with amounts in cents."""
+        return {
+            "id": self.invoice_id,
+            "supplier": self.supplier,
+            "mail": self.buyer_email,
+            "day": self.date.isoformat(),
+            "cents": round(100 * self.total_amount),
+            "paid": round(100 * self.payment_status.paid_amount),
+        }
+
+
+@dataclass(frozen=True)
+class _Entry:
+    invoice_id: str
+    supplier_name: str
+    invoice_amount: _Amount
+    purchaser_email: str
+    invoice_date: date
+
+
+@dataclass(frozen=True)
+class _Payment:
+    invoice_id: str
+    payment_amount: _Amount
+    outstanding_flag: _Flag
+
+
+def read_layout(text: str) -> dict[str, Any] | None:
+    """Return the facts of an invoice with amounts in cents, or None if the layout is not LOCA-bench's."""
+    if _TOTAL not in text:
+        return None
+    facts: dict[str, Any] = {}
+    for name, pattern in _FACTS.items():
+        match = pattern.search(text)
+        if not match:
+            raise ValueError(f"the text has no {name}")
+        facts[name] = match[1].strip()
+    facts["cents"] = _cents(facts["cents"])
+    part = _PART.search(text)
+    if part:
+        facts["paid"] = _cents(part[1])
+    else:
+        facts["paid"] = facts["cents"] if _FULL.search(text) else 0
+    return facts
+
+
+def read_invoices(state: Path) -> Mapping[str, tuple[dict[str, Any], bytes]]:
+    """Return the facts and the PDF file of each invoice by the file's name."""
+    path = state / "groundtruth_workspace" / "invoice.jsonl"
+    records = read_json_lines(path, TypeAdapter(_Invoice))
+    names = [f"{record.invoice_id}.pdf" for record in records]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"{path}: each invoice_id must come once, got {names}")
+    folder = state / "agent_workspace"
+    found = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    expected = sorted(f"files/{name}" for name in names)
+    if found != expected:
+        raise ValueError(f"{folder} must have only the files {expected}, got {found}")
+    invoices = {}
+    for name, record in zip(names, records, strict=True):
+        facts, data = record.facts(), (folder / "files" / name).read_bytes()
+        try:
+            shown = read_layout("\n".join(read_pdf(data)))
+        except (ToolError, ValueError) as error:
+            raise ValueError(f"{folder / 'files' / name}: {error}") from None
+        if shown != facts or record.payment_status.flag != (facts["paid"] < facts["cents"]):
+            raise ValueError(f"{folder / 'files' / name} must be as in {path}, got {shown}")
+        invoices[name] = facts, data
+    return invoices
+
+
+def read_entries(state: Path) -> list[dict[str, Any]]:
+    """Return the rows of both tables, each with the columns of both."""
+    folder, database = state / "groundtruth_workspace", state / "local_db" / "snowflake"
+    entries = read_json_lines(folder / "interference_invoices.jsonl", TypeAdapter(_Entry))
+    payments = read_json_lines(folder / "interference_payments.jsonl", TypeAdapter(_Payment))
+    ids = [entry.invoice_id for entry in entries]
+    found = {"interference_payments.jsonl": [payment.invoice_id for payment in payments]}
+    for table, kinds in _STORED.items():
+        path = database / "snowflake.db"
+        stored = read_database(path, f"PURCHASE_INVOICE_PUBLIC_{table}", kinds)
+        found[f"{table} of {path}"] = [row[0] for row in stored.get("", ())]
+    for place, others in found.items():
+        if others != ids:
+            raise ValueError(f"{place} must have the ids of interference_invoices.jsonl")
+    if read_json(database / "insights.json", TypeAdapter(list[Any])):
+        raise ValueError(f"{database / 'insights.json'} must be empty: an agent has worked on it")
+    return [
+        {
+            "INVOICE_ID": entry.invoice_id,
+            "SUPPLIER_NAME": entry.supplier_name,
+            "INVOICE_AMOUNT": round(entry.invoice_amount, 2),
+            "PURCHASER_EMAIL": entry.purchaser_email,
+            "INVOICE_DATE": entry.invoice_date.isoformat(),
+            "PAYMENT_AMOUNT": round(payment.payment_amount, 2),
+            "OUTSTANDING_FLAG": payment.outstanding_flag,
+        }
+        for entry, payment in zip(entries, payments, strict=True)
+    ]
+
+
+def invoice_failures(
+    snowflake: Snowflake,
+    email: Email,
+    expected: Sequence[Mapping[str, Any]],
+    buyers: Mapping[str, Sequence[str]],
+) -> Iterator[str]:
+    """Compare the ids of both tables, the payments, the comment and each buyer's INBOX.
+
+    `expected` has the old and new rows; `buyers` has the files not paid in full by address.
+    """
+    try:
+        entered = {
+            str(row["INVOICE_ID"]) for row in snowflake.rows("PURCHASE_INVOICE.PUBLIC.INVOICES")
+        }
+        paid = {
+            str(row["INVOICE_ID"]): (row["PAYMENT_AMOUNT"], row["OUTSTANDING_FLAG"])
+            for row in snowflake.rows("PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS")
+        }
+        comment = snowflake.comments("PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS")["OUTSTANDING_FLAG"]
+    except (ToolError, KeyError) as error:
+        yield f"a table or a column is missing: {error}"
+        return
+    wanted = {row["INVOICE_ID"]: row for row in expected}
+    if entered != wanted.keys():
+        yield f"INVOICES lacks or has beside: {sorted(entered ^ wanted.keys())}"
+    for key, row in wanted.items():
+        amount, flag = paid.get(key, (-1.0, -1))
+        if abs(_number(amount, row["PAYMENT_AMOUNT"]) - row["PAYMENT_AMOUNT"]) > _LIMIT:
+            yield f"{key} has the payment {amount}, expected {row['PAYMENT_AMOUNT']}"
+        if int(_number(flag, row["OUTSTANDING_FLAG"])) != row["OUTSTANDING_FLAG"]:
+            yield f"{key} has the flag {flag}, expected {row['OUTSTANDING_FLAG']}"
+    if comment.strip() != _COMMENT:
+        yield f"the comment is {comment!r}"
+    known = {user["email"] for user in email.users()}
+    strangers: dict[str, Sequence[str]] = {f"{name}@mcp.com": [] for name in _STRANGERS}
+    for address, names in {**strangers, **buyers}.items():
+        mails = email.messages(address, "INBOX") if address in known else []
+        about = [mail for mail in mails if _SUBJECT in mail.subject.lower()]
+        stems = [name.removesuffix(".pdf") for name in names]
+        right = sum(all(stem in mail.body for stem in stems) for mail in about)
+        if right != bool(names):
+            yield f"{address} has {right} mails with {names}"
+
+
+def _number(cell: object, expected: float) -> float:
+    # A cell without a number passes.
+    try:
+        return as_finite(cell)
+    except ValueError:
+        return expected
+
+
+def _cents(amount: str) -> int:
+    return int(amount.replace(".", ""))
