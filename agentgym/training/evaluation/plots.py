@@ -65,8 +65,6 @@ _CONTEXT_PANELS = (
 _NAMED = 4
 # sharp enough for print, at a tenth of a megabyte per figure
 _DPI = 150
-# Many venues refuse Type 3 fonts, and text must stay selectable.
-_FONTS: Mapping[str, Any] = {"pdf.fonttype": 42, "svg.fonttype": "none"}
 
 
 def line_style(place: int, name: str) -> dict[str, Any]:
@@ -363,7 +361,15 @@ def save(figure: Figure, path: Path) -> list[Path]:
         ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
     }
     FigureCanvasAgg(figure)
-    with rc_context({"svg.hashsalt": path.stem, "text.parse_math": False, **_FONTS}):
+    # Many venues refuse Type 3 fonts, and text must stay selectable.
+    with rc_context(
+        {
+            "svg.hashsalt": path.stem,
+            "text.parse_math": False,
+            "pdf.fonttype": 42,
+            "svg.fonttype": "none",
+        }
+    ):
         _make_drawable(figure)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # the layout is final
