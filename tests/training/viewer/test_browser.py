@@ -120,6 +120,7 @@ def test_edits_hints_and_the_window_are_marked(browser: Browser, page: str) -> N
     assert browser.run("return document.querySelector('.chart .limit') !== null")
     assert browser.run("return document.querySelectorAll('.chart .edit').length") > 0
     browser.keys("\ue010")
+    browser.run("document.querySelector('.earlier').click()")
     marks = browser.run("return [...document.querySelectorAll('.mark')].map(m => m.textContent)")
     assert {"dropped", "summary"} <= set(marks)
     shown = "document.querySelector('.message.dropped details').open"
