@@ -61,13 +61,14 @@ def parse_limits(
             f"--price was given {len(prices)} times for {policies} policies; give it once "
             "for all or once for each"
         )
-    read = [_parse_price(text) for text in prices] or [Price()]
+    read = [parse_price(text) for text in prices] or [Price()]
     read *= policies if len(read) == 1 else 1
     most = parse_tokens("max_tokens", tokens)
     return [SpendingLimits(cells, most, cost, price) for price in read]
 
 
-def _parse_price(text: str) -> Price:
+def parse_price(text: str) -> Price:
+    """Parse a price per million prompt and reply tokens."""
     try:
         prompt, reply = map(float, text.split(","))
     except ValueError:

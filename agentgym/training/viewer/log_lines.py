@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, TypeVar
@@ -108,9 +109,9 @@ def _loads(line: bytes) -> Any:
 
 def contains(line: bytes, needle: str) -> bool:
     """Report whether a message, reply or call of an episode contains a text, ignoring case."""
-    needle = needle.lower()
-    # JSON text of ASCII letters equals the text, so most lines need no decoding.
-    if needle.isascii() and json.dumps(needle)[1:-1].encode() not in line.lower():
+    needle, lower = needle.lower(), line.lower()
+    # JSON contains words of ASCII letters as they are, so most lines need no decoding.
+    if not all(word.encode() in lower for word in re.findall(r"[a-z0-9_]+", needle)):
         return False
     return any(needle in text.lower() for text in _texts(decode(line, LoggedEpisode)))
 
@@ -120,9 +121,19 @@ def _texts(episode: LoggedEpisode) -> Iterator[str]:
         for message in chat.messages:
             yield from (str(message.get(name, "")) for name in ("text", "thinking"))
             for call in message.get("calls", ()):
-                yield json.dumps(call.get("arguments", {}), ensure_ascii=False)
+                yield _call_text(call)
         if isinstance(chat, LoggedStep):
             yield chat.reply.text
+
+
+def _call_text(call: Mapping[str, Any]) -> str:
+    """Return a call as the page writes it."""
+    values = call.get("arguments", {}).items()
+    texts = [
+        f"{name}={json.dumps(value, ensure_ascii=False, separators=(',', ':'))}"
+        for name, value in values
+    ]
+    return f"{call.get('name')}({', '.join(texts)})"
 
 
 def short_world(spec: Mapping[str, Any]) -> str:
@@ -142,6 +153,7 @@ def wrapper_names(spec: Mapping[str, Any]) -> list[str]:
     return [str(item.get("name", "")) for item in spec.get("additional_wrappers") or ()]
 
 
+_USAGE = ("prompt_tokens", "completion_tokens", "seconds")
 _ORACLES = {"PlanOracle": "P", "StateOracle": "S", "HistoryOracle": "H"}
 
 
@@ -161,3 +173,19 @@ def context_of(head: Head) -> str:
         if str(item.get("entry_point", "")).startswith("agentgym.wrappers.")
     ]
     return "+".join(name for name in names if name != "Trim") or "none"
+
+
+def model_of(head: Head) -> str:
+    """Return the model that an endpoint served; empty if the log does not name it."""
+    facts = head.labels.get("provenance") or {}
+    return str(facts.get("model") or "")
+
+
+def usage_of(head: Head) -> tuple[tuple[int, int] | None, float | None]:
+    """Return an episode's prompt and reply tokens and its seconds, as far as they were recorded."""
+    steps = [step.info["usage"] for step in head.steps if step.info.get("usage")]
+    if steps:
+        prompt, reply, seconds = (sum(used[name] for used in steps) for name in _USAGE)
+        return (int(prompt), int(reply)), float(seconds)
+    tokens = head.labels.get("tokens")
+    return ((int(tokens[0]), int(tokens[1])) if tokens else None), None

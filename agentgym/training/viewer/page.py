@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import hmac
 import json
+import os
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,7 +24,10 @@ from agentgym.training.rollout.storage import replacing
 from agentgym.training.viewer.run_index import RunIndex
 
 # The script's parts, in order of dependency.
-_SCRIPTS = ("data.js", "elements.js", "chart.js", "episode.js", "app.js")
+_SCRIPTS = (
+    "data.js", "address.js", "rows.js", "elements.js", "chart.js", "episode.js",
+    "compare.js", "list.js", "summary.js", "app.js",
+)  # fmt: skip
 
 # Characters that could end a script element or a line in it, as JSON escapes.
 _ESCAPES = str.maketrans(
@@ -36,6 +42,9 @@ _ESCAPES = str.maketrans(
 
 # Higher compression levels take several times as long and save little on such texts.
 _LEVEL = 4
+# Characters of episodes to compress together: large enough for a fast search of all of them, and small
+# enough to open one in a few milliseconds.
+_PACK = 1 << 19
 
 HOST = "127.0.0.1"
 _HEADERS = {
@@ -96,8 +105,10 @@ def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, 
         OSError: The file cannot be written; an existing file is unchanged.
     """
     if not index.rows:
-        raise ValueError(f"{index.run} holds no trajectories; name a folder or a log that has some")
-    boot = {"title": index.run.name, "rows": list(map(asdict, index.rows))}
+        names = ", ".join(map(str, index.runs))
+        raise ValueError(f"{names} holds no trajectories; name a folder or a log that has some")
+    rows = list(map(asdict, index.rows))
+    boot = {"title": index.title, "rows": rows, "files": index.files()}
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as file:
         for part in render_page(boot, _elements(index, view_of)):
@@ -107,14 +118,18 @@ def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, 
 
 
 def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> Iterator[str]:
+    """Yield elements of JSON lines, whose ids are the number of their first episode."""
+    lines: list[str] = []
     for row in index.rows:
-        view = json.dumps(episode_or_problem(index, row.number, view_of))
-        # The document contains model text only in encoded form, so it cannot break out.
-        packed = gzip.compress(view.encode(), compresslevel=_LEVEL, mtime=0)
-        yield (
-            f'<script type="application/gzip" id="episode-{row.number}">'
-            f"{base64.b64encode(packed).decode()}</script>\n"
-        )
+        lines.append(json.dumps(episode_or_problem(index, row.number, view_of)))
+        if sum(map(len, lines)) >= _PACK or row is index.rows[-1]:
+            # The document contains model text only in encoded form, so it cannot break out.
+            packed = gzip.compress("\n".join(lines).encode(), compresslevel=_LEVEL, mtime=0)
+            yield (
+                f'<script type="application/gzip" id="{row.number + 1 - len(lines)}">'
+                f"{base64.b64encode(packed).decode()}</script>\n"
+            )
+            lines = []
 
 
 def episode_or_problem(
@@ -131,10 +146,38 @@ def episode_or_problem(
         return {"problem": str(error)}
 
 
+def run_key(runs: Iterable[Path]) -> str:
+    """Return the key of runs, the same after a restart, which only this user can compute.
+
+    It derives from a secret in the user's cache folder; without one, the key is random.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "agentgym")
+    names = "\0".join(str(run.resolve()) for run in runs)
+    try:
+        secret = _secret(cache / "viewer-key")
+    except OSError:
+        secret = secrets.token_bytes(32)
+    digest = hmac.digest(secret, names.encode("utf-8", "surrogateescape"), "sha256")
+    return base64.urlsafe_b64encode(digest[:16]).decode().rstrip("=")
+
+
+def _secret(path: Path) -> bytes:
+    """Return the secret of a file that only this user can read, created if missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        new = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(new, "wb") as file:
+            file.write(secrets.token_bytes(32))
+    secret = path.read_bytes()
+    if len(secret) != 32 or (os.name == "posix" and path.stat().st_mode & 0o077):
+        raise PermissionError(f"{path} is not private")
+    return secret
+
+
 class ViewerServer(ThreadingHTTPServer):
     """Server of a run, on the loopback address.
 
-    Addresses start with a random key, unknown to other users of the machine, and a request's `Host`
+    Addresses start with the runs' key, unknown to other users of the machine, and a request's `Host`
     must be this server, which pages of other sites cannot set. Episodes are addressed by number,
     never by path.
     """
@@ -146,7 +189,7 @@ class ViewerServer(ThreadingHTTPServer):
     ) -> None:
         super().__init__((HOST, port), _Handler)
         self.index, self.view_of = index, view_of
-        self.key = secrets.token_urlsafe(16)
+        self.key = run_key(index.runs)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print a fault of this server; an ended connection is not a fault."""
@@ -167,8 +210,12 @@ class ViewerServer(ThreadingHTTPServer):
         """
         if path == "rows":
             return self._rows(int(query["from"][0]), int(query["generation"][0]))
+        if path == "files":
+            return self.index.files()
+        if path == "raw":
+            return b"".join(map(self.index.line, map(int, query["numbers"][0].split(","))))
         if path == "search":
-            return list(self.index.search(query["text"][0]))
+            return list(self.index.search(query["text"][0], int(query.get("from", ["0"])[0])))
         kind, _, number = path.partition("/")
         if kind != "episodes" or not (number.isascii() and number.isdecimal()):
             raise LookupError(f"there is nothing at {path!r}")
@@ -204,7 +251,7 @@ class _Handler(BaseHTTPRequestHandler):
                 HTTPStatus.FORBIDDEN, "text/plain", "open the address that the command printed"
             )
         elif not rest and path.endswith("/"):
-            boot = {"title": self.server.index.run.name, "live": True}
+            boot = {"title": self.server.index.title, "live": True}
             self._send(HTTPStatus.OK, "text/html", "".join(render_page(boot)))
         else:
             self._send_data(rest, query)
@@ -215,10 +262,11 @@ class _Handler(BaseHTTPRequestHandler):
         except (LookupError, ValueError) as error:
             self._send(HTTPStatus.NOT_FOUND, "text/plain", f"{error}")
         else:
-            self._send(HTTPStatus.OK, "application/json", json.dumps(data))
+            text = data if isinstance(data, bytes) else json.dumps(data)
+            self._send(HTTPStatus.OK, "application/json", text)
 
-    def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
-        body = text.encode("utf-8", "replace")
+    def _send(self, status: HTTPStatus, kind: str, text: str | bytes) -> None:
+        body = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
         headers = {
             "Content-Type": f"{kind}; charset=utf-8",
             "Content-Length": str(len(body)),

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agentgym.training.evaluation import Price
 from agentgym.training.rollout.lines import ENDING, read_chunk, read_chunks
 from agentgym.training.rollout.storage import check_regular
 from agentgym.training.viewer.log_lines import (
@@ -21,8 +22,11 @@ from agentgym.training.viewer.log_lines import (
     decode,
     instance_key,
     is_trajectory,
+    model_of,
     short_world,
+    usage_of,
 )
+from agentgym.training.viewer.run_files import run_files, run_name
 
 # Bytes per refresh: a fraction of a second of decoding, so that a large run's first episodes appear
 # at once.
@@ -34,22 +38,33 @@ class RunRow:
     """Figures of one episode for the page's list.
 
     Attributes:
+        number: Its position in the index, which changes if an earlier log grows between two starts.
+        log: Its log, relative to the run.
+        place: Its position in the log, which never changes.
+        run: The run's folder or log, as `run_name` names it.
         arm: Its oracle arm; `none` without one.
         context: Its context strategies, joined by `+`; `none` without any.
         outcome: `solved`, `lost`, the reason of a truncation, `broken` or `damaged`.
         optimal: The share of optimal steps among labelled ones; None without any.
         instance: A key shared by all episodes of one instance.
         tokens: The largest number of visible tokens, if counted.
+        prompt_tokens: The prompt tokens of all replies, as the model's server or tokenizer counts.
+        reply_tokens: The reply tokens, likewise.
+        seconds: The model's time for all replies, if measured.
+        cost: The cost of these tokens at the index's price.
     """
 
     number: int
     log: str
+    place: int
+    run: str
     world: str = ""
     arm: str = ""
     context: str = ""
     policy: str = ""
+    model: str = ""
     seed: int | None = None
-    horizon: int | None = None
+    size: int | None = None
     outcome: str = "damaged"
     reward: float = 0.0
     turns: int = 0
@@ -58,6 +73,10 @@ class RunRow:
     instance: str = ""
     agents: tuple[str, ...] = ()
     tokens: int | None = None
+    prompt_tokens: int | None = None
+    reply_tokens: int | None = None
+    seconds: float | None = None
+    cost: float | None = None
     edits: int = 0
     problem: str = ""
 
@@ -67,33 +86,48 @@ class _Log:
     """A log file and its read position; `identity` reveals a replacement."""
 
     path: Path
+    name: str
+    run: str
     identity: tuple[int, int]
+    is_log: bool
     position: int = 0
-    is_log: bool = False
+    episodes: int = 0
 
 
 class RunIndex:
-    """Episodes of a run folder or a log, in order of discovery.
+    """Episodes of run folders and logs, in order of discovery.
 
     Only complete lines are read. An unreadable line becomes an episode with the outcome `damaged`.
-    Links that leave the folder are ignored. `generation` increases when a replaced log restarts the
+    Links that leave a folder are ignored. `generation` increases when a replaced log restarts the
     index.
 
     Raises:
-        ValueError: The folder or file does not exist.
+        ValueError: A folder or file does not exist.
     """
 
-    def __init__(self, run: Path) -> None:
-        if not run.exists():
-            raise ValueError(f"there is no run at {run}; name a folder of a run or a log (.jsonl)")
-        if not run.is_dir():
-            check_regular(run)
-        self.run = run
+    def __init__(self, *runs: Path, price: Price | None = None) -> None:
+        for run in runs:
+            if not run.exists():
+                raise ValueError(
+                    f"there is no run at {run}; name a folder of a run or a log (.jsonl)"
+                )
+            if not run.is_dir():
+                check_regular(run)
+        self.runs, self.price = runs, price or Price()
         self.generation = 0
         self.rows: list[RunRow] = []
         self._places: list[tuple[Path, int, int, int]] = []
         self._logs: dict[Path, _Log] = {}
         self._lock = threading.Lock()
+
+    @property
+    def title(self) -> str:
+        """Return the names of the runs."""
+        return ", ".join(run.resolve().name for run in self.runs)
+
+    def files(self) -> list[dict[str, str]]:
+        """Return the summaries, settings and figures in the runs' folders."""
+        return [file for run in self.runs for file in run_files(run, self._prefix(run))]
 
     def refresh(self, part: int = PART) -> bool:
         """Read about `part` more bytes; report whether there is more to read."""
@@ -102,9 +136,9 @@ class RunIndex:
                 self.generation += 1
                 self.rows, self._places, self._logs = [], [], {}
             rest = part
-            for path in self._paths():
+            for run, path in self._paths():
                 if path not in self._logs:
-                    self._logs[path] = _Log(path, _identity(path.stat()), is_log=path == self.run)
+                    self._logs[path] = self._open(run, path)
                 rest -= self._read(self._logs[path], rest)
                 if rest <= 0:
                     return True
@@ -121,25 +155,38 @@ class RunIndex:
         path, start, end, place = self._places[number]
         return read_chunk(path, start, end).lines[place]
 
-    def search(self, needle: str) -> Iterator[int]:
-        """Yield the numbers of the episodes that contain a text."""
-        for row in list(self.rows):
+    def search(self, needle: str, start: int = 0) -> Iterator[int]:
+        """Yield the numbers of the episodes from `start` on that contain a text."""
+        for row in self.rows[max(0, start) :]:
             # The next refresh notices a replaced log.
             with suppress(LookupError, OSError, ValueError):
                 if row.outcome != "damaged" and contains(self.line(row.number), needle):
                     yield row.number
 
-    def _paths(self) -> list[Path]:
-        if self.run.is_file():
-            return [self.run]
-        root = self.run.resolve()
-        return [
-            path
-            for path in sorted(self.run.rglob("*.jsonl*"))
-            if path.name.removesuffix(ENDING).endswith(".jsonl")
-            and path.is_file()
-            and path.resolve().is_relative_to(root)
-        ]
+    def _paths(self) -> Iterator[tuple[Path, Path]]:
+        for run in self.runs:
+            if run.is_file():
+                yield run, run
+                continue
+            root = run.resolve()
+            for path in sorted(run.rglob("*.jsonl*")):
+                is_log = path.name.removesuffix(ENDING).endswith(".jsonl") and path.is_file()
+                if is_log and path.resolve().is_relative_to(root):
+                    yield run, path
+
+    def _open(self, run: Path, path: Path) -> _Log:
+        prefix = self._prefix(run)
+        within = path.name if path == run else path.relative_to(run).as_posix()
+        name = f"{prefix}/{within}" if prefix and path != run else prefix or within
+        return _Log(path, name, run_name(run, path, prefix), _identity(path.stat()), path == run)
+
+    def _prefix(self, run: Path) -> str:
+        """Return what distinguishes a run from the others; empty if it is alone."""
+        if len(self.runs) == 1:
+            return ""
+        names = [other.resolve().name for other in self.runs]
+        name = run.resolve().name
+        return name if names.count(name) == 1 else run.as_posix()
 
     def _read(self, log: _Log, most: int) -> int:
         """Read complete lines and return the bytes read."""
@@ -154,15 +201,15 @@ class RunIndex:
         return read
 
     def _take(self, log: _Log, line: bytes, place: tuple[Path, int, int, int]) -> None:
-        name = log.path.name if log.path == self.run else str(log.path.relative_to(self.run))
-        number = len(self.rows)
+        where = len(self.rows), log.name, log.episodes, log.run
         try:
             log.is_log = is_trajectory(line) or log.is_log
-            row = _row(number, name, decode(line, Head))
+            row = _row(where, decode(line, Head), self.price)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             if not (log.is_log and line.strip()):
                 return
-            row = RunRow(number, name, problem=str(error))
+            row = RunRow(*where, problem=str(error))
+        log.episodes += 1
         self.rows.append(row)
         self._places.append(place)
 
@@ -179,20 +226,21 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _row(number: int, log: str, head: Head) -> RunRow:
+def _row(where: tuple[int, str, int, str], head: Head, price: Price) -> RunRow:
     infos = [step.info for step in head.steps]
     marks = [info["optimal"] for info in infos if info.get("optimal") is not None]
     contexts = [info["context"] for info in infos if info.get("context")]
-    horizon = head.labels.get("horizon")
+    size = head.labels.get("horizon")
+    tokens, seconds = usage_of(head)
     return RunRow(
-        number,
-        log,
+        *where,
         world=str(head.labels.get("world", short_world(head.spec))),
         arm=arm_of(head),
         context=context_of(head),
         policy=str(head.labels.get("policy", "")),
+        model=model_of(head),
         seed=head.seed,
-        horizon=horizon if isinstance(horizon, int) else None,
+        size=size if isinstance(size, int) else None,
         outcome=_outcome(head),
         reward=sum(step.reward for step in head.steps),
         turns=len(head.steps),
@@ -201,6 +249,10 @@ def _row(number: int, log: str, head: Head) -> RunRow:
         instance=instance_key(head.spec, head.seed),
         agents=tuple(dict.fromkeys(str(info["agent"]) for info in infos if info.get("agent"))),
         tokens=max((int(record["tokens"]) for record in contexts), default=None),
+        prompt_tokens=tokens[0] if tokens else None,
+        reply_tokens=tokens[1] if tokens else None,
+        seconds=seconds,
+        cost=(price.of(tokens) or None) if tokens else None,
         edits=sum(len(record["edits"]) for record in contexts),
         problem=head.failure,
     )

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import threading
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
+from agentgym.oracles import NoisyPolicy
 from agentgym.training.viewer import RunIndex, ViewerServer, build_view, write_page
 from tests.training.viewer.browser import DOWN, ENTER, ESCAPE, Browser, browsing, needs_browser
 from tests.training.viewer.episodes import HOSTILE, played, write_run
 
 pytestmark = needs_browser
+
+# the second episode's policy (`write_run`)
+NOISY = NoisyPolicy("ListWorld", p=0.5)
 
 ROWS = "[...document.querySelectorAll('.row')].map(row => row.textContent)"
 SELECTED = "document.querySelector('.row[aria-selected=true]')"
@@ -39,11 +46,15 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 def opened(browser: Browser, url: str, where: str = "") -> None:
     browser.open("about:blank")  # a different fragment must load a new page
     browser.open(url + where)
-    browser.wait("document.querySelector('.row, .cell, .empty')")
+    browser.wait("document.querySelector('.row, .cell, .tile, .empty')")
+
+
+def episode(number: int, rest: str = "") -> str:
+    return f"#episode=trajectories.jsonl:{number}{rest}"
 
 
 def test_episodes_are_listed_filtered_and_opened_by_click(browser: Browser, page: str) -> None:
-    opened(browser, page)
+    opened(browser, page, "#list")
     assert len(browser.run(f"return {ROWS}")) == 5
     browser.run(
         "const box = document.querySelector('select[name=world]'); box.value = 'ListWorld-team';"
@@ -52,6 +63,8 @@ def test_episodes_are_listed_filtered_and_opened_by_click(browser: Browser, page
     (row,) = browser.run(f"return {ROWS}")
     assert "ListWorld-team" in row
     assert "1 of 5 episodes" in browser.run("return document.querySelector('#count').textContent")
+    browser.run("location.reload()")
+    assert browser.wait(f"{ROWS}.length === 1"), "the filter is in the address"
     browser.click(".row")
     browser.wait("document.querySelector('.reply')")
     assert "ListWorld-team" in browser.run(f"return {TITLE}")
@@ -64,13 +77,15 @@ def test_episodes_are_listed_filtered_and_opened_by_click(browser: Browser, page
 
 def test_an_episode_is_read_by_keyboard(browser: Browser, page: str) -> None:
     opened(browser, page)
+    browser.keys(ENTER)
+    browser.wait(f"{ROWS}.length === 5")
     browser.keys(DOWN, "j", "k", "k", ENTER)
     browser.wait("document.querySelector('.reply')")
-    assert "seed 0, none, none" in browser.run(f"return {TITLE}")
+    assert "seed 0, no hints" in browser.run(f"return {TITLE}")
     assert "Turn 1 of 6" in browser.run("return document.querySelector('.detail').textContent")
     browser.keys("j", "j")
     assert "Turn 3 of 6" in browser.run("return document.querySelector('.detail').textContent")
-    assert browser.run("return location.hash") == "#episode=0&turn=2"
+    assert browser.run("return location.hash") == episode(0, "&turn=3")
     browser.keys("\ue010")  # End
     assert "After the last reply" in browser.run(
         "return document.querySelector('.detail').textContent"
@@ -85,7 +100,7 @@ def test_an_episode_is_read_by_keyboard(browser: Browser, page: str) -> None:
 
 
 def test_a_text_is_searched_for_in_all_episodes_and_in_one(browser: Browser, page: str) -> None:
-    opened(browser, page)
+    opened(browser, page, "#list")
     browser.keys("/", *"onerror")
     browser.wait(f"{ROWS}.length === 1")
     browser.keys(ESCAPE, ENTER)
@@ -100,7 +115,7 @@ def test_a_text_is_searched_for_in_all_episodes_and_in_one(browser: Browser, pag
 
 
 def test_texts_of_models_stay_texts(browser: Browser, page: str) -> None:
-    opened(browser, page, "#episode=3&turn=1")
+    opened(browser, page, episode(3, "&turn=2"))
     browser.wait("document.querySelector('.reply')")
     written = browser.run("return document.querySelector('.reply > pre').textContent")
     # The driver cannot represent a lone surrogate, which the page contains.
@@ -114,7 +129,7 @@ def test_texts_of_models_stay_texts(browser: Browser, page: str) -> None:
 
 
 def test_edits_hints_and_the_window_are_marked(browser: Browser, page: str) -> None:
-    opened(browser, page, "#episode=2&turn=0")
+    opened(browser, page, episode(2, "&turn=1"))
     browser.wait("document.querySelector('.reply')")
     assert browser.run("return document.querySelectorAll('.note').length") >= 2
     assert browser.run("return document.querySelector('.chart .limit') !== null")
@@ -127,23 +142,80 @@ def test_edits_hints_and_the_window_are_marked(browser: Browser, page: str) -> N
     assert browser.run(f"return {shown}") is False, "what was dropped is folded"
 
 
-def test_two_episodes_of_an_instance_side_by_side(browser: Browser, page: str) -> None:
-    opened(browser, page, "#episode=0")
-    browser.wait("document.querySelector('#compare')")
-    browser.run(
-        "const box = document.querySelector('#compare'); box.value = '1';"
-        "box.dispatchEvent(new Event('change'))"
+def test_episodes_of_an_instance_are_compared_by_keyboard(browser: Browser, page: str) -> None:
+    opened(browser, page, episode(0))
+    browser.wait("document.querySelector('.reply')")
+    browser.keys("c", ENTER)
+    browser.wait("document.querySelector('.current')")
+    places = [
+        k + 1
+        for k, (one, two) in enumerate(zip_longest(*(played(p).steps for p in (None, NOISY))))
+        if one is None or two is None or one.reply.text != two.reply.text
+    ]
+    shown = [int(browser.run(f"return {TITLE}").rpartition(" ")[2])]
+    for _ in places[1:]:
+        browser.keys("n")
+        shown.append(int(browser.run(f"return {TITLE}").rpartition(" ")[2]))
+    assert shown == places
+    browser.keys("N")
+    assert browser.run("return location.hash").endswith(
+        f"&with=trajectories.jsonl:1&turn={places[-2]}"
     )
-    browser.wait("document.querySelector('.cell')")
-    place = int(browser.run(f"return {TITLE}").removeprefix("first difference: turn "))
-    views = [played(), played()]
-    assert 1 <= place <= len(views[0].steps)
-    texts = browser.run(
-        "return [...document.querySelectorAll('.difference ~ .cell > pre:first-of-type')]"
-        ".slice(0, 2).map(c => c.textContent)"
-    )
-    assert texts[0] != texts[1]
+    browser.keys(ESCAPE)
+    browser.wait("document.querySelector('.reply')")
     assert browser.errors() == []
+
+
+def test_errors_are_visited_in_order(browser: Browser, page: str) -> None:
+    opened(browser, page, episode(1, "&turn=1"))
+    browser.wait("document.querySelector('.reply')")
+    turns = [k for k, step in enumerate(played(NOISY).steps, 1) if not step.info["optimal"]]
+    for turn in (each for each in turns if each > 1):
+        browser.keys("e")
+        assert browser.run("return location.hash") == episode(1, f"&turn={turn}")
+
+
+def test_the_summary_counts_and_links_to_its_episodes(browser: Browser, page: str) -> None:
+    opened(browser, page)
+    cells = "[...document.querySelectorAll('.matrix td a')]"
+    links = browser.run(f"return {cells}.map(a => [a.querySelector('small').textContent, a.hash])")
+    assert sum(int(count) for count, _ in links) == 5
+    for count, link in links:
+        opened(browser, page, link)
+        assert browser.wait(f"{ROWS}.length === {count}")
+
+
+def test_columns_sort_and_empty_ones_are_hidden(browser: Browser, page: str) -> None:
+    opened(browser, page, "#list")
+    heads = browser.run("return [...document.querySelectorAll('.heads button')].map(b => b.name)")
+    assert {"model", "cost", "seconds", "size", "run"}.isdisjoint(heads)
+    assert {"context", "arm", "tokens"} <= set(heads)
+    turns = f"[...document.querySelectorAll('.row')].map(r => +r.children[{heads.index('turns')}].textContent)"
+    for descending in (False, True):
+        browser.click(".heads [name=turns]")
+        values = browser.run(f"return {turns}")
+        assert values == sorted(values, reverse=descending)
+    browser.run("location.reload()")
+    browser.wait(f"{ROWS}.length === 5")
+    assert browser.run(f"return {turns}") == values
+
+
+def test_rows_and_episodes_are_downloaded(browser: Browser, page: str) -> None:
+    opened(browser, page, "#list&world=ListWorld")
+    browser.run(
+        "window.saved = {};"
+        "save = async (name, parts) => { saved[name] = await new Blob(parts).text(); }"
+    )
+    browser.run("document.querySelectorAll('.menu button').forEach(button => button.click())")
+    browser.wait("Object.keys(saved).length === 3")
+    files = browser.run("return saved")
+    table, rows, lines = (
+        next(text for name, text in files.items() if name.endswith(end))
+        for end in (".csv", ".json", ".jsonl")
+    )
+    assert [row["number"] for row in json.loads(rows)] == [0, 1, 2, 3]
+    assert [row["number"] for row in csv.DictReader(io.StringIO(table))] == list("0123")
+    assert [json.loads(line)["seed"] for line in lines.splitlines()] == [0, 0, 0, 3]
 
 
 @pytest.mark.parametrize("width", [1280, 400])
@@ -152,9 +224,15 @@ def test_nothing_sticks_out_at_any_width(
     browser: Browser, page: str, width: int, dark: bool
 ) -> None:
     browser.size(width, 800, dark=dark)
-    for where in ("", "#episode=2&turn=3", "#episode=0&with=1", "#episode=4&team="):
+    for where in (
+        "",
+        "#list",
+        episode(2, "&turn=3"),
+        episode(0, "&with=trajectories.jsonl:1"),
+        episode(4, "&team"),
+    ):
         opened(browser, page, where)
-        browser.wait("document.querySelector('.row, .reply, .cell')")
+        browser.wait("document.querySelector('.row, .reply, .cell, .tile')")
         assert browser.run("return document.documentElement.scrollWidth") <= width
         assert browser.run("return document.documentElement.scrollHeight") <= 800
     colour = browser.run("return getComputedStyle(document.body).backgroundColor")
@@ -174,7 +252,7 @@ def test_long_runs_draw_only_what_is_in_sight(browser: Browser, tmp_path: Path) 
         pass
     write_page(index, tmp_path / "page.html", build_view)
     browser.size(1280, 800)
-    opened(browser, (tmp_path / "page.html").as_uri())
+    opened(browser, (tmp_path / "page.html").as_uri(), "#list")
     assert browser.run("return document.querySelectorAll('.row').length") < 60
     browser.keys("\ue010")
     browser.wait(f"{SELECTED}.textContent.startsWith('499')")
@@ -197,12 +275,17 @@ def test_a_run_that_goes_on_is_followed(browser: Browser, tmp_path: Path) -> Non
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        browser.open(server.url)
+        opened(browser, server.url, "#list")
         browser.wait("document.querySelector('#count').textContent.startsWith('0 of 0')")
         log.write_text(line)
         browser.wait(f"{ROWS}.length === 1")
         browser.keys(ENTER)
         browser.wait("document.querySelector('.reply')")
+        # A link that is opened cold shows the episode's own figures at once.
+        opened(browser, server.url, "#episode=t.jsonl:0&turn=2")
+        browser.wait("document.querySelector('.reply')")
+        assert browser.run(f"return {TITLE}") == "ListWorld seed 1, no hints"
+        assert browser.run("return document.querySelector('#bar .tag').textContent") == "solved"
         assert browser.errors() == []
     finally:
         server.shutdown()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from agentgym.training.viewer import RunIndex, build_view, write_page
+from agentgym.training.viewer import page as viewer_page
 from agentgym.training.viewer.page import asset, escape_json, render_page, script
 from tests.training.viewer.episodes import HOSTILE, write_run
 
@@ -65,14 +66,24 @@ def test_the_script_makes_no_markup_of_texts() -> None:
     assert re.findall(words, script()) == []
 
 
-def test_episodes_are_apart_and_compressed(page: str) -> None:
+def test_episodes_are_apart_and_compressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = RunIndex(write_run(tmp_path))
+    while index.refresh():
+        pass
+    monkeypatch.setattr(viewer_page, "_PACK", 20_000)  # several elements
+    write_page(index, tmp_path / "page.html", build_view)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
     document = Document(page)
     boot = json.loads(document.scripts["boot"])
     assert [row["number"] for row in boot["rows"]] == [0, 1, 2, 3, 4]
-    for row in boot["rows"]:
-        packed = document.scripts[f"episode-{row['number']}"]
-        view: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
-        assert len(view["turns"]) == row["turns"]
+    packs = {int(k): text for k, text in document.scripts.items() if k.isdecimal()}
+    views: list[dict[str, Any]] = []
+    for first, packed in packs.items():
+        assert first == len(views)
+        lines = gzip.decompress(base64.b64decode(packed)).splitlines()
+        views += map(json.loads, lines)
+    assert 1 < len(packs) < 5
+    assert [len(view["turns"]) for view in views] == [row["turns"] for row in boot["rows"]]
     assert "</script><script>document.title" not in page
 
 

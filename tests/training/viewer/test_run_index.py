@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.oracles import NoisyPolicy
+from agentgym.training.evaluation import Price
 from agentgym.training.viewer import RunIndex
 from tests.training.viewer.episodes import HOSTILE, hostile_policy, played, write_run
 
@@ -61,6 +62,51 @@ def test_a_part_is_read_at_a_time(tmp_path: Path) -> None:
     while index.refresh(part=1):
         counts.append(len(index.rows))
     assert counts == [1, 2, 3, 4, 5]
+
+
+def test_runs_are_told_apart_and_places_count_by_log(tmp_path: Path) -> None:
+    line = played().to_json() + "\n"
+    logs = ("a/x/trajectories.jsonl", "a/x/try.jsonl", "b/x/trajectories.jsonl", "t.jsonl")
+    for log in logs:
+        (tmp_path / log).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / log).write_text(2 * line)
+
+    def listed(*runs: Path) -> list[tuple[str, str, int]]:
+        index = RunIndex(*runs)
+        outcomes(index)
+        return [(row.run, row.log, row.place) for row in index.rows[1::2]]
+
+    assert listed(tmp_path) == [
+        ("a/x", logs[0], 1),
+        ("a/x/try", logs[1], 1),
+        ("b/x", logs[2], 1),
+        ("t", logs[3], 1),
+    ]
+    one, two = tmp_path / "a/x", tmp_path / "b/x"
+    same = [(run.as_posix(), f"{run.as_posix()}/trajectories.jsonl", 1) for run in (one, two)]
+    assert listed(one, two) == [same[0], (f"{one}/try", f"{one}/try.jsonl", 1), same[1]]
+    assert listed(one, tmp_path / "t.jsonl")[-1] == ("t.jsonl", "t.jsonl", 1)
+    assert listed(tmp_path / "b/x") == [("x", "trajectories.jsonl", 1)]
+
+
+@pytest.mark.parametrize("by_step", [True, False])
+def test_usage_is_summed_and_priced(tmp_path: Path, by_step: bool) -> None:
+    data = json.loads(played().to_json())
+    data["labels"]["provenance"] = {"model": "small"}
+    if by_step:
+        for step in data["steps"]:
+            step["info"]["usage"] = {
+                "prompt_tokens": 1_000, "completion_tokens": 100, "seconds": 0.5
+            }  # fmt: skip
+    else:
+        data["labels"]["tokens"] = [6_000, 600]
+    (tmp_path / "t.jsonl").write_text(json.dumps(data) + "\n")
+    index = RunIndex(tmp_path, price=Price(2.0, 10.0))
+    outcomes(index)
+    (row,) = index.rows
+    assert (row.model, row.prompt_tokens, row.reply_tokens) == ("small", 6_000, 600)
+    assert row.seconds == (3.0 if by_step else None)
+    assert row.cost == pytest.approx(0.018)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +169,8 @@ def test_search_finds_texts_in_any_case_and_not_the_markup_of_the_log(tmp_path: 
     assert list(index.search("</SCRIPT><script>")) == [2]
     assert list(index.search("\u2028")) == [2]
     assert list(index.search(HOSTILE[:60])) == [2]
+    assert list(index.search("pop(id=")) == [0, 1], "as the page writes calls"
+    assert list(index.search("TARGET LIST", 1)) == [1, 2]
     assert list(index.search('"messages"')) == []
     assert list(index.search("entry_point")) == []
 

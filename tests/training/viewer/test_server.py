@@ -59,7 +59,7 @@ def test_the_page_and_its_data(server: ViewerServer) -> None:
 
 def test_new_episodes_come_with_the_next_question(server: ViewerServer) -> None:
     ask(server, f"/{server.key}/rows?from=0&generation=0")
-    log = server.index.run / "later.jsonl"
+    log = server.index.runs[0] / "later.jsonl"
     line = played(seed=9).to_json() + "\n"
     log.write_text(line[:500])
     assert json.loads(ask(server, f"/{server.key}/rows?from=5&generation=0")[2])["rows"] == []
@@ -70,6 +70,36 @@ def test_new_episodes_come_with_the_next_question(server: ViewerServer) -> None:
     news = json.loads(ask(server, f"/{server.key}/rows?from=6&generation=0")[2])
     assert news["generation"] == 1
     assert len(news["rows"]) == 5
+
+
+def test_a_link_survives_a_restart_and_is_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    key = page.run_key([one])
+    secret = tmp_path / "cache" / "agentgym" / "viewer-key"
+    assert (key, secret.stat().st_mode & 0o077) == (page.run_key([one]), 0)
+    assert len({key, page.run_key([other]), page.run_key([one, other])}) == 3
+    secret.chmod(0o644)
+    assert len({key, page.run_key([one]), page.run_key([one])}) == 3, "others can read the secret"
+    secret.unlink()
+    assert page.run_key([one]) != key, "the key follows from the secret"
+
+
+def test_lines_of_the_log_and_files_of_the_run(server: ViewerServer) -> None:
+    ask(server, f"/{server.key}/rows?from=0&generation=0")
+    (run,) = server.index.runs
+    (run / "summary.md").write_text("# Summary")
+    (run / "arms.png").write_bytes(b"picture")
+    (run / "secret.md").write_text("not for you")
+    (run / "ablation.json").symlink_to(run.parent / "secret.txt")
+    lines = (run / "trajectories.jsonl").read_text().splitlines(keepends=True)
+    assert ask(server, f"/{server.key}/raw?numbers=3,1")[2] == lines[3] + lines[1]
+    files = json.loads(ask(server, f"/{server.key}/files")[2])
+    assert files == [
+        {"run": "run", "name": "summary.md", "text": "# Summary"},
+        {"run": "run", "name": "arms.png", "image": "data:image/png;base64,cGljdHVyZQ=="},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -86,6 +116,9 @@ def test_new_episodes_come_with_the_next_question(server: ViewerServer) -> None:
         "rows",
         "rows?from=x&generation=0",
         "search",
+        "raw",
+        "raw?numbers=0,5",
+        "raw?numbers=../secret.txt",
         "assets/app.js",
         "/etc/passwd",
     ],

@@ -105,7 +105,13 @@ function turnTags(turn) {
   tags.push(...detailTags(detail));
   if (info.success) tags.push(el("span", { class: "tag good" }, "solved"));
   tags.push(el("span", { class: "soft" }, `${number(turn.tokens)} tokens${turn.counter ? ` (${turn.counter})` : " (estimated)"}, ${number(turn.shown)} messages`));
+  if (info.usage) tags.push(el("span", { class: "soft" }, usageText(info.usage)));
   return el("div", { class: "tags" }, tags);
+}
+
+/** The usage of one reply, as the model's server counted. */
+function usageText({ prompt_tokens, completion_tokens, seconds }) {
+  return `model: ${number(prompt_tokens)} prompt and ${number(completion_tokens)} reply tokens, ${number(rounded(seconds))} s`;
 }
 
 function editLines(edits) {
@@ -118,6 +124,14 @@ function bestBlock(turn) {
   const { count, calls } = turn.best;
   if (!count) return el("p", { class: "bad" }, "The task can no longer be solved.");
   return [calls.map((call) => callBlock(call, "")), count > calls.length && el("p", { class: "soft" }, `and ${number(count - calls.length)} more`)];
+}
+
+// Panels {title, draw}, for files that add one. `draw(view, place)` returns elements or null; the place
+// is null on the page of a team.
+const PANELS = [];
+
+function panelBlocks(view, place) {
+  return PANELS.flatMap(({ title, draw }) => section(title, draw(view, place)));
 }
 
 function section(title, ...content) {
@@ -145,6 +159,7 @@ function turnDetail(view, place, needle) {
     section("Hidden results", entries(turn.hidden || [])),
     section("Calls from code", nested),
     section("Environment faults", faults),
+    panelBlocks(view, place),
     place === view.turns.length - 1 && reportBlock(view),
     place === 0 && aboutBlock(view));
 }

@@ -1,0 +1,56 @@
+"""Files of a run's folders beside its logs: summary, settings and figures."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from agentgym.training.rollout.lines import ENDING
+
+# The log of a run that has a folder to itself (`agentgym ablate`).
+_TRAJECTORIES = "trajectories"
+# Larger files would slow the page; a figure of `agentgym ablate` has a tenth of this.
+_MAX_BYTES = 2 << 20
+# Figures of more runs than this would fill the page.
+_MAX_FILES = 60
+
+
+def run_name(root: Path, path: Path, prefix: str) -> str:
+    """Return the name of a log's run: its folder below `root`, and the log's name if it is its own.
+
+    `prefix` distinguishes the root from others.
+    """
+    if path == root:
+        return prefix or path.name
+    folder = path.parent.relative_to(root).parts
+    stem = path.name.removesuffix(ENDING).removesuffix(".jsonl")
+    parts = (prefix, *folder, "" if stem == _TRAJECTORIES else stem)
+    return "/".join(filter(None, parts)) or root.resolve().name
+
+
+def run_files(root: Path, prefix: str) -> list[dict[str, str]]:
+    """Return a run's files: `run`, `name`, and a `text` or an `image` (a data URL)."""
+    files: list[dict[str, str]] = []
+    for path in _paths(root):
+        # A file may vanish, or be no text.
+        with suppress(OSError, ValueError):
+            file = {"run": run_name(root, path.with_name(_TRAJECTORIES), prefix), "name": path.name}
+            data = path.read_bytes()
+            if path.suffix == ".png":
+                file["image"] = "data:image/png;base64," + base64.b64encode(data).decode()
+            else:
+                file["text"] = data.decode()
+            files.append(file)
+    return files[:_MAX_FILES]
+
+
+def _paths(root: Path) -> Iterator[Path]:
+    if not root.is_dir():
+        return
+    for pattern in ("summary.md", "ablation.json", "*.settings.json", "*.png"):
+        for path in sorted(root.rglob(pattern)):
+            inside = path.resolve().is_relative_to(root.resolve())
+            if inside and path.is_file() and path.stat().st_size <= _MAX_BYTES:
+                yield path
