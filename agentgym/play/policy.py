@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
@@ -22,6 +22,8 @@ class Reply:
         logprobs: Their log-probabilities under the sampler, in nats, one per id.
         ended: Why the policy stopped, such as `over_window`: the episode ends with the world's
             current score (`StepInfo.ended`) instead of a step. Empty for a step.
+        usage: `prompt_tokens`, `completion_tokens` and `seconds` of the reply, if the policy knows
+            them; recorded as `info["usage"]`.
     """
 
     text: str
@@ -29,6 +31,7 @@ class Reply:
     ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     ended: str = field(default="", compare=False)  # recorded with the step's outcome
+    usage: Mapping[str, float] | None = field(default=None, compare=False)
 
 
 class Policy(Protocol):

@@ -27,6 +27,11 @@ class StepOutcome:
     info: Mapping[str, Any]
 
 
+def _with_usage(reply: Reply, info: Mapping[str, Any]) -> Mapping[str, Any]:
+    # A worker's own policy reports with the outcome, because replies travel without their usage.
+    return info if reply.usage is None else {**info, "usage": dict(reply.usage)}
+
+
 class Recording:
     """Record of an episode so far; `chat` is the next observation."""
 
@@ -45,7 +50,8 @@ class Recording:
 
     def add(self, reply: Reply, outcome: StepOutcome) -> None:
         """Record a step."""
-        self.steps.append(Step(self.chat, reply, outcome.reward, outcome.info))
+        info = _with_usage(reply, outcome.info)
+        self.steps.append(Step(self.chat, reply, outcome.reward, info))
         self.chat, self._terminated, self._truncated = (
             outcome.chat,
             outcome.terminated,
@@ -102,7 +108,7 @@ class Player:
         )
         self.chat, reward, terminated, truncated, info = outcome
         return reply, StepOutcome(
-            self.chat, float(reward), terminated, truncated, to_jsonable(info)
+            self.chat, float(reward), terminated, truncated, _with_usage(reply, to_jsonable(info))
         )
 
     def close(self) -> None:

@@ -89,4 +89,5 @@ def replay(trajectory: Trajectory) -> Trajectory:
 def _reply_of(step: Step) -> Reply:
     # Only the outcome shows whether the reply ended the episode.
     ended = step.info.get("detail", {}).get("ended", "")
-    return replace(step.reply, ended=ended if ended in ("left", "over_window") else "")
+    ended = ended if ended in ("left", "over_window") else ""
+    return replace(step.reply, ended=ended, usage=step.info.get("usage"))

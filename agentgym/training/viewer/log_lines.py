@@ -153,7 +153,7 @@ def wrapper_names(spec: Mapping[str, Any]) -> list[str]:
     return [str(item.get("name", "")) for item in spec.get("additional_wrappers") or ()]
 
 
-_USAGE = ("prompt_tokens", "completion_tokens", "seconds")
+_TOKENS = ("prompt_tokens", "completion_tokens")
 _ORACLES = {"PlanOracle": "P", "StateOracle": "S", "HistoryOracle": "H"}
 
 
@@ -184,8 +184,9 @@ def model_of(head: Head) -> str:
 def usage_of(head: Head) -> tuple[tuple[int, int] | None, float | None]:
     """Return an episode's prompt and reply tokens and its seconds, as far as they were recorded."""
     steps = [step.info["usage"] for step in head.steps if step.info.get("usage")]
-    if steps:
-        prompt, reply, seconds = (sum(used[name] for used in steps) for name in _USAGE)
-        return (int(prompt), int(reply)), float(seconds)
+    counted = [used for used in steps if "prompt_tokens" in used]
+    seconds = float(sum(used["seconds"] for used in steps)) if steps else None
     tokens = head.labels.get("tokens")
-    return ((int(tokens[0]), int(tokens[1])) if tokens else None), None
+    if counted:
+        tokens = [sum(used[name] for used in counted) for name in _TOKENS]
+    return ((int(tokens[0]), int(tokens[1])) if tokens else None), seconds

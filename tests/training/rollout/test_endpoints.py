@@ -335,6 +335,20 @@ def test_a_truncated_reply_is_counted(kind: Kind) -> None:
 
 
 @kinds
+@pytest.mark.parametrize("engine", ["lockstep", "threads", "own"])
+def test_each_step_records_its_usage(kind: Kind, engine: str) -> None:
+    with playing(kind, kind.said("nothing", usage=(7, 3))) as (policy, _):
+        own = engine == "own"  # the policy plays in the worker, whose replies travel without usage
+        options: dict[str, Any] = {"engine": "processes" if own else engine, "replicate": own}
+        for trajectory in collect(policy, "ListWorld", range(2), 2, **options):
+            used = [step.info["usage"] for step in trajectory.steps]
+            assert {(each["prompt_tokens"], each["completion_tokens"]) for each in used} == {(7, 3)}
+            assert all(each["seconds"] > 0 for each in used)
+            again = replay(Trajectory.from_json(trajectory.to_json()))
+            assert again.to_json() == trajectory.to_json()
+
+
+@kinds
 @pytest.mark.parametrize("usage", [None, 5, "12 tokens", [1], {}, {"input_tokens": "x"}])
 def test_missing_token_counts_are_counted(kind: Kind, usage: Any) -> None:
     body = {**kind.body("a", (), (1, 1), False), "usage": usage}

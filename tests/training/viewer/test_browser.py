@@ -275,7 +275,7 @@ def test_a_run_that_goes_on_is_followed(browser: Browser, tmp_path: Path) -> Non
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        opened(browser, server.url, "#list")
+        browser.open(server.url + "#list")
         browser.wait("document.querySelector('#count').textContent.startsWith('0 of 0')")
         log.write_text(line)
         browser.wait(f"{ROWS}.length === 1")

@@ -48,6 +48,7 @@ _MAX_RETRY_AFTER_S = 120.0
 _RAW = {"headers": {"X-Stainless-Raw-Response": "true"}}
 # Cache field with the error for a chat that exceeds the context window.
 _REFUSED = "over the context window"
+_SECONDS = "agentgym.seconds"
 # Servers' error messages for a chat that exceeds the context window.
 _TOO_LONG = re.compile(
     r"(?i)context[ _-]?(length|size|window)|(prompt|input) is too long|input token count"
@@ -107,6 +108,10 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         """Convert an answer; may raise any error in `MALFORMED`."""
         raise NotImplementedError
 
+    def with_usage(self, answer: AnswerT, used: EndpointUsage) -> AnswerT:
+        """Add an answer's usage, if its type can state it."""
+        return answer
+
     def over_window(self, error: ContextLengthError) -> AnswerT:
         """Answer a question that exceeds the context window, or raise the error."""
         raise error
@@ -155,17 +160,19 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         try:
             if data is None:
                 data, answer, used = await self._send(session, question, body)
-                self._cache.put(key, data)
+                seconds = used.seconds
+                self._cache.put(key, {**data, _SECONDS: seconds})
             elif _REFUSED in data:
                 raise ContextLengthError(data[_REFUSED])
             else:
                 answer, used = self.read(question, data)
-                used = replace(used, cached_replies=1)
+                used, seconds = replace(used, cached_replies=1), data.get(_SECONDS, 0.0)
         except ContextLengthError as error:
             self._cache.put(key, {_REFUSED: str(error)})
             return self.over_window(error)
         self.last, self.usage = used, self.usage + used
-        return answer
+        # A cached reply records the time that it took, so that a second run writes the same bytes.
+        return self.with_usage(answer, replace(used, seconds=seconds))
 
     async def _send(
         self, session: Session, question: QuestionT, body: dict[str, Any]
@@ -278,6 +285,16 @@ class HttpPolicy(HttpClient[PolicyConfigT, Chat, Reply]):
         body = {"model": config.model, **given, **config.extra_body}
         # The cache key and the SDK must see the same values.
         return dict(to_encodable(json.loads(json.dumps(body))))
+
+    def with_usage(self, answer: Reply, used: EndpointUsage) -> Reply:
+        """Add the reply's usage; unreadable token counts are left out."""
+        usage: dict[str, float] = {"seconds": used.seconds}
+        if not used.unmetered:
+            usage |= {
+                "prompt_tokens": used.prompt_tokens,
+                "completion_tokens": used.completion_tokens,
+            }
+        return replace(answer, usage=usage)
 
     def over_window(self, error: ContextLengthError) -> Reply:
         """Return the reply that ends the episode."""

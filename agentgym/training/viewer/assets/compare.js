@@ -17,37 +17,59 @@ function turnCell(view, place, open) {
   return el("div", { class: "cell", onclick: () => open(place) }, top, newNotes(view, place), el("pre", {}, replyLine(turn.reply).slice(0, 600)), results);
 }
 
-/** A grid that creates rows as they scroll into view; `reveal` creates rows up to a turn and scrolls to it. */
+// Turns that a grid shows before the selected one, and adds at once when the user scrolls up.
+const BEFORE = 8;
+
+/** A grid that creates the rows around a turn, and others as they scroll into view. */
 class TurnGrid {
   constructor(heads, count, cellsOf) {
     this.count = count;
     this.cellsOf = cellsOf;
-    this.tops = [];
+    // The cells of the turns from `first` on.
+    this.first = 0;
+    this.rows = [];
     this.grid = el("div", { class: "grid" }, heads.map((head) => el("div", { class: "column" }, head)));
     this.grid.style.gridTemplateColumns = `repeat(${heads.length}, minmax(0, 1fr))`;
     this.element = el("div", { class: "columns", tabindex: 0 }, this.grid);
     this.element.addEventListener("scroll", () => this.fill());
   }
 
-  fill(top = this.element.scrollTop) {
-    while (this.tops.length < this.count && top + 2 * this.element.clientHeight + 400 > this.grid.scrollHeight) this.append();
-  }
-
   append() {
-    const cells = this.cellsOf(this.tops.length);
-    this.tops.push(cells);
+    const cells = this.cellsOf(this.first + this.rows.length);
+    this.rows.push(cells);
     this.grid.append(...cells);
   }
 
+  prepend() {
+    const cells = this.cellsOf(--this.first);
+    this.rows.unshift(cells);
+    for (const cell of cells) this.grid.insertBefore(cell, this.rows[1][0]);
+  }
+
+  fill(top = this.element.scrollTop) {
+    const { element, grid } = this;
+    while (this.first + this.rows.length < this.count && top + 2 * element.clientHeight + 400 > grid.scrollHeight) this.append();
+    if (top > 400 || this.first === 0) return;
+    const height = grid.scrollHeight;
+    for (let k = 0; k < BEFORE && this.first > 0; k++) this.prepend();
+    element.scrollTop = top + grid.scrollHeight - height;
+  }
+
+  /** Scroll to a turn and mark it. */
   reveal(place) {
-    while (this.tops.length <= Math.min(place, this.count - 1)) this.append();
+    if (place < this.first || place > this.first + this.rows.length) {
+      for (const cell of this.rows.flat()) cell.remove();
+      this.rows = [];
+      this.first = Math.max(0, place - BEFORE);
+    }
+    while (this.first + this.rows.length <= Math.min(place, this.count - 1)) this.append();
     for (const cell of this.grid.querySelectorAll(".current")) cell.classList.remove("current");
-    const cells = this.tops[place] || [];
+    const cells = this.rows[place - this.first];
+    if (!cells) return;
     for (const cell of cells) cell.classList.add("current");
-    if (!cells.length) return;
-    const top = cells[0].offsetTop - this.grid.firstElementChild.offsetHeight - 8;
-    this.fill(top);
-    this.element.scrollTop = top;
+    const top = () => cells[0].offsetTop - this.grid.firstElementChild.offsetHeight - 8;
+    this.fill(Math.max(top(), 401));
+    this.element.scrollTop = top();
   }
 }
 

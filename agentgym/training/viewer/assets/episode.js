@@ -111,7 +111,8 @@ function turnTags(turn) {
 
 /** The usage of one reply, as the model's server counted. */
 function usageText({ prompt_tokens, completion_tokens, seconds }) {
-  return `model: ${number(prompt_tokens)} prompt and ${number(completion_tokens)} reply tokens, ${number(rounded(seconds))} s`;
+  const tokens = prompt_tokens === undefined ? "" : `${number(prompt_tokens)} prompt and ${number(completion_tokens)} reply tokens, `;
+  return `model: ${tokens}${number(rounded(seconds))} s`;
 }
 
 function editLines(edits) {

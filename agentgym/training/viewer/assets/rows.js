@@ -88,19 +88,35 @@ function meanOf(rows, measure) {
 // Fields that may form the rows of the summary's tables, or split it into several tables.
 const DIMENSIONS = ["arm", "policy", "model", "context", "world", "run"];
 // Fields that split: a table never pools several runs, worlds, policies or context strategies.
-const SPLITTING = ["run", "world", "policy", "context", "arm"];
+const SPLITTING = ["world", "run", "policy", "context", "arm"];
 
 /** The default field for the rows of tables: the first one that differs. */
 function defaultRows(rows) {
   return DIMENSIONS.find((name) => valuesOf(rows, name).length > 1) || "arm";
 }
 
+/** Rows ordered by the first appearance of their values in several fields. */
+function sortedBy(rows, names) {
+  const ranks = names.map((name) => new Map(valuesOf(rows, name).map((value, k) => [value, k])));
+  const rank = (row, k) => ranks[k].get(row[names[k]]) ?? Infinity;
+  return [...rows].sort((one, two) => {
+    const k = names.findIndex((name) => one[name] !== two[name]);
+    return k < 0 ? 0 : rank(one, k) - rank(two, k);
+  });
+}
+
 /** The summary's tables {filters, names, sizes, rowsOf}, one per combination of the other fields. */
 function tablesOf(rows, by) {
-  const split = SPLITTING.filter((name) => name !== by && valuesOf(rows, name).length > 1);
+  const keyOf = (row, names) => JSON.stringify(names.map((name) => row[name]));
+  const count = (names) => new Set(rows.map((row) => keyOf(row, names))).size;
+  // A field that follows from the others, as the policy from the run, would only lengthen the titles.
+  const split = [];
+  for (const name of SPLITTING) {
+    if (name !== by && count([...split, name]) > count(split)) split.push(name);
+  }
   const tables = new Map();
-  for (const row of rows) {
-    const key = JSON.stringify(split.map((name) => row[name]));
+  for (const row of sortedBy(rows, split)) {
+    const key = keyOf(row, split);
     if (!tables.has(key)) tables.set(key, { filters: Object.fromEntries(split.map((name) => [name, String(row[name])])), rows: [] });
     tables.get(key).rows.push(row);
   }

@@ -78,8 +78,8 @@ function markdown(text) {
     : el(block.startsWith("#") ? "h4" : "p", {}, block.replace(/^#+ /, ""))));
 }
 
-function fileBlock({ run, name, text, image }) {
-  const title = valuesOf(source.rows, "run").length > 1 ? `${run}: ${name}` : name;
+function fileBlock({ run, name, text, image }, named) {
+  const title = named ? `${run}: ${name}` : name;
   if (image) return el("figure", {}, el("img", { src: image, alt: title }), el("figcaption", { class: "soft" }, title));
   const body = name.endsWith(".md") ? markdown(text) : el("pre", {}, text);
   return el("details", { class: "file" }, el("summary", {}, title), el("div", { class: "scrolls" }, body));
@@ -89,7 +89,9 @@ async function drawFiles(element) {
   const files = await source.files();
   const texts = files.filter((file) => file.text !== undefined);
   const images = files.filter((file) => file.image);
-  element.replaceChildren(...section("Files", texts.map(fileBlock)).flat(), ...section("Figures", images.length > 0 && el("div", { class: "figures" }, images.map(fileBlock))));
+  const named = valuesOf(files, "run").length > 1;
+  const block = (file) => fileBlock(file, named);
+  element.replaceChildren(...section("Files", texts.map(block)).flat(), ...section("Figures", images.length > 0 && el("div", { class: "figures" }, images.map(block))));
 }
 
 function showSummary() {
