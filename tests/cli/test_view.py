@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -17,11 +18,14 @@ from tests.training.viewer.episodes import write_run
 
 def test_a_run_is_written_as_one_file(tmp_path: Path) -> None:
     out = tmp_path / "pages" / "run.html"
-    done = CliRunner().invoke(
-        app, ["view", str(write_run(tmp_path)), "--optimal", "--out", str(out)]
-    )
+    runs = [tmp_path / name for name in ("one", "two")]
+    for run in runs:
+        run.mkdir()
+        write_run(run)
+    line = ["view", *map(str, runs), "--optimal", "--out", str(out)]
+    done = CliRunner().invoke(app, [*line, "--price", "0.15,0.6"])
     assert done.exit_code == 0, done.stderr
-    assert "(5 episodes, " in done.stdout
+    assert "(10 episodes, " in done.stdout
     assert out.read_text().startswith("<!doctype html>")
 
 
@@ -30,14 +34,17 @@ def test_a_run_that_is_missing_or_empty_is_an_error(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, ["view", str(run), "--out", str(tmp_path / "x.html")])
         assert done.exit_code == 2
         assert problem in done.stderr
+    done = CliRunner().invoke(app, ["view", str(write_run(tmp_path)), "--price", "cheap"])
+    assert (done.exit_code, "--price takes PROMPT,REPLY" in done.stderr) == (2, True)
 
 
 def test_the_page_is_served_until_ctrl_c(tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     # A background process ignores the signal.
     line = ["env", "--default-signal=INT", sys.executable, "-m", "agentgym", "view"]
     line += [str(write_run(tmp_path)), "--no-browser"]
     with subprocess.Popen(
-        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=None
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         assert process.stdout is not None
         url = process.stdout.readline().split(" at ")[1].split(" ")[0]

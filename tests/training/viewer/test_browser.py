@@ -72,6 +72,13 @@ def test_episodes_are_listed_filtered_and_opened_by_click(browser: Browser, page
     browser.wait("document.querySelector('.cell')")
     names = browser.run("return [...document.querySelectorAll('.column')].map(c => c.textContent)")
     assert names == ["actor_0", "closer_0"]
+    browser.run(
+        "PANELS.push({ title: 'Mine', draw: (view, place) => `${place} of ${view.turns.length}` });"
+        "show()"
+    )
+    browser.wait("main.textContent.startsWith('Minenull of ')")
+    browser.run("go({ team: false, turn: 2 })")
+    browser.wait("main.textContent.includes('Mine1 of ')")
     assert browser.errors() == []
 
 
@@ -264,6 +271,13 @@ def test_long_runs_draw_only_what_is_in_sight(browser: Browser, tmp_path: Path) 
     assert "Turn 2000 of 2000" in browser.run(
         "return document.querySelector('.detail').textContent"
     )
+    opened(browser, (tmp_path / "page.html").as_uri(), "#episode=t.jsonl:499&turn=1500")
+    browser.wait(f"{SELECTED}?.textContent.startsWith('1500')")
+    box, row = browser.run(
+        "return ['.scroll', '.row[aria-selected=true]'].map(s => "
+        "document.querySelector(s).getBoundingClientRect().bottom)"
+    )
+    assert row <= box, "the selected turn is in sight"
 
 
 @pytest.mark.rotation

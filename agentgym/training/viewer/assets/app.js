@@ -10,7 +10,7 @@ const bar = document.getElementById("bar");
 const main = document.getElementById("main");
 const help = document.getElementById("help");
 // `search`: the numbers of the first `upTo` episodes that contain a text.
-// `page`: the page shown, with its functions `draw`, `drawBar`, `move`, `enter` and `select`.
+// `page`: the page shown, with its functions `draw` (on new episodes), `drawBar`, `move`, `enter` and `select`.
 const state = { address: readAddress(location.hash), page: null, search: { text: "", upTo: 0, busy: false, matches: new Set() } };
 
 document.title = `${boot.title} - agentgym`;
@@ -32,7 +32,11 @@ async function show() {
   if (!now.episode) return now.list ? showList() : showSummary();
   const rows = [now.episode, ...now.others].map((id) => source.byId.get(id));
   // A link may be opened before its rows have arrived; `follow` then calls this function again.
-  if (rows.includes(undefined)) return showMessage(source.complete ? "This episode does not exist" : "loading …", source.complete ? now.episode : "");
+  if (rows.includes(undefined)) {
+    showMessage(source.complete ? "This episode does not exist" : "loading …", source.complete ? now.episode : "");
+    state.page.draw = show;
+    return undefined;
+  }
   state.lastEpisode = now.episode;
   const views = await Promise.all(rows.map((row) => loadEpisode(row.number)));
   if (token !== state.token) return undefined; // the user has navigated away
@@ -52,7 +56,7 @@ function liveSign() {
 }
 
 function showMessage(title, text) {
-  state.page = { name: "message", waits: !source.complete, drawBar: () => setBar(title, []) };
+  state.page = { name: "message", drawBar: () => setBar(title, []) };
   state.page.drawBar();
   main.replaceChildren(el("p", { class: "empty" }, text));
 }
@@ -106,13 +110,14 @@ function showEpisode(view, now) {
   const page = { name: "episode", hits: [] };
   page.errors = view.turns.flatMap((turn, k) => (isError(turn) ? [k] : []));
   page.drawBar = () => setBar(titleOf(now.episode, view), episodeControls(now));
-  page.move = (step) => page.select(turns.selected + step);
+  page.move = (step) => page.select(page.place + step);
   page.select = (place) => {
-    turns.select(place);
-    page.place = turns.selected;
+    page.place = Math.max(0, Math.min(place, view.turns.length));
     replaceAddress({ turn: page.place + 1 });
     chart.replaceChildren(...(view.turns.length ? tokenChart(view, page.place, page.select) : []));
     detail.replaceChildren(turnDetail(view, page.place, state.address.text.toLowerCase()));
+    // The list scrolls to the turn, so that it needs its final height.
+    turns.select(page.place);
     const target = detail.querySelector("mark") || detail.querySelector(".reply");
     detail.scrollTop = 0;
     if (target) target.scrollIntoView({ block: "center" });
@@ -208,23 +213,20 @@ document.addEventListener("keydown", (event) => {
 });
 
 async function follow() {
-  let wait = POLL;
   let sign = "live";
+  let news = false;
   try {
-    const { page } = state;
-    const news = document.hidden ? false : await source.refresh();
-    wait = source.complete ? POLL : 0;
-    if (news && page === state.page) {
-      if (page.waits) show();
-      else if (page.draw) page.draw();
-      else page.drawBar();
-    }
+    news = document.hidden ? false : await source.refresh();
   } catch (error) {
     sign = "disconnected";
   }
+  setTimeout(follow, source.complete || sign !== "live" ? POLL : 0);
   const live = document.getElementById("live");
   if (live) live.textContent = sign;
-  setTimeout(follow, wait);
+  const { page, address } = state;
+  const known = [address.episode, ...address.others].every((id) => !id || source.byId.has(id));
+  if (news && page && page.draw) page.draw();
+  else if (news && page && known) page.drawBar();
 }
 
 window.addEventListener("hashchange", show);
