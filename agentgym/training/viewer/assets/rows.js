@@ -22,17 +22,14 @@ const COLUMNS = [
   { name: "cost", title: "cost", width: "5rem", right: true, wide: true },
 ];
 
-// Columns that distinguish nothing if all rows have the same value.
-const DISTINGUISHING = new Set(["run", "model"]);
-
-/** Columns with content: empty ones, and those that are `none` throughout, are left out. */
+/** Columns with content: empty ones, those that are `none` throughout, and a single run are left out. */
 function columnsOf(rows) {
   return COLUMNS.filter(({ name }) => {
     const values = new Set(rows.map((row) => row[name]));
     values.delete(null);
     values.delete("");
     const [only] = values;
-    if (values.size === 1 && (only === "none" || DISTINGUISHING.has(name))) return false;
+    if (values.size === 1 && (only === "none" || name === "run")) return false;
     return values.size > 0;
   });
 }
