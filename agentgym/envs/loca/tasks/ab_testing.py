@@ -119,9 +119,6 @@ class ABTesting(OfficeTask[ABTestingConfig]):
 
     def draw(self, size: int) -> None:
         """Draw the scenarios, their hours and earlier tests."""
-        if self.config.data:
-            self._load(Path(self.config.data))
-            return
         cloud = self.office.get(GoogleCloud)
         count = min(size, self.config.scenarios or max(1, round(0.75 * size**0.5)))
         names = _scenarios(self.rng, count)

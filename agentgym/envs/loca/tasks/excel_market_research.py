@@ -128,9 +128,6 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
 
     def draw(self, size: int) -> None:
         """Draw weights, market data and the request."""
-        if self.config.data:
-            self._load(Path(self.config.data))
-            return
         years, raw, internal = self._shape(BLOCK * min(size, MAX_BLOCKS))
         markets = [
             f"{kind} {good}{place}".strip() for kind in KINDS for good in GOODS for place in PLACES

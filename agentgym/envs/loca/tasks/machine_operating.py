@@ -127,9 +127,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
 
     def draw(self, size: int) -> None:
         """Draw the sensors, ranges, readings and earlier reports."""
-        if self.config.data:
-            self._load(Path(self.config.data))
-            return
         cloud = self.office.get(GoogleCloud)
         sensors = self._sensors(size)
         all_limits = {sensor: self._range(sensor[1]) for sensor in sensors}

@@ -94,9 +94,6 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
 
     def draw(self, size: int) -> None:
         """Draw this and another season's schedule, and another spreadsheet."""
-        if self.config.data:
-            self._load(Path(self.config.data))
-            return
         count = self.config.teams or min(len(TEAMS), 5 + size // 40)
         teams = self.rng.choice(TEAMS, count, replace=False).tolist()
         games = _season(self.rng, teams, size, date(2024, 10, 8), self.config.postponed_rate)
