@@ -67,16 +67,11 @@ SENSORS = {
     "rpm": ("1/min", 80000, 320000), "current": ("A", 200, 1800), "flow_rate": ("l/min", 2000, 12000),
 }  # fmt: skip
 
-KINDS = (
-    "Assembly robot",
-    "Conveyor",
-    "Cooling unit",
-    "Drill press",
-    "Lathe",
-    "Milling machine",
-    "Packing line",
-    "Press",
-    "Pump",
+KINDS = tuple(
+    (
+        "Assembly robot|Conveyor|Cooling unit|Drill press|Lathe|Milling machine|Packing line|"
+        "Press|Pump"
+    ).split("|")
 )
 BUCKETS = (
     "iot_anomaly_report",

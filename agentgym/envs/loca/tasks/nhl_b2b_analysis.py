@@ -35,15 +35,8 @@ from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 
 SOURCE, SHEET = "NHL Regular 2024-2025", "nhl-202425-asplayed_schedule"
 RESULT, FILE = "nhl_b2b_analysis", "nhl_b2b_analysis.csv"
-HEADER = (
-    "Date",
-    "Start Time (Sask)",
-    "Start Time (ET)",
-    "Visitor",
-    "Score",
-    "Home",
-    "Score.1",
-    "Status",
+HEADER = tuple(
+    "Date|Start Time (Sask)|Start Time (ET)|Visitor|Score|Home|Score.1|Status".split("|")
 )
 COLUMNS = ("Team", "HA", "AH", "HH", "AA", "Total")
 CELLS = {"Team": exact, **dict.fromkeys(COLUMNS[1:], number())}
