@@ -43,15 +43,6 @@ class Lexical:
         model.index((ids, vocabulary), create_empty_token=False, show_progress=False)
         return cls(model)
 
-    @classmethod
-    def load(cls, folder: Path) -> Lexical:
-        """Open a saved index, memory-mapped, so processes share it."""
-        return cls(import_module("bm25s").BM25.load(str(folder), mmap=True))
-
-    def save(self, folder: Path) -> None:
-        """Write the index."""
-        self.model.save(str(folder), show_progress=False)
-
     def best(self, query: str, count: int) -> tuple[int, ...]:
         """Return at most `count` documents that share a word with a query."""
         vocabulary = self.model.vocab_dict
@@ -78,16 +69,6 @@ class Dense:
             for start in range(0, len(texts), _BATCH)
         ]
         return cls(np.concatenate(parts), embed)
-
-    @classmethod
-    def load(cls, folder: Path, embed: Embed) -> Dense:
-        """Open saved vectors, memory-mapped."""
-        # Memory-mapped, so processes share one copy.
-        return cls(np.load(folder / "vectors.npy", mmap_mode="r"), embed)
-
-    def save(self, folder: Path) -> None:
-        """Write the vectors."""
-        np.save(folder / "vectors.npy", self.vectors)
 
     def best(self, query: str, count: int) -> tuple[int, ...]:
         """Return the `count` nearest documents."""

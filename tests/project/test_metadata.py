@@ -1,4 +1,4 @@
-"""Project metadata, licences, citation, changelog and forms: versions and addresses agree."""
+"""Project metadata, licences, citation and changelog: versions and addresses agree."""
 
 from __future__ import annotations
 
@@ -54,23 +54,6 @@ def test_the_description_on_pypi_has_no_relative_link_and_the_same_code() -> Non
     assert code.findall(page) == code.findall(text("README.md"))
     linked = re.findall(rf"\]\({re.escape(HOME)}/blob/main/([^)#]+)", page)
     assert all((ROOT / each).is_file() for each in linked)
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("[a](docs/b.md#c)", f"[a]({HOME}/blob/main/docs/b.md#c)"),
-        ("[a](LICENSE)", f"[a]({HOME}/blob/main/LICENSE)"),
-        ("[![a](b.png)](docs/c.md)", f"[![a](RAW/b.png)]({HOME}/blob/main/docs/c.md)"),
-        ("[a](https://b.org/c.d) [e](#f)", "[a](https://b.org/c.d) [e](#f)"),
-        ("reply = policies[0](chats)", "reply = policies[0](chats)"),
-    ],
-)
-def test_links_are_rewritten(before: str, after: str) -> None:
-    raw = HOME.replace("github.com", "raw.githubusercontent.com") + "/main"
-    for rule in HOOK["substitutions"]:
-        before = re.sub(rule["pattern"], rule["replacement"], before)
-    assert before == after.replace("RAW", raw)
 
 
 def test_there_is_one_address() -> None:
@@ -151,24 +134,6 @@ def test_the_changelog_has_the_usual_form() -> None:
     for heading in versions:
         name = heading[4:].partition("]")[0]
         assert any(line.startswith(f"[{name}]: {HOME}") for line in lines)
-
-
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.stem)
-def test_a_form_for_issues_is_whole(form: Path) -> None:
-    yaml: Any = pytest.importorskip("yaml")
-    content = yaml.safe_load(form.read_text(encoding="utf-8"))
-    if form.stem == "config":
-        assert content["contact_links"][0].keys() == {"name", "url", "about"}
-        return
-    assert {"name", "description", "labels", "body"} == content.keys()
-    fields = [field for field in content["body"] if field["type"] != "markdown"]
-    assert len({field["id"] for field in fields}) == len(fields)
-    assert all(field["attributes"]["label"] for field in fields)
-    assert any(field.get("validations", {}).get("required") for field in fields)
-
-
-def test_there_are_forms_for_the_three_kinds_of_issues() -> None:
-    assert {form.stem for form in FORMS} == {"bug", "config", "ground_truth", "world"}
 
 
 def test_the_containerfile_installs_what_there_is() -> None:

@@ -17,7 +17,6 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field
 
 from agentgym.envs.gsm_agent.documents import Document, Pack, Task, month_name
@@ -65,7 +64,7 @@ class DatabaseOptions(ProblemOptions):
         database_seed: The seed of the database, which depends only on these options.
         people: The names in use: `all`, or those of a split, which `split` selects automatically.
         data: The path of tasks that replace the drawn ones: GSM8K, templates, or a folder for
-            `loaders.load_data`; or a saved database. A dataset of GSM8K becomes a path.
+            `loaders.load_data`. A dataset of GSM8K becomes a path.
     """
 
     tasks: Annotated[int, Field(ge=1, le=MAX_TASKS)] = 1_000
@@ -143,31 +142,6 @@ class Database:
             key = task.question, task.answer
             casts[key] = casts.get(key, frozenset()) | (people - {""})
         return casts
-
-    def save(self, folder: Path) -> None:
-        """Write the database to a folder."""
-        (folder / "index").mkdir(parents=True, exist_ok=True)
-        for name, pack in (("documents", self.documents), ("tasks", self.tasks)):
-            np.save(folder / f"{name}.npy", pack.block)
-            np.save(folder / f"{name}.ends.npy", pack.ends)
-        self.index.save(folder / "index")
-
-    @classmethod
-    def load(cls, folder: Path, search_by: str = "words") -> Database:
-        """Open a saved database, memory-mapped, so all processes share it.
-
-        Raises:
-            OSError: The folder contains no database.
-        """
-        blocks = {
-            name: np.load(folder / f"{name}.npy", mmap_mode="r")
-            for name in ("documents", "documents.ends", "tasks", "tasks.ends")
-        }
-        documents = Pack(Document, blocks["documents"], blocks["documents.ends"])
-        tasks = Pack(Task, blocks["tasks"], blocks["tasks.ends"])
-        if search_by == "words":
-            return cls(documents, tasks, Lexical.load(folder / "index"))
-        return cls(documents, tasks, Dense.load(folder / "index", load_embed(search_by)))
 
 
 def colour(casts: Sequence[Sequence[str]]) -> list[int]:
@@ -337,8 +311,7 @@ def get_database(options: DatabaseOptions) -> Database:
 
 
 def _open(options: DatabaseOptions) -> Database:
-    path = Path(options.data)
-    if (path / "index").is_dir():
-        return Database.load(path, options.search_by)
-    documents, tasks = load_data(path, options.tasks, options.database_seed, options.people)
+    documents, tasks = load_data(
+        Path(options.data), options.tasks, options.database_seed, options.people
+    )
     return Database.of(documents, tasks, options.search_by)

@@ -64,7 +64,7 @@ def load_problems(path: Path, tasks: int, seed: int = 0, people: str = "all") ->
     if not files or not path.exists():
         raise ValueError(
             f"data {str(path)!r} contains no tasks; give GSM8K as JSONL, a folder of such files, of "
-            "templates (TOML), or with tasks.jsonl and documents.jsonl, or a saved database"
+            "templates (TOML), or with tasks.jsonl and documents.jsonl"
         )
     return [problem for file in files for problem in load_gsm8k(file)]
 

@@ -179,14 +179,8 @@ _READS = frozenset(
     "read list directory search get validate describe show open check health reports status".split()
 )
 # Arguments with the path of a file that a call may write.
-_PATHS = (
-    "path",
-    "filepath",
-    "source",
-    "destination",
-    "output_path",
-    "destination_file_path",
-    "export_path",
+_PATHS = tuple(
+    "path filepath source destination output_path destination_file_path export_path".split()
 )
 _CHANGES = re.compile(
     r"\b(insert|update|delete|merge|create|alter|drop|truncate|comment|call|execute)\b",

@@ -76,7 +76,7 @@ def _draw_draft(
     with contextlib.ExitStack() as transactions:  # one in all, since each commit takes time
         for server in world.office.toolsets():
             transactions.enter_context(server.store.change())
-        world.draw(size)
+        world.fill(size)
     state = pickle.dumps((world.office, world.truth))
     calls, steps = world.describe(), None
     if calls is None:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, cast
 
 from pydantic import Field
@@ -167,6 +168,10 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         """Fill `self.office` and set `self.truth` for `size` units."""
         raise NotImplementedError
 
+    def _load(self, state: Path) -> None:
+        """Do the same from a state folder of LOCA-bench."""
+        raise NotImplementedError
+
     def plan(self) -> Plan:
         """Yield the steps of the reference plan, without using `self.config` or `self.office`."""
         raise NotImplementedError
@@ -197,6 +202,13 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def describe(self) -> Iterable[ToolCall] | None:
         """Return the calls that read everything relevant; None means the plan's reading steps."""
         return None
+
+    def fill(self, size: int) -> None:
+        """Load the state that the options name, or draw one."""
+        if data := getattr(self.config, "data", ""):
+            self._load(Path(data))
+        else:
+            self.draw(size)
 
     # Draws for `draw`.
 

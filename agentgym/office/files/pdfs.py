@@ -14,14 +14,6 @@ from typing import Any, Self
 from xml.sax.saxutils import escape
 
 from agentgym.office.files.pdf_blocks import Block, Box, PdfTable, Text, as_text
-from agentgym.office.files.pdf_pages import (
-    BLANK,
-    LEADING,
-    MARGIN,
-    PADDING,
-    fill_frame,
-    set_page,
-)
 from agentgym.office.libraries import pdf_library
 from agentgym.text import reply_work
 from agentgym.text.tools import ToolError
@@ -39,14 +31,13 @@ _FREE_SHARE = 0.1  # 20,000 words, more than any file of a task
 # Maximum size of an unpacked stream; a page of text has a few kilobytes.
 _STREAM_BYTES = 4 * 2**20
 
-_CACHED_BYTES = 2**20  # skipping larger files keeps the cache below 64 MiB
+_CACHED_BYTES = 2**16  # skipping larger files keeps the cache below 64 MiB
+_CACHED_FILES = 1_024  # a state of 1M tokens has fewer, and each check reads all of them
 
-
-_WRITTEN = 1_024  # files with remembered text; a state of 1M tokens has fewer
-
-# Page texts of recently written files, equal to reading them back. Threads share them.
-_written_texts: dict[bytes, tuple[str, ...]] = {}
-_written_lock = threading.Lock()
+_LEADING = 1.3  # multiple of the font size
+_BLANK = 11.0  # height of a blank line in points
+_PADDING = 6.0  # points around tables and boxes
+_MARGIN = 56.0  # points between the page edge and the frame
 
 
 def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
@@ -56,34 +47,6 @@ def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
         ValueError: The standard fonts lack a character.
         ImportError: reportlab is not installed.
     """
-    size = pdf_library("reportlab.lib.pagesizes").A4
-    layouts = []
-    for blocks in pages:
-        layout = set_page(blocks, size)
-        if layout is None:
-            return _build_pdf(pages, title)
-        layouts.append(layout)
-    if not layouts:
-        return _build_pdf(pages, title)
-    bold = next((k for k, layout in enumerate(layouts) if layout.bold), len(layouts))
-    frame = _page_frame(title, len(layouts), bold)
-    data = fill_frame(frame, [layout.content for layout in layouts])
-    with _written_lock:
-        _written_texts[data] = tuple(layout.text for layout in layouts)
-        if len(_written_texts) > _WRITTEN:
-            del _written_texts[next(iter(_written_texts))]
-    return data
-
-
-@functools.lru_cache(maxsize=64)
-def _page_frame(title: str, count: int, bold: int) -> bytes:
-    """Return a file with placeholder pages. Page `bold` is the first with bold letters, since fonts
-    are numbered by first use.
-    """
-    return _build_pdf([[Text("text", bold=k == bold)] for k in range(count)], title)
-
-
-def _build_pdf(pages: Sequence[Sequence[Block]], title: str) -> bytes:
     platypus = pdf_library("reportlab.platypus")
     story: list[Any] = []
     for blocks in pages:
@@ -92,7 +55,7 @@ def _build_pdf(pages: Sequence[Sequence[Block]], title: str) -> bytes:
         # Reportlab drops empty pages.
         story += [_flowable(platypus, block) for block in blocks] or [platypus.Spacer(1, 1)]
     buffer = BytesIO()
-    margins = dict.fromkeys(("leftMargin", "rightMargin", "topMargin", "bottomMargin"), MARGIN)
+    margins = dict.fromkeys(("leftMargin", "rightMargin", "topMargin", "bottomMargin"), _MARGIN)
     size = pdf_library("reportlab.lib.pagesizes").A4
     platypus.SimpleDocTemplate(
         buffer, pagesize=size, title=title, author="", invariant=1, **margins
@@ -107,13 +70,13 @@ def _flowable(platypus: Any, block: Block) -> Any:
             ("GRID", (0, 0), (-1, -1), 0.5, "black"),
             ("FONT", (0, 0), (-1, 0), "Helvetica-Bold"),
         ]
-        return platypus.Table(cells, style=grid, spaceBefore=PADDING, spaceAfter=PADDING)
+        return platypus.Table(cells, style=grid, spaceBefore=_PADDING, spaceAfter=_PADDING)
     if isinstance(block, Box):
         frame = [("BOX", (0, 0), (-1, -1), 1.5, "black")]
         text = _paragraph(platypus, Text(block.text, 15, bold=True, align="center"))
-        return platypus.Table([[text]], style=frame, spaceBefore=PADDING, spaceAfter=PADDING)
+        return platypus.Table([[text]], style=frame, spaceBefore=_PADDING, spaceAfter=_PADDING)
     if not block:
-        return platypus.Spacer(1, BLANK)
+        return platypus.Spacer(1, _BLANK)
     return _paragraph(platypus, as_text(block))
 
 
@@ -122,7 +85,7 @@ def _paragraph(platypus: Any, text: Text) -> Any:
         "text",
         fontName="Helvetica-Bold" if text.bold else "Helvetica",
         fontSize=text.size,
-        leading=LEADING * text.size,
+        leading=_LEADING * text.size,
         alignment={"left": 0, "center": 1, "right": 2}[text.align],
     )
     return platypus.Paragraph(escape(_check_encoding(text.text)), style)
@@ -146,15 +109,13 @@ def read_pdf(data: bytes) -> tuple[str, ...]:
         ToolError: The data cannot be read as a PDF file.
         ImportError: pypdf is not installed.
     """
-    texts = _written_texts.get(data)
-    if texts is None:
-        read = _read if len(data) <= _CACHED_BYTES else _read.__wrapped__
-        texts, share = read(data)
-        reply_work.spend(share)
+    read = _read if len(data) <= _CACHED_BYTES else _read.__wrapped__
+    texts, share = read(data)
+    reply_work.spend(share)
     return texts
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=_CACHED_FILES)
 def _read(data: bytes) -> tuple[tuple[str, ...], float]:
     """Return the texts and the share of the work limit that a reading without a cache costs."""
     work = _Work()
@@ -195,7 +156,7 @@ class _Work:
 
     @property
     def share(self) -> float:
-        """Return the used share; small files are free, as some processes remember their texts."""
+        """Return the used share; small files are free."""
         share = 1 - self._rest / MAX_WORK
         return share if share > _FREE_SHARE else 0.0
 

@@ -65,18 +65,11 @@ PRODUCT: Row = {
 }
 
 # Other fields are shown only if given, as in the published records.
-_ALWAYS = (
-    "id",
-    "name",
-    "type",
-    "status",
-    "featured",
-    "catalog_visibility",
-    "price",
-    "on_sale",
-    "stock_status",
-    "date_created",
-    "date_modified",
+_ALWAYS = tuple(
+    (
+        "id name type status featured catalog_visibility price on_sale stock_status date_created "
+        "date_modified"
+    ).split()
 )
 
 

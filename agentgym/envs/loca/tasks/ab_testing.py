@@ -56,20 +56,9 @@ TOPICS = (
     "Grocery Guitars Health Hiking Jewelry Kitchen Lighting Luggage Music Nutrition Office Outdoor Pets Phones Photo Running "
     "Sailing Shoes Software Spices Storage Tea Toys Watches"
 ).split()
-KINDS = (  # the empty one makes names that are prefixes of others
-    "",
-    "_Basics",
-    "_Bundles",
-    "_Care",
-    "_Classics",
-    "_Clearance",
-    "_Gifts",
-    "_Kids",
-    "_New",
-    "_Premium",
-    "_Pro",
-    "_Repair",
-)
+# The empty one makes names that are prefixes of others.
+_WORDS = "Basics Bundles Care Classics Clearance Gifts Kids New Premium Pro Repair"
+KINDS = ("", *(f"_{word}" for word in _WORDS.split()))
 # Verdict probabilities; often a single view decides, which rounding would hide.
 VERDICTS = {"A": 0.2, "A by a view": 0.15, "tie": 0.2, "B by a view": 0.2, "B": 0.25}
 # A's conversion is a whole number of these parts, so B can tie exactly.
@@ -119,9 +108,6 @@ class ABTesting(OfficeTask[ABTestingConfig]):
 
     def draw(self, size: int) -> None:
         """Draw the scenarios, their hours and earlier tests."""
-        if self.config.data:
-            self._load(Path(self.config.data))
-            return
         cloud = self.office.get(GoogleCloud)
         count = min(size, self.config.scenarios or max(1, round(0.75 * size**0.5)))
         names = _scenarios(self.rng, count)

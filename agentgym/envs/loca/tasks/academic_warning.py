@@ -86,9 +86,6 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 
     def draw(self, size: int) -> None:
         """Draw students, exams, the latest quiz and earlier log entries."""
-        if self.config.data:
-            self._load(Path(self.config.data))
-            return
         # One more for each 42 students: each lengthens the description by up to a quarter, and with
         # this number no preset length falls on such a step.
         exams = min(15, 1 + -(-size // 42)) if self.config.exams is None else self.config.exams

@@ -118,9 +118,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def draw(self, size: int) -> None:
         """Draw courses, announcements, mails and the empty schedule."""
-        if self.config.data:
-            self._load(Path(self.config.data))
-            return
         canvas, email = self.office.get(Canvas), self.office.get(Email)
         canvas.people.add_user(ME, LOGIN, "kelly-2025")
         email.add_user(LOGIN, "kelly-2025", ME)

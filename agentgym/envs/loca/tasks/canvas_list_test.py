@@ -140,9 +140,6 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
 
     def draw(self, size: int) -> None:
         """Draw courses, announcements, notes and the files to fill in."""
-        if self.config.data:
-            self._load(Path(self.config.data))
-            return
         canvas = self.office.get(Canvas)
         canvas.people.add_user(ME, LOGIN, "brown-2025")
         self._names = people(self.rng, 6)

@@ -130,9 +130,6 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
 
     def draw(self, size: int) -> None:
         """Draw the roster, the mailbox and the account file."""
-        if self.config.data:
-            self._load(Path(self.config.data))
-            return
         students = self._students(size)
         sure = self.whole(size)  # this student certainly needs a reminder
         students[sure] = students[sure]._replace(status=ENROLLED)

@@ -47,36 +47,18 @@ DATA, FORMAT, REQUEST, RESULT = (
 )
 WEIGHTS, VALUES, SHEET = "Methodology", "RawData", "Growth"
 YEAR, TOTAL, NONE = "Year", "Growth Rate %", "NA"
-KINDS = (
-    "",
-    "Electric",
-    "Hybrid",
-    "Used",
-    "Premium",
-    "Budget",
-    "Smart",
-    "Portable",
-    "Industrial",
-    "Medical",
-    "Rental",
-    "Green",
+KINDS = tuple(
+    "|Electric|Hybrid|Used|Premium|Budget|Smart|Portable|Industrial|Medical|Rental|Green".split("|")
 )
 GOODS = ("Cars|Vans|Trucks|Bikes|Trains|Phones|Tablets|Cameras|Printers|Servers|Sensors|Batteries|Pumps|Engines|Robots|Drones|"
          "Lamps|Heaters|Fridges|Furniture|Toys|Shoes|Coats|Snacks|Drinks").split("|")  # fmt: skip
 PLACES = ("", " and Parts", " (Asia)", " (Europe)", " (Americas)")
 FIELDS = ("Mobility|Energy|Home|Office|Health|Leisure|Industry|Retail|Food|Fashion|Security|Education|Agriculture|Logistics|"
           "Construction|Media|Travel|Finance|Research|Water").split("|")  # fmt: skip
-LINES = (
-    "",
-    " Services",
-    " Systems",
-    " Products",
-    " Components",
-    " and Care",
-    " Solutions",
-    " Platforms",
-    " Tools",
-    " Supplies",
+LINES = tuple(
+    (
+        "| Services| Systems| Products| Components| and Care| Solutions| Platforms| Tools| Supplies"
+    ).split("|")
 )
 BLOCK = 20  # cells per unit of size; a unit is then about as long as in other tasks
 MAX_BLOCKS = 8_000  # about the maximum number of years times categories
@@ -128,9 +110,6 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
 
     def draw(self, size: int) -> None:
         """Draw weights, market data and the request."""
-        if self.config.data:
-            self._load(Path(self.config.data))
-            return
         years, raw, internal = self._shape(BLOCK * min(size, MAX_BLOCKS))
         markets = [
             f"{kind} {good}{place}".strip() for kind in KINDS for good in GOODS for place in PLACES

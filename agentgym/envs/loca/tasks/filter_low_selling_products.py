@@ -160,9 +160,6 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
 
     def draw(self, size: int) -> None:
         """Draw the products, the subscribers and the files to fill in."""
-        if self.config.data:
-            self._load(Path(self.config.data))
-            return
         low = min(size, self.config.low_selling or max(1, round(0.4 * size)))
         roles = shuffled(self.rng, ["low"] * low + ["other"] * (size - low))
         products: list[dict[str, Any]] = []

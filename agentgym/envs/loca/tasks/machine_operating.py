@@ -67,16 +67,11 @@ SENSORS = {
     "rpm": ("1/min", 80000, 320000), "current": ("A", 200, 1800), "flow_rate": ("l/min", 2000, 12000),
 }  # fmt: skip
 
-KINDS = (
-    "Assembly robot",
-    "Conveyor",
-    "Cooling unit",
-    "Drill press",
-    "Lathe",
-    "Milling machine",
-    "Packing line",
-    "Press",
-    "Pump",
+KINDS = tuple(
+    (
+        "Assembly robot|Conveyor|Cooling unit|Drill press|Lathe|Milling machine|Packing line|"
+        "Press|Pump"
+    ).split("|")
 )
 BUCKETS = (
     "iot_anomaly_report",
@@ -127,9 +122,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
 
     def draw(self, size: int) -> None:
         """Draw the sensors, ranges, readings and earlier reports."""
-        if self.config.data:
-            self._load(Path(self.config.data))
-            return
         cloud = self.office.get(GoogleCloud)
         sensors = self._sensors(size)
         all_limits = {sensor: self._range(sensor[1]) for sensor in sensors}

@@ -35,15 +35,8 @@ from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 
 SOURCE, SHEET = "NHL Regular 2024-2025", "nhl-202425-asplayed_schedule"
 RESULT, FILE = "nhl_b2b_analysis", "nhl_b2b_analysis.csv"
-HEADER = (
-    "Date",
-    "Start Time (Sask)",
-    "Start Time (ET)",
-    "Visitor",
-    "Score",
-    "Home",
-    "Score.1",
-    "Status",
+HEADER = tuple(
+    "Date|Start Time (Sask)|Start Time (ET)|Visitor|Score|Home|Score.1|Status".split("|")
 )
 COLUMNS = ("Team", "HA", "AH", "HH", "AA", "Total")
 CELLS = {"Team": exact, **dict.fromkeys(COLUMNS[1:], number())}
@@ -94,9 +87,6 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
 
     def draw(self, size: int) -> None:
         """Draw this and another season's schedule, and another spreadsheet."""
-        if self.config.data:
-            self._load(Path(self.config.data))
-            return
         count = self.config.teams or min(len(TEAMS), 5 + size // 40)
         teams = self.rng.choice(TEAMS, count, replace=False).tolist()
         games = _season(self.rng, teams, size, date(2024, 10, 8), self.config.postponed_rate)

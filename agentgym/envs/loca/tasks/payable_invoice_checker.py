@@ -94,9 +94,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
 
     def draw(self, size: int) -> None:
         """Draw the invoices, their files, and tables with other invoices."""
-        if self.config.data:
-            self._load(Path(self.config.data))
-            return
         count = self.config.num_interference
         if count is None:
             count = round(35 * size + 10 * size**0.5 * self.rng.uniform(-1, 1))

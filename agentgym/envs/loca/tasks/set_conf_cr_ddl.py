@@ -146,9 +146,6 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
 
     def draw(self, size: int) -> None:
         """Draw the conferences, their mails and the note."""
-        if self.config.data:
-            self._load(Path(self.config.data))
-            return
         noise = self.config.noise_conferences
         conferences = _conferences(self.rng, size + (round(1.4 * size) if noise is None else noise))
         targets = {key: pick(self.rng, TRACKS) for key in list(conferences)[:size]}

@@ -151,9 +151,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     def draw(self, size: int) -> None:
         """Draw materials, recipes and orders; the stock follows from their needs."""
-        if self.config.data:
-            self._load(Path(self.config.data))
-            return
         materials = self._materials(
             self.config.materials or min(100, max(5, round(1.2 * sqrt(size))))
         )

@@ -54,29 +54,15 @@ from agentgym.world.config import Share
 ME, PASSWORD, SHOP = "admin@woocommerce.local", "admin-2025-{}", "Harbour Books"
 LETTER = text_of("letters", "WoocommerceNewWelcome")
 
-PRODUCTS = (
-    "Atlas",
-    "Calendar",
-    "Comic",
-    "Cookbook",
-    "Crime novel",
-    "Dictionary",
-    "Notebook",
-    "Picture book",
-    "Poems",
-    "Travel guide",
+PRODUCTS = tuple(
+    (
+        "Atlas|Calendar|Comic|Cookbook|Crime novel|Dictionary|Notebook|Picture book|Poems|"
+        "Travel guide"
+    ).split("|")
 )
 OTHER_STATUSES = ("pending", "processing", "on-hold", "cancelled", "failed")
 # Shop tables that no step changes.
-PROTECTED = (
-    "orders",
-    "items",
-    "customers",
-    "products",
-    "categories",
-    "notes",
-    "settings",
-)
+PROTECTED = tuple("orders items customers products categories notes settings".split())
 # An edge is seven times 24 hours ago, or a second before.
 HISTORIES = {
     "new": 0.34, "new and old": 0.1, "new at the edge": 0.04, "new after the edge": 0.04, "several": 0.14,

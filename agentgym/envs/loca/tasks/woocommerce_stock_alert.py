@@ -44,15 +44,11 @@ from agentgym.world.config import Share
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
 TITLE, ALERTS, SUPPLIERS = "WooCommerce Stock Alert", "Stock Alert", "Suppliers"
 CONTACTS, TEMPLATE = "contacts.md", "stock_alert_email_template.md"
-COLUMNS = (
-    "Product ID",
-    "Product Name",
-    "SKU",
-    "Current Stock",
-    "Safety Threshold",
-    "Supplier Name",
-    "Supplier ID",
-    "Supplier Contact",
+COLUMNS = tuple(
+    (
+        "Product ID|Product Name|SKU|Current Stock|Safety Threshold|Supplier Name|Supplier ID|"
+        "Supplier Contact"
+    ).split("|")
 )
 FIELDS = {
     "product_id": "Product ID", "product_name": "Product Name", "sku": "SKU", "current_stock": "Current Stock",
@@ -73,15 +69,7 @@ ROLES = (
     "Accounting",
 )
 # Shop tables that no step changes.
-PROTECTED = (
-    "products",
-    "product_categories",
-    "categories",
-    "tags",
-    "orders",
-    "customers",
-    "settings",
-)
+PROTECTED = tuple("products product_categories categories tags orders customers settings".split())
 _MANAGER = re.compile(r"^- Purchasing manager: .* <(\S+)>$", re.MULTILINE)
 
 

@@ -13,18 +13,7 @@ from agentgym.text.tools import ToolError
 
 # SQLGlot does not know these; DuckDB has them with the same meaning.
 FUNCTIONS = frozenset(
-    {
-        "error",
-        "bit_count",
-        "ascii",
-        "chr",
-        "array_reverse",
-        "array_first",
-        "array_last",
-        "unicode",
-        "cbrt",
-        "ieee_divide",
-    }
+    "error bit_count ascii chr array_reverse array_first array_last unicode cbrt ieee_divide".split()
 )
 
 

@@ -10,18 +10,7 @@ from sqlglot import Dialect, exp
 from agentgym.office.warehouse.dialects.trees import COMMON_REWRITES, NOW, Node, duck, library
 from agentgym.text.tools import ToolError, echo
 
-FUNCTIONS = frozenset(
-    {
-        "bit_count",
-        "ascii",
-        "chr",
-        "contains",
-        "degrees",
-        "radians",
-        "cbrt",
-        "factorial",
-    }
-)
+FUNCTIONS = frozenset("bit_count ascii chr contains degrees radians cbrt factorial".split())
 
 # Semi-structured data: types, then the kinds of nodes that make or read it.
 JSON_TYPES = frozenset((exp.DType.VARIANT, exp.DType.OBJECT, exp.DType.ARRAY))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.tasks.academic_warning import COLUMNS, DATASET, LATEST, LOG, RESULT
+from agentgym.envs.loca.tasks.academic_warning import DATASET, LATEST, LOG, RESULT
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from tests.envs.loca.office import (
     Change,
@@ -21,16 +21,11 @@ from tests.envs.loca.office import (
     final_state_tests,
     fresh,
     in_csv,
-    one_cell,
     solved,
 )
 
 TASK = "AcademicWarning"
 rewrite = functools.partial(in_csv, RESULT)
-
-
-def cell(column: str, change: Callable[[str], str]) -> Change:
-    return rewrite(one_cell(1, COLUMNS.index(column), change))
 
 
 def log(text: Any, name: str = LOG, severity: str = "CRITICAL") -> Change:
@@ -61,12 +56,6 @@ def all_in_one(world: Any, student: str, name: str) -> None:
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "another name": (cell("name", lambda name: name.split()[0]), "name of"),
-    "a share for percent": (
-        cell("drop_percent", lambda drop: str(float(drop) / 100)),
-        "drop_percent",
-    ),
-    "swapped sign": (cell("drop_percent", lambda drop: f"-{drop}"), "drop_percent"),
     "rounded to whole percent": (
         rewrite(each_cell(2, lambda drop: str(round(float(drop))))),
         "drop_percent",

@@ -129,20 +129,8 @@ def award_mail(change: Callable[..., Files]) -> Change:
     return lambda world: again(change, source_of(world))(world)
 
 
-def to_another(world: Any) -> None:
-    others = [
-        address
-        for mail in world.office.get(Email).messages(ME, "INBOX")
-        for _, address in addresses(mail.sender)
-    ]
-    box = next(address for address in others if address not in world.truth["wanted"])
-    world.office.call("send_email", {"to": box, "subject": SUBJECT, "body": "x"})
-
-
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "a mail to another professor": (to_another, "not requested"),
     "a copy to herself": (again(cc=ME), "not requested"),
-    "another subject": (again(subject="Submit_Material"), "the subject is"),
     "no attachment": (again(attachments=[]), "the attachments are"),
     "one file more attached": (
         lambda world: again(attachments=[f"again/{world.truth['root']}.zip", f"{FLAT}/CV.pdf"])(world),

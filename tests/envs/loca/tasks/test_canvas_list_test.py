@@ -27,7 +27,6 @@ from agentgym.text.tools import ToolError
 from tests.envs.loca.office import (
     Change,
     Rows,
-    file_of,
     final_state_tests,
     fresh,
     in_csv,
@@ -53,26 +52,7 @@ def swap_a_tie(rows: Rows) -> Rows:
     return [*rows[:place], rows[place + 1], rows[place], *rows[place + 2 :]]
 
 
-def submit(world: Any) -> None:
-    canvas = world.office.get(Canvas)
-    course = json.loads(world.office.call("canvas_list_courses", {}))[0]["id"]
-    canvas.discussions.add_announcement(course, "x", "y")
-
-
-EXAMPLE = [
-    "CS401-0",
-    "Example Course",
-    "3",
-    "CS401-0 Unit Quiz 1",
-    "5",
-    "45",
-    "2",
-    "keep_highest",
-    "100",
-    "2024-06-30T23:59:00Z",
-]
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "the example row is left": (rewrite(lambda rows: [rows[0], EXAMPLE, *rows[1:]]), "CS401-0"),
     "a tie in the wrong order": (rewrite(swap_a_tie), "not in the required order"),
     "points off by one": (
         set_cell(1, "points_possible", lambda cell: str(int(float(cell)) + 1)),
@@ -90,8 +70,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
         set_cell(1, "description", lambda cell: cell[:-1], ASSIGNMENT_FILE),
         "description",
     ),
-    "Canvas was changed": (submit, ": something was added"),
-    "the memory was changed": (file_of("memory/memory.json", "{}"), "was changed"),
 }
 EQUIVALENTS: dict[str, Change] = {
     "numbers with a point": set_cell(1, "points_possible", lambda cell: f"{float(cell):.1f}"),

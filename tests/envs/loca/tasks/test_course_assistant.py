@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +23,6 @@ from agentgym.office.email.server import Email
 from agentgym.office.spreadsheet.workbooks import read_workbook
 from tests.envs.loca.office import (
     Change,
-    call,
     final_state_tests,
     fresh,
     resend,
@@ -65,18 +63,6 @@ def other(world: Any) -> list[str]:
     )
 
 
-def send(to: str, body: str = "x") -> Change:
-    return call("send_email", to=to, subject=SUBJECT, body=body)
-
-
-def remind(choose: Callable[[Any], list[str]]) -> Change:
-    def apply(world: Any) -> None:
-        name, number, email, _ = choose(world)
-        send(to=email, body=f"{name} {number}")(world)
-
-    return apply
-
-
 def longer(body: str, world: Any) -> str:
     name = body.removeprefix("Dear ").partition(",")[0]
     world.truth["names"].append(f"{name} Zimmermann")
@@ -93,12 +79,6 @@ def to_student(world: Any) -> None:
 
 
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "one to somebody who has handed in": (remind(other), "unexpected"),
-    "one to somebody who has withdrawn": (
-        remind(lambda world: next(row for row in roster(world) if row[3] == WITHDRAWN)),
-        "unexpected",
-    ),
-    "one to the mailbox itself": (send(to=ME), "unexpected"),
     "another subject": (again(subject="NLP-course-emergency"), "another subject"),
     "a longer subject": (again(subject=f"Re: {SUBJECT}"), "another subject"),
     "the text says the opposite": (

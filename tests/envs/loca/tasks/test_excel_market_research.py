@@ -100,18 +100,12 @@ def request(world: Any) -> tuple[str, int, int]:
     return lines[0].removeprefix("- Target category: "), int(years[0]), int(years[1])
 
 
-def form_rows(rows: Rows) -> Rows:
-    return [*rows, [2022, *rows[1][1:]]] if rows[-1][0] != 2022 else [*rows, rows[-1]]
-
-
 NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
-    "a row of the form": (rewrite(form_rows), "should not be there"),
     "a column is missing": (rewrite(lambda rows: [[row[0], *row[2:]] for row in rows]), "has the columns"),
     "a column for a category without weight": (
         rewrite(lambda rows: [[*row[:-1], f"{row[-1]}" if k else "Lamps %", row[-1]] for k, row in enumerate(rows)]),
         "has the columns",
     ),
-    "swapped sign": (cell(lambda v: -v), f"{TOTAL} of"),
     "shares for percent": (cells(lambda v: v / 100), "expected"),
     "0.02 off": (cell(lambda v: v + 0.02), f"{TOTAL} of"),
     "0.02 below": (cell(lambda v: v - 0.02, column=1), "% of"),
@@ -120,8 +114,6 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "formulas": (cells(lambda v: f"={v}"), "formulas"),
     "a truth value": (cell(lambda _: True), f"{TOTAL} of"),
     "years as dates": (rewrite(lambda rows: [rows[0], *([datetime(r[0], 1, 1), *r[1:]] for r in rows[1:])]), "is missing"),
-    "billions as millions": (lambda world: totals(world, lambda weight, _, value: weight * value), TOTAL),
-    "without weights": (lambda world: totals(world, lambda w, u, v: bool(w) * v * (1000 if u == "bn" else 1)), TOTAL),
     "an empty workbook": (write(write_workbook({SHEET: []})), "has the columns []"),
     "the form": (
         lambda world: world.office.context.files.write(RESULT, world.office.context.files.read(FORMAT)),

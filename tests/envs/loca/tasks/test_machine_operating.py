@@ -53,29 +53,8 @@ def cells(column: str, change: Callable[[str], str]) -> Change:
     return rewrite(each_cell(COLUMNS.index(column), change))
 
 
-def with_reading(test: Callable[[datetime, float, float, float], bool]) -> Change:
-    """Report another reading, the first that satisfies a condition."""
-
-    def apply(world: Any) -> None:
-        ranges = ranges_of(world)
-        rows = world.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)
-        limits = [ranges.get((row["machine_id"], row["sensor_type"]), (0, 10**9)) for row in rows]
-        row, (low, high) = next(
-            (row, held)
-            for row, held in zip(rows, limits, strict=True)
-            if test(datetime.fromisoformat(row["timestamp"]), row["reading"], *held)
-        )
-        rewrite(lambda table: [*table, [*map(str, row.values()), f"{low} - {high}"]])(world)
-
-    return apply
-
-
 def at(hour: int, minute: int, second: int = 0, day: int = 19) -> datetime:
     return datetime(2025, 8, day, hour, minute, second, tzinfo=UTC)
-
-
-def outside(moment: datetime) -> Change:
-    return with_reading(lambda when, value, low, high: when == moment and not low <= value <= high)
 
 
 def without(moment: datetime) -> Change:
@@ -95,29 +74,8 @@ def ranges_of(world: Any) -> dict[tuple[str, str], tuple[float, float]]:
 
 FULL = f"gs://{BUCKET}/{REPORT}"
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "nothing but the header": (rewrite(lambda rows: rows[:1]), "is missing"),
-    "without the first moment": (without(at(11, 30)), "is missing"),
-    "without the last moment": (without(at(12, 30)), "is missing"),
-    "a minute too early": (outside(at(11, 29)), "should not be there"),
-    "a second too early": (outside(at(11, 29, 59)), "should not be there"),
-    "a second too late": (outside(at(12, 30, 1)), "should not be there"),
-    "a minute too late": (outside(at(12, 31)), "should not be there"),
-    "another day": (
-        with_reading(lambda when, v, low, high: when in (at(12, 0, day=18), at(12, 0, day=20))), "should not be there"
-    ),
-    "a reading at the minimum": (
-        with_reading(lambda when, v, low, high: at(11, 30) <= when <= at(12, 30) and v == low), "should not be there"
-    ),
-    "a reading at the maximum": (
-        with_reading(lambda when, v, low, high: at(11, 30) <= when <= at(12, 30) and v == high), "should not be there"
-    ),
-    "a sensor without a range": (
-        with_reading(lambda when, v, low, high: when == at(12, 0) and high == 10**9), "should not be there"
-    ),
     "readings rounded": (cells("reading", lambda cell: str(round(float(cell)) + 1)), "reading of"),
-    "an hour off": (cells("timestamp", lambda cell: cell.replace("Z", "+01:00")), "is missing"),
     "very many blanks": (cells("timestamp", lambda cell: "x" + " " * 100_000 + "x"), "is missing"),
-    "only times": (cells("timestamp", lambda cell: cell[11:19]), "is missing"),
     "ranges turned round": (cells("normal_range", lambda cell: " - ".join(cell.split(" - ")[::-1])), "normal_range"),
     "one limit": (cells("normal_range", lambda cell: cell.split(" - ")[0]), "normal_range"),
     "ranges of last year": (
@@ -126,9 +84,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "not uploaded": (drop("objects", REPORT), f"{FULL}: not found"),
     "an old report in the bucket": (
         lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, REPORT, ",".join(COLUMNS)), f"gs://{BUCKET}: "
-    ),
-    "a copy under another name": (
-        lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, "anomaly_report_2025.csv", ""), "should not be there"
     ),
     "no text in the bucket": (
         lambda world: world.office.get(GoogleCloud).storage.put_object(BUCKET, REPORT, b"\xff\xfe"), "not a text file"

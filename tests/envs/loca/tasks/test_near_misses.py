@@ -143,6 +143,8 @@ def of_mails(task: str) -> Misses:
             yield f"a mail with {name}", again(**changes), ""
     yield "received mails are deleted", of_received("delete_emails"), ""
     yield "received mails are moved", of_received("move_emails", target_folder="Trash"), ""
+    yield "received mails are marked", of_received("mark_emails", status="important"), ""
+    yield "a folder", call("create_folder", folder_name="Later"), ""
 
 
 def again(fresh_one: bool = True, **changes: Any) -> Change:
@@ -181,6 +183,8 @@ def of_cloud(task: str) -> Misses:
     for dataset, table in list(cloud.engine.tables)[:2]:
         for name, form in STATEMENTS.items():
             yield f"{name} {table}", sql(form.format(f"{dataset}.{table}")), ""
+        yield "a table", sql(f"CREATE TABLE {dataset}.scratch AS SELECT 1 AS one"), ""
+    yield "a dataset", call("bigquery_create_dataset", dataset_id="scratch"), ""
     yield "another bucket", call("storage_create_bucket", bucket_name="own-bucket"), ""
     yield "another entry", call("logging_write_log", log_name="own", message="All is well."), ""
     for each in cloud.store.rows("SELECT bucket, name FROM objects"):
@@ -205,6 +209,7 @@ def of_shop(task: str) -> Misses:
     yield "a price", call("woo_products_update", productId=product, productData=data), "shop"
     yield "no product", call("woo_products_delete", productId=product, force=True), ""
     new = {"name": "Own"}
+    yield "a product", call("woo_products_create", productData=new), ""
     yield "a category", call("woo_products_categories_create", categoryData=new), ""
 
 

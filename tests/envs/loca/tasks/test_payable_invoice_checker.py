@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from agentgym.envs.loca.tasks.invoice_tables import COMMENT, FLAG, INVOICES, PAYMENTS, key_of
-from agentgym.envs.loca.tasks.payable_invoice_checker import FOLDER, ME, SUBJECT
+from agentgym.envs.loca.tasks.payable_invoice_checker import ME, SUBJECT
 from agentgym.envs.loca.writing.invoices import LAYOUTS, SUPPLIERS, draw_invoice, payment_books
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf
@@ -85,11 +85,6 @@ def names(told: dict[str, Any]) -> list[str]:
     return re.findall(r"\S+\.pdf", told["body"])
 
 
-def paid_attached(world: Any) -> None:
-    file = next(each["file"] for each in world.truth["invoices"] if each["paid"] >= each["cents"])
-    mails(lambda told: [told | {"attachments": [f"{FOLDER}/{file}"]}])(world)
-
-
 def paid_file(world: Any) -> None:
     file = next(
         invoice["file"]
@@ -97,18 +92,6 @@ def paid_file(world: Any) -> None:
         if invoice["paid"] == invoice["cents"]
     )
     mails(lambda told: [told | {"body": f"{told['body']}\n{file}"}])(world)
-
-
-def to_somebody_else(world: Any) -> None:
-    asked = {
-        invoice["mail"] for invoice in world.truth["invoices"] if invoice["paid"] < invoice["cents"]
-    }
-    other = next(
-        user["email"]
-        for user in world.office.get(Email).users()
-        if user["email"] not in {ME, *asked}
-    )
-    world.office.call("send_email", {"to": other, "subject": SUBJECT, "body": "Nothing to do."})
 
 
 def enter_again(world: Any) -> None:
@@ -134,7 +117,6 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "another purchaser": (sql(f"UPDATE $INV SET PURCHASER_EMAIL = '{ME}' WHERE INVOICE_ID = ?"), "PURCHASER_EMAIL of"),
     "the day it is due": (sql("UPDATE $INV SET INVOICE_DATE = DATEADD(day, 30, INVOICE_DATE) WHERE INVOICE_ID = ?"), "DATE of"),
     "names without .pdf": (mails(lambda told: [told | {"body": told["body"].replace(".pdf", "")}], every=True), "is missing"),
-    "a paid invoice attached": (paid_attached, "the attachment"),
     "HTML that says another thing": (mails(lambda told: [told | {"html_body": "<p>All invoices are paid.</p>"}]), "is missing"),
     "HTML that hides the names": (
         mails(lambda told: [told | {"html_body": f'<p style="display: none">{told["body"]}</p>'}]),
@@ -150,7 +132,6 @@ NEAR_MISSES: dict[str, tuple[Callable[[Any], object], str]] = {
     "no comment": (sql(f"COMMENT ON COLUMN $PAY.{FLAG} IS ''"), "the comment of"),
     "another comment": (sql(f"COMMENT ON COLUMN $PAY.{FLAG} IS '0=paid, 1=outstanding'"), "the comment of"),
     "the comment of another column": (sql(f"COMMENT ON COLUMN $INV.INVOICE_DATE IS '{COMMENT}'"), "the comment of"),
-    "a mail to another purchaser": (to_somebody_else, "is unexpected"),
     "the subject in small letters": (mails(lambda told: [told | {"subject": SUBJECT.lower()}]), "has the subject"),
     "names of other files": (mails(lambda told: [told | {"body": told["body"].replace(".pdf", ".pdf.exe")}]), "is missing"),
     "a name that goes on": (mails(lambda told: [told | {"body": f"{told['body']}.bak"}]), "should not be there"),

@@ -17,7 +17,6 @@ from agentgym.office.woocommerce.server import WooCommerce
 from tests.envs.loca import note_reader
 from tests.envs.loca.office import (
     Change,
-    call,
     carry_out,
     final_state_tests,
     fresh,
@@ -128,20 +127,7 @@ def mail(**changes: Any) -> Change:
     return again(lambda held: {**held, **changes})
 
 
-def mail_to(customer: Callable[[Any], int]) -> Change:
-    def apply(world: Any) -> None:
-        person = next(
-            each
-            for each in world.office.get(WooCommerce).customers.all()
-            if each["id"] == customer(world)
-        )
-        call("send_email", to=person["email"], subject="Welcome", body="Welcome")(world)
-
-    return apply
-
-
 NEAR_MISSES: dict[str, tuple[Change, str]] = {
-    "a row is missing": (on_new(f"DELETE FROM {CRM}"), "is missing"),
     "a row twice": (on_new(f"INSERT INTO {CRM} SELECT * FROM {CRM}"), "should not be there"),
     "a row for a customer with several orders": (row_for(with_several), "should not be there"),
     "a row for an order a second too old": (row_for(just_too_old), "should not be there"),
@@ -161,8 +147,6 @@ NEAR_MISSES: dict[str, tuple[Change, str]] = {
     "an old row marked as sent": (
         sql(f"UPDATE {CRM} SET welcome_email_sent = TRUE WHERE welcome_email_sent = FALSE"), "welcome_email_sent"
     ),
-    "an old row is gone": (sql(f"DELETE FROM {CRM} WHERE woocommerce_id >= 90000"), "is missing"),
-    "a mail to a customer with several orders": (mail_to(with_several), "should not be there"),
     "a hidden copy": (mail(bcc="a@example.com"), "should not be there"),
     "names in braces left": (mail(body=LETTER.partition("\n")[2]), "does not match the template"),
     "a sentence more": (again(lambda held: {**held, "body": held["body"] + "\nBest wishes"}), "does not match the template"),
