@@ -315,10 +315,19 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         return int(table[pursuer, evader])
 
     def payoff(self) -> float:
-        """Return V / N for a pursuer that made all catches in N moves, N / V for the evader."""
+        """Return V / N for the pursuer, N / V for the evader.
+
+        N is the number of the pursuer's moves. If the other seat stopped playing, N includes the
+        moves that perfect play would still take. A pursuer earns 0 if it did not finish by itself.
+        """
+        moves, stopped = self.moves, self.stopped_by == self.other
+        if stopped and not self.done:
+            stage, places = solve(self.grid)[self.catches], self.places
+            table = stage.pursuer if self.turn_of == PURSUER else stage.evader
+            moves += int(table[places[PURSUER], places[EVADER]])
         if self.seat == EVADER:
-            return self.moves / self.value
-        return self.value / self.moves if self.done else 0.0
+            return moves / self.value
+        return self.value / moves if self.done or stopped else 0.0
 
     def has_won(self) -> bool:
         """Report whether all catches were made."""
