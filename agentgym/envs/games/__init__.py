@@ -24,3 +24,14 @@ register(
     },
     teams=("match",),
 )
+register(
+    "agentgym.envs.games.race_world:RaceWorld",
+    presets={
+        "easy": {"moves": 3},
+        "medium": {"moves": 15},
+        "hard": {"moves": 30, "per_move": 4, "opponent": "farsighted"},
+        "long": {"moves": 100},
+        "extreme": {"moves": 400},
+    },
+    teams=("match",),
+)
