@@ -320,7 +320,8 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         N is the number of the pursuer's moves. If the other seat stopped playing, N includes the
         moves that perfect play would still take. A pursuer earns 0 if it did not finish by itself.
         """
-        moves, stopped = self.moves, self.stopped_by == self.other
+        # A game that stops before the first move pays nobody.
+        moves, stopped = self.moves, self.moves > 0 and self.stopped_by == self.other
         if stopped and not self.done:
             stage, places = solve(self.grid)[self.catches], self.places
             table = stage.pursuer if self.turn_of == PURSUER else stage.evader
