@@ -3,6 +3,17 @@
 from agentgym.assemble.registry import register
 
 register(
+    "agentgym.envs.games.bargain_world:BargainWorld",
+    presets={
+        "easy": {"deals": 2, "offers": 2, "types": 2},
+        "medium": {"deals": 10},
+        "hard": {"deals": 15, "offers": 4, "types": 4, "demand": 50},
+        "long": {"deals": 20, "types": 4},
+        "extreme": {"deals": 30, "offers": 4, "types": 4},
+    },
+    teams=("match",),
+)
+register(
     "agentgym.envs.games.commons_world:CommonsWorld",
     presets={
         "easy": {"rounds": 4, "limit": 4, "capacity": 16},

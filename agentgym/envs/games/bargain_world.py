@@ -1,0 +1,641 @@
+"""BargainWorld: two players divide items that they value differently, by alternating offers.
+
+The game is Rubinstein's ("Perfect equilibrium in a bargaining model", Econometrica 50, 1982) with a
+deadline, indivisible items and private values, as in "Deal or no deal" (Lewis et al., EMNLP 2017).
+All values are exact: alone, the most that can be guaranteed whatever the other player's values
+are; in a match, the subgame-perfect equilibrium with known values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations, product
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from agentgym.envs.games.game import FREE, TEXTS, GameWorld
+from agentgym.envs.reading import expect
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import ToolError, tool
+from agentgym.text.validation import check_int
+from agentgym.world.digests import digest
+from agentgym.world.seated import Move
+from agentgym.world.turn_budget import TurnBudget
+
+Items = tuple[int, int, int]  # numbers of books, hats and balls, or their values
+Types = frozenset[int]
+
+_KINDS = ("books", "hats", "balls")
+_MOST_ITEMS = 4  # of a kind in a deal
+_MOST_VALUE = 9
+_MAX_DEALS = 30  # recursion may go through all offers
+_DRAWS = 50  # most draws are accepted at once
+_TEXTS = TEXTS["bargain"]
+_ITEMS = r"[0-9]+ books, [0-9]+ hats, [0-9]+ balls"
+_HELD = rf"Held: player_0 ({_ITEMS}); player_1 ({_ITEMS})"
+_ROW = re.compile(r"([0-9]+) books, ([0-9]+) hats, ([0-9]+) balls")
+_TASK = re.compile(
+    r"You are \w+\.\nOffers per deal: (?P<offers>[0-9]+)\nItems of each deal: (?P<pools>.*)\n"
+    r"Your values: (?P<mine>.*)\n(?:Values|Possible values) of player_[01]: (?P<types>.*)\n"
+    r"(?:Rule: .*? (?P<demand>[0-9]+) %.*\nTarget: [^0-9]*(?P<target>[0-9]+))?"
+)
+_LINE = re.compile(
+    rf"Deal ([0-9]+), offer ([0-9]+): player_[01] keeps ({_ITEMS})\."
+    rf"(?: player_[01] (accept|reject)s\. {_HELD})?"
+)
+_SITUATION = re.compile(
+    rf"Deal: ([0-9]+) of .*\nOffer: ([0-9]+) of .*\nOn the table: .*\n"
+    rf"Open offer: (?:none|player_[01] keeps ({_ITEMS}))\n{_HELD}(?:\nplayer_[01] may be: ([A-Z, ]+))?"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BargainConfig(TurnBudget):
+    """Options of BargainWorld.
+
+    Attributes:
+        deals: The number of deals.
+        offers: The maximum number of offers per deal.
+        types: The number of value lists that the other player may have.
+        demand: The share of the items' worth in percent that the other player demands, unless an
+            agent plays it.
+    """
+
+    deals: Annotated[int, Field(ge=2, le=_MAX_DEALS)] = 6
+    offers: Annotated[int, Field(ge=1, le=4)] = 3
+    types: Annotated[int, Field(ge=1, le=4)] = 3
+    demand: Annotated[int, Field(ge=1, le=90)] = 40
+
+
+def worth(values: Items, items: Items) -> int:
+    """Return the sum of the items' values."""
+    return sum(value * count for value, count in zip(values, items, strict=True))
+
+
+def rest(pool: Items, kept: Items) -> Items:
+    """Return what is left of a pool."""
+    return (pool[0] - kept[0], pool[1] - kept[1], pool[2] - kept[2])
+
+
+def divisions(pool: Items) -> Iterator[Items]:
+    """Yield all that a player may keep, the whole pool first."""
+    books, hats, balls = (range(count, -1, -1) for count in pool)
+    return product(books, hats, balls)
+
+
+def shrink(pool: Items) -> Items:
+    """Return a pool after a rejected offer: the most numerous kind loses one item."""
+    counts = list(pool)
+    first = counts.index(max(counts))
+    counts[first] = max(0, counts[first] - 1)
+    return (counts[0], counts[1], counts[2])
+
+
+class Bargain(NamedTuple):
+    """An instance as one player knows it.
+
+    Attributes:
+        pools: The items of each deal.
+        offers: The maximum number of offers per deal.
+        mine: The player's values.
+        types: The other player's possible values.
+        demand: The share in percent that the scripted player demands.
+    """
+
+    pools: tuple[Items, ...]
+    offers: int
+    mine: Items
+    types: tuple[Items, ...]
+    demand: int
+
+    def pool(self, deal: int, offer: int) -> Items:
+        """Return the items on the table at an offer."""
+        pool = self.pools[deal]
+        for _ in range(offer):
+            pool = shrink(pool)
+        return pool
+
+    def next_offer(self, deal: int, offer: int) -> tuple[int, int]:
+        """Return the deal and the offer after a rejection."""
+        return (deal, offer + 1) if offer + 1 < self.offers else (deal + 1, 0)
+
+    def accepts(self, values: Items, pool: Items, gets: Items) -> bool:
+        """Report whether the scripted player accepts a share of a pool."""
+        return 100 * worth(values, gets) >= self.demand * worth(values, pool)
+
+    def scripted_offer(self, values: Items, pool: Items) -> Items:
+        """Return what the scripted player keeps: its most valued items until they suffice."""
+        kept = [0, 0, 0]
+        for kind in sorted(range(3), key=lambda kind: -values[kind]):
+            while kept[kind] < pool[kind] and not self.accepts(values, pool, (*kept,)):  # type: ignore[arg-type]
+                kept[kind] += 1
+        return (kept[0], kept[1], kept[2])
+
+    def accepting(self, pool: Items, kept: Items) -> Types:
+        """Return the types that accept what the agent leaves of a pool."""
+        gets = rest(pool, kept)
+        return frozenset(k for k, each in enumerate(self.types) if self.accepts(each, pool, gets))
+
+    def offering(self, pool: Items) -> dict[Items, Types]:
+        """Return the types by what they keep in their offer."""
+        found: dict[Items, set[int]] = defaultdict(set)
+        for number, values in enumerate(self.types):
+            found[self.scripted_offer(values, pool)].add(number)
+        return {kept: frozenset(types) for kept, types in found.items()}
+
+
+class Guarantee:
+    """The most that the agent can still guarantee, whatever the scripted player's type is.
+
+    Backward induction over the deals, the offers, the types that are still possible, and the turns.
+    Each offer takes one turn: the agent makes it or answers it.
+    """
+
+    def __init__(self, game: Bargain) -> None:
+        self.game = game
+        self._values: dict[tuple[int, int, Types, int], int] = {}
+        self._gains: dict[Items, dict[Types, int]] = {}
+        self._offers: dict[Items, dict[Items, Types]] = {}
+        numbers = range(len(game.types))
+        # From the last deal backwards, recursion goes no deeper than a deal.
+        for deal in reversed(range(len(game.pools))):
+            for size in range(1, len(numbers) + 1):
+                for types in combinations(numbers, size):
+                    self.value(deal, 0, frozenset(types), _MAX_DEALS * game.offers)
+
+    def value(self, deal: int, offer: int, types: Types, turns: int) -> int:
+        """Return the guarantee before an offer is made."""
+        game = self.game
+        turns = min(turns, (len(game.pools) - deal) * game.offers - offer)
+        if turns <= 0:
+            return 0
+        key = (deal, offer, types, turns)
+        if key not in self._values:
+            agents = (deal + offer) % 2 == 0
+            self._values[key] = (
+                self._if_agent_offers(*key) if agents else self._if_other_offers(*key)
+            )
+        return self._values[key]
+
+    def _if_agent_offers(self, deal: int, offer: int, types: Types, turns: int) -> int:
+        gains = self._gains_from(self.game.pool(deal, offer))
+        values = []
+        for accepting, gain in gains.items():
+            values.append(self._if_offered(deal, offer, types, turns, accepting, gain))
+        return max(values)
+
+    def _if_other_offers(self, deal: int, offer: int, types: Types, turns: int) -> int:
+        pool, values = self.game.pool(deal, offer), []
+        if pool not in self._offers:
+            self._offers[pool] = self.game.offering(pool)
+        for kept, offering in self._offers[pool].items():
+            if left := types & offering:
+                accepted = self.if_accepted(deal, offer, left, turns, kept)
+                values.append(max(accepted, self.if_rejected(deal, offer, left, turns)))
+        return min(values)
+
+    def _gains_from(self, pool: Items) -> dict[Types, int]:
+        if pool not in self._gains:
+            gains: dict[Types, int] = {}
+            for kept in divisions(pool):
+                types = self.game.accepting(pool, kept)
+                gains[types] = max(gains.get(types, 0), worth(self.game.mine, kept))
+            self._gains[pool] = gains
+        return self._gains[pool]
+
+    def _if_offered(
+        self, deal: int, offer: int, types: Types, turns: int, accepting: Types, gain: int
+    ) -> int:
+        values = []
+        if yes := types & accepting:
+            values.append(gain + self.value(deal + 1, 0, yes, turns - 1))
+        if no := types - accepting:
+            values.append(self.if_rejected(deal, offer, no, turns))
+        return min(values)
+
+    def if_offered(self, deal: int, offer: int, types: Types, turns: int, kept: Items) -> int:
+        """Return the guarantee after the agent's offer."""
+        accepting = self.game.accepting(self.game.pool(deal, offer), kept)
+        gain = worth(self.game.mine, kept)
+        return self._if_offered(deal, offer, types, turns, accepting, gain)
+
+    def if_accepted(self, deal: int, offer: int, types: Types, turns: int, kept: Items) -> int:
+        """Return the guarantee if the agent accepts an offer of which the other keeps `kept`."""
+        gain = worth(self.game.mine, rest(self.game.pool(deal, offer), kept))
+        return gain + self.value(deal + 1, 0, types, turns - 1)
+
+    def if_rejected(self, deal: int, offer: int, types: Types, turns: int) -> int:
+        """Return the guarantee after a rejection by either player."""
+        return self.value(*self.game.next_offer(deal, offer), types, turns - 1)
+
+
+@lru_cache(maxsize=16)
+def guarantee(game: Bargain) -> Guarantee:
+    """Return the guarantees of an instance."""
+    return Guarantee(game)
+
+
+@lru_cache(maxsize=4096)
+def agreement(pool: Items, offers: int, mine: Items, theirs: Items) -> Items:
+    """Return what the player who offers next keeps in the subgame-perfect equilibrium of a deal.
+
+    A player accepts a share that is worth as much to it as going on, and offers the division that
+    is best for itself; among equal ones, the best for the other. Both values are known.
+
+    Args:
+        pool: The items on the table.
+        offers: The number of offers to come.
+        mine: The values of the player who offers.
+        theirs: The values of the other player.
+    """
+    least = reserve(pool, offers, mine, theirs)
+    good = [kept for kept in divisions(pool) if worth(theirs, rest(pool, kept)) >= least]
+    return max(good, key=lambda kept: (worth(mine, kept), worth(theirs, rest(pool, kept))))
+
+
+def reserve(pool: Items, offers: int, mine: Items, theirs: Items) -> int:
+    """Return what rejecting the next offer is worth to the player who answers it."""
+    if offers == 1:
+        return 0
+    return worth(theirs, agreement(shrink(pool), offers - 1, theirs, mine))
+
+
+class BargainWorld(GameWorld[BargainConfig]):
+    """Divide items with another player in several deals, by alternating offers.
+
+    Alone, the agent knows the other player's rule but only candidates for its values, and must reach
+    the largest total that it can guarantee. In a match, both values are known, and each agent earns
+    its total divided by its total in the subgame-perfect equilibrium.
+    """
+
+    Config = BargainConfig
+    texts = _TEXTS
+
+    def generate(self) -> None:
+        """Draw the items and the values; prefer instances in which both players can gain."""
+        config, rng = self.config, self.rng
+        for _ in range(_DRAWS):
+            pools = _rows(rng.integers(1, _MOST_ITEMS + 1, size=(config.deals, 3)))
+            mine, *types = _rows(rng.integers(1, _MOST_VALUE + 1, size=(config.types + 1, 3)))
+            game = Bargain(pools, config.offers, mine, tuple(types), config.demand)
+            self._start(game)
+            theirs = types[int(rng.integers(config.types))]
+            self.values = dict(zip(self.players, (mine, theirs), strict=True))
+            self.worths = self._equilibrium()
+            self.target = guarantee(game).value(0, 0, self.possible, _MAX_DEALS * config.offers)
+            if self.target > 0 and min(self.worths.values()) > 0 and len(set(types)) == len(types):
+                break
+        self.max_turns = config.budget(config.deals * config.offers)
+
+    def _start(self, game: Bargain) -> None:
+        self.game, self.deal, self.offers_made, self.target = game, 0, 0, 0
+        self.open: Items | None = None
+        self.held: dict[str, Items] = dict.fromkeys(self.players, (0, 0, 0))
+        self.possible = frozenset(range(len(game.types)))
+
+    def _equilibrium(self) -> dict[str, int]:
+        totals = dict.fromkeys(self.players, 0)
+        for deal, pool in enumerate(self.game.pools):
+            first, second = (self.players[(deal + k) % 2] for k in range(2))
+            mine, theirs = self.values[first], self.values[second]
+            kept = agreement(pool, self.game.offers, mine, theirs)
+            totals[first] += worth(mine, kept)
+            totals[second] += worth(theirs, rest(pool, kept))
+        return totals
+
+    def join(self, seat: str) -> None:
+        """Take a seat; both values are known."""
+        super().join(seat)
+        theirs = self.values[self.other]
+        self.game = self.game._replace(mine=self.values[seat], types=(theirs,))
+        self.possible = frozenset([0])
+
+    @property
+    def pool(self) -> Items:
+        """Return the items on the table; none after the last deal."""
+        return (0, 0, 0) if self.done else self.game.pool(self.deal, self.offers_made)
+
+    @property
+    def offerer(self) -> str:
+        """Return the player who makes the current offer."""
+        return self.players[(self.deal + self.offers_made) % 2]
+
+    def instance_key(self) -> str:
+        """Return a digest of the items, the values and the rules."""
+        return digest([*self.game, self.values])
+
+    def restate(self) -> str:
+        """Return the deals, the values and the goal; the state contains the rest."""
+        game = self.game
+        types = [_items(values) for values in game.types]
+        values = f"Values of {self.other}: {types[0]}"
+        if not self.in_match:
+            named = [f"{_name(number)} {text}" for number, text in enumerate(types)]
+            values = f"Possible values of {self.other}: {'; '.join(named)}"
+        lines = [
+            f"You are {self.seat}.",
+            f"Offers per deal: {game.offers}",
+            f"Items of each deal: {'; '.join(map(_items, game.pools))}",
+            f"Your values: {_items(game.mine)}",
+            values,
+        ]
+        if self.in_match:
+            lines.append(
+                f"{self.other} {FREE}. If both players play the subgame-perfect equilibrium, your "
+                f"items are worth {self.worths[self.seat]} to you. Your reward is their worth "
+                "divided by this number."
+            )
+        else:
+            rule = _TEXTS["rule"].format(other=self.other, demand=game.demand)
+            lines += [rule, f"Target: keep items worth at least {self.target} to you"]
+        return "\n".join(lines)
+
+    def situation(self) -> str:
+        """Return the deal, the offer, the items of both, and the other's possible values."""
+        game = self.game
+        offer = "none" if self.open is None else f"{self.offerer} keeps {_items(self.open)}"
+        lines = [
+            f"Deal: {self.deal + 1} of {len(game.pools)}",
+            f"Offer: {self.offers_made + 1} of {game.offers}",
+            f"On the table: {_items(self.pool)}",
+            f"Open offer: {offer}",
+            self._held(),
+        ]
+        if not self.in_match:
+            lines.append(f"{self.other} may be: {', '.join(map(_name, sorted(self.possible)))}")
+        return "\n".join(lines)
+
+    def _held(self) -> str:
+        held = [f"{player} {_items(items)}" for player, items in self.held.items()]
+        return f"Held: {'; '.join(held)}"
+
+    def board(self) -> str:
+        """Draw the table."""
+        offer = "" if self.open is None else f"\n{self.offerer} keeps {_items(self.open)}"
+        return f"On the table: {_items(self.pool)}{offer}\n{self._held()}"
+
+    @tool
+    def offer(self, books: int, hats: int, balls: int) -> str:
+        """Offer a division: you keep these items, and the other player gets the rest.
+
+        Args:
+            books: The number of books that you keep.
+            hats: The number of hats that you keep.
+            balls: The number of balls that you keep.
+        """
+        if self.open is not None:
+            raise ToolError("there is an open offer; accept or reject it first")
+        kept, pool = (books, hats, balls), self.pool
+        if any(not 0 <= count <= most for count, most in zip(kept, pool, strict=True)):
+            raise ToolError(f"there are {_items(pool)} on the table; keep 0 or more of each")
+        return self.make_move(_items(kept))
+
+    @tool
+    def accept(self) -> str:
+        """Accept the open offer."""
+        return self._answer_with("accept")
+
+    @tool
+    def reject(self) -> str:
+        """Reject the open offer."""
+        return self._answer_with("reject")
+
+    def _answer_with(self, answer: str) -> str:
+        if self.open is None:
+            raise ToolError("there is no open offer; make one")
+        return self.make_move(answer)
+
+    def movers(self) -> Sequence[str]:
+        """Return the player who offers or answers."""
+        answerer = next(player for player in self.players if player != self.offerer)
+        return (self.offerer if self.open is None else answerer,)
+
+    def play(self, moves: Mapping[str, Move]) -> str:
+        """Play an offer or an answer."""
+        ((player, move),) = moves.items()
+        answered = move in ("accept", "reject")
+        if not answered:
+            self._make_offer(_read_items(str(move))[0])
+        kept = _items(self.open or (0, 0, 0))
+        line = f"Deal {self.deal + 1}, offer {self.offers_made + 1}: {self.offerer} keeps {kept}."
+        if not answered:
+            return line
+        self._answer(str(move))
+        return f"{line} {player} {move}s. {self._held()}"
+
+    def _make_offer(self, kept: Items) -> None:
+        if any(count > most for count, most in zip(kept, self.pool, strict=True)):
+            raise ValueError(f"{_items(kept)} is more than there is on the table")
+        self.open = kept
+        if self.offerer != self.seat:
+            self._learn(self.game.offering(self.pool).get(kept, frozenset()))
+
+    def _answer(self, answer: str) -> None:
+        game, pool, offerer, kept = self.game, self.pool, self.offerer, self.open or (0, 0, 0)
+        if offerer == self.seat:
+            accepting = game.accepting(pool, kept)
+            self._learn(accepting if answer == "accept" else self.possible - accepting)
+        if answer == "accept":
+            for player in self.players:
+                got = kept if player == offerer else rest(pool, kept)
+                self.held[player] = _add(self.held[player], got)
+            self.deal, self.offers_made = self.deal + 1, 0
+        else:
+            self.deal, self.offers_made = game.next_offer(self.deal, self.offers_made)
+        self.open, self.done = None, self.deal == len(game.pools)
+
+    def _learn(self, types: Types) -> None:
+        """Keep the types that would have done what the other player did."""
+        if self.in_match:
+            return
+        if not self.possible & types:
+            raise ValueError(f"no values of {self.other} explain this move")
+        self.possible &= types
+
+    def _place(self, deal: int, offer: int) -> None:
+        last = len(self.game.pools)
+        if not ((0 <= deal < last and 0 <= offer < self.game.offers) or (deal, offer) == (last, 0)):
+            raise ValueError(f"deal {deal + 1}, offer {offer + 1} do not fit the task")
+        self.deal, self.offers_made, self.done = deal, offer, deal == last
+
+    def read_line(self, line: str) -> None:
+        """Read an offer, its answer, and what both players hold."""
+        found = expect(_LINE.fullmatch(line), "a move of BargainWorld", line)
+        deal, offer, kept, answer, *held = found.groups()
+        self._place(int(deal) - 1, int(offer) - 1)
+        self._make_offer(_read_items(kept)[0])
+        if answer:
+            self._answer(answer)
+            items = [_read_items(text)[0] for text in held]
+            self.held = dict(zip(self.players, items, strict=True))
+
+    def scripted_move(self, player: str) -> Move:
+        """Return the scripted player's offer or answer."""
+        values, pool = self.values[player], self.pool
+        if self.open is None:
+            return _items(self.game.scripted_offer(values, pool))
+        accepts = self.game.accepts(values, pool, rest(pool, self.open))
+        return "accept" if accepts else "reject"
+
+    def payoff(self) -> float:
+        """Return the worth of this seat's items as a share of their worth in the equilibrium."""
+        return worth(self.game.mine, self.held[self.seat]) / self.worths[self.seat]
+
+    def has_won(self) -> bool:
+        """Report whether the target was reached."""
+        return worth(self.game.mine, self.held[self.seat]) >= self.target
+
+    def report(self) -> Mapping[str, Any]:
+        """Return the worth of each player's items, and in the equilibrium."""
+        worths = {name: worth(self.values[name], items) for name, items in self.held.items()}
+        return {"worths": worths, "equilibrium": dict(self.worths)}
+
+    @classmethod
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """Return the deals that take about this many turns with default options."""
+        check_int("horizon", steps, 3, 40)
+        return {"deals": max(2, round(steps / 1.3))}
+
+    def best_moves(self) -> Collection[Move]:
+        """Return the moves that keep the target guaranteed; in a match, the equilibrium's moves."""
+        return self._equilibrium_moves() if self.in_match else self._guaranteed_moves()
+
+    def _guaranteed_moves(self) -> Collection[Move]:
+        solver, possible, turns = guarantee(self.game), self.possible, self.known_turns
+        at = (self.deal, self.offers_made, possible, turns)
+        missing = self.target - worth(self.game.mine, self.held[self.seat])
+        if self.open is None:
+            kept = [
+                kept for kept in divisions(self.pool) if solver.if_offered(*at, kept) >= missing
+            ]
+            return [_items(each) for each in kept]
+        values = {"accept": solver.if_accepted(*at, self.open), "reject": solver.if_rejected(*at)}
+        return [answer for answer, value in values.items() if value >= missing]
+
+    def _equilibrium_moves(self) -> Collection[Move]:
+        game, pool, left = self.game, self.pool, self.game.offers - self.offers_made
+        mine, theirs = game.mine, game.types[0]
+        if self.open is not None:
+            least = reserve(pool, left, theirs, mine)
+            return ["accept" if worth(mine, rest(pool, self.open)) >= least else "reject"]
+        best = agreement(pool, left, mine, theirs)
+        return [
+            _items(kept)
+            for kept in divisions(pool)
+            if worth(mine, kept) == worth(mine, best)
+            and worth(theirs, rest(pool, kept)) == worth(theirs, rest(pool, best))
+        ]
+
+    def legal_moves(self) -> Collection[Move]:
+        """Return both answers, or all divisions."""
+        if self.open is not None:
+            return ["accept", "reject"]
+        return [_items(kept) for kept in divisions(self.pool)]
+
+    def calls(self, moves: Collection[Move]) -> Sequence[ToolCall]:
+        """Return the calls that make some moves."""
+        return tuple(map(_call, map(str, moves)))
+
+    def action_catalog(self) -> Sequence[ToolCall]:
+        """Return both answers and all divisions of the largest deal: 127 calls."""
+        most = (_MOST_ITEMS, _MOST_ITEMS, _MOST_ITEMS)
+        return self.calls(["accept", "reject", *map(_items, divisions(most))])
+
+    def features(self) -> NDArray[np.float32]:
+        """Return the deals, the values and the situation.
+
+        Returns:
+            float32, shape `(3 * deals + 3 * types + 14,)`, in [-1, 1]: the items of the coming deals
+            (-1 for past ones), the other player's possible values (-1 for excluded ones), this
+            seat's values, the items on the table, the open offer (-1 without one), and the shares
+            of the deals, the offers, the target and the turns; last, whether this seat answers.
+        """
+        game, config = self.game, self.config
+        pools = np.full((config.deals, 3), -1.0)
+        pools[self.deal :] = np.divide(game.pools[self.deal :], _MOST_ITEMS)
+        types = np.full((config.types, 3), -1.0)
+        for number in self.possible:
+            types[number] = np.divide(game.types[number], _MOST_VALUE)
+        offer = (-_MOST_ITEMS,) * 3 if self.open is None else self.open
+        held = worth(game.mine, self.held[self.seat])
+        shares = (
+            self.deal / config.deals,
+            self.offers_made / config.offers,
+            min(1.0, held / max(1, self.target)),
+            min(1.0, self.turns_left / (config.deals * config.offers)),
+            float(self.open is not None),
+        )
+        rows = [*game.mine, *np.multiply([*self.pool, *offer], _MOST_VALUE / _MOST_ITEMS)]
+        parts = [pools.ravel(), types.ravel(), np.divide(rows, _MOST_VALUE), shares]
+        return np.concatenate(parts).astype(np.float32)
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Name the answer, or what to keep."""
+        if call.name != "offer":
+            return f"{call.name.capitalize()} the offer."
+        books, hats, balls = (call.arguments[kind] for kind in _KINDS)
+        return _TEXTS["plan"].format(_items((books, hats, balls)))
+
+    def read_subtask(self, subtask: str) -> ToolCall | None:
+        """Read the answer, or what to keep."""
+        if rows := _read_items(subtask):
+            return _call(_items(rows[0]))
+        answers = ("accept", "reject")
+        named = (name for name in answers if subtask == f"{name.capitalize()} the offer.")
+        return next((_call(name) for name in named), None)
+
+    def read_instance(self, task: str) -> None:
+        """Read the deals, the values and the target, and the situation unless it is restated."""
+        found = expect(_TASK.match(task), "a task of BargainWorld", task)
+        rows = (_read_items(found[name]) for name in ("pools", "mine", "types"))
+        pools, mine, types = map(tuple, rows)
+        game = Bargain(pools, int(found["offers"]), mine[0], types, int(found["demand"] or 0))
+        self._start(game)
+        self.target = int(found["target"] or 0)
+        if _SITUATION.search(task):
+            self.read_situation(task)
+
+    def read_situation(self, text: str) -> None:
+        """Read the deal, the offer, what both hold, and the possible values."""
+        found = expect(_SITUATION.search(text), "a state of BargainWorld", text)
+        deal, offer, kept, first, second, types = found.groups()
+        self._place(int(deal) - 1, int(offer) - 1)
+        self.open = _read_items(kept)[0] if kept else None
+        items = [_read_items(each)[0] for each in (first, second)]
+        self.held = dict(zip(self.players, items, strict=True))
+        if types:
+            names = types.split(", ")
+            self.possible = frozenset(k for k in range(len(self.game.types)) if _name(k) in names)
+
+
+def _rows(numbers: NDArray[np.int64]) -> tuple[Items, ...]:
+    return tuple((books, hats, balls) for books, hats, balls in numbers.tolist())
+
+
+def _items(items: Items) -> str:
+    return ", ".join(f"{count} {kind}" for count, kind in zip(items, _KINDS, strict=True))
+
+
+def _read_items(text: str) -> list[Items]:
+    return [(int(books), int(hats), int(balls)) for books, hats, balls in _ROW.findall(text)]
+
+
+def _add(first: Items, second: Items) -> Items:
+    return (first[0] + second[0], first[1] + second[1], first[2] + second[2])
+
+
+def _name(number: int) -> str:
+    return "ABCD"[number]
+
+
+def _call(move: str) -> ToolCall:
+    if move in ("accept", "reject"):
+        return ToolCall(move, {})
+    return ToolCall("offer", dict(zip(_KINDS, _read_items(move)[0], strict=True)))
