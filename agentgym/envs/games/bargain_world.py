@@ -38,9 +38,9 @@ _MOST_VALUE = 9
 _MAX_DEALS = 30  # recursion may go through all offers
 _DRAWS = 50  # most draws are accepted at once
 _TEXTS = TEXTS["bargain"]
-_ITEMS = r"[0-9]+ books, [0-9]+ hats, [0-9]+ balls"
+_ITEMS = r"books [0-9]+, hats [0-9]+, balls [0-9]+"
 _HELD = rf"Held: player_0 ({_ITEMS}); player_1 ({_ITEMS})"
-_ROW = re.compile(r"([0-9]+) books, ([0-9]+) hats, ([0-9]+) balls")
+_ROW = re.compile(r"books ([0-9]+), hats ([0-9]+), balls ([0-9]+)")
 _TASK = re.compile(
     r"You are \w+\.\nOffers per deal: (?P<offers>[0-9]+)\nItems of each deal: (?P<pools>.*)\n"
     r"Your values: (?P<mine>.*)\n(?:Values|Possible values) of player_[01]: (?P<types>.*)\n"
@@ -337,7 +337,7 @@ class BargainWorld(GameWorld[BargainConfig]):
         types = [_items(values) for values in game.types]
         values = f"Values of {self.other}: {types[0]}"
         if not self.in_match:
-            named = [f"{_name(number)} {text}" for number, text in enumerate(types)]
+            named = [f"{_name(number)}: {text}" for number, text in enumerate(types)]
             values = f"Possible values of {self.other}: {'; '.join(named)}"
         lines = [
             f"You are {self.seat}.",
@@ -394,7 +394,7 @@ class BargainWorld(GameWorld[BargainConfig]):
             raise ToolError("there is an open offer; accept or reject it first")
         kept, pool = (books, hats, balls), self.pool
         if any(not 0 <= count <= most for count, most in zip(kept, pool, strict=True)):
-            raise ToolError(f"there are {_items(pool)} on the table; keep 0 or more of each")
+            raise ToolError(f"on the table are {_items(pool)}; keep 0 or more of each")
         return self.make_move(_items(kept))
 
     @tool
@@ -620,7 +620,7 @@ def _rows(numbers: NDArray[np.int64]) -> tuple[Items, ...]:
 
 
 def _items(items: Items) -> str:
-    return ", ".join(f"{count} {kind}" for count, kind in zip(items, _KINDS, strict=True))
+    return ", ".join(f"{kind} {count}" for count, kind in zip(items, _KINDS, strict=True))
 
 
 def _read_items(text: str) -> list[Items]:
