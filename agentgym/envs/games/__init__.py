@@ -46,3 +46,14 @@ register(
     },
     teams=("match",),
 )
+register(
+    "agentgym.envs.games.signal_world:SignalWorld",
+    presets={
+        "easy": {"rounds": 2, "objects": 6, "kinds": 3},
+        "medium": {"rounds": 12, "objects": 20, "kinds": 5},
+        "hard": {"rounds": 20, "objects": 40, "kinds": 6},
+        "long": {"rounds": 60, "objects": 20, "kinds": 5},
+        "extreme": {"rounds": 200, "objects": 40, "kinds": 6},
+    },
+    teams=("match",),
+)
