@@ -34,7 +34,7 @@ _TEXTS = TEXTS["signal"]
 _KINDS = [kind.split() for kind in _TEXTS["words"].splitlines()]
 _MAX_ROUNDS = 200
 _WORDS_PER_ROUND = 2.1  # on average with default options
-_WAIT = "wait"
+_LISTEN = "listen"
 _TASK = re.compile(
     r"You are \w+\.\nRounds: (?P<rounds>[0-9]+)\nObjects:\n(?P<objects>(?:[0-9]+: .*\n)+)"
     r"(?:Object of each round: (?P<targets>[0-9, ]+)\n)?"
@@ -208,10 +208,10 @@ class SignalWorld(GameWorld[SignalConfig]):
         return self.make_move(number)
 
     @tool
-    def wait(self) -> str:
-        """Wait for another word, as the listener."""
+    def listen(self) -> str:
+        """Listen for another word, as the listener."""
         self._check(LISTENER)
-        return self.make_move(_WAIT)
+        return self.make_move(_LISTEN)
 
     def _check(self, seat: str) -> None:
         if self.seat != seat:
@@ -222,7 +222,7 @@ class SignalWorld(GameWorld[SignalConfig]):
         return (self.turn_of,)
 
     def play(self, moves: Mapping[str, Move]) -> str:
-        """Play a word, a pick, or a wait."""
+        """Play a word, a pick, or listening."""
         ((player, move),) = moves.items()
         start, right = f"Round {self.round + 1}: {player}", False
         if player == SPEAKER:
@@ -234,7 +234,7 @@ class SignalWorld(GameWorld[SignalConfig]):
             self.wrong = (*self.wrong, move - 1)
             self.cost += not right
         else:
-            did = "waits"
+            did = "listens"
         if right:
             self._set(self.round + 1, (), ())
         self.turn_of = LISTENER if player == SPEAKER else SPEAKER
@@ -263,7 +263,7 @@ class SignalWorld(GameWorld[SignalConfig]):
     def scripted_move(self, player: str) -> Move:
         """Return the listener's pick if a single object fits."""
         fits = self.candidates
-        return fits[0] + 1 if len(fits) == 1 else _WAIT
+        return fits[0] + 1 if len(fits) == 1 else _LISTEN
 
     def payoff(self) -> float:
         """Return the least number of words as a share of words and wrong picks, 0 if unfinished."""
@@ -284,7 +284,7 @@ class SignalWorld(GameWorld[SignalConfig]):
         return {"rounds": max(1, round(steps / _WORDS_PER_ROUND))}
 
     def best_moves(self) -> Collection[Move]:
-        """Return the words that leave the fewest to say, or the listener's pick or wait."""
+        """Return the words that leave the fewest to say, or the listener's pick, or to listen."""
         if self.seat == LISTENER:
             return [self.scripted_move(LISTENER)]
         words = {word: 1 + self._needed(word) for word in self.legal_moves()}
@@ -295,9 +295,9 @@ class SignalWorld(GameWorld[SignalConfig]):
         return [word for word, needed in words.items() if needed == best]
 
     def legal_moves(self) -> Collection[Any]:
-        """Return the true words, or a wait and all picks."""
+        """Return the true words, or to listen and all picks."""
         if self.seat == LISTENER:
-            return [_WAIT, *range(1, len(self.objects) + 1)]
+            return [_LISTEN, *range(1, len(self.objects) + 1)]
         return [] if self.done else self.objects[self.targets[self.round]]
 
     def calls(self, moves: Collection[Move]) -> Sequence[ToolCall]:
@@ -305,10 +305,10 @@ class SignalWorld(GameWorld[SignalConfig]):
         return tuple(map(_call, moves))
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return all words, a wait and all picks: `kinds * values + objects + 1` calls."""
+        """Return all words, to listen, and all picks: `kinds * values + objects + 1` calls."""
         config = self.config
         words = [word for kind in _KINDS[: config.kinds] for word in kind[: config.values]]
-        return self.calls([*words, _WAIT, *range(1, config.objects + 1)])
+        return self.calls([*words, _LISTEN, *range(1, config.objects + 1)])
 
     def features(self) -> NDArray[np.float32]:
         """Return the objects and the situation.
@@ -340,7 +340,7 @@ class SignalWorld(GameWorld[SignalConfig]):
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Name the word or the pick."""
-        if call.name == _WAIT:
+        if call.name == _LISTEN:
             return _TEXTS["listen"]
         name = "plan" if call.name == "say" else "pick"
         return _TEXTS[name].format(*call.arguments.values())
@@ -348,7 +348,7 @@ class SignalWorld(GameWorld[SignalConfig]):
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Read the word or the pick."""
         if subtask == _TEXTS["listen"]:
-            return _call(_WAIT)
+            return _call(_LISTEN)
         if picked := re.fullmatch(_TEXTS["pick"].format("([0-9]{1,9})"), subtask):
             return _call(int(picked[1]))
         said = re.fullmatch(_TEXTS["plan"].format(r"(\w+)"), subtask)
@@ -378,8 +378,8 @@ def _numbers(numbers: Sequence[int]) -> str:
 
 
 def _call(move: Move) -> ToolCall:
-    if move == _WAIT:
-        return ToolCall(_WAIT, {})
+    if move == _LISTEN:
+        return ToolCall(_LISTEN, {})
     if isinstance(move, int):
         return ToolCall("pick", {"number": move})
     return ToolCall("say", {"word": move})

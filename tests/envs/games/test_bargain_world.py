@@ -67,7 +67,9 @@ def most(worlds: Sequence[BargainWorld]) -> int:
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("turns", [1, 2, 3, 99])
-def test_the_guarantee_is_what_a_search_of_all_policies_finds(case: tuple[Any, ...], turns: int) -> None:
+def test_the_guarantee_is_what_a_search_of_all_policies_finds(
+    case: tuple[Any, ...], turns: int
+) -> None:
     game = Bargain(*case)
     found = most(worlds_of(game, turns))
     assert guarantee(game).value(0, 0, frozenset(range(len(game.types))), turns) == found
