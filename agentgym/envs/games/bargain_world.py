@@ -9,19 +9,27 @@ are; in a match, the subgame-perfect equilibrium with known values.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import combinations, product
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from agentgym.envs.games.bargaining import (
+    MAX_DEALS,
+    Bargain,
+    Items,
+    Types,
+    agreement,
+    divisions,
+    guarantee,
+    reserve,
+    rest,
+    worth,
+)
 from agentgym.envs.games.game import FREE, TEXTS, GameWorld
-from agentgym.envs.reading import expect
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, tool
 from agentgym.text.validation import check_int
@@ -29,20 +37,16 @@ from agentgym.world.digests import digest
 from agentgym.world.seated import Move
 from agentgym.world.turn_budget import TurnBudget
 
-Items = tuple[int, int, int]  # numbers of books, hats and balls, or their values
-Types = frozenset[int]
-
 _KINDS = ("books", "hats", "balls")
 _MOST_ITEMS = 4  # of a kind in a deal
 _MOST_VALUE = 9
-_MAX_DEALS = 30  # recursion may go through all offers
 _DRAWS = 50  # most draws are accepted at once
 _TEXTS = TEXTS["bargain"]
 _ITEMS = r"books [0-9]+, hats [0-9]+, balls [0-9]+"
 _HELD = rf"Held: player_0 ({_ITEMS}); player_1 ({_ITEMS})"
 _ROW = re.compile(r"books ([0-9]+), hats ([0-9]+), balls ([0-9]+)")
 _TASK = re.compile(
-    r"You are \w+\.\nOffers per deal: (?P<offers>[0-9]+)\nItems of each deal: (?P<pools>.*)\n"
+    r"You are (?P<seat>\w+)\.\nOffers per deal: (?P<offers>[0-9]+)\nItems of each deal: (?P<pools>.*)\n"
     r"Your values: (?P<mine>.*)\n(?:Values|Possible values) of player_[01]: (?P<types>.*)\n"
     r"(?:Rule: .*? (?P<demand>[0-9]+) %.*\nTarget: [^0-9]*(?P<target>[0-9]+))?"
 )
@@ -68,203 +72,10 @@ class BargainConfig(TurnBudget):
             agent plays it.
     """
 
-    deals: Annotated[int, Field(ge=2, le=_MAX_DEALS)] = 6
+    deals: Annotated[int, Field(ge=2, le=MAX_DEALS)] = 6
     offers: Annotated[int, Field(ge=1, le=4)] = 3
     types: Annotated[int, Field(ge=1, le=4)] = 3
     demand: Annotated[int, Field(ge=1, le=90)] = 40
-
-
-def worth(values: Items, items: Items) -> int:
-    """Return the sum of the items' values."""
-    return sum(value * count for value, count in zip(values, items, strict=True))
-
-
-def rest(pool: Items, kept: Items) -> Items:
-    """Return what is left of a pool."""
-    return (pool[0] - kept[0], pool[1] - kept[1], pool[2] - kept[2])
-
-
-def divisions(pool: Items) -> Iterator[Items]:
-    """Yield all that a player may keep, the whole pool first."""
-    books, hats, balls = (range(count, -1, -1) for count in pool)
-    return product(books, hats, balls)
-
-
-def shrink(pool: Items) -> Items:
-    """Return a pool after a rejected offer: the most numerous kind loses one item."""
-    counts = list(pool)
-    first = counts.index(max(counts))
-    counts[first] = max(0, counts[first] - 1)
-    return (counts[0], counts[1], counts[2])
-
-
-class Bargain(NamedTuple):
-    """An instance as one player knows it.
-
-    Attributes:
-        pools: The items of each deal.
-        offers: The maximum number of offers per deal.
-        mine: The player's values.
-        types: The other player's possible values.
-        demand: The share in percent that the scripted player demands.
-    """
-
-    pools: tuple[Items, ...]
-    offers: int
-    mine: Items
-    types: tuple[Items, ...]
-    demand: int
-
-    def pool(self, deal: int, offer: int) -> Items:
-        """Return the items on the table at an offer."""
-        pool = self.pools[deal]
-        for _ in range(offer):
-            pool = shrink(pool)
-        return pool
-
-    def next_offer(self, deal: int, offer: int) -> tuple[int, int]:
-        """Return the deal and the offer after a rejection."""
-        return (deal, offer + 1) if offer + 1 < self.offers else (deal + 1, 0)
-
-    def accepts(self, values: Items, pool: Items, gets: Items) -> bool:
-        """Report whether the scripted player accepts a share of a pool."""
-        return 100 * worth(values, gets) >= self.demand * worth(values, pool)
-
-    def scripted_offer(self, values: Items, pool: Items) -> Items:
-        """Return what the scripted player keeps: its most valued items until they suffice."""
-        kept = [0, 0, 0]
-        for kind in sorted(range(3), key=lambda kind: -values[kind]):
-            while kept[kind] < pool[kind] and not self.accepts(values, pool, (*kept,)):  # type: ignore[arg-type]
-                kept[kind] += 1
-        return (kept[0], kept[1], kept[2])
-
-    def accepting(self, pool: Items, kept: Items) -> Types:
-        """Return the types that accept what the agent leaves of a pool."""
-        gets = rest(pool, kept)
-        return frozenset(k for k, each in enumerate(self.types) if self.accepts(each, pool, gets))
-
-    def offering(self, pool: Items) -> dict[Items, Types]:
-        """Return the types by what they keep in their offer."""
-        found: dict[Items, set[int]] = defaultdict(set)
-        for number, values in enumerate(self.types):
-            found[self.scripted_offer(values, pool)].add(number)
-        return {kept: frozenset(types) for kept, types in found.items()}
-
-
-class Guarantee:
-    """The most that the agent can still guarantee, whatever the scripted player's type is.
-
-    Backward induction over the deals, the offers, the types that are still possible, and the turns.
-    Each offer takes one turn: the agent makes it or answers it.
-    """
-
-    def __init__(self, game: Bargain) -> None:
-        self.game = game
-        self._values: dict[tuple[int, int, Types, int], int] = {}
-        self._gains: dict[Items, dict[Types, int]] = {}
-        self._offers: dict[Items, dict[Items, Types]] = {}
-        numbers = range(len(game.types))
-        # From the last deal backwards, recursion goes no deeper than a deal.
-        for deal in reversed(range(len(game.pools))):
-            for size in range(1, len(numbers) + 1):
-                for types in combinations(numbers, size):
-                    self.value(deal, 0, frozenset(types), _MAX_DEALS * game.offers)
-
-    def value(self, deal: int, offer: int, types: Types, turns: int) -> int:
-        """Return the guarantee before an offer is made."""
-        game = self.game
-        turns = min(turns, (len(game.pools) - deal) * game.offers - offer)
-        if turns <= 0:
-            return 0
-        key = (deal, offer, types, turns)
-        if key not in self._values:
-            agents = (deal + offer) % 2 == 0
-            self._values[key] = (
-                self._if_agent_offers(*key) if agents else self._if_other_offers(*key)
-            )
-        return self._values[key]
-
-    def _if_agent_offers(self, deal: int, offer: int, types: Types, turns: int) -> int:
-        gains = self._gains_from(self.game.pool(deal, offer))
-        values = []
-        for accepting, gain in gains.items():
-            values.append(self._if_offered(deal, offer, types, turns, accepting, gain))
-        return max(values)
-
-    def _if_other_offers(self, deal: int, offer: int, types: Types, turns: int) -> int:
-        pool, values = self.game.pool(deal, offer), []
-        if pool not in self._offers:
-            self._offers[pool] = self.game.offering(pool)
-        for kept, offering in self._offers[pool].items():
-            if left := types & offering:
-                accepted = self.if_accepted(deal, offer, left, turns, kept)
-                values.append(max(accepted, self.if_rejected(deal, offer, left, turns)))
-        return min(values)
-
-    def _gains_from(self, pool: Items) -> dict[Types, int]:
-        if pool not in self._gains:
-            gains: dict[Types, int] = {}
-            for kept in divisions(pool):
-                types = self.game.accepting(pool, kept)
-                gains[types] = max(gains.get(types, 0), worth(self.game.mine, kept))
-            self._gains[pool] = gains
-        return self._gains[pool]
-
-    def _if_offered(
-        self, deal: int, offer: int, types: Types, turns: int, accepting: Types, gain: int
-    ) -> int:
-        values = []
-        if yes := types & accepting:
-            values.append(gain + self.value(deal + 1, 0, yes, turns - 1))
-        if no := types - accepting:
-            values.append(self.if_rejected(deal, offer, no, turns))
-        return min(values)
-
-    def if_offered(self, deal: int, offer: int, types: Types, turns: int, kept: Items) -> int:
-        """Return the guarantee after the agent's offer."""
-        accepting = self.game.accepting(self.game.pool(deal, offer), kept)
-        gain = worth(self.game.mine, kept)
-        return self._if_offered(deal, offer, types, turns, accepting, gain)
-
-    def if_accepted(self, deal: int, offer: int, types: Types, turns: int, kept: Items) -> int:
-        """Return the guarantee if the agent accepts an offer of which the other keeps `kept`."""
-        gain = worth(self.game.mine, rest(self.game.pool(deal, offer), kept))
-        return gain + self.value(deal + 1, 0, types, turns - 1)
-
-    def if_rejected(self, deal: int, offer: int, types: Types, turns: int) -> int:
-        """Return the guarantee after a rejection by either player."""
-        return self.value(*self.game.next_offer(deal, offer), types, turns - 1)
-
-
-@lru_cache(maxsize=16)
-def guarantee(game: Bargain) -> Guarantee:
-    """Return the guarantees of an instance."""
-    return Guarantee(game)
-
-
-@lru_cache(maxsize=4096)
-def agreement(pool: Items, offers: int, mine: Items, theirs: Items) -> Items:
-    """Return what the player who offers next keeps in the subgame-perfect equilibrium of a deal.
-
-    A player accepts a share that is worth as much to it as going on, and offers the division that
-    is best for itself; among equal ones, the best for the other. Both values are known.
-
-    Args:
-        pool: The items on the table.
-        offers: The number of offers to come.
-        mine: The values of the player who offers.
-        theirs: The values of the other player.
-    """
-    least = reserve(pool, offers, mine, theirs)
-    good = [kept for kept in divisions(pool) if worth(theirs, rest(pool, kept)) >= least]
-    return max(good, key=lambda kept: (worth(mine, kept), worth(theirs, rest(pool, kept))))
-
-
-def reserve(pool: Items, offers: int, mine: Items, theirs: Items) -> int:
-    """Return what rejecting the next offer is worth to the player who answers it."""
-    if offers == 1:
-        return 0
-    return worth(theirs, agreement(shrink(pool), offers - 1, theirs, mine))
 
 
 class BargainWorld(GameWorld[BargainConfig]):
@@ -277,6 +88,7 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     Config = BargainConfig
     texts = _TEXTS
+    task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
         """Draw the items and the values; prefer instances in which both players can gain."""
@@ -289,7 +101,7 @@ class BargainWorld(GameWorld[BargainConfig]):
             theirs = types[int(rng.integers(config.types))]
             self.values = dict(zip(self.players, (mine, theirs), strict=True))
             self.worths = self._equilibrium()
-            self.target = guarantee(game).value(0, 0, self.possible, _MAX_DEALS * config.offers)
+            self.target = guarantee(game).value(0, 0, self.possible, MAX_DEALS * config.offers)
             if self.target > 0 and min(self.worths.values()) > 0 and len(set(types)) == len(types):
                 break
         self.max_turns = config.budget(config.deals * config.offers)
@@ -465,9 +277,8 @@ class BargainWorld(GameWorld[BargainConfig]):
             raise ValueError(f"deal {deal + 1}, offer {offer + 1} do not fit the task")
         self.deal, self.offers_made, self.done = deal, offer, deal == last
 
-    def read_line(self, line: str) -> None:
+    def read_move(self, found: re.Match[str]) -> None:
         """Read an offer, its answer, and what both players hold."""
-        found = expect(_LINE.fullmatch(line), "a move of BargainWorld", line)
         deal, offer, kept, answer, *held = found.groups()
         self._place(int(deal) - 1, int(offer) - 1)
         self._make_offer(_read_items(kept)[0])
@@ -591,20 +402,16 @@ class BargainWorld(GameWorld[BargainConfig]):
         named = (name for name in answers if subtask == f"{name.capitalize()} the offer.")
         return next((_call(name) for name in named), None)
 
-    def read_instance(self, task: str) -> None:
-        """Read the deals, the values and the target, and the situation unless it is restated."""
-        found = expect(_TASK.match(task), "a task of BargainWorld", task)
+    def read_instance(self, found: re.Match[str]) -> None:
+        """Read the deals, the values and the target."""
         rows = (_read_items(found[name]) for name in ("pools", "mine", "types"))
         pools, mine, types = map(tuple, rows)
         game = Bargain(pools, int(found["offers"]), mine[0], types, int(found["demand"] or 0))
         self._start(game)
         self.target = int(found["target"] or 0)
-        if _SITUATION.search(task):
-            self.read_situation(task)
 
-    def read_situation(self, text: str) -> None:
+    def read_situation(self, found: re.Match[str]) -> None:
         """Read the deal, the offer, what both hold, and the possible values."""
-        found = expect(_SITUATION.search(text), "a state of BargainWorld", text)
         deal, offer, kept, first, second, types = found.groups()
         self._place(int(deal) - 1, int(offer) - 1)
         self.open = _read_items(kept)[0] if kept else None

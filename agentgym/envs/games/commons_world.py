@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from agentgym.envs.games.game import FREE, TEXTS, GameWorld
-from agentgym.envs.reading import expect
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, echo, tool
 from agentgym.text.validation import check_int
@@ -174,6 +173,7 @@ class CommonsWorld(GameWorld[CommonsConfig]):
     Config = CommonsConfig
     texts = _TEXTS
     move_call = ("take", "units")
+    task_format, situation_format, line_format = _TASK, _STATE, _LINE
 
     def generate(self) -> None:
         """Draw the stock and the growth; prefer instances that no constant amount solves."""
@@ -278,9 +278,8 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         took = ", ".join(f"{player} took {units}" for player, units in takes.items())
         return f"Round {self.round}: {took}. Stock: {self.stock}"
 
-    def read_line(self, line: str) -> None:
+    def read_move(self, found: re.Match[str]) -> None:
         """Read the round, the stock and what both took."""
-        found = expect(_LINE.fullmatch(line), "a round of CommonsWorld", line)
         takes = dict(zip(self.players, map(int, found.group("first", "second")), strict=True))
         demand = self.game.next_demand(self.demand, takes[self.seat])
         self._set(int(found["round"]), int(found["stock"]), demand)
@@ -371,19 +370,17 @@ class CommonsWorld(GameWorld[CommonsConfig]):
             lines.append(f"Next demand of {self.other}: {self.demand}")
         return "\n".join(lines)
 
-    def read_instance(self, task: str) -> None:
+    def read_instance(self, found: re.Match[str]) -> None:
         """Read the dynamics, the stock and the target."""
-        found = expect(_TASK.match(task), "a task of CommonsWorld", task)
         rules: tuple[Opponent, ...] = ("imitator", "grudger")
-        known = (rule for rule in rules if _TEXTS[rule].partition("}")[2] in task)
+        known = (rule for rule in rules if _TEXTS[rule].partition("}")[2] in found.string)
         rule: Opponent = next(known, "greedy")
         growth = tuple(map(int, _NUMBERS.findall(found["growth"])))
         game = Commons(growth, int(found["capacity"]), int(found["limit"]), rule)
         self._start(game, int(found["stock"] or 0))
         self.target = int(found["target"] or 0)
 
-    def read_situation(self, text: str) -> None:
+    def read_situation(self, found: re.Match[str]) -> None:
         """Read the round, the stock, the totals and the demand."""
-        found = expect(_STATE.search(text), "a state of CommonsWorld", text)
         self._set(int(found["round"]), int(found["stock"]), int(found["demand"] or 0))
         self.totals = dict(zip(self.players, map(int, found.group("first", "second")), strict=True))

@@ -19,7 +19,6 @@ TEXTS: Mapping[str, Mapping[str, str]] = load_texts(__file__, "prompts")
 FREE = "decides freely"
 # The remaining turns after a restated task without a state; more than any game has.
 _MANY = 1_000_000
-_SEAT = re.compile(r"You are (\w+)\.\n")
 _BUDGET = re.compile(r"Turn budget: ([0-9]+)")
 _LEFT = re.compile(r"Turns left: ([0-9]+)")
 
@@ -30,10 +29,18 @@ class GameWorld(SeatedWorld[ConfigT]):
     Attributes:
         texts: The rules, the plan hint of a move (`plan`), and of a lost game (`lost`).
         move_call: The tool that makes a move, and its argument.
+        task_format: The format of a task and of `restate()`.
+        situation_format: The format of `situation()`.
+        line_format: The format of a line of `play`.
+        turn_of: The player who moves next, in games in turn.
     """
 
     texts: ClassVar[Mapping[str, str]]
     move_call: ClassVar[tuple[str, str]]
+    task_format: ClassVar[re.Pattern[str]]
+    situation_format: ClassVar[re.Pattern[str]]
+    line_format: ClassVar[re.Pattern[str]]
+    turn_of: str
 
     @abstractmethod
     def situation(self) -> str:
@@ -52,12 +59,16 @@ class GameWorld(SeatedWorld[ConfigT]):
         """Report whether an agent that plays alone has reached its goal."""
 
     @abstractmethod
-    def read_instance(self, task: str) -> None:
-        """Read a task or `restate()`, except the seat and the budget."""
+    def read_instance(self, found: re.Match[str]) -> None:
+        """Take the instance from a task or `restate()`."""
 
     @abstractmethod
-    def read_situation(self, text: str) -> None:
-        """Read a text that contains `situation()`."""
+    def read_situation(self, found: re.Match[str]) -> None:
+        """Take the situation from a task or a state."""
+
+    @abstractmethod
+    def read_move(self, found: re.Match[str]) -> None:
+        """Take the situation from a line of `play`."""
 
     @property
     def other(self) -> str:
@@ -68,6 +79,10 @@ class GameWorld(SeatedWorld[ConfigT]):
     def known_turns(self) -> int:
         """Return the number of remaining turns, or a very large one if it is unknown."""
         return _MANY if self.max_turns is None else self.turns_left
+
+    def movers(self) -> Sequence[str]:
+        """Return the player whose turn it is."""
+        return (self.turn_of,)
 
     def rules(self) -> str:
         """Return the rules of the game."""
@@ -122,15 +137,24 @@ class GameWorld(SeatedWorld[ConfigT]):
     def read_task(cls, task: str) -> Self:
         """Read the seat, the instance and the budget."""
         world = cls(cls.Config(), 0)
-        world.seat = expect(_SEAT.match(task), f"a task of {cls.__name__}", task)[1]
-        world.in_match = FREE in task
-        world.read_instance(task)
+        found = expect(cls.task_format.match(task), f"a task of {cls.__name__}", task)
+        world.seat, world.in_match = found["seat"], FREE in task
+        world.read_instance(found)
+        # A restated task has no situation; the state contains it.
+        if situation := cls.situation_format.search(task):
+            world.read_situation(situation)
         budget = _BUDGET.search(task)
         world.max_turns = int(budget[1]) if budget else None
         return world
 
     def read_state(self, state: str) -> None:
         """Read the situation and the turns."""
-        left = expect(_LEFT.search(state), f"a state of {type(self).__name__}", state)
-        self.read_situation(state)
+        what = f"a state of {type(self).__name__}"
+        left = expect(_LEFT.search(state), what, state)
+        self.read_situation(expect(self.situation_format.search(state), what, state))
         self.set_turns_left(int(left[1]))
+
+    def read_line(self, line: str) -> None:
+        """Read a line of `play`."""
+        what = f"a move of {type(self).__name__}"
+        self.read_move(expect(self.line_format.fullmatch(line), what, line))

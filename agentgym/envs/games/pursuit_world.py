@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from agentgym.envs.games.game import FREE, TEXTS, GameWorld
-from agentgym.envs.reading import expect
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, tool
 from agentgym.text.validation import check_int
@@ -165,6 +164,7 @@ class PursuitWorld(GameWorld[PursuitConfig]):
     Config = PursuitConfig
     texts = TEXTS["pursuit"]
     move_call = ("move", "direction")
+    task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
     players: ClassVar[tuple[str, ...]] = (PURSUER, EVADER)
     seat = PURSUER
 
@@ -247,10 +247,6 @@ class PursuitWorld(GameWorld[PursuitConfig]):
             raise ToolError(f"there is a wall or the edge of the board in direction {direction}")
         return self.make_move(direction)
 
-    def movers(self) -> Sequence[str]:
-        """Return the player whose turn it is."""
-        return (self.turn_of,)
-
     def play(self, moves: Mapping[str, Move]) -> str:
         """Play one player's move."""
         ((player, move),) = moves.items()
@@ -271,9 +267,8 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         self.places[EVADER], self.turn_of = self.grid.cells[self.catches], PURSUER
         return f"{line} {EVADER} reappears in {self.grid.name(self.places[EVADER])}."
 
-    def read_line(self, line: str) -> None:
+    def read_move(self, found: re.Match[str]) -> None:
         """Read a player's move, and the catches."""
-        found = expect(_LINE.fullmatch(line), "a move of PursuitWorld", line)
         player = found["player"]
         read = {player: found["cell"], EVADER: found["evader"] or ""}
         if player == EVADER and not found["evader"]:
@@ -384,18 +379,14 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         where = "" if cell is None else f", to {self.grid.name(cell)}"
         return f"{super().subtask_for(call, with_state)}{where}."
 
-    def read_instance(self, task: str) -> None:
-        """Read the board, and the situation unless the task is restated."""
-        found = expect(_TASK.match(task), "a task of PursuitWorld", task)
+    def read_instance(self, found: re.Match[str]) -> None:
+        """Read the board."""
         empty = Board(int(found["size"]), (), ())
         walls, cells = empty.read(found["walls"]), empty.read(found["cells"])
         self._start(empty._replace(walls=walls, cells=cells), cells[0])
-        if _SITUATION.search(task):
-            self.read_situation(task)
 
-    def read_situation(self, text: str) -> None:
+    def read_situation(self, found: re.Match[str]) -> None:
         """Read the places, the catches and the moves; it is this seat's turn."""
-        found = expect(_SITUATION.search(text), "a state of PursuitWorld", text)
         places = {PURSUER: found["pursuer"], EVADER: found["evader"]}
         cells = {player: self.grid.read(cell)[0] for player, cell in places.items()}
         self._set(cells, int(found["catches"]))

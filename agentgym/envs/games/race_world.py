@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from agentgym.envs.games.game import FREE, TEXTS, GameWorld
-from agentgym.envs.reading import expect
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, echo, tool
 from agentgym.text.validation import check_int
@@ -30,7 +29,7 @@ _MAX_MOVES = 400  # a list of 1,600 numbers takes about 50 ms to solve
 _LARGEST = 20  # the largest number on a list
 _DRAWS = 50  # most draws are accepted at once
 _TASK = re.compile(
-    r"You are \w+\.\nNumbers per move: (?P<per_move>[0-9]+)\n"
+    r"You are (?P<seat>\w+)\.\nNumbers per move: (?P<per_move>[0-9]+)\n"
     r"(?:Rule: .*\nTarget: [^0-9]*(?P<target>[0-9]+))?"
 )
 _COUNTS = (
@@ -147,6 +146,7 @@ class RaceWorld(GameWorld[RaceConfig]):
     Config = RaceConfig
     texts = _TEXTS
     move_call = ("take", "from_left")
+    task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
         """Draw the list; prefer one on which no constant and no greedy move suffices."""
@@ -179,10 +179,10 @@ class RaceWorld(GameWorld[RaceConfig]):
             game = _after(game, int(scripted_replies(game, game.moves)[0]))
         return total
 
-    @property
-    def turn_of(self) -> str:
-        """Return the player who moves next."""
-        return self.players[sum(self.taken) // self.game.per_move % 2]
+    def movers(self) -> Sequence[str]:
+        """Return the player whose turn it is."""
+        moves = sum(self.taken) // self.game.per_move
+        return (self.players[moves % 2],)
 
     def instance_key(self) -> str:
         """Return a digest of the list and the rules."""
@@ -227,10 +227,6 @@ class RaceWorld(GameWorld[RaceConfig]):
             raise ToolError(f"take 0 to {self.game.per_move} from the left, got {echo(from_left)}")
         return self.make_move(from_left)
 
-    def movers(self) -> Sequence[str]:
-        """Return the player whose turn it is."""
-        return (self.turn_of,)
-
     def play(self, moves: Mapping[str, Move]) -> str:
         """Play one player's move."""
         ((player, move),) = moves.items()
@@ -242,9 +238,8 @@ class RaceWorld(GameWorld[RaceConfig]):
         self.game, self.done = after, not after.numbers
         return f"{player} takes {', '.join(map(str, got))}. {self._counts()}"
 
-    def read_line(self, line: str) -> None:
+    def read_move(self, found: re.Match[str]) -> None:
         """Read the taken numbers and the sums."""
-        found = expect(_LINE.fullmatch(line), "a move of RaceWorld", line)
         left, right = (int(found[side]) for side in ("left", "right"))
         numbers = self.game.numbers
         first, last = left - self.taken[0], len(numbers) - (right - self.taken[1])
@@ -318,19 +313,15 @@ class RaceWorld(GameWorld[RaceConfig]):
         row[: len(numbers)] = np.divide(numbers, _LARGEST)
         return np.concatenate([shares, row]).astype(np.float32)
 
-    def read_instance(self, task: str) -> None:
-        """Read the rules and the target, and the list unless the task is restated."""
-        found = expect(_TASK.match(task), "a task of RaceWorld", task)
-        greedy = _TEXTS["greedy"].partition("}")[2] in task
+    def read_instance(self, found: re.Match[str]) -> None:
+        """Read the rules and the target."""
+        greedy = _TEXTS["greedy"].partition("}")[2] in found.string
         rule: Opponent = "greedy" if greedy else "farsighted"
         self._start(Race((), int(found["per_move"]), rule))
         self.target = int(found["target"] or 0)
-        if _SITUATION.search(task):
-            self.read_situation(task)
 
-    def read_situation(self, text: str) -> None:
+    def read_situation(self, found: re.Match[str]) -> None:
         """Read the list, the taken numbers and the sums."""
-        found = expect(_SITUATION.search(text), "a state of RaceWorld", text)
         numbers = [int(number) for number in found["numbers"].split(", ") if number]
         self._set(tuple(numbers), found)
 

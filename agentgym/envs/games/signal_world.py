@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from agentgym.envs.games.game import FREE, TEXTS, GameWorld
-from agentgym.envs.reading import expect
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, echo, tool
 from agentgym.text.validation import check_int
@@ -36,10 +35,9 @@ _MAX_ROUNDS = 200
 _WORDS_PER_ROUND = 2.1  # on average with default options
 _LISTEN = "listen"
 _TASK = re.compile(
-    r"You are \w+\.\nRounds: (?P<rounds>[0-9]+)\nObjects:\n(?P<objects>(?:[0-9]+: .*\n)+)"
-    r"(?:Object of each round: (?P<targets>[0-9, ]+)\n)?"
+    r"You are (?P<seat>\w+)\.\nRounds: (?P<rounds>[0-9]+)\nObjects:\n(?P<objects>(?:[0-9]+: .*\n)+)"
+    r"(?:Object of each round: (?P<targets>[0-9, ]+)\n)?(?:Rule: .*\n)?.* (?P<least>[0-9]+) words"
 )
-_GOAL = re.compile(r"Target: [^0-9]*(?P<target>[0-9]+) words")
 _ROUND = (
     r"Said in this round: (?P<said>.*)\. Wrong picks in it: (?P<wrong>.*)\. "
     r"Words and wrong picks so far: (?P<cost>[0-9]+)"
@@ -110,6 +108,7 @@ class SignalWorld(GameWorld[SignalConfig]):
     players: ClassVar[tuple[str, ...]] = (SPEAKER, LISTENER)
     seat = SPEAKER
     texts = _TEXTS
+    task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
         """Draw different objects, and the one to recognise in each round."""
@@ -217,10 +216,6 @@ class SignalWorld(GameWorld[SignalConfig]):
         if self.seat != seat:
             raise ToolError(f"only {seat} does this; you are {self.seat}")
 
-    def movers(self) -> Sequence[str]:
-        """Return the player whose turn it is."""
-        return (self.turn_of,)
-
     def play(self, moves: Mapping[str, Move]) -> str:
         """Play a word, a pick, or listening."""
         ((player, move),) = moves.items()
@@ -248,9 +243,8 @@ class SignalWorld(GameWorld[SignalConfig]):
         self.round, self.said, self.wrong = number, said, wrong
         self.done = number == self.rounds
 
-    def read_line(self, line: str) -> None:
+    def read_move(self, found: re.Match[str]) -> None:
         """Read the round, its words and picks, and whose turn it is."""
-        found = expect(_LINE.fullmatch(line), "a move of SignalWorld", line)
         self._read_round(found, int(found["round"]) - (not found["right"]))
         self.turn_of = LISTENER if found["player"] == SPEAKER else SPEAKER
 
@@ -354,21 +348,16 @@ class SignalWorld(GameWorld[SignalConfig]):
         said = re.fullmatch(_TEXTS["plan"].format(r"(\w+)"), subtask)
         return _call(said[1]) if said else None
 
-    def read_instance(self, task: str) -> None:
-        """Read the objects and the target, and the situation unless the task is restated."""
-        found = expect(_TASK.match(task), "a task of SignalWorld", task)
+    def read_instance(self, found: re.Match[str]) -> None:
+        """Read the objects and the target."""
         rows = [line.split()[1:] for line in found["objects"].splitlines()]
         self._start(tuple(map(tuple, rows)), int(found["rounds"]))
         targets = re.findall("[0-9]+", found["targets"] or "")
         self.targets = tuple(int(number) - 1 for number in targets)
-        if not self.in_match:
-            self.least = int(expect(_GOAL.search(task), "a task of SignalWorld", task)["target"])
-        if _SITUATION.search(task):
-            self.read_situation(task)
+        self.least = int(found["least"])
 
-    def read_situation(self, text: str) -> None:
+    def read_situation(self, found: re.Match[str]) -> None:
         """Read the round, its words and picks; it is this seat's turn."""
-        found = expect(_SITUATION.search(text), "a state of SignalWorld", text)
         self._read_round(found, int(found["round"]) - 1)
         self.turn_of = self.seat
 

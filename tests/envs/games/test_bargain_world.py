@@ -11,14 +11,8 @@ from typing import Any
 import pytest
 
 from agentgym import ToolCall
-from agentgym.envs.games.bargain_world import (
-    Bargain,
-    BargainConfig,
-    BargainWorld,
-    Items,
-    agreement,
-    guarantee,
-)
+from agentgym.envs.games.bargain_world import BargainConfig, BargainWorld
+from agentgym.envs.games.bargaining import Bargain, Items, agreement, guarantee
 from agentgym.world.reset_cache import draw
 
 CASES = [
