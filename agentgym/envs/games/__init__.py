@@ -51,9 +51,9 @@ register(
     presets={
         "easy": {"rounds": 2, "objects": 6, "kinds": 3},
         "medium": {"rounds": 12, "objects": 20, "kinds": 5},
-        "hard": {"rounds": 20, "objects": 40, "kinds": 6},
+        "hard": {"rounds": 20, "objects": 26, "kinds": 6},
         "long": {"rounds": 60, "objects": 20, "kinds": 5},
-        "extreme": {"rounds": 200, "objects": 40, "kinds": 6},
+        "extreme": {"rounds": 200, "objects": 26, "kinds": 6},
     },
     teams=("match",),
 )

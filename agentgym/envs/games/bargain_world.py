@@ -194,8 +194,8 @@ class BargainWorld(GameWorld[BargainConfig]):
         return f"On the table: {_items(self.pool)}{offer}\n{self._held()}"
 
     @tool
-    def offer(self, books: int, hats: int, balls: int) -> str:
-        """Offer a division: you keep these items, and the other player gets the rest.
+    def propose(self, books: int, hats: int, balls: int) -> str:
+        """Propose a division: you keep these items, and the other player gets the rest.
 
         Args:
             books: The number of books that you keep.
@@ -370,7 +370,7 @@ class BargainWorld(GameWorld[BargainConfig]):
         """
         game, config = self.game, self.config
         pools = np.full((config.deals, 3), -1.0)
-        pools[self.deal :] = np.divide(game.pools[self.deal :], _MOST_ITEMS)
+        pools[self.deal :] = np.divide(game.pools, _MOST_ITEMS)[self.deal :]
         types = np.full((config.types, 3), -1.0)
         for number in self.possible:
             types[number] = np.divide(game.types[number], _MOST_VALUE)
@@ -389,7 +389,7 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Name the answer, or what to keep."""
-        if call.name != "offer":
+        if call.name != "propose":
             return f"{call.name.capitalize()} the offer."
         books, hats, balls = (call.arguments[kind] for kind in _KINDS)
         return _TEXTS["plan"].format(_items((books, hats, balls)))
@@ -445,4 +445,4 @@ def _name(number: int) -> str:
 def _call(move: str) -> ToolCall:
     if move in ("accept", "reject"):
         return ToolCall(move, {})
-    return ToolCall("offer", dict(zip(_KINDS, _read_items(move)[0], strict=True)))
+    return ToolCall("propose", dict(zip(_KINDS, _read_items(move)[0], strict=True)))

@@ -8,6 +8,7 @@ values are exact: the least number of true words after which a single object fit
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,13 +31,15 @@ SPEAKER, LISTENER = "speaker_0", "listener_0"
 Object = tuple[str, ...]  # its words, one of each kind
 
 _TEXTS = TEXTS["signal"]
+_NAMES = string.ascii_uppercase
 _KINDS = [kind.split() for kind in _TEXTS["words"].splitlines()]
 _MAX_ROUNDS = 200
 _WORDS_PER_ROUND = 2.1  # on average with default options
-_LISTEN = "listen"
+_MORE = "more"  # the listener's request for another word
+_NEVER = 1_000_000  # words; if a state of another moment excludes the object
 _TASK = re.compile(
-    r"You are (?P<seat>\w+)\.\nRounds: (?P<rounds>[0-9]+)\nObjects:\n(?P<objects>(?:[0-9]+: .*\n)+)"
-    r"(?:Object of each round: (?P<targets>[0-9, ]+)\n)?(?:Rule: .*\n)?.* (?P<least>[0-9]+) words"
+    r"You are (?P<seat>\w+)\.\nRounds: (?P<rounds>[0-9]+)\nObjects:\n(?P<objects>(?:[A-Z]: .*\n)+)"
+    r"(?:Object of each round: (?P<targets>[A-Z, ]+)\n)?(?:Rule: .*\n)?.* (?P<least>[0-9]+) words"
 )
 _ROUND = (
     r"Said in this round: (?P<said>.*)\. Wrong picks in it: (?P<wrong>.*)\. "
@@ -57,19 +60,20 @@ class SignalConfig(TurnBudget):
 
     Attributes:
         rounds: The number of objects to recognise, one after another.
-        objects: The number of objects to choose from, at most `values ** kinds`.
+        objects: The number of objects to choose from, or `values ** kinds` if that is less.
         kinds: The number of kinds of words, such as colour and shape.
         values: The number of words of each kind.
     """
 
     rounds: Annotated[int, Field(ge=1, le=_MAX_ROUNDS)] = 6
-    objects: Annotated[int, Field(ge=2, le=40)] = 12
+    objects: Annotated[int, Field(ge=2, le=26)] = 12
     kinds: Annotated[int, Field(ge=2, le=6)] = 4
     values: Annotated[int, Field(ge=2, le=4)] = 3
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_int("objects", self.objects, 2, self.values**self.kinds)
+    @property
+    def count(self) -> int:
+        """Return the number of objects; no two have the same words."""
+        return min(self.objects, self.values**self.kinds)
 
 
 def fitting(objects: Sequence[Object], words: Collection[str]) -> list[int]:
@@ -93,7 +97,7 @@ def words_needed(
         for words in combinations(objects[target], count):
             if set(fitting(objects, said.union(words))) - wrong == {target}:
                 return count
-    raise ValueError(f"object {target + 1} has a twin")
+    return _NEVER
 
 
 class SignalWorld(GameWorld[SignalConfig]):
@@ -108,16 +112,17 @@ class SignalWorld(GameWorld[SignalConfig]):
     players: ClassVar[tuple[str, ...]] = (SPEAKER, LISTENER)
     seat = SPEAKER
     texts = _TEXTS
+    move_call = ("say", "text")
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
         """Draw different objects, and the one to recognise in each round."""
         config, rng = self.config, self.rng
-        numbers = rng.choice(config.values**config.kinds, size=config.objects, replace=False)
+        numbers = rng.choice(config.values**config.kinds, size=config.count, replace=False)
         digits = [np.unravel_index(number, (config.values,) * config.kinds) for number in numbers]
         objects = [[_KINDS[kind][value] for kind, value in enumerate(each)] for each in digits]
         self._start(tuple(map(tuple, objects)), config.rounds)
-        self.targets = tuple(rng.integers(config.objects, size=config.rounds).tolist())
+        self.targets = tuple(rng.integers(config.count, size=config.rounds).tolist())
         self.least = self._later(0)
         self.max_turns = config.budget(self.least)
 
@@ -149,10 +154,12 @@ class SignalWorld(GameWorld[SignalConfig]):
 
     def restate(self) -> str:
         """Return the objects and the goal; the state contains the rest."""
-        objects = [f"{number}: {' '.join(each)}" for number, each in enumerate(self.objects, 1)]
+        objects = [
+            f"{_NAMES[number]}: {' '.join(each)}" for number, each in enumerate(self.objects)
+        ]
         lines = [f"You are {self.seat}.", f"Rounds: {self.rounds}", "Objects:", *objects]
         if self.seat == SPEAKER:
-            lines.append(f"Object of each round: {_numbers(self.targets)}")
+            lines.append(f"Object of each round: {_names(self.targets)}")
         if self.in_match:
             lines.append(
                 f"{self.other} {FREE}. With perfect play of both, the rounds take {self.least} "
@@ -166,78 +173,54 @@ class SignalWorld(GameWorld[SignalConfig]):
         """Return the round, its words, and the objects that fit."""
         lines = [f"Round: {self.round + 1} of {self.rounds}"]
         if self.seat == SPEAKER:
-            target = "none" if self.done else str(self.targets[self.round] + 1)
+            target = "none" if self.done else _NAMES[self.targets[self.round]]
             lines.append(f"Object: {target}")
-        return "\n".join([*lines, f"Objects that fit: {_numbers(self.candidates)}", self._round()])
+        return "\n".join([*lines, f"Objects that fit: {_names(self.candidates)}", self._round()])
 
     def _round(self) -> str:
         return (
             f"Said in this round: {', '.join(self.said) or 'none'}. Wrong picks in it: "
-            f"{_numbers(self.wrong)}. Words and wrong picks so far: {self.cost}"
+            f"{_names(self.wrong)}. Words and wrong picks so far: {self.cost}"
         )
 
     def board(self) -> str:
         """Draw the objects that fit."""
-        fits = [f"{number + 1}: {' '.join(self.objects[number])}" for number in self.candidates]
+        fits = [f"{_NAMES[each]}: {' '.join(self.objects[each])}" for each in self.candidates]
         return "\n".join([*fits, self._round()])
 
     @tool
-    def say(self, word: str) -> str:
-        """Say a word that is true of the object of this round, as the speaker.
+    def say(self, text: str) -> str:
+        """Say something to the other player.
 
         Args:
-            word: One of the words of the object.
+            text: As the speaker, one of the words of the object. As the listener, the letter of the
+                object that you pick, or `more` to hear another word.
         """
-        self._check(SPEAKER)
-        words = self.objects[self.targets[self.round]]
-        if word not in words:
-            raise ToolError(f"{echo(word)} is not true of the object; say {', '.join(words)}")
-        return self.make_move(word)
-
-    @tool
-    def pick(self, number: int) -> str:
-        """Pick the object that the speaker means, as the listener.
-
-        Args:
-            number: The number of the object.
-        """
-        self._check(LISTENER)
-        if not 1 <= number <= len(self.objects):
-            raise ToolError(f"the objects are 1 to {len(self.objects)}, got {echo(number)}")
-        return self.make_move(number)
-
-    @tool
-    def listen(self) -> str:
-        """Listen for another word, as the listener."""
-        self._check(LISTENER)
-        return self.make_move(_LISTEN)
-
-    def _check(self, seat: str) -> None:
-        if self.seat != seat:
-            raise ToolError(f"only {seat} does this; you are {self.seat}")
+        legal = self.legal_moves()
+        if text not in legal:
+            raise ToolError(f"you may say {', '.join(legal)}, got {echo(text)}")
+        return self.make_move(text)
 
     def play(self, moves: Mapping[str, Move]) -> str:
-        """Play a word, a pick, or listening."""
+        """Play what a player says."""
         ((player, move),) = moves.items()
-        start, right = f"Round {self.round + 1}: {player}", False
-        if player == SPEAKER:
-            self.said, self.cost = (*self.said, str(move)), self.cost + 1
-            did = f"says {move}"
-        elif isinstance(move, int):
-            right = move - 1 == self.targets[self.round]
-            did = f"picks {move}: {'right' if right else 'wrong'}"
-            self.wrong = (*self.wrong, move - 1)
-            self.cost += not right
-        else:
-            did = "listens"
-        if right:
-            self._set(self.round + 1, (), ())
+        said = f"Round {self.round + 1}: {player} says {move}"
         self.turn_of = LISTENER if player == SPEAKER else SPEAKER
-        return f"{start} {did}. {self._round()}"
+        if player == SPEAKER:
+            self.said = (*self.said, str(move))
+            self.cost += 1
+        elif move == _NAMES[self.targets[self.round]]:
+            said = f"{said}: right"
+            self._set(self.round + 1, (), ())
+        elif move != _MORE:
+            said = f"{said}: wrong"
+            self.wrong = (*self.wrong, _NAMES.index(str(move)))
+            self.cost += 1
+        return f"{said}. {self._round()}"
 
     def _set(self, number: int, said: tuple[str, ...], wrong: tuple[int, ...]) -> None:
         known = {word for each in self.objects for word in each}
-        picked = all(0 <= each < len(self.objects) for each in wrong)
+        picked = all(each < len(self.objects) for each in wrong)
         if not (0 <= number <= self.rounds and known.issuperset(said) and picked):
             raise ValueError(f"round {number + 1}, {said} and {wrong} do not fit the task")
         self.round, self.said, self.wrong = number, said, wrong
@@ -250,14 +233,14 @@ class SignalWorld(GameWorld[SignalConfig]):
 
     def _read_round(self, found: re.Match[str], number: int) -> None:
         said = tuple(word for word in found["said"].split(", ") if word != "none")
-        wrong = tuple(int(each) - 1 for each in re.findall(r"[0-9]+", found["wrong"]))
+        wrong = tuple(_NAMES.index(name) for name in re.findall("[A-Z]", found["wrong"]))
         self._set(number, said, wrong)
         self.cost = int(found["cost"])
 
     def scripted_move(self, player: str) -> Move:
-        """Return the listener's pick if a single object fits."""
+        """Return the only object that fits, or the request for another word."""
         fits = self.candidates
-        return fits[0] + 1 if len(fits) == 1 else _LISTEN
+        return _NAMES[fits[0]] if len(fits) == 1 else _MORE
 
     def payoff(self) -> float:
         """Return the least number of words as a share of words and wrong picks, 0 if unfinished."""
@@ -278,7 +261,7 @@ class SignalWorld(GameWorld[SignalConfig]):
         return {"rounds": max(1, round(steps / _WORDS_PER_ROUND))}
 
     def best_moves(self) -> Collection[Move]:
-        """Return the words that leave the fewest to say, or the listener's pick, or to listen."""
+        """Return the words that leave the fewest to say; for the listener its scripted move."""
         if self.seat == LISTENER:
             return [self.scripted_move(LISTENER)]
         words = {word: 1 + self._needed(word) for word in self.legal_moves()}
@@ -288,27 +271,23 @@ class SignalWorld(GameWorld[SignalConfig]):
             return []
         return [word for word, needed in words.items() if needed == best]
 
-    def legal_moves(self) -> Collection[Any]:
-        """Return the true words, or to listen and all picks."""
+    def legal_moves(self) -> Sequence[str]:
+        """Return the true words, or all objects and the request for another word."""
         if self.seat == LISTENER:
-            return [_LISTEN, *range(1, len(self.objects) + 1)]
+            return [_MORE, *_NAMES[: len(self.objects)]]
         return [] if self.done else self.objects[self.targets[self.round]]
 
-    def calls(self, moves: Collection[Move]) -> Sequence[ToolCall]:
-        """Return the calls that make some moves."""
-        return tuple(map(_call, moves))
-
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return all words, to listen, and all picks: `kinds * values + objects + 1` calls."""
+        """Return all that either player can say: `kinds * values + count + 1` calls."""
         config = self.config
         words = [word for kind in _KINDS[: config.kinds] for word in kind[: config.values]]
-        return self.calls([*words, _LISTEN, *range(1, config.objects + 1)])
+        return self.calls([*words, _MORE, *_NAMES[: config.count]])
 
     def features(self) -> NDArray[np.float32]:
         """Return the objects and the situation.
 
         Returns:
-            float32, shape `(objects * (kinds + 2) + kinds * values + 3,)`, in [-1, 1]: the words of
+            float32, shape `(count * (kinds + 2) + kinds * values + 3,)`, in [-1, 1]: the words of
             each object as shares of the words of their kind; which objects fit, and which one the
             speaker means; which words were said; and the shares of the rounds, words and turns.
         """
@@ -316,7 +295,7 @@ class SignalWorld(GameWorld[SignalConfig]):
         rows = [
             [_KINDS[kind].index(word) for kind, word in enumerate(each)] for each in self.objects
         ]
-        marks = np.zeros((2, config.objects))
+        marks = np.zeros((2, config.count))
         marks[0, self.candidates] = 1
         if self.seat == SPEAKER and not self.done:
             marks[1, self.targets[self.round]] = 1
@@ -332,28 +311,12 @@ class SignalWorld(GameWorld[SignalConfig]):
         parts += [said[: config.kinds, : config.values].ravel(), np.array(shares)]
         return np.concatenate(parts).astype(np.float32)
 
-    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name the word or the pick."""
-        if call.name == _LISTEN:
-            return _TEXTS["listen"]
-        name = "plan" if call.name == "say" else "pick"
-        return _TEXTS[name].format(*call.arguments.values())
-
-    def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Read the word or the pick."""
-        if subtask == _TEXTS["listen"]:
-            return _call(_LISTEN)
-        if picked := re.fullmatch(_TEXTS["pick"].format("([0-9]{1,9})"), subtask):
-            return _call(int(picked[1]))
-        said = re.fullmatch(_TEXTS["plan"].format(r"(\w+)"), subtask)
-        return _call(said[1]) if said else None
-
     def read_instance(self, found: re.Match[str]) -> None:
         """Read the objects and the target."""
         rows = [line.split()[1:] for line in found["objects"].splitlines()]
         self._start(tuple(map(tuple, rows)), int(found["rounds"]))
-        targets = re.findall("[0-9]+", found["targets"] or "")
-        self.targets = tuple(int(number) - 1 for number in targets)
+        targets = (found["targets"] or "").replace(", ", "")
+        self.targets = tuple(map(_NAMES.index, targets))
         self.least = int(found["least"])
 
     def read_situation(self, found: re.Match[str]) -> None:
@@ -362,13 +325,5 @@ class SignalWorld(GameWorld[SignalConfig]):
         self.turn_of = self.seat
 
 
-def _numbers(numbers: Sequence[int]) -> str:
-    return ", ".join(str(number + 1) for number in numbers) or "none"
-
-
-def _call(move: Move) -> ToolCall:
-    if move == _LISTEN:
-        return ToolCall(_LISTEN, {})
-    if isinstance(move, int):
-        return ToolCall("pick", {"number": move})
-    return ToolCall("say", {"word": move})
+def _names(numbers: Sequence[int]) -> str:
+    return ", ".join(_NAMES[number] for number in numbers) or "none"

@@ -121,7 +121,7 @@ def test_an_agreement_equals_that_of_a_recursion(offers: int) -> None:
 def test_the_rules_by_hand() -> None:
     world = worlds_of(Bargain(((2, 3, 1), (1, 1, 1)), 2, (1, 1, 1), ((2, 1, 6),), 50))[0]
     # player_1 values the table at 13 and rejects 6.
-    assert world.offer(0, 3, 1) == (
+    assert world.propose(0, 3, 1) == (
         "Deal 1, offer 1: player_0 keeps books 0, hats 3, balls 1.\n"
         "Deal 1, offer 1: player_0 keeps books 0, hats 3, balls 1. player_1 rejects. Held: "
         "player_0 books 0, hats 0, balls 0; player_1 books 0, hats 0, balls 0\n"
@@ -132,7 +132,7 @@ def test_the_rules_by_hand() -> None:
     assert world.held == {"player_0": (2, 2, 0), "player_1": (0, 0, 1)}
     world.reject()
     assert world.pool == (0, 1, 1), "of equally numerous kinds the first loses an item"
-    world.offer(0, 1, 0)
+    world.propose(0, 1, 0)
     assert (world.done, world.held["player_0"]) == (True, (2, 3, 0))
 
 

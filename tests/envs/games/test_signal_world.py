@@ -54,7 +54,7 @@ def test_the_least_number_of_words_is_that_of_the_shortest_sequences(objects: in
         best = shortest(config, seed)
         world = draw(SignalWorld, config, seed)
         assert world.least == len(best[0])
-        first = {call.arguments["word"] for call in world.optimal_calls()}
+        first = {call.arguments["text"] for call in world.optimal_calls()}
         assert first == {said[0] for said in best}
         for word in best[0]:
             world.say(word)
@@ -64,17 +64,17 @@ def test_the_least_number_of_words_is_that_of_the_shortest_sequences(objects: in
 def test_one_word_too_many_loses_a_later_round() -> None:
     world = world_of(1, 3)
     assert world.least == 3, "two for the large red circle, one for the green square"
-    assert {call.arguments["word"] for call in world.optimal_calls()} == {"circle", "large"}
+    assert {call.arguments["text"] for call in world.optimal_calls()} == {"circle", "large"}
     assert world.say("circle") == (
         "Round 1: speaker_0 says circle. Said in this round: circle. Wrong picks in it: none. "
         "Words and wrong picks so far: 1\n"
-        "Round 1: listener_0 listens. Said in this round: circle. Wrong picks in it: none. "
+        "Round 1: listener_0 says more. Said in this round: circle. Wrong picks in it: none. "
         "Words and wrong picks so far: 1"
     )
     world.say("red")
-    assert world.optimal_calls() == ()
+    assert list(world.optimal_calls()) == []
     assert world.say("large").endswith(
-        "Round 1: listener_0 picks 2: right. Said in this round: none. Wrong picks in it: none. "
+        "Round 1: listener_0 says B: right. Said in this round: none. Wrong picks in it: none. "
         "Words and wrong picks so far: 3"
     )
     world.say("green")
@@ -94,7 +94,7 @@ def test_the_listener_knows_the_words_alone() -> None:
 
 
 def play_match(guess: bool) -> Any:
-    """Play a match whose listener guesses among two objects, if told, or listens."""
+    """Play a match whose listener guesses among two objects, if told, or asks for more."""
     env = make("SignalWorld-match", rounds=3)
     env.reset(seed=4)
     game, policy = env.unwrapped.game, TeamPolicy("SignalWorld-match")
@@ -103,7 +103,7 @@ def play_match(guess: bool) -> Any:
         world = game.team.worlds[agent]
         reply = policy([game.chats[agent]])[0].text
         if guess and agent == LISTENER and len(world.candidates) == 2:
-            reply = call("pick", number=world.candidates[0] + 1)
+            reply = call("say", text="ABCDEFGHIJKL"[world.candidates[0]])
         cycle(game, reply)
     return game
 
@@ -123,11 +123,11 @@ def test_a_wrong_pick_counts_and_excludes_the_object() -> None:
     world = game.team.worlds[LISTENER]
     target = game.team.worlds[SPEAKER].targets[0]
     word = world.objects[target][0]
-    cycle(game, call("pick", number=1))
-    assert newest(game, SPEAKER).startswith("error: only listener_0 does this")
-    cycle(game, call("say", word=word))
+    cycle(game, call("say", text="A"))
+    assert newest(game, SPEAKER).startswith("error: you may say")
+    cycle(game, call("say", text=word))
     wrong = next(each for each in world.candidates if each != target)
-    cycle(game, call("pick", number=wrong + 1))
+    cycle(game, call("say", text="ABCDEFGHIJKL"[wrong]))
     assert (world.cost, world.wrong) == (2, (wrong,))
     assert wrong not in world.candidates
     assert game.due == [SPEAKER]
