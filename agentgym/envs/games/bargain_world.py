@@ -18,15 +18,21 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from agentgym.envs.games.bargaining import (
+    KINDS,
     MAX_DEALS,
     Bargain,
     Items,
     Types,
-    agreement,
+    add,
+    agreements,
+    describe,
     divisions,
+    equilibrium_worths,
     guarantee,
+    read_items,
     reserve,
     rest,
+    to_items,
     worth,
 )
 from agentgym.envs.games.game import FREE, TEXTS, GameWorld
@@ -37,14 +43,13 @@ from agentgym.world.digests import digest
 from agentgym.world.seated import Move
 from agentgym.world.turn_budget import TurnBudget
 
-_KINDS = ("books", "hats", "balls")
 _MOST_ITEMS = 4  # of a kind in a deal
 _MOST_VALUE = 9
 _DRAWS = 50  # most draws are accepted at once
 _TEXTS = TEXTS["bargain"]
+_TYPES = "ABCD"
 _ITEMS = r"books [0-9]+, hats [0-9]+, balls [0-9]+"
 _HELD = rf"Held: player_0 ({_ITEMS}); player_1 ({_ITEMS})"
-_ROW = re.compile(r"books ([0-9]+), hats ([0-9]+), balls ([0-9]+)")
 _TASK = re.compile(
     r"You are (?P<seat>\w+)\.\nOffers per deal: (?P<offers>[0-9]+)\nItems of each deal: (?P<pools>.*)\n"
     r"Your values: (?P<mine>.*)\n(?:Values|Possible values) of player_[01]: (?P<types>.*)\n"
@@ -88,21 +93,23 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     Config = BargainConfig
     texts = _TEXTS
+    possible: Types
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
         """Draw the items and the values; prefer instances in which both players can gain."""
         config, rng = self.config, self.rng
         for _ in range(_DRAWS):
-            pools = _rows(rng.integers(1, _MOST_ITEMS + 1, size=(config.deals, 3)))
-            mine, *types = _rows(rng.integers(1, _MOST_VALUE + 1, size=(config.types + 1, 3)))
+            pools = to_items(rng.integers(1, _MOST_ITEMS + 1, size=(config.deals, 3)))
+            mine, *types = to_items(rng.integers(1, _MOST_VALUE + 1, size=(config.types + 1, 3)))
             game = Bargain(pools, config.offers, mine, tuple(types), config.demand)
             self._start(game)
             theirs = types[int(rng.integers(config.types))]
             self.values = dict(zip(self.players, (mine, theirs), strict=True))
-            self.worths = self._equilibrium()
+            worths = equilibrium_worths(game, (mine, theirs))
+            self.worths = dict(zip(self.players, worths, strict=True))
             self.target = guarantee(game).value(0, 0, self.possible, MAX_DEALS * config.offers)
-            if self.target > 0 and min(self.worths.values()) > 0 and len(set(types)) == len(types):
+            if self.target > 0 and min(worths) > 0 and len(set(types)) == len(types):
                 break
         self.max_turns = config.budget(config.deals * config.offers)
 
@@ -111,16 +118,6 @@ class BargainWorld(GameWorld[BargainConfig]):
         self.open: Items | None = None
         self.held: dict[str, Items] = dict.fromkeys(self.players, (0, 0, 0))
         self.possible = frozenset(range(len(game.types)))
-
-    def _equilibrium(self) -> dict[str, int]:
-        totals = dict.fromkeys(self.players, 0)
-        for deal, pool in enumerate(self.game.pools):
-            first, second = (self.players[(deal + k) % 2] for k in range(2))
-            mine, theirs = self.values[first], self.values[second]
-            kept = agreement(pool, self.game.offers, mine, theirs)
-            totals[first] += worth(mine, kept)
-            totals[second] += worth(theirs, rest(pool, kept))
-        return totals
 
     def join(self, seat: str) -> None:
         """Take a seat; both values are known."""
@@ -146,16 +143,16 @@ class BargainWorld(GameWorld[BargainConfig]):
     def restate(self) -> str:
         """Return the deals, the values and the goal; the state contains the rest."""
         game = self.game
-        types = [_items(values) for values in game.types]
+        types = [describe(values) for values in game.types]
         values = f"Values of {self.other}: {types[0]}"
         if not self.in_match:
-            named = [f"{_name(number)}: {text}" for number, text in enumerate(types)]
+            named = [f"{_TYPES[number]}: {text}" for number, text in enumerate(types)]
             values = f"Possible values of {self.other}: {'; '.join(named)}"
         lines = [
             f"You are {self.seat}.",
             f"Offers per deal: {game.offers}",
-            f"Items of each deal: {'; '.join(map(_items, game.pools))}",
-            f"Your values: {_items(game.mine)}",
+            f"Items of each deal: {'; '.join(map(describe, game.pools))}",
+            f"Your values: {describe(game.mine)}",
             values,
         ]
         if self.in_match:
@@ -172,26 +169,27 @@ class BargainWorld(GameWorld[BargainConfig]):
     def situation(self) -> str:
         """Return the deal, the offer, the items of both, and the other's possible values."""
         game = self.game
-        offer = "none" if self.open is None else f"{self.offerer} keeps {_items(self.open)}"
+        offer = "none" if self.open is None else f"{self.offerer} keeps {describe(self.open)}"
         lines = [
             f"Deal: {self.deal + 1} of {len(game.pools)}",
             f"Offer: {self.offers_made + 1} of {game.offers}",
-            f"On the table: {_items(self.pool)}",
+            f"On the table: {describe(self.pool)}",
             f"Open offer: {offer}",
             self._held(),
         ]
         if not self.in_match:
-            lines.append(f"{self.other} may be: {', '.join(map(_name, sorted(self.possible)))}")
+            lines.append(
+                f"{self.other} may be: {', '.join(_TYPES[number] for number in sorted(self.possible))}"
+            )
         return "\n".join(lines)
 
     def _held(self) -> str:
-        held = [f"{player} {_items(items)}" for player, items in self.held.items()]
+        held = [f"{player} {describe(items)}" for player, items in self.held.items()]
         return f"Held: {'; '.join(held)}"
 
     def board(self) -> str:
         """Draw the table."""
-        offer = "" if self.open is None else f"\n{self.offerer} keeps {_items(self.open)}"
-        return f"On the table: {_items(self.pool)}{offer}\n{self._held()}"
+        return self.situation()
 
     @tool
     def propose(self, books: int, hats: int, balls: int) -> str:
@@ -206,8 +204,8 @@ class BargainWorld(GameWorld[BargainConfig]):
             raise ToolError("there is an open offer; accept or reject it first")
         kept, pool = (books, hats, balls), self.pool
         if any(not 0 <= count <= most for count, most in zip(kept, pool, strict=True)):
-            raise ToolError(f"on the table are {_items(pool)}; keep 0 or more of each")
-        return self.make_move(_items(kept))
+            raise ToolError(f"on the table are {describe(pool)}; keep 0 or more of each")
+        return self.make_move(describe(kept))
 
     @tool
     def accept(self) -> str:
@@ -221,21 +219,21 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     def _answer_with(self, answer: str) -> str:
         if self.open is None:
-            raise ToolError("there is no open offer; make one")
+            raise ToolError("there is no open offer; propose a division")
         return self.make_move(answer)
 
     def movers(self) -> Sequence[str]:
         """Return the player who offers or answers."""
-        answerer = next(player for player in self.players if player != self.offerer)
-        return (self.offerer if self.open is None else answerer,)
+        moves = self.deal + self.offers_made + (self.open is not None)
+        return (self.players[moves % 2],)
 
     def play(self, moves: Mapping[str, Move]) -> str:
         """Play an offer or an answer."""
         ((player, move),) = moves.items()
         answered = move in ("accept", "reject")
         if not answered:
-            self._make_offer(_read_items(str(move))[0])
-        kept = _items(self.open or (0, 0, 0))
+            self._make_offer(read_items(str(move))[0])
+        kept = describe(self.open or (0, 0, 0))
         line = f"Deal {self.deal + 1}, offer {self.offers_made + 1}: {self.offerer} keeps {kept}."
         if not answered:
             return line
@@ -244,7 +242,7 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     def _make_offer(self, kept: Items) -> None:
         if any(count > most for count, most in zip(kept, self.pool, strict=True)):
-            raise ValueError(f"{_items(kept)} is more than there is on the table")
+            raise ValueError(f"{describe(kept)} is more than there is on the table")
         self.open = kept
         if self.offerer != self.seat:
             self._learn(self.game.offering(self.pool).get(kept, frozenset()))
@@ -257,7 +255,7 @@ class BargainWorld(GameWorld[BargainConfig]):
         if answer == "accept":
             for player in self.players:
                 got = kept if player == offerer else rest(pool, kept)
-                self.held[player] = _add(self.held[player], got)
+                self.held[player] = add(self.held[player], got)
             self.deal, self.offers_made = self.deal + 1, 0
         else:
             self.deal, self.offers_made = game.next_offer(self.deal, self.offers_made)
@@ -281,17 +279,17 @@ class BargainWorld(GameWorld[BargainConfig]):
         """Read an offer, its answer, and what both players hold."""
         deal, offer, kept, answer, *held = found.groups()
         self._place(int(deal) - 1, int(offer) - 1)
-        self._make_offer(_read_items(kept)[0])
+        self._make_offer(read_items(kept)[0])
         if answer:
             self._answer(answer)
-            items = [_read_items(text)[0] for text in held]
+            items = [read_items(text)[0] for text in held]
             self.held = dict(zip(self.players, items, strict=True))
 
     def scripted_move(self, player: str) -> Move:
         """Return the scripted player's offer or answer."""
         values, pool = self.values[player], self.pool
         if self.open is None:
-            return _items(self.game.scripted_offer(values, pool))
+            return describe(self.game.scripted_offer(values, pool))
         accepts = self.game.accepts(values, pool, rest(pool, self.open))
         return "accept" if accepts else "reject"
 
@@ -311,7 +309,7 @@ class BargainWorld(GameWorld[BargainConfig]):
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """Return the deals that take about this many turns with default options."""
-        check_int("horizon", steps, 3, 40)
+        check_int("horizon", steps, 3, 39)
         return {"deals": max(2, round(steps / 1.3))}
 
     def best_moves(self) -> Collection[Move]:
@@ -326,7 +324,7 @@ class BargainWorld(GameWorld[BargainConfig]):
             kept = [
                 kept for kept in divisions(self.pool) if solver.if_offered(*at, kept) >= missing
             ]
-            return [_items(each) for each in kept]
+            return [describe(each) for each in kept]
         values = {"accept": solver.if_accepted(*at, self.open), "reject": solver.if_rejected(*at)}
         return [answer for answer, value in values.items() if value >= missing]
 
@@ -336,19 +334,13 @@ class BargainWorld(GameWorld[BargainConfig]):
         if self.open is not None:
             least = reserve(pool, left, theirs, mine)
             return ["accept" if worth(mine, rest(pool, self.open)) >= least else "reject"]
-        best = agreement(pool, left, mine, theirs)
-        return [
-            _items(kept)
-            for kept in divisions(pool)
-            if worth(mine, kept) == worth(mine, best)
-            and worth(theirs, rest(pool, kept)) == worth(theirs, rest(pool, best))
-        ]
+        return [describe(kept) for kept in agreements(pool, left, mine, theirs)]
 
     def legal_moves(self) -> Collection[Move]:
         """Return both answers, or all divisions."""
         if self.open is not None:
             return ["accept", "reject"]
-        return [_items(kept) for kept in divisions(self.pool)]
+        return [describe(kept) for kept in divisions(self.pool)]
 
     def calls(self, moves: Collection[Move]) -> Sequence[ToolCall]:
         """Return the calls that make some moves."""
@@ -357,7 +349,7 @@ class BargainWorld(GameWorld[BargainConfig]):
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return both answers and all divisions of the largest deal: 127 calls."""
         most = (_MOST_ITEMS, _MOST_ITEMS, _MOST_ITEMS)
-        return self.calls(["accept", "reject", *map(_items, divisions(most))])
+        return self.calls(["accept", "reject", *map(describe, divisions(most))])
 
     def features(self) -> NDArray[np.float32]:
         """Return the deals, the values and the situation.
@@ -391,20 +383,20 @@ class BargainWorld(GameWorld[BargainConfig]):
         """Name the answer, or what to keep."""
         if call.name != "propose":
             return f"{call.name.capitalize()} the offer."
-        books, hats, balls = (call.arguments[kind] for kind in _KINDS)
-        return _TEXTS["plan"].format(_items((books, hats, balls)))
+        books, hats, balls = (call.arguments[kind] for kind in KINDS)
+        return _TEXTS["plan"].format(describe((books, hats, balls)))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Read the answer, or what to keep."""
-        if rows := _read_items(subtask):
-            return _call(_items(rows[0]))
+        if rows := read_items(subtask):
+            return _call(describe(rows[0]))
         answers = ("accept", "reject")
         named = (name for name in answers if subtask == f"{name.capitalize()} the offer.")
         return next((_call(name) for name in named), None)
 
     def read_instance(self, found: re.Match[str]) -> None:
         """Read the deals, the values and the target."""
-        rows = (_read_items(found[name]) for name in ("pools", "mine", "types"))
+        rows = (read_items(found[name]) for name in ("pools", "mine", "types"))
         pools, mine, types = map(tuple, rows)
         game = Bargain(pools, int(found["offers"]), mine[0], types, int(found["demand"] or 0))
         self._start(game)
@@ -414,35 +406,15 @@ class BargainWorld(GameWorld[BargainConfig]):
         """Read the deal, the offer, what both hold, and the possible values."""
         deal, offer, kept, first, second, types = found.groups()
         self._place(int(deal) - 1, int(offer) - 1)
-        self.open = _read_items(kept)[0] if kept else None
-        items = [_read_items(each)[0] for each in (first, second)]
+        self.open = read_items(kept)[0] if kept else None
+        items = [read_items(each)[0] for each in (first, second)]
         self.held = dict(zip(self.players, items, strict=True))
         if types:
             names = types.split(", ")
-            self.possible = frozenset(k for k in range(len(self.game.types)) if _name(k) in names)
-
-
-def _rows(numbers: NDArray[np.int64]) -> tuple[Items, ...]:
-    return tuple((books, hats, balls) for books, hats, balls in numbers.tolist())
-
-
-def _items(items: Items) -> str:
-    return ", ".join(f"{kind} {count}" for count, kind in zip(items, _KINDS, strict=True))
-
-
-def _read_items(text: str) -> list[Items]:
-    return [(int(books), int(hats), int(balls)) for books, hats, balls in _ROW.findall(text)]
-
-
-def _add(first: Items, second: Items) -> Items:
-    return (first[0] + second[0], first[1] + second[1], first[2] + second[2])
-
-
-def _name(number: int) -> str:
-    return "ABCD"[number]
+            self.possible = frozenset(k for k in range(len(self.game.types)) if _TYPES[k] in names)
 
 
 def _call(move: str) -> ToolCall:
     if move in ("accept", "reject"):
         return ToolCall(move, {})
-    return ToolCall("propose", dict(zip(_KINDS, _read_items(move)[0], strict=True)))
+    return ToolCall("propose", dict(zip(KINDS, read_items(move)[0], strict=True)))

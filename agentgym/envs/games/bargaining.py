@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import combinations, product
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 Items = tuple[int, int, int]  # numbers of books, hats and balls, or their values
 Types = frozenset[int]
 
+KINDS = ("books", "hats", "balls")
 MAX_DEALS = 30  # recursion may go through all offers
+_ITEMS = re.compile(r"books ([0-9]+), hats ([0-9]+), balls ([0-9]+)")
+
+
+def describe(items: Items) -> str:
+    """Return items, or their values, in words."""
+    return ", ".join(f"{kind} {count}" for count, kind in zip(items, KINDS, strict=True))
+
+
+def read_items(text: str) -> list[Items]:
+    """Return all items that a text contains in the words of `describe`."""
+    return [(int(books), int(hats), int(balls)) for books, hats, balls in _ITEMS.findall(text)]
+
+
+def to_items(numbers: NDArray[np.int64]) -> tuple[Items, ...]:
+    """Return the rows of an array of shape (rows, 3)."""
+    return tuple((books, hats, balls) for books, hats, balls in numbers.tolist())
+
+
+def add(first: Items, second: Items) -> Items:
+    """Return the items of both."""
+    return (first[0] + second[0], first[1] + second[1], first[2] + second[2])
 
 
 def worth(values: Items, items: Items) -> int:
@@ -72,11 +98,12 @@ class Bargain(NamedTuple):
 
     def scripted_offer(self, values: Items, pool: Items) -> Items:
         """Return what the scripted player keeps: its most valued items until they suffice."""
-        kept = [0, 0, 0]
+        kept: Items = (0, 0, 0)
         for kind in sorted(range(3), key=lambda kind: -values[kind]):
-            while kept[kind] < pool[kind] and not self.accepts(values, pool, (*kept,)):  # type: ignore[arg-type]
-                kept[kind] += 1
-        return (kept[0], kept[1], kept[2])
+            one: Items = (int(kind == 0), int(kind == 1), int(kind == 2))
+            while kept[kind] < pool[kind] and not self.accepts(values, pool, kept):
+                kept = add(kept, one)
+        return kept
 
     def accepting(self, pool: Items, kept: Items) -> Types:
         """Return the types that accept what the agent leaves of a pool."""
@@ -183,11 +210,11 @@ def guarantee(game: Bargain) -> Guarantee:
 
 
 @lru_cache(maxsize=4096)
-def agreement(pool: Items, offers: int, mine: Items, theirs: Items) -> Items:
-    """Return what the player who offers next keeps in the subgame-perfect equilibrium of a deal.
+def agreements(pool: Items, offers: int, mine: Items, theirs: Items) -> list[Items]:
+    """Return what the player who offers next may keep in a subgame-perfect equilibrium of a deal.
 
-    A player accepts a share that is worth as much to it as going on, and offers the division that
-    is best for itself; among equal ones, the best for the other. Both values are known.
+    A player accepts a share that is worth as much to it as going on, and offers a division that is
+    best for itself; among equal ones, the best for the other. Both values are known.
 
     Args:
         pool: The items on the table.
@@ -196,12 +223,28 @@ def agreement(pool: Items, offers: int, mine: Items, theirs: Items) -> Items:
         theirs: The values of the other player.
     """
     least = reserve(pool, offers, mine, theirs)
-    good = [kept for kept in divisions(pool) if worth(theirs, rest(pool, kept)) >= least]
-    return max(good, key=lambda kept: (worth(mine, kept), worth(theirs, rest(pool, kept))))
+    found: dict[tuple[int, int], list[Items]] = defaultdict(list)
+    for kept in divisions(pool):
+        left = worth(theirs, rest(pool, kept))
+        if left >= least:
+            found[worth(mine, kept), left].append(kept)
+    return found[max(found)]
 
 
 def reserve(pool: Items, offers: int, mine: Items, theirs: Items) -> int:
     """Return what rejecting the next offer is worth to the player who answers it."""
     if offers == 1:
         return 0
-    return worth(theirs, agreement(shrink(pool), offers - 1, theirs, mine))
+    kept = agreements(shrink(pool), offers - 1, theirs, mine)[0]
+    return worth(theirs, kept)
+
+
+def equilibrium_worths(game: Bargain, values: tuple[Items, Items]) -> list[int]:
+    """Return what both players' items are worth to them in the equilibrium of all deals."""
+    totals = [0, 0]
+    for deal, pool in enumerate(game.pools):
+        first, second = deal % 2, (deal + 1) % 2
+        kept = agreements(pool, game.offers, values[first], values[second])[0]
+        totals[first] += worth(values[first], kept)
+        totals[second] += worth(values[second], rest(pool, kept))
+    return totals

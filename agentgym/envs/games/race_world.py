@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -70,6 +71,11 @@ class Race(NamedTuple):
         """Return the number of moves to come."""
         return len(self.numbers) // self.per_move
 
+    @property
+    def before(self) -> NDArray[np.int32]:
+        """Return the sum of the numbers before each position, and before the end."""
+        return np.array([0, *accumulate(self.numbers)], np.int32)
+
     def sums(self, moves: int) -> NDArray[np.int32]:
         """Return the sum that each move takes from each part of the list.
 
@@ -79,14 +85,15 @@ class Race(NamedTuple):
         Returns:
             Shape (per_move + 1, parts), by the numbers taken from the left and by the part's start.
         """
-        before = np.concatenate([[0], np.cumsum(self.numbers)]).astype(np.int32)
-        length = moves * self.per_move
+        before, length = self.before, moves * self.per_move
         start = np.arange(len(self.numbers) - length + 1)
-        left = np.arange(self.per_move + 1)[:, None]
         end = start + length
-        return (
-            before[start + left] - before[start] + before[end] - before[end - self.per_move + left]
-        )
+        sums = np.zeros((self.per_move + 1, len(start)), np.int32)
+        for left in range(self.per_move + 1):
+            right = self.per_move - left
+            sums[left] += before[start + left] - before[start]
+            sums[left] += before[end] - before[end - right]
+        return sums
 
     def parts_after(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return by move and part the values of the parts that the moves leave."""
@@ -101,7 +108,7 @@ def minimax(game: Race) -> list[NDArray[np.int32]]:
         By the number of moves to come, an array by the start of the part of the list.
     """
     values = [np.zeros(len(game.numbers) + 1, np.int32)]
-    before = np.concatenate([[0], np.cumsum(game.numbers)]).astype(np.int32)
+    before = game.before
     for moves in range(1, game.moves + 1):
         length = moves * game.per_move
         total = before[length:] - before[: len(before) - length]
@@ -131,9 +138,11 @@ def best_sums(game: Race, turns: int) -> list[int]:
 
 def scripted_replies(game: Race, moves: int) -> NDArray[np.int64]:
     """Return how many numbers the scripted player takes from the left, by part of the list."""
-    if game.rule == "greedy":
-        return game.sums(moves).argmax(axis=0)
-    return game.parts_after(minimax(game)[moves - 1]).argmin(axis=0)
+    worth = game.sums(moves)
+    if game.rule == "farsighted":
+        worth = -game.parts_after(minimax(game)[moves - 1])
+    replies: NDArray[np.int64] = worth.argmax(axis=0)
+    return replies
 
 
 class RaceWorld(GameWorld[RaceConfig]):
@@ -146,6 +155,7 @@ class RaceWorld(GameWorld[RaceConfig]):
     Config = RaceConfig
     texts = _TEXTS
     move_call = ("take", "from_left")
+    perfect: Mapping[str, int]
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
@@ -156,11 +166,11 @@ class RaceWorld(GameWorld[RaceConfig]):
             numbers = tuple(self.rng.integers(1, _LARGEST + 1, size=count).tolist())
             self._start(Race(numbers, config.per_move, config.opponent))
             self.target = max(best_sums(self.game, config.moves))
-            simple = [self._sum_of([move]) for move in self.legal_moves()]
+            simple = [self._sum_of([move]) for move in range(config.per_move + 1)]
             if self.target > max(*simple, self._sum_of([])):
                 break
-        perfect = int(minimax(self.game)[-1][0])
-        self.values = dict(zip(self.players, (perfect, sum(numbers) - perfect), strict=True))
+        first = int(minimax(self.game)[-1][0])
+        self.perfect = dict(zip(self.players, (first, sum(numbers) - first), strict=True))
         self.max_turns = config.budget(config.moves)
 
     def _start(self, game: Race) -> None:
@@ -194,7 +204,7 @@ class RaceWorld(GameWorld[RaceConfig]):
         if self.in_match:
             lines.append(
                 f"{self.other} {FREE}. With perfect play of both, your sum is "
-                f"{self.values[self.seat]}. Your reward is your sum divided by this number."
+                f"{self.perfect[self.seat]}. Your reward is your sum divided by this number."
             )
         else:
             lines += [
@@ -262,7 +272,7 @@ class RaceWorld(GameWorld[RaceConfig]):
 
     def payoff(self) -> float:
         """Return this seat's sum as a share of its sum with perfect play of both."""
-        return self.sums[self.seat] / self.values[self.seat]
+        return self.sums[self.seat] / self.perfect[self.seat]
 
     def has_won(self) -> bool:
         """Report whether the target was reached."""
@@ -270,7 +280,7 @@ class RaceWorld(GameWorld[RaceConfig]):
 
     def report(self) -> Mapping[str, Any]:
         """Return the sums, and each player's sum with perfect play of both."""
-        return {"sums": dict(self.sums), "minimax": dict(self.values)}
+        return {"sums": dict(self.sums), "minimax": dict(self.perfect)}
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:

@@ -73,7 +73,8 @@ class SignalConfig(TurnBudget):
     @property
     def count(self) -> int:
         """Return the number of objects; no two have the same words."""
-        return min(self.objects, self.values**self.kinds)
+        possible: int = self.values**self.kinds
+        return min(self.objects, possible)
 
 
 def fitting(objects: Sequence[Object], words: Collection[str]) -> list[int]:
@@ -113,6 +114,7 @@ class SignalWorld(GameWorld[SignalConfig]):
     seat = SPEAKER
     texts = _TEXTS
     move_call = ("say", "text")
+    targets: tuple[int, ...]
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
@@ -128,7 +130,7 @@ class SignalWorld(GameWorld[SignalConfig]):
 
     def _start(self, objects: tuple[Object, ...], rounds: int) -> None:
         self.objects, self.rounds = objects, rounds
-        self.targets: tuple[int, ...] = ()
+        self.targets = ()
         self.turn_of, self.round, self.cost, self.least = SPEAKER, 0, 0, 0
         self.said: tuple[str, ...] = ()
         self.wrong: tuple[int, ...] = ()
@@ -275,7 +277,7 @@ class SignalWorld(GameWorld[SignalConfig]):
         """Return the true words, or all objects and the request for another word."""
         if self.seat == LISTENER:
             return [_MORE, *_NAMES[: len(self.objects)]]
-        return [] if self.done else self.objects[self.targets[self.round]]
+        return self.objects[self.targets[min(self.round, self.rounds - 1)]]
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return all that either player can say: `kinds * values + count + 1` calls."""

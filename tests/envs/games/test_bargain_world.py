@@ -12,7 +12,7 @@ import pytest
 
 from agentgym import ToolCall
 from agentgym.envs.games.bargain_world import BargainConfig, BargainWorld
-from agentgym.envs.games.bargaining import Bargain, Items, agreement, guarantee
+from agentgym.envs.games.bargaining import Bargain, Items, agreements, guarantee
 from agentgym.world.reset_cache import draw
 
 CASES = [
@@ -112,10 +112,10 @@ def test_an_agreement_equals_that_of_a_recursion(offers: int) -> None:
         world = draw(BargainWorld, BargainConfig(), seed)
         mine, theirs = world.values["player_0"], world.values["player_1"]
         for pool in world.game.pools:
-            kept = agreement(pool, offers, mine, theirs)
-            left = [count - less for count, less in zip(pool, kept, strict=True)]
             expected = equilibrium(list(pool), offers, mine, theirs)
-            assert (sums(mine, kept), sums(theirs, left)) == expected
+            for kept in agreements(pool, offers, mine, theirs):
+                left = [count - less for count, less in zip(pool, kept, strict=True)]
+                assert (sums(mine, kept), sums(theirs, left)) == expected
 
 
 def test_the_rules_by_hand() -> None:

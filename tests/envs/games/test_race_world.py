@@ -98,7 +98,7 @@ def test_perfect_play_of_both_reaches_the_minimax_sums() -> None:
     # A farsighted opponent concedes exactly the minimax sum.
     for seed in range(5):
         world = draw(RaceWorld, RaceConfig(moves=4, opponent="farsighted"), seed)
-        assert world.target == world.values["player_0"]
+        assert world.target == world.perfect["player_0"]
 
 
 def test_the_rules_by_hand() -> None:
