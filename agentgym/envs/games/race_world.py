@@ -97,7 +97,8 @@ class Race(NamedTuple):
 
     def parts_after(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return by move and part the values of the parts that the moves leave."""
-        return np.lib.stride_tricks.sliding_window_view(values, self.per_move + 1).T
+        parts = len(values) - self.per_move
+        return np.array([values[left : left + parts] for left in range(self.per_move + 1)])
 
 
 @lru_cache(maxsize=16)
