@@ -131,3 +131,12 @@ def test_a_wrong_pick_counts_and_excludes_the_object() -> None:
     assert (world.cost, world.wrong) == (2, (wrong,))
     assert wrong not in world.candidates
     assert game.due == [SPEAKER]
+
+
+def test_a_wrong_pick_may_save_a_word() -> None:
+    world = world_of(1)
+    world.join(SPEAKER)
+    world.play({SPEAKER: "red"})
+    world.play({LISTENER: "A"})
+    # Without A, "circle" alone is left; with it, "large" is needed too.
+    assert [each.arguments["text"] for each in world.optimal_calls()] == ["circle"]
