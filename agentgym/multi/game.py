@@ -161,7 +161,7 @@ class Game:
         """Deliver the mail, then start the next cycle or end the episode."""
         team = self.team
         self.cycle += 1
-        self.protocol.settle(team)
+        self._settle()
         if self.cycle >= self._last:
             team.end("max_cycles")
         if team.ended:
@@ -172,6 +172,16 @@ class Game:
         for agent in self.agents:
             self._deliver(agent)
         self._asked = self._awake()
+
+    def _settle(self) -> None:
+        guard = self.agent_envs[self.agents[0]].guard
+        settled = False
+        with guard.watch("settle", "the outcome of a cycle could not be decided"):
+            self.protocol.settle(self.team)
+            settled = True
+        if not settled:
+            guard.broken = True
+            self.team.end("fault")
 
     def advance(self) -> None:
         """End cycles until an agent is due or the episode is over."""
@@ -205,7 +215,11 @@ class Game:
         team, ended, scores = self.team, self.team.ended, self._scores()
         self.score = score = max(scores, default=0.0)
         self.terminated = ended in _TERMINAL
-        self.rewards = self.protocol.shares(team, score)
+        successes = dict.fromkeys(self.agents, False)
+        with self.agent_envs[self.agents[0]].guard.watch("payoff", "the scorer broke"):
+            self.rewards = self.protocol.shares(team, score)
+            for agent in self.agents:
+                successes[agent] = self.protocol.has_succeeded(agent, team, score)
         reasons = [agent_env.guard.invalid for agent_env in self.agent_envs.values()]
         for agent, agent_env in self.agent_envs.items():
             if mail := team.collect(agent):
@@ -231,8 +245,11 @@ class Game:
                 split=self.split or "",
                 instance=self.instance_key,
             )
-            success = self.protocol.has_succeeded(agent, team, score)
-            self.infos[agent] = {**self.infos[agent], "success": success, "detail": detail}
+            self.infos[agent] = {
+                **self.infos[agent],
+                "success": successes[agent],
+                "detail": detail,
+            }
 
     def _scores(self) -> list[float]:
         scored: dict[int, tuple[float | None, Mapping[str, Any] | None]] = {}

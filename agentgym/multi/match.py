@@ -78,7 +78,8 @@ class Match(TeamProtocol):
 
     def finished(self, agent: str, team: Team, reason: str) -> None:
         """Record that an agent cannot go on, which ends the match after this cycle."""
-        team.pending_end = team.pending_end or reason
+        if not team.pending_end:
+            team.pending_end, team.stopped_by = reason, agent
 
     def settle(self, team: Team) -> None:
         """Play the moves once all movers have moved, and tell those whose turn is next."""
@@ -101,11 +102,13 @@ class Match(TeamProtocol):
                 team.winners = {agent for agent in seated if seated[agent].payoff() == best}
                 team.end("world")
         if team.pending_end:
+            for world in seated.values():
+                world.stopped_by = team.stopped_by
             team.end(team.pending_end)
 
     def has_succeeded(self, agent: str, team: Team, score: float) -> bool:
         """Return whether an agent has reached its equilibrium value."""
-        return team.worlds[agent].score() >= 1.0
+        return bool(score) and _seated(team.worlds[agent]).payoff() >= 1.0
 
     def shares(self, team: Team, score: float) -> dict[str, float]:
         """Return each seat's payoff; nothing if no seat has scored."""

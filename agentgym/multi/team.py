@@ -49,6 +49,7 @@ class Team:
         faults: The number of rejected answers, by agent.
         question: The host's open question, or an empty text.
         pending_end: Why the episode will end after the answer; in a duel, why the last world ended.
+        stopped_by: The agent that ended a match because it could not go on.
     """
 
     def __init__(self, agents: Sequence[str]) -> None:
@@ -69,7 +70,7 @@ class Team:
         self.ended = ""
         self.winners: set[str] = set()
         self.faults: dict[str, int] = dict.fromkeys(self.agents, 0)
-        self.question = self.answer = self.pending_end = ""
+        self.question = self.answer = self.pending_end = self.stopped_by = ""
 
     def end(self, reason: str) -> None:
         """End the episode at the end of the cycle; the first reason counts."""

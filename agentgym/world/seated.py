@@ -34,6 +34,7 @@ class SeatedWorld(World[ConfigT]):
         seat: The player whose view this world is.
         in_match: Whether agents play all seats.
         pending: This seat's move that has not been played yet, or None.
+        stopped_by: The player who ended a match early by running out of turns, if any.
     """
 
     players: ClassVar[tuple[str, ...]] = ("player_0", "player_1")
@@ -42,6 +43,7 @@ class SeatedWorld(World[ConfigT]):
     seat = "player_0"
     in_match = False
     pending: Move | None = None
+    stopped_by = ""
     _news: list[str]
 
     @abstractmethod

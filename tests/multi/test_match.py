@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from agentgym.multi.game import Game
 from agentgym.multi.match import PLAYED
 from agentgym.oracles import NoisyPolicy, TeamPolicy
 from agentgym.text.tools import tool
-from agentgym.world.seated import COMMITTED
+from agentgym.world.seated import COMMITTED, Move
 from tests.multi.team_checks import call, cycle, newest
 
 IDS = [entry.id for entry in teams()]
@@ -151,6 +152,43 @@ def test_a_fault_restores_a_seat_with_the_moves_of_all() -> None:
     cycle(game, take(2))
     assert len({world.board() for world in game.team.worlds.values()}) == 1
     assert game.team.worlds["player_1"].totals == {"player_0": 2, "player_1": 4}
+
+
+class Broken(CommonsWorld):
+    """CommonsWorld in which a hook of the match fails once player_0 has taken 2."""
+
+    hook = ""
+
+    def fail(self, hook: str) -> None:
+        if hook == self.hook and self.totals["player_0"] == 2:
+            raise RuntimeError(f"{hook} is broken")
+
+    def play(self, moves: Mapping[str, Move]) -> str:
+        line = super().play(moves)
+        self.fail("play")
+        return line
+
+    def payoff(self) -> float:
+        self.fail("payoff")
+        return super().payoff()
+
+
+@pytest.mark.parametrize("hook", ["play", "payoff"])
+def test_a_fault_of_the_game_itself_makes_the_episode_invalid(
+    hook: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Broken, "hook", hook)
+    game = Game(Broken, team="match", rounds=2)
+    game.reset(make("CommonsWorld").unwrapped.np_random)
+    cycle(game, take(1), take(1))
+    cycle(game, take(1), take(0))
+    assert (game.over, game.terminated) == (True, False)
+    assert set(game.rewards.values()) == {0.0}
+    for agent in game.agents:
+        detail = game.infos[agent]["detail"]
+        assert (detail.ended, detail.score) == ("fault", None)
+        assert "could not be decided" in detail.invalid
+    assert game.infos["player_0"]["detail"].faults[0].message == f"{hook} is broken"
 
 
 def test_only_a_world_with_seats_can_be_a_match() -> None:

@@ -7,45 +7,42 @@ War", Bell Journal of Economics 11, 1980), on integers, so all its values are ex
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym.envs.reading import expect, load_texts
+from agentgym.envs.games.game import FREE, TEXTS, GameWorld
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, echo, tool
 from agentgym.text.validation import check_int
 from agentgym.world.digests import digest
-from agentgym.world.seated import WAIT, Move, SeatedWorld
+from agentgym.world.seated import Move
 from agentgym.world.turn_budget import TurnBudget
-from agentgym.world.world import CallSet
 
-_TEXTS: Mapping[str, str] = load_texts(__file__, "prompts")["commons"]
+_TEXTS = TEXTS["commons"]
 _MAX_ROUNDS = 2_000  # a round takes about a millisecond to solve
 _GROWTH = (0, 25, 50, 100)  # percent; faster growth refills the stock whatever is taken
 _DRAWS = 50  # most draws are accepted at once
 _NUMBERS = re.compile(r"[0-9]+")
-_LOST = "The target can no longer be reached."
 _TASK = re.compile(
     r"You are (?P<seat>player_[01])\.\nRounds: [0-9]+\n(?:Stock: (?P<stock>[0-9]+)\n)?"
     r"Largest stock: (?P<capacity>[0-9]+)\nLimit per round: (?P<limit>[0-9]+)\n"
     r"Growth after each round in %: (?P<growth>[0-9, ]+)\n"
     r"(?:Rule: .*\nTarget: .* (?P<target>[0-9]+) units)?"
 )
-_BUDGET = re.compile(r"Turn budget: ([0-9]+)")
 _LINE = re.compile(
     r"Round (?P<round>[0-9]+): player_0 took (?P<first>[0-9]+), player_1 took (?P<second>[0-9]+)\. "
     r"Stock: (?P<stock>[0-9]+)"
 )
 _STATE = re.compile(
     r"Rounds played: (?P<round>[0-9]+)\nStock: (?P<stock>[0-9]+)\n"
-    r"Taken: player_0 (?P<first>[0-9]+), player_1 (?P<second>[0-9]+)\n"
-    r"(?:Next demand of player_[01]: (?P<demand>[0-9]+)\n)?Turns left: (?P<left>[0-9]+)"
+    r"Taken: player_0 (?P<first>[0-9]+), player_1 (?P<second>[0-9]+)"
+    r"(?:\nNext demand of player_[01]: (?P<demand>[0-9]+))?"
 )
 
 Opponent = Literal["imitator", "grudger", "greedy"]
@@ -165,7 +162,7 @@ def cooperation(game: Commons, stock: int) -> int:
     return later[stock]
 
 
-class CommonsWorld(SeatedWorld[CommonsConfig]):
+class CommonsWorld(GameWorld[CommonsConfig]):
     """Share a stock with another player over several rounds and take as much as possible.
 
     Both take at the same time, and what they leave grows. Alone, the agent plays against a known
@@ -174,6 +171,9 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
     """
 
     Config = CommonsConfig
+    texts = _TEXTS
+    move_call = ("take", "units")
+    task_format, situation_format, line_format = _TASK, _STATE, _LINE
 
     def generate(self) -> None:
         """Draw the stock and the growth; prefer instances that no constant amount solves."""
@@ -209,18 +209,9 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
         growth = self.game.growth[: number + turns]
         return best_totals(self.game._replace(growth=growth))[number][stock, demand]
 
-    @property
-    def other(self) -> str:
-        """Return the other player's name."""
-        return next(player for player in self.players if player != self.seat)
-
     def instance_key(self) -> str:
         """Return a digest of the dynamics and the first stock."""
         return digest([*self.game, self._first])
-
-    def rules(self) -> str:
-        """Return the rules of the game."""
-        return _TEXTS["rules"]
 
     def task(self) -> str:
         """Return the instance, the other player's rule or freedom, and the budget."""
@@ -243,7 +234,7 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
         if self.in_match:
             value = equilibrium(game)[1][0][self._first]
             lines.append(
-                f"{self.other} decides freely. If both players play the equilibrium, you take {value} "
+                f"{self.other} {FREE}. If both players play the equilibrium, you take {value} "
                 "units in all. Your reward is your total divided by this number."
             )
         else:
@@ -287,9 +278,8 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
         took = ", ".join(f"{player} took {units}" for player, units in takes.items())
         return f"Round {self.round}: {took}. Stock: {self.stock}"
 
-    def read_line(self, line: str) -> None:
+    def read_move(self, found: re.Match[str]) -> None:
         """Read the round, the stock and what both took."""
-        found = expect(_LINE.fullmatch(line), "a round of CommonsWorld", line)
         takes = dict(zip(self.players, map(int, found.group("first", "second")), strict=True))
         demand = self.game.next_demand(self.demand, takes[self.seat])
         self._set(int(found["round"]), int(found["stock"]), demand)
@@ -311,11 +301,9 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
         """Return this seat's total as a share of its equilibrium total."""
         return self.totals[self.seat] / equilibrium(self.game)[1][0][self._first]
 
-    def score(self) -> float:
-        """Return 1 if the target was reached, else 0; in a match the payoff, at most 1."""
-        if self.in_match:
-            return min(1.0, self.payoff())
-        return float(self.totals[self.seat] >= self.target)
+    def has_won(self) -> bool:
+        """Report whether the target was reached."""
+        return self.totals[self.seat] >= self.target
 
     def report(self) -> Mapping[str, Any]:
         """Return the totals, each player's equilibrium total, and half of the best joint total."""
@@ -331,14 +319,10 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
         check_int("horizon", steps, 2, _MAX_ROUNDS)
         return {"rounds": steps}
 
-    def optimal_calls(self) -> Sequence[ToolCall]:
+    def best_moves(self) -> Collection[Move]:
         """Return the takes that still reach the target; in a match, the equilibrium's take."""
-        # The budget is unknown after a restated task with a state that does not fit.
-        turns = _MAX_ROUNDS if self.max_turns is None else self.turns_left
-        if self.done or turns < 1:
-            return ()
         if self.in_match:
-            return CallSet("take", "units", [equilibrium(self.game)[0][self.round][self.stock]])
+            return [equilibrium(self.game)[0][self.round][self.stock]]
         game, stock, after = self.game, self.stock, self.round + 1
         missing = self.target - self.totals[self.seat]
         other = min(self.demand, game.most(stock))
@@ -346,17 +330,17 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
         for take in range(game.most(stock) + 1):
             left = game.next_stock(self.round, stock, take + other)
             demand = game.next_demand(self.demand, take)
-            if take + self._best(left, demand, after, turns - 1) >= missing:
+            if take + self._best(left, demand, after, self.known_turns - 1) >= missing:
                 good.append(take)
-        return CallSet("take", "units", good)
+        return good
 
-    def legal_calls(self) -> Sequence[ToolCall]:
+    def legal_moves(self) -> Collection[Move]:
         """Return every possible take."""
-        return CallSet("take", "units", range(self.game.most(self.stock) + 1))
+        return range(self.game.most(self.stock) + 1)
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return a take of each number up to the limit: `limit + 1` calls."""
-        return CallSet("take", "units", range(self.config.limit + 1))
+        return self.calls(range(self.config.limit + 1))
 
     def features(self) -> NDArray[np.float32]:
         """Return the state and the growth.
@@ -378,51 +362,25 @@ class CommonsWorld(SeatedWorld[CommonsConfig]):
         growth[: rounds - self.round] = np.divide(self.game.growth[self.round :], max(_GROWTH))
         return np.concatenate([shares, growth]).astype(np.float32)
 
-    def state(self) -> str:
-        """Return the round, the stock, the totals, the known demand and the remaining turns."""
+    def situation(self) -> str:
+        """Return the round, the stock, the totals and the known demand."""
         taken = ", ".join(f"{player} {units}" for player, units in self.totals.items())
-        demand = "" if self.in_match else f"Next demand of {self.other}: {self.demand}\n"
-        return (
-            f"Rounds played: {self.round}\nStock: {self.stock}\nTaken: {taken}\n"
-            f"{demand}Turns left: {self.turns_left}"
-        )
+        lines = [f"Rounds played: {self.round}", f"Stock: {self.stock}", f"Taken: {taken}"]
+        if not self.in_match:
+            lines.append(f"Next demand of {self.other}: {self.demand}")
+        return "\n".join(lines)
 
-    def subtask(self, with_state: bool) -> str:
-        """Name the number of units to take."""
-        if not self.is_due:
-            return WAIT
-        calls = self.optimal_calls()
-        return self.subtask_for(calls[0], with_state) if calls else _LOST
-
-    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name the number of units."""
-        return f"Take {call.arguments['units']} units."
-
-    @classmethod
-    def read_task(cls, task: str) -> Self:
-        """Read the instance and the budget."""
-        world = cls(CommonsConfig(), 0)
-        found = expect(_TASK.match(task), "a task of CommonsWorld", task)
+    def read_instance(self, found: re.Match[str]) -> None:
+        """Read the dynamics, the stock and the target."""
         rules: tuple[Opponent, ...] = ("imitator", "grudger")
-        known = (rule for rule in rules if _TEXTS[rule].partition("}")[2] in task)
+        known = (rule for rule in rules if _TEXTS[rule].partition("}")[2] in found.string)
         rule: Opponent = next(known, "greedy")
         growth = tuple(map(int, _NUMBERS.findall(found["growth"])))
         game = Commons(growth, int(found["capacity"]), int(found["limit"]), rule)
-        world.seat, world.in_match = found["seat"], not found["target"]
-        world._start(game, int(found["stock"] or 0))
-        world.target = int(found["target"] or 0)
-        budget = _BUDGET.search(task)
-        world.max_turns = int(budget[1]) if budget else None
-        return world
+        self._start(game, int(found["stock"] or 0))
+        self.target = int(found["target"] or 0)
 
-    def read_state(self, state: str) -> None:
-        """Read the round, the stock, the totals, the demand and the turns."""
-        found = expect(_STATE.search(state), "a state of CommonsWorld", state)
+    def read_situation(self, found: re.Match[str]) -> None:
+        """Read the round, the stock, the totals and the demand."""
         self._set(int(found["round"]), int(found["stock"]), int(found["demand"] or 0))
         self.totals = dict(zip(self.players, map(int, found.group("first", "second")), strict=True))
-        self.set_turns_left(int(found["left"]))
-
-    def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Read the number of units."""
-        number = re.fullmatch(r"Take ([0-9]+) units\.", subtask)
-        return ToolCall("take", {"units": int(number[1])}) if number else None

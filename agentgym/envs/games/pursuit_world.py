@@ -8,29 +8,27 @@ values, computed backwards from the catches.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym.envs.reading import expect, load_texts
+from agentgym.envs.games.game import FREE, TEXTS, GameWorld
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, tool
 from agentgym.text.validation import check_int
 from agentgym.world.config import Share
 from agentgym.world.digests import digest
-from agentgym.world.seated import WAIT, Move, SeatedWorld
+from agentgym.world.seated import Move
 from agentgym.world.turn_budget import TurnBudget
-from agentgym.world.world import CallSet
 
 PURSUER, EVADER = "pursuer_0", "evader_0"
 Direction = Literal["stay", "n", "ne", "e", "se", "s", "sw", "w", "nw"]
 
-_RULES: str = load_texts(__file__, "prompts")["pursuit"]["rules"]
 _STEPS: Mapping[str, tuple[int, int]] = {
     "stay": (0, 0),
     "n": (-1, 0),
@@ -46,14 +44,12 @@ _DIRECTIONS = {PURSUER: tuple(_STEPS), EVADER: ("stay", "n", "e", "s", "w")}
 _NEVER = 1_000_000  # moves; more than any game has
 _DRAWS = 100  # most boards with up to a quarter of walls have no place to hide
 _MAX_CATCHES = 200  # the values of a catch on the largest board take 80 kB
-_LOST = "The catches can no longer be made in time."
 _CELL = r"\(([0-9]+), ([0-9]+)\)"
 _CELLS = re.compile(_CELL)
 _TASK = re.compile(
     r"You are (?P<seat>\w+)\.\nBoard size: (?P<size>[0-9]+) x [0-9]+\nWalls: (?P<walls>.*)\n"
-    r"The evader appears in turn in: (?P<cells>.*)\n(?P<free>.*decides freely)?"
+    r"The evader appears in turn in: (?P<cells>.*)\n"
 )
-_BUDGET = re.compile(r"Turn budget: ([0-9]+)")
 _LINE = re.compile(
     rf"(?P<player>{PURSUER}|{EVADER}) moves \w+ to (?P<cell>{_CELL})\."
     rf"(?: Catch (?P<catches>[0-9]+) of [0-9]+\.)?(?: {EVADER} reappears in (?P<evader>{_CELL})\.)?"
@@ -62,7 +58,6 @@ _SITUATION = re.compile(
     rf"{PURSUER}: (?P<pursuer>{_CELL})\n{EVADER}: (?P<evader>{_CELL})\n"
     r"Catches so far: (?P<catches>[0-9]+)\nMoves of the pursuer so far: (?P<moves>[0-9]+)"
 )
-_LEFT = re.compile(r"Turns left: ([0-9]+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +153,7 @@ def solve(board: Board) -> list[CatchValues]:
     return stages[::-1]
 
 
-class PursuitWorld(SeatedWorld[PursuitConfig]):
+class PursuitWorld(GameWorld[PursuitConfig]):
     """Catch an evader several times on a board with walls, in as few moves as possible.
 
     Alone, the agent is the pursuer, and the evader delays each catch perfectly. In a match, agents
@@ -167,6 +162,9 @@ class PursuitWorld(SeatedWorld[PursuitConfig]):
     """
 
     Config = PursuitConfig
+    texts = TEXTS["pursuit"]
+    move_call = ("move", "direction")
+    task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
     players: ClassVar[tuple[str, ...]] = (PURSUER, EVADER)
     seat = PURSUER
 
@@ -200,21 +198,13 @@ class PursuitWorld(SeatedWorld[PursuitConfig]):
         """Return a digest of the board and the cells."""
         return digest([*self.grid, self.places])
 
-    def rules(self) -> str:
-        """Return the rules of the game."""
-        return _RULES
-
-    def task(self) -> str:
-        """Return the board, the goal, the situation and the budget."""
-        return f"{self.restate()}\n{self._situation()}\nTurn budget: {self.max_turns}"
-
     def restate(self) -> str:
         """Return the board and the goal; the state contains the rest."""
-        board, other = self.grid, next(name for name in self.players if name != self.seat)
+        board = self.grid
         goal = f"Make {len(board.cells)} catches."
         if self.in_match:
             goal = (
-                f"{other} decides freely. With perfect play of both, the catches take {self.value} "
+                f"{self.other} {FREE}. With perfect play of both, the catches take {self.value} "
                 "moves of the pursuer; your reward compares the moves with this number."
             )
         return (
@@ -223,7 +213,8 @@ class PursuitWorld(SeatedWorld[PursuitConfig]):
             f"The evader appears in turn in: {board.names(board.cells)}\n{goal}"
         )
 
-    def _situation(self) -> str:
+    def situation(self) -> str:
+        """Return the places, the catches and the moves."""
         places = [f"{name}: {self.grid.name(cell)}" for name, cell in self.places.items()]
         return "\n".join(
             [
@@ -256,10 +247,6 @@ class PursuitWorld(SeatedWorld[PursuitConfig]):
             raise ToolError(f"there is a wall or the edge of the board in direction {direction}")
         return self.make_move(direction)
 
-    def movers(self) -> Sequence[str]:
-        """Return the player whose turn it is."""
-        return (self.turn_of,)
-
     def play(self, moves: Mapping[str, Move]) -> str:
         """Play one player's move."""
         ((player, move),) = moves.items()
@@ -280,9 +267,8 @@ class PursuitWorld(SeatedWorld[PursuitConfig]):
         self.places[EVADER], self.turn_of = self.grid.cells[self.catches], PURSUER
         return f"{line} {EVADER} reappears in {self.grid.name(self.places[EVADER])}."
 
-    def read_line(self, line: str) -> None:
+    def read_move(self, found: re.Match[str]) -> None:
         """Read a player's move, and the catches."""
-        found = expect(_LINE.fullmatch(line), "a move of PursuitWorld", line)
         player = found["player"]
         read = {player: found["cell"], EVADER: found["evader"] or ""}
         if player == EVADER and not found["evader"]:
@@ -324,14 +310,24 @@ class PursuitWorld(SeatedWorld[PursuitConfig]):
         return int(table[pursuer, evader])
 
     def payoff(self) -> float:
-        """Return V / N for a pursuer that made all catches in N moves, N / V for the evader."""
-        if self.seat == EVADER:
-            return self.moves / self.value
-        return self.value / self.moves if self.done else 0.0
+        """Return V / N for the pursuer, N / V for the evader.
 
-    def score(self) -> float:
-        """Return 1 if all catches were made, else 0; in a match the payoff, at most 1."""
-        return min(1.0, self.payoff()) if self.in_match else float(self.done)
+        N is the number of the pursuer's moves. If the other seat stopped playing, N includes the
+        moves that perfect play would still take. A pursuer earns 0 if it did not finish by itself.
+        """
+        # A game that stops before the first move pays nobody.
+        moves, stopped = self.moves, self.moves > 0 and self.stopped_by == self.other
+        if stopped and not self.done:
+            stage, places = solve(self.grid)[self.catches], self.places
+            table = stage.pursuer if self.turn_of == PURSUER else stage.evader
+            moves += int(table[places[PURSUER], places[EVADER]])
+        if self.seat == EVADER:
+            return moves / self.value
+        return self.value / moves if self.done or stopped else 0.0
+
+    def has_won(self) -> bool:
+        """Report whether all catches were made."""
+        return self.done
 
     def report(self) -> Mapping[str, Any]:
         """Return the catches, the pursuer's moves, and their number with perfect play of both."""
@@ -343,24 +339,19 @@ class PursuitWorld(SeatedWorld[PursuitConfig]):
         check_int("horizon", steps, 3, 3 * _MAX_CATCHES)
         return {"catches": max(1, round(steps / 3.5))}
 
-    def optimal_calls(self) -> Sequence[ToolCall]:
+    def best_moves(self) -> Collection[Move]:
         """Return the moves with the best minimax value; empty if the turns do not suffice."""
-        if self.done or not self.is_due:
-            return ()
         best = self._best(self.seat)
         left = 1 + self._value_after(self.seat, best[0])
-        # The budget is unknown after a restated task with a state that does not fit.
-        if not self.in_match and self.max_turns is not None and left > self.turns_left:
-            return ()
-        return CallSet("move", "direction", best)
+        return best if self.in_match or left <= self.known_turns else ()
 
-    def legal_calls(self) -> Sequence[ToolCall]:
+    def legal_moves(self) -> Collection[Move]:
         """Return the moves that stay on the board and off the walls."""
-        return CallSet("move", "direction", self._legal(self.seat))
+        return self._legal(self.seat)
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return a move in each direction: nine calls."""
-        return CallSet("move", "direction", _DIRECTIONS[PURSUER])
+        return self.calls(_DIRECTIONS[PURSUER])
 
     def features(self) -> NDArray[np.float32]:
         """Return the board and the state.
@@ -382,53 +373,21 @@ class PursuitWorld(SeatedWorld[PursuitConfig]):
         )
         return np.concatenate([planes.ravel(), coming, shares]).astype(np.float32)
 
-    def state(self) -> str:
-        """Return the places, the catches, the moves and the remaining turns."""
-        return f"{self._situation()}\nTurns left: {self.turns_left}"
-
-    def subtask(self, with_state: bool) -> str:
-        """Name the direction."""
-        if not self.is_due:
-            return WAIT
-        calls = self.optimal_calls()
-        return self.subtask_for(calls[0], with_state) if calls else _LOST
-
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Name the direction and the cell."""
-        direction = call.arguments["direction"]
-        cell = self.grid.target(self.places[self.seat], direction)
+        cell = self.grid.target(self.places[self.seat], call.arguments["direction"])
         where = "" if cell is None else f", to {self.grid.name(cell)}"
-        return f"Move {direction}{where}."
+        return f"{super().subtask_for(call, with_state)}{where}."
 
-    @classmethod
-    def read_task(cls, task: str) -> Self:
-        """Read the board, the situation and the budget."""
-        world = cls(PursuitConfig(), 0)
-        found = expect(_TASK.match(task), "a task of PursuitWorld", task)
+    def read_instance(self, found: re.Match[str]) -> None:
+        """Read the board."""
         empty = Board(int(found["size"]), (), ())
         walls, cells = empty.read(found["walls"]), empty.read(found["cells"])
-        world.seat, world.in_match = found["seat"], bool(found["free"])
-        world._start(empty._replace(walls=walls, cells=cells), cells[0])
-        # A restated task has no situation; the state contains it.
-        if situation := _SITUATION.search(task):
-            world._read_situation(situation)
-        budget = _BUDGET.search(task)
-        world.max_turns = int(budget[1]) if budget else None
-        return world
+        self._start(empty._replace(walls=walls, cells=cells), cells[0])
 
-    def _read_situation(self, found: re.Match[str]) -> None:
-        read = self.grid.read
-        places = {PURSUER: read(found["pursuer"])[0], EVADER: read(found["evader"])[0]}
-        self._set(places, int(found["catches"]))
+    def read_situation(self, found: re.Match[str]) -> None:
+        """Read the places, the catches and the moves; it is this seat's turn."""
+        places = {PURSUER: found["pursuer"], EVADER: found["evader"]}
+        cells = {player: self.grid.read(cell)[0] for player, cell in places.items()}
+        self._set(cells, int(found["catches"]))
         self.moves, self.turn_of = int(found["moves"]), self.seat
-
-    def read_state(self, state: str) -> None:
-        """Read the situation and the turns."""
-        left = expect(_LEFT.search(state), "a state of PursuitWorld", state)
-        self._read_situation(expect(_SITUATION.search(state), "a state of PursuitWorld", state))
-        self.set_turns_left(int(left[1]))
-
-    def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Read the direction."""
-        found = re.match(r"Move (\w+)", subtask)
-        return ToolCall("move", {"direction": found[1]}) if found else None

@@ -170,6 +170,21 @@ def test_an_evader_that_stands_still_is_caught_sooner() -> None:
     assert [game.infos[agent]["success"] for agent in game.agents] == [True, False]
 
 
+@pytest.mark.parametrize("quitter", [PURSUER, EVADER])
+def test_a_seat_that_stops_playing_costs_the_other_nothing(quitter: str) -> None:
+    env = make("PursuitWorld-match", budget_factor=1.0, budget_slack=0)
+    env.reset(seed=2)
+    game, policy = env.unwrapped.game, TeamPolicy("PursuitWorld-match")
+    while not game.over:
+        (agent,) = game.due
+        quits = agent == quitter and game.cycle >= 2
+        game.play(agent, "I quit." if quits else policy([game.chats[agent]])[0].text)
+        game.end_cycle()
+    other = PURSUER if quitter == EVADER else EVADER
+    assert not game.terminated
+    assert game.rewards[other] == 1.0 > game.rewards[quitter]
+
+
 def test_the_evader_is_first_asked_with_the_pursuers_move_in_its_task() -> None:
     env = make("PursuitWorld-match")
     env.reset(seed=2)

@@ -48,6 +48,9 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "SearchWorld": {"premises": 16, "tasks": 60, **_TIGHT},
     "CommonsWorld": {**_TIGHT},
     "PursuitWorld": {**_TIGHT},
+    "BargainWorld": {**_TIGHT},
+    "RaceWorld": {**_TIGHT},
+    "SignalWorld": {**_TIGHT},
 }
 OFFICE: Mapping[str, Any] = {"size": 4, **_TIGHT}
 

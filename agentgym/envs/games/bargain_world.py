@@ -1,0 +1,420 @@
+"""BargainWorld: two players divide items that they value differently, by alternating offers.
+
+The game is Rubinstein's ("Perfect equilibrium in a bargaining model", Econometrica 50, 1982) with a
+deadline, indivisible items and private values, as in "Deal or no deal" (Lewis et al., EMNLP 2017).
+All values are exact: alone, the most that can be guaranteed whatever the other player's values
+are; in a match, the subgame-perfect equilibrium with known values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from agentgym.envs.games.bargaining import (
+    KINDS,
+    MAX_DEALS,
+    Bargain,
+    Items,
+    Types,
+    add,
+    agreements,
+    describe,
+    divisions,
+    equilibrium_worths,
+    guarantee,
+    read_items,
+    reserve,
+    rest,
+    to_items,
+    worth,
+)
+from agentgym.envs.games.game import FREE, TEXTS, GameWorld
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import ToolError, tool
+from agentgym.text.validation import check_int
+from agentgym.world.digests import digest
+from agentgym.world.seated import Move
+from agentgym.world.turn_budget import TurnBudget
+
+_MOST_ITEMS = 4  # of a kind in a deal
+_MOST_VALUE = 9
+_DRAWS = 50  # most draws are accepted at once
+_TEXTS = TEXTS["bargain"]
+_TYPES = "ABCD"
+_ITEMS = r"books [0-9]+, hats [0-9]+, balls [0-9]+"
+_HELD = rf"Held: player_0 ({_ITEMS}); player_1 ({_ITEMS})"
+_TASK = re.compile(
+    r"You are (?P<seat>\w+)\.\nOffers per deal: (?P<offers>[0-9]+)\nItems of each deal: (?P<pools>.*)\n"
+    r"Your values: (?P<mine>.*)\n(?:Values|Possible values) of player_[01]: (?P<types>.*)\n"
+    r"(?:Rule: .*? (?P<demand>[0-9]+) %.*\nTarget: [^0-9]*(?P<target>[0-9]+))?"
+)
+_LINE = re.compile(
+    rf"Deal ([0-9]+), offer ([0-9]+): player_[01] keeps ({_ITEMS})\."
+    rf"(?: player_[01] (accept|reject)s\. {_HELD})?"
+)
+_SITUATION = re.compile(
+    rf"Deal: ([0-9]+) of .*\nOffer: ([0-9]+) of .*\nOn the table: .*\n"
+    rf"Open offer: (?:none|player_[01] keeps ({_ITEMS}))\n{_HELD}(?:\nplayer_[01] may be: ([A-Z, ]+))?"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BargainConfig(TurnBudget):
+    """Options of BargainWorld.
+
+    Attributes:
+        deals: The number of deals.
+        offers: The maximum number of offers per deal.
+        types: The number of value lists that the other player may have.
+        demand: The share of the items' worth in percent that the other player demands, unless an
+            agent plays it.
+    """
+
+    deals: Annotated[int, Field(ge=2, le=MAX_DEALS)] = 6
+    offers: Annotated[int, Field(ge=1, le=4)] = 3
+    types: Annotated[int, Field(ge=1, le=4)] = 3
+    demand: Annotated[int, Field(ge=1, le=90)] = 40
+
+
+class BargainWorld(GameWorld[BargainConfig]):
+    """Divide items with another player in several deals, by alternating offers.
+
+    Alone, the agent knows the other player's rule but only candidates for its values, and must reach
+    the largest total that it can guarantee. In a match, both values are known, and each agent earns
+    its total divided by its total in the subgame-perfect equilibrium.
+    """
+
+    Config = BargainConfig
+    texts = _TEXTS
+    possible: Types
+    task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
+
+    def generate(self) -> None:
+        """Draw the items and the values; prefer instances in which both players can gain."""
+        config, rng = self.config, self.rng
+        for _ in range(_DRAWS):
+            pools = to_items(rng.integers(1, _MOST_ITEMS + 1, size=(config.deals, 3)))
+            mine, *types = to_items(rng.integers(1, _MOST_VALUE + 1, size=(config.types + 1, 3)))
+            game = Bargain(pools, config.offers, mine, tuple(types), config.demand)
+            self._start(game)
+            theirs = types[int(rng.integers(config.types))]
+            self.values = dict(zip(self.players, (mine, theirs), strict=True))
+            worths = equilibrium_worths(game, (mine, theirs))
+            self.worths = dict(zip(self.players, worths, strict=True))
+            self.target = guarantee(game).value(0, 0, self.possible, MAX_DEALS * config.offers)
+            if self.target > 0 and min(worths) > 0 and len(set(types)) == len(types):
+                break
+        self.max_turns = config.budget(config.deals * config.offers)
+
+    def _start(self, game: Bargain) -> None:
+        self.game, self.deal, self.offers_made, self.target = game, 0, 0, 0
+        self.open: Items | None = None
+        self.held: dict[str, Items] = dict.fromkeys(self.players, (0, 0, 0))
+        self.possible = frozenset(range(len(game.types)))
+
+    def join(self, seat: str) -> None:
+        """Take a seat; both values are known."""
+        super().join(seat)
+        theirs = self.values[self.other]
+        self.game = self.game._replace(mine=self.values[seat], types=(theirs,))
+        self.possible = frozenset([0])
+
+    @property
+    def pool(self) -> Items:
+        """Return the items on the table; none after the last deal."""
+        return (0, 0, 0) if self.done else self.game.pool(self.deal, self.offers_made)
+
+    @property
+    def offerer(self) -> str:
+        """Return the player who makes the current offer."""
+        return self.players[(self.deal + self.offers_made) % 2]
+
+    def instance_key(self) -> str:
+        """Return a digest of the items, the values and the rules."""
+        return digest([*self.game, self.values])
+
+    def restate(self) -> str:
+        """Return the deals, the values and the goal; the state contains the rest."""
+        game = self.game
+        types = [describe(values) for values in game.types]
+        values = f"Values of {self.other}: {types[0]}"
+        if not self.in_match:
+            named = [f"{_TYPES[number]}: {text}" for number, text in enumerate(types)]
+            values = f"Possible values of {self.other}: {'; '.join(named)}"
+        lines = [
+            f"You are {self.seat}.",
+            f"Offers per deal: {game.offers}",
+            f"Items of each deal: {'; '.join(map(describe, game.pools))}",
+            f"Your values: {describe(game.mine)}",
+            values,
+        ]
+        if self.in_match:
+            lines.append(
+                f"{self.other} {FREE}. If both players play the subgame-perfect equilibrium, your "
+                f"items are worth {self.worths[self.seat]} to you. Your reward is their worth "
+                "divided by this number."
+            )
+        else:
+            rule = _TEXTS["rule"].format(other=self.other, demand=game.demand)
+            lines += [rule, f"Target: keep items worth at least {self.target} to you"]
+        return "\n".join(lines)
+
+    def situation(self) -> str:
+        """Return the deal, the offer, the items of both, and the other's possible values."""
+        game = self.game
+        offer = "none" if self.open is None else f"{self.offerer} keeps {describe(self.open)}"
+        lines = [
+            f"Deal: {self.deal + 1} of {len(game.pools)}",
+            f"Offer: {self.offers_made + 1} of {game.offers}",
+            f"On the table: {describe(self.pool)}",
+            f"Open offer: {offer}",
+            self._held(),
+        ]
+        if not self.in_match:
+            lines.append(
+                f"{self.other} may be: {', '.join(_TYPES[number] for number in sorted(self.possible))}"
+            )
+        return "\n".join(lines)
+
+    def _held(self) -> str:
+        held = [f"{player} {describe(items)}" for player, items in self.held.items()]
+        return f"Held: {'; '.join(held)}"
+
+    def board(self) -> str:
+        """Draw the table."""
+        return self.situation()
+
+    @tool
+    def propose(self, books: int, hats: int, balls: int) -> str:
+        """Propose a division: you keep these items, and the other player gets the rest.
+
+        Args:
+            books: The number of books that you keep.
+            hats: The number of hats that you keep.
+            balls: The number of balls that you keep.
+        """
+        if self.open is not None:
+            raise ToolError("there is an open offer; accept or reject it first")
+        kept, pool = (books, hats, balls), self.pool
+        if any(not 0 <= count <= most for count, most in zip(kept, pool, strict=True)):
+            raise ToolError(f"on the table are {describe(pool)}; keep 0 or more of each")
+        return self.make_move(describe(kept))
+
+    @tool
+    def accept(self) -> str:
+        """Accept the open offer."""
+        return self._answer_with("accept")
+
+    @tool
+    def reject(self) -> str:
+        """Reject the open offer."""
+        return self._answer_with("reject")
+
+    def _answer_with(self, answer: str) -> str:
+        if self.open is None:
+            raise ToolError("there is no open offer; propose a division")
+        return self.make_move(answer)
+
+    def movers(self) -> Sequence[str]:
+        """Return the player who offers or answers."""
+        moves = self.deal + self.offers_made + (self.open is not None)
+        return (self.players[moves % 2],)
+
+    def play(self, moves: Mapping[str, Move]) -> str:
+        """Play an offer or an answer."""
+        ((player, move),) = moves.items()
+        answered = move in ("accept", "reject")
+        if not answered:
+            self._make_offer(read_items(str(move))[0])
+        kept = describe(self.open or (0, 0, 0))
+        line = f"Deal {self.deal + 1}, offer {self.offers_made + 1}: {self.offerer} keeps {kept}."
+        if not answered:
+            return line
+        self._answer(str(move))
+        return f"{line} {player} {move}s. {self._held()}"
+
+    def _make_offer(self, kept: Items) -> None:
+        if any(count > most for count, most in zip(kept, self.pool, strict=True)):
+            raise ValueError(f"{describe(kept)} is more than there is on the table")
+        self.open = kept
+        if self.offerer != self.seat:
+            self._learn(self.game.offering(self.pool).get(kept, frozenset()))
+
+    def _answer(self, answer: str) -> None:
+        game, pool, offerer, kept = self.game, self.pool, self.offerer, self.open or (0, 0, 0)
+        if offerer == self.seat:
+            accepting = game.accepting(pool, kept)
+            self._learn(accepting if answer == "accept" else self.possible - accepting)
+        if answer == "accept":
+            for player in self.players:
+                got = kept if player == offerer else rest(pool, kept)
+                self.held[player] = add(self.held[player], got)
+            self.deal, self.offers_made = self.deal + 1, 0
+        else:
+            self.deal, self.offers_made = game.next_offer(self.deal, self.offers_made)
+        self.open, self.done = None, self.deal == len(game.pools)
+
+    def _learn(self, types: Types) -> None:
+        """Keep the types that would have done what the other player did."""
+        if self.in_match:
+            return
+        if not self.possible & types:
+            raise ValueError(f"no values of {self.other} explain this move")
+        self.possible &= types
+
+    def _place(self, deal: int, offer: int) -> None:
+        last = len(self.game.pools)
+        if not ((0 <= deal < last and 0 <= offer < self.game.offers) or (deal, offer) == (last, 0)):
+            raise ValueError(f"deal {deal + 1}, offer {offer + 1} do not fit the task")
+        self.deal, self.offers_made, self.done = deal, offer, deal == last
+
+    def read_move(self, found: re.Match[str]) -> None:
+        """Read an offer, its answer, and what both players hold."""
+        deal, offer, kept, answer, *held = found.groups()
+        self._place(int(deal) - 1, int(offer) - 1)
+        self._make_offer(read_items(kept)[0])
+        if answer:
+            self._answer(answer)
+            items = [read_items(text)[0] for text in held]
+            self.held = dict(zip(self.players, items, strict=True))
+
+    def scripted_move(self, player: str) -> Move:
+        """Return the scripted player's offer or answer."""
+        values, pool = self.values[player], self.pool
+        if self.open is None:
+            return describe(self.game.scripted_offer(values, pool))
+        accepts = self.game.accepts(values, pool, rest(pool, self.open))
+        return "accept" if accepts else "reject"
+
+    def payoff(self) -> float:
+        """Return the worth of this seat's items as a share of their worth in the equilibrium."""
+        return worth(self.game.mine, self.held[self.seat]) / self.worths[self.seat]
+
+    def has_won(self) -> bool:
+        """Report whether the target was reached."""
+        return worth(self.game.mine, self.held[self.seat]) >= self.target
+
+    def report(self) -> Mapping[str, Any]:
+        """Return the worth of each player's items, and in the equilibrium."""
+        worths = {name: worth(self.values[name], items) for name, items in self.held.items()}
+        return {"worths": worths, "equilibrium": dict(self.worths)}
+
+    @classmethod
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """Return the deals that take about this many turns with default options."""
+        check_int("horizon", steps, 3, 39)
+        return {"deals": max(2, round(steps / 1.3))}
+
+    def best_moves(self) -> Collection[Move]:
+        """Return the moves that keep the target guaranteed; in a match, the equilibrium's moves."""
+        return self._equilibrium_moves() if self.in_match else self._guaranteed_moves()
+
+    def _guaranteed_moves(self) -> Collection[Move]:
+        solver, possible, turns = guarantee(self.game), self.possible, self.known_turns
+        at = (self.deal, self.offers_made, possible, turns)
+        missing = self.target - worth(self.game.mine, self.held[self.seat])
+        if self.open is None:
+            kept = [
+                kept for kept in divisions(self.pool) if solver.if_offered(*at, kept) >= missing
+            ]
+            return [describe(each) for each in kept]
+        values = {"accept": solver.if_accepted(*at, self.open), "reject": solver.if_rejected(*at)}
+        return [answer for answer, value in values.items() if value >= missing]
+
+    def _equilibrium_moves(self) -> Collection[Move]:
+        game, pool, left = self.game, self.pool, self.game.offers - self.offers_made
+        mine, theirs = game.mine, game.types[0]
+        if self.open is not None:
+            least = reserve(pool, left, theirs, mine)
+            return ["accept" if worth(mine, rest(pool, self.open)) >= least else "reject"]
+        return [describe(kept) for kept in agreements(pool, left, mine, theirs)]
+
+    def legal_moves(self) -> Collection[Move]:
+        """Return both answers, or all divisions."""
+        if self.open is not None:
+            return ["accept", "reject"]
+        return [describe(kept) for kept in divisions(self.pool)]
+
+    def calls(self, moves: Collection[Move]) -> Sequence[ToolCall]:
+        """Return the calls that make some moves."""
+        return tuple(map(_call, map(str, moves)))
+
+    def action_catalog(self) -> Sequence[ToolCall]:
+        """Return both answers and all divisions of the largest deal: 127 calls."""
+        most = (_MOST_ITEMS, _MOST_ITEMS, _MOST_ITEMS)
+        return self.calls(["accept", "reject", *map(describe, divisions(most))])
+
+    def features(self) -> NDArray[np.float32]:
+        """Return the deals, the values and the situation.
+
+        Returns:
+            float32, shape `(3 * deals + 3 * types + 14,)`, in [-1, 1]: the items of the coming deals
+            (-1 for past ones), the other player's possible values (-1 for excluded ones), this
+            seat's values, the items on the table, the open offer (-1 without one), and the shares
+            of the deals, the offers, the target and the turns; last, whether this seat answers.
+        """
+        game, config = self.game, self.config
+        pools = np.full((config.deals, 3), -1.0)
+        pools[self.deal :] = np.divide(game.pools, _MOST_ITEMS)[self.deal :]
+        types = np.full((config.types, 3), -1.0)
+        for number in self.possible:
+            types[number] = np.divide(game.types[number], _MOST_VALUE)
+        offer = (-_MOST_ITEMS,) * 3 if self.open is None else self.open
+        held = worth(game.mine, self.held[self.seat])
+        shares = (
+            self.deal / config.deals,
+            self.offers_made / config.offers,
+            min(1.0, held / max(1, self.target)),
+            min(1.0, self.turns_left / (config.deals * config.offers)),
+            float(self.open is not None),
+        )
+        rows = [*game.mine, *np.multiply([*self.pool, *offer], _MOST_VALUE / _MOST_ITEMS)]
+        parts = [pools.ravel(), types.ravel(), np.divide(rows, _MOST_VALUE), shares]
+        return np.concatenate(parts).astype(np.float32)
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Name the answer, or what to keep."""
+        if call.name != "propose":
+            return f"{call.name.capitalize()} the offer."
+        books, hats, balls = (call.arguments[kind] for kind in KINDS)
+        return _TEXTS["plan"].format(describe((books, hats, balls)))
+
+    def read_subtask(self, subtask: str) -> ToolCall | None:
+        """Read the answer, or what to keep."""
+        if rows := read_items(subtask):
+            return _call(describe(rows[0]))
+        answers = ("accept", "reject")
+        named = (name for name in answers if subtask == f"{name.capitalize()} the offer.")
+        return next((_call(name) for name in named), None)
+
+    def read_instance(self, found: re.Match[str]) -> None:
+        """Read the deals, the values and the target."""
+        rows = (read_items(found[name]) for name in ("pools", "mine", "types"))
+        pools, mine, types = map(tuple, rows)
+        game = Bargain(pools, int(found["offers"]), mine[0], types, int(found["demand"] or 0))
+        self._start(game)
+        self.target = int(found["target"] or 0)
+
+    def read_situation(self, found: re.Match[str]) -> None:
+        """Read the deal, the offer, what both hold, and the possible values."""
+        deal, offer, kept, first, second, types = found.groups()
+        self._place(int(deal) - 1, int(offer) - 1)
+        self.open = read_items(kept)[0] if kept else None
+        items = [read_items(each)[0] for each in (first, second)]
+        self.held = dict(zip(self.players, items, strict=True))
+        if types:
+            names = types.split(", ")
+            self.possible = frozenset(k for k in range(len(self.game.types)) if _TYPES[k] in names)
+
+
+def _call(move: str) -> ToolCall:
+    if move in ("accept", "reject"):
+        return ToolCall(move, {})
+    return ToolCall("propose", dict(zip(KINDS, read_items(move)[0], strict=True)))

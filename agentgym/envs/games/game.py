@@ -1,0 +1,160 @@
+"""Base of the games: texts, hints and calls of a player who makes one move per turn."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar, Self, TypeVar
+
+from agentgym.envs.reading import expect, load_texts
+from agentgym.text.messages import ToolCall
+from agentgym.world.seated import WAIT, Move, SeatedWorld
+from agentgym.world.world import CallSet
+
+ConfigT = TypeVar("ConfigT")
+
+TEXTS: Mapping[str, Mapping[str, str]] = load_texts(__file__, "prompts")
+# In the task of every match, and in no other task.
+FREE = "decides freely"
+# The remaining turns after a restated task without a state; more than any game has.
+_MANY = 1_000_000
+_BUDGET = re.compile(r"Turn budget: ([0-9]+)")
+_LEFT = re.compile(r"Turns left: ([0-9]+)")
+
+
+class GameWorld(SeatedWorld[ConfigT]):
+    """Seated world whose moves are calls of one tool with one argument.
+
+    Attributes:
+        texts: The rules, the plan hint of a move (`plan`), and of a lost game (`lost`).
+        move_call: The tool that makes a move, and its argument.
+        task_format: The format of a task and of `restate()`.
+        situation_format: The format of `situation()`.
+        line_format: The format of a line of `play`.
+        turn_of: The player who moves next, in games in turn.
+    """
+
+    texts: ClassVar[Mapping[str, str]]
+    move_call: ClassVar[tuple[str, str]]
+    task_format: ClassVar[re.Pattern[str]]
+    situation_format: ClassVar[re.Pattern[str]]
+    line_format: ClassVar[re.Pattern[str]]
+    turn_of: str
+
+    @abstractmethod
+    def situation(self) -> str:
+        """Return what has happened so far: the state without the remaining turns."""
+
+    @abstractmethod
+    def legal_moves(self) -> Collection[Move]:
+        """Return this seat's possible moves."""
+
+    @abstractmethod
+    def best_moves(self) -> Collection[Move]:
+        """Return this seat's optimal moves on its turn; empty if the goal is out of reach."""
+
+    @abstractmethod
+    def has_won(self) -> bool:
+        """Report whether an agent that plays alone has reached its goal."""
+
+    @abstractmethod
+    def read_instance(self, found: re.Match[str]) -> None:
+        """Take the instance from a task or `restate()`."""
+
+    @abstractmethod
+    def read_situation(self, found: re.Match[str]) -> None:
+        """Take the situation from a task or a state."""
+
+    @abstractmethod
+    def read_move(self, found: re.Match[str]) -> None:
+        """Take the situation from a line of `play`."""
+
+    @property
+    def other(self) -> str:
+        """Return the other player's name."""
+        return next(player for player in self.players if player != self.seat)
+
+    @property
+    def known_turns(self) -> int:
+        """Return the number of remaining turns, or a very large one if it is unknown."""
+        return _MANY if self.max_turns is None else self.turns_left
+
+    def movers(self) -> Sequence[str]:
+        """Return the player whose turn it is."""
+        return (self.turn_of,)
+
+    def rules(self) -> str:
+        """Return the rules of the game."""
+        return self.texts["rules"]
+
+    def task(self) -> str:
+        """Return the restated task, the situation and the budget."""
+        return f"{self.restate()}\n{self.situation()}\nTurn budget: {self.max_turns}"
+
+    def state(self) -> str:
+        """Return the situation and the remaining turns."""
+        return f"{self.situation()}\nTurns left: {self.turns_left}"
+
+    def score(self) -> float:
+        """Return 1 if the goal was reached, else 0; in a match the payoff, at most 1."""
+        return min(1.0, self.payoff()) if self.in_match else float(self.has_won())
+
+    def calls(self, moves: Collection[Move]) -> Sequence[ToolCall]:
+        """Return the calls that make some moves."""
+        return CallSet(*self.move_call, moves)
+
+    def optimal_calls(self) -> Sequence[ToolCall]:
+        """Return the best moves; empty if it is not this seat's turn or the goal is out of reach."""
+        if self.done or not self.is_due or self.known_turns < 1:
+            return ()
+        return self.calls(self.best_moves())
+
+    def legal_calls(self) -> Sequence[ToolCall]:
+        """Return the possible moves."""
+        return self.calls(self.legal_moves())
+
+    def subtask(self, with_state: bool) -> str:
+        """Name the first of the best moves."""
+        if not self.is_due:
+            return WAIT
+        calls = self.optimal_calls()
+        return self.subtask_for(calls[0], with_state) if calls else self.texts["lost"]
+
+    def subtask_for(self, call: ToolCall, with_state: bool) -> str:
+        """Name a move."""
+        return self.texts["plan"].format(call.arguments[self.move_call[1]])
+
+    def read_subtask(self, subtask: str) -> ToolCall | None:
+        """Read the move."""
+        found = re.match(self.texts["plan"].format(r"(\w{1,18})"), subtask)
+        if found is None:
+            return None
+        move: Move = int(found[1]) if found[1].isdecimal() else found[1]
+        return ToolCall(self.move_call[0], {self.move_call[1]: move})
+
+    @classmethod
+    def read_task(cls, task: str) -> Self:
+        """Read the seat, the instance and the budget."""
+        world = cls(cls.Config(), 0)
+        found = expect(cls.task_format.match(task), f"a task of {cls.__name__}", task)
+        world.seat, world.in_match = found["seat"], FREE in task
+        world.read_instance(found)
+        # A restated task has no situation; the state contains it.
+        if situation := cls.situation_format.search(task):
+            world.read_situation(situation)
+        budget = _BUDGET.search(task)
+        world.max_turns = int(budget[1]) if budget else None
+        return world
+
+    def read_state(self, state: str) -> None:
+        """Read the situation and the turns."""
+        what = f"a state of {type(self).__name__}"
+        left = expect(_LEFT.search(state), what, state)
+        self.read_situation(expect(self.situation_format.search(state), what, state))
+        self.set_turns_left(int(left[1]))
+
+    def read_line(self, line: str) -> None:
+        """Read a line of `play`."""
+        what = f"a move of {type(self).__name__}"
+        self.read_move(expect(self.line_format.fullmatch(line), what, line))

@@ -1,0 +1,342 @@
+"""RaceWorld: two players take numbers from the ends of one list and race for the larger sum.
+
+The game is "coins in a row" (Winkler, "Mathematical Puzzles", 2004, chapter 1) with several numbers
+per move. Its values are exact: they are computed from the last move backwards.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from agentgym.envs.games.game import FREE, TEXTS, GameWorld
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import ToolError, echo, tool
+from agentgym.text.validation import check_int
+from agentgym.world.digests import digest
+from agentgym.world.seated import Move
+from agentgym.world.turn_budget import TurnBudget
+
+_TEXTS = TEXTS["race"]
+_MAX_MOVES = 400  # a list of 1,600 numbers takes about 50 ms to solve
+_LARGEST = 20  # the largest number on a list
+_DRAWS = 50  # most draws are accepted at once
+_TASK = re.compile(
+    r"You are (?P<seat>\w+)\.\nNumbers per move: (?P<per_move>[0-9]+)\n"
+    r"(?:Rule: .*\nTarget: [^0-9]*(?P<target>[0-9]+))?"
+)
+_COUNTS = (
+    r"Taken so far: (?P<left>[0-9]+) from the left, (?P<right>[0-9]+) from the right\. "
+    r"Sums: player_0 (?P<first>[0-9]+), player_1 (?P<second>[0-9]+)"
+)
+_LINE = re.compile(rf"player_[01] takes [0-9, ]+\. {_COUNTS}")
+_SITUATION = re.compile(rf"List: (?P<numbers>[0-9, ]*)\n{_COUNTS}")
+
+Opponent = Literal["greedy", "farsighted"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaceConfig(TurnBudget):
+    """Options of RaceWorld.
+
+    Attributes:
+        moves: The number of moves of each player.
+        per_move: The numbers that a player takes per move.
+        opponent: The other player's rule, unless an agent plays it: `greedy` takes the largest sum
+            now, `farsighted` plays perfectly.
+    """
+
+    moves: Annotated[int, Field(ge=2, le=_MAX_MOVES)] = 8
+    per_move: Annotated[int, Field(ge=1, le=6)] = 2
+    opponent: Opponent = "greedy"
+
+
+class Race(NamedTuple):
+    """A list, the numbers taken per move, and the scripted player's rule."""
+
+    numbers: tuple[int, ...]
+    per_move: int
+    rule: Opponent
+
+    @property
+    def moves(self) -> int:
+        """Return the number of moves to come."""
+        return len(self.numbers) // self.per_move
+
+    @property
+    def before(self) -> NDArray[np.int32]:
+        """Return the sum of the numbers before each position, and before the end."""
+        return np.array([0, *accumulate(self.numbers)], np.int32)
+
+    def sums(self, moves: int) -> NDArray[np.int32]:
+        """Return the sum that each move takes from each part of the list.
+
+        Args:
+            moves: The moves until the part is empty.
+
+        Returns:
+            Shape (per_move + 1, parts), by the numbers taken from the left and by the part's start.
+        """
+        before, length = self.before, moves * self.per_move
+        start = np.arange(len(self.numbers) - length + 1)
+        end = start + length
+        sums = np.zeros((self.per_move + 1, len(start)), np.int32)
+        for left in range(self.per_move + 1):
+            right = self.per_move - left
+            sums[left] += before[start + left] - before[start]
+            sums[left] += before[end] - before[end - right]
+        return sums
+
+    def parts_after(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return by move and part the values of the parts that the moves leave."""
+        parts = len(values) - self.per_move
+        return np.array([values[left : left + parts] for left in range(self.per_move + 1)])
+
+
+@lru_cache(maxsize=16)
+def minimax(game: Race) -> list[NDArray[np.int32]]:
+    """Return the sum of the player who moves, if both play perfectly.
+
+    Returns:
+        By the number of moves to come, an array by the start of the part of the list.
+    """
+    values = [np.zeros(len(game.numbers) + 1, np.int32)]
+    before = game.before
+    for moves in range(1, game.moves + 1):
+        length = moves * game.per_move
+        total = before[length:] - before[: len(before) - length]
+        values.append(total - game.parts_after(values[-1]).min(axis=0))
+    return values
+
+
+@lru_cache(maxsize=16)
+def best_sums(game: Race, turns: int) -> list[int]:
+    """Return the largest sum that one player can still take against the scripted one, by move.
+
+    Args:
+        game: A list on which the player moves next and the scripted player last.
+        turns: The player's remaining turns.
+    """
+    later = np.zeros(len(game.numbers) + 1, np.int32)
+    values = np.zeros((game.per_move + 1, 1), np.int32)
+    for moves in range(2, game.moves + 1, 2):
+        replies = scripted_replies(game, moves - 1)
+        after = later[np.arange(len(replies)) + replies]
+        values = game.sums(moves) + game.parts_after(after)
+        later = values.max(axis=0)
+        if moves <= game.moves - 2 * turns:  # no turn is left for these moves
+            later = np.zeros_like(later)
+    return [int(value) for value in values[:, 0]] if turns > 0 else []
+
+
+def scripted_replies(game: Race, moves: int) -> NDArray[np.int64]:
+    """Return how many numbers the scripted player takes from the left, by part of the list."""
+    worth = game.sums(moves)
+    if game.rule == "farsighted":
+        worth = -game.parts_after(minimax(game)[moves - 1])
+    replies: NDArray[np.int64] = worth.argmax(axis=0)
+    return replies
+
+
+class RaceWorld(GameWorld[RaceConfig]):
+    """Take numbers from the ends of a list in turn with another player, for the largest sum.
+
+    Alone, the agent moves first against a known rule and must reach the largest sum possible. In a
+    match, each agent earns its sum divided by its sum with perfect play of both.
+    """
+
+    Config = RaceConfig
+    texts = _TEXTS
+    move_call = ("take", "from_left")
+    perfect: Mapping[str, int]
+    task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
+
+    def generate(self) -> None:
+        """Draw the list; prefer one on which no constant and no greedy move suffices."""
+        config = self.config
+        for _ in range(_DRAWS):
+            count = 2 * config.moves * config.per_move
+            numbers = tuple(self.rng.integers(1, _LARGEST + 1, size=count).tolist())
+            self._start(Race(numbers, config.per_move, config.opponent))
+            self.target = max(best_sums(self.game, config.moves))
+            simple = [self._sum_of([move]) for move in range(config.per_move + 1)]
+            if self.target > max(*simple, self._sum_of([])):
+                break
+        first = int(minimax(self.game)[-1][0])
+        self.perfect = dict(zip(self.players, (first, sum(numbers) - first), strict=True))
+        self.max_turns = config.budget(config.moves)
+
+    def _start(self, game: Race) -> None:
+        self.game, self.target = game, 0
+        self.taken = (0, 0)
+        self.sums = dict.fromkeys(self.players, 0)
+
+    def _sum_of(self, always: Sequence[int]) -> int:
+        """Return the sum of a player who always makes one move, or greedy ones without any."""
+        game, total = self.game, 0
+        while game.numbers:
+            sums = game.sums(game.moves)[:, 0]
+            move = always[0] if always else int(sums.argmax())
+            total += int(sums[move])
+            game = _after(game, move)
+            game = _after(game, int(scripted_replies(game, game.moves)[0]))
+        return total
+
+    def movers(self) -> Sequence[str]:
+        """Return the player whose turn it is."""
+        moves = sum(self.taken) // self.game.per_move
+        return (self.players[moves % 2],)
+
+    def instance_key(self) -> str:
+        """Return a digest of the list and the rules."""
+        return digest([*self.game])
+
+    def restate(self) -> str:
+        """Return the goal; the state contains the list."""
+        lines = [f"You are {self.seat}.", f"Numbers per move: {self.game.per_move}"]
+        if self.in_match:
+            lines.append(
+                f"{self.other} {FREE}. With perfect play of both, your sum is "
+                f"{self.perfect[self.seat]}. Your reward is your sum divided by this number."
+            )
+        else:
+            lines += [
+                f"Rule: {_TEXTS[self.game.rule].format(other=self.other)}.",
+                f"Target: take numbers with a sum of at least {self.target}",
+            ]
+        return "\n".join(lines)
+
+    def situation(self) -> str:
+        """Return the list, the taken numbers and the sums."""
+        return f"List: {', '.join(map(str, self.game.numbers))}\n{self._counts()}"
+
+    def _counts(self) -> str:
+        sums = ", ".join(f"{player} {total}" for player, total in self.sums.items())
+        left, right = self.taken
+        return f"Taken so far: {left} from the left, {right} from the right. Sums: {sums}"
+
+    def board(self) -> str:
+        """Draw the list and the sums."""
+        return self.situation()
+
+    @tool
+    def take(self, from_left: int) -> str:
+        """Take numbers from the list: some from its left end, the rest from its right end.
+
+        Args:
+            from_left: The count of numbers from the left end, from 0 to the numbers per move.
+        """
+        if not 0 <= from_left <= self.game.per_move:
+            raise ToolError(f"take 0 to {self.game.per_move} from the left, got {echo(from_left)}")
+        return self.make_move(from_left)
+
+    def play(self, moves: Mapping[str, Move]) -> str:
+        """Play one player's move."""
+        ((player, move),) = moves.items()
+        left, right = int(move), self.game.per_move - int(move)
+        numbers, after = self.game.numbers, _after(self.game, left)
+        got = numbers[:left] + numbers[len(numbers) - right :]
+        self.sums[player] += sum(got)
+        self.taken = (self.taken[0] + left, self.taken[1] + right)
+        self.game, self.done = after, not after.numbers
+        return f"{player} takes {', '.join(map(str, got))}. {self._counts()}"
+
+    def read_move(self, found: re.Match[str]) -> None:
+        """Read the taken numbers and the sums."""
+        left, right = (int(found[side]) for side in ("left", "right"))
+        numbers = self.game.numbers
+        first, last = left - self.taken[0], len(numbers) - (right - self.taken[1])
+        if not 0 <= first <= last <= len(numbers):
+            raise ValueError(f"{left} from the left and {right} from the right do not fit the list")
+        self._set(numbers[first:last], found)
+
+    def _set(self, numbers: tuple[int, ...], found: re.Match[str]) -> None:
+        if len(numbers) % self.game.per_move:
+            raise ValueError(f"a list of {len(numbers)} numbers does not fit the task")
+        self.game = self.game._replace(numbers=numbers)
+        self.taken = (int(found["left"]), int(found["right"]))
+        sums = map(int, found.group("first", "second"))
+        self.sums = dict(zip(self.players, sums, strict=True))
+        self.done = not numbers
+
+    def scripted_move(self, player: str) -> Move:
+        """Return the move of the scripted player's rule."""
+        return int(scripted_replies(self.game, self.game.moves)[0])
+
+    def payoff(self) -> float:
+        """Return this seat's sum as a share of its sum with perfect play of both."""
+        return self.sums[self.seat] / self.perfect[self.seat]
+
+    def has_won(self) -> bool:
+        """Report whether the target was reached."""
+        return self.sums[self.seat] >= self.target
+
+    def report(self) -> Mapping[str, Any]:
+        """Return the sums, and each player's sum with perfect play of both."""
+        return {"sums": dict(self.sums), "minimax": dict(self.perfect)}
+
+    @classmethod
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """Return one move per turn."""
+        check_int("horizon", steps, 2, _MAX_MOVES)
+        return {"moves": steps}
+
+    def best_moves(self) -> Collection[Move]:
+        """Return the moves that still reach the target; in a match, the minimax moves."""
+        game = self.game
+        if self.in_match:
+            left = game.parts_after(minimax(game)[game.moves - 1])[:, 0]
+            return [int(move) for move in np.flatnonzero(left == left.min())]
+        sums = best_sums(game, min(self.known_turns, game.moves))
+        missing = self.target - self.sums[self.seat]
+        return [move for move, value in enumerate(sums) if value >= missing]
+
+    def legal_moves(self) -> Collection[Move]:
+        """Return the possible counts of numbers from the left."""
+        return range(self.game.per_move + 1)
+
+    def action_catalog(self) -> Sequence[ToolCall]:
+        """Return the possible moves: `per_move + 1` calls."""
+        return self.calls(range(self.config.per_move + 1))
+
+    def features(self) -> NDArray[np.float32]:
+        """Return the list and the goal.
+
+        Returns:
+            float32, shape `(2 * moves * per_move + 2,)`, in [-1, 1]: this seat's share of the
+            target, the turns as a share of its moves, and the list as shares of the largest number
+            (-1 beyond its end).
+        """
+        config, numbers = self.config, self.game.numbers
+        shares = (
+            min(1.0, self.sums[self.seat] / max(1, self.target)),
+            min(1.0, self.turns_left / config.moves),
+        )
+        row = np.full(2 * config.moves * config.per_move, -1.0)
+        row[: len(numbers)] = np.divide(numbers, _LARGEST)
+        return np.concatenate([shares, row]).astype(np.float32)
+
+    def read_instance(self, found: re.Match[str]) -> None:
+        """Read the rules and the target."""
+        greedy = _TEXTS["greedy"].partition("}")[2] in found.string
+        rule: Opponent = "greedy" if greedy else "farsighted"
+        self._start(Race((), int(found["per_move"]), rule))
+        self.target = int(found["target"] or 0)
+
+    def read_situation(self, found: re.Match[str]) -> None:
+        """Read the list, the taken numbers and the sums."""
+        numbers = [int(number) for number in found["numbers"].split(", ") if number]
+        self._set(tuple(numbers), found)
+
+
+def _after(game: Race, left: int) -> Race:
+    end = len(game.numbers) - (game.per_move - left)
+    return game._replace(numbers=game.numbers[left:end])

@@ -1,0 +1,331 @@
+"""SignalWorld: a speaker names attributes of an object until a listener recognises it.
+
+The game is a Lewis signalling game ("Convention", 1969) with a known code, played as a reference
+game (Frank and Goodman, "Predicting pragmatic reasoning in language games", Science 336, 2012). Its
+values are exact: the least number of true words after which a single object fits.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from agentgym.envs.games.game import FREE, TEXTS, GameWorld
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import ToolError, echo, tool
+from agentgym.text.validation import check_int
+from agentgym.world.digests import digest
+from agentgym.world.seated import Move
+from agentgym.world.turn_budget import TurnBudget
+
+SPEAKER, LISTENER = "speaker_0", "listener_0"
+Object = tuple[str, ...]  # its words, one of each kind
+
+_TEXTS = TEXTS["signal"]
+_NAMES = string.ascii_uppercase
+_KINDS = [kind.split() for kind in _TEXTS["words"].splitlines()]
+_MAX_ROUNDS = 200
+_WORDS_PER_ROUND = 2.1  # on average with default options
+_MORE = "more"  # the listener's request for another word
+_NEVER = 1_000_000  # words; if a state of another moment excludes the object
+_TASK = re.compile(
+    r"You are (?P<seat>\w+)\.\nRounds: (?P<rounds>[0-9]+)\nObjects:\n(?P<objects>(?:[A-Z]: .*\n)+)"
+    r"(?:Object of each round: (?P<targets>[A-Z, ]+)\n)?(?:Rule: .*\n)?.* (?P<least>[0-9]+) words"
+)
+_ROUND = (
+    r"Said in this round: (?P<said>.*)\. Wrong picks in it: (?P<wrong>.*)\. "
+    r"Words and wrong picks so far: (?P<cost>[0-9]+)"
+)
+_LINE = re.compile(
+    rf"Round (?P<round>[0-9]+): (?P<player>{SPEAKER}|{LISTENER}) .*?"
+    rf"(?P<right>: right)?(?:: wrong)?\. {_ROUND}"
+)
+_SITUATION = re.compile(
+    rf"Round: (?P<round>[0-9]+) of .*\n(?:Object: .*\n)?Objects that fit: .*\n{_ROUND}"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignalConfig(TurnBudget):
+    """Options of SignalWorld.
+
+    Attributes:
+        rounds: The number of objects to recognise, one after another.
+        objects: The number of objects to choose from, or `values ** kinds` if that is less.
+        kinds: The number of kinds of words, such as colour and shape.
+        values: The number of words of each kind.
+    """
+
+    rounds: Annotated[int, Field(ge=1, le=_MAX_ROUNDS)] = 6
+    objects: Annotated[int, Field(ge=2, le=26)] = 12
+    kinds: Annotated[int, Field(ge=2, le=6)] = 4
+    values: Annotated[int, Field(ge=2, le=4)] = 3
+
+    @property
+    def count(self) -> int:
+        """Return the number of objects; no two have the same words."""
+        possible: int = self.values**self.kinds
+        return min(self.objects, possible)
+
+
+def fitting(objects: Sequence[Object], words: Collection[str]) -> list[int]:
+    """Return the numbers (from 0) of the objects of which all words are true."""
+    return [number for number, each in enumerate(objects) if set(each).issuperset(words)]
+
+
+@lru_cache(maxsize=4096)
+def words_needed(
+    objects: tuple[Object, ...], target: int, said: frozenset[str], wrong: frozenset[int]
+) -> int:
+    """Return the least number of further words after which only the target fits.
+
+    Args:
+        objects: The objects.
+        target: The number of the object to recognise.
+        said: The words said already.
+        wrong: The numbers of objects that were picked wrongly.
+    """
+    for count in range(len(objects[target]) + 1):
+        for words in combinations(objects[target], count):
+            if set(fitting(objects, said.union(words))) - wrong == {target}:
+                return count
+    return _NEVER
+
+
+class SignalWorld(GameWorld[SignalConfig]):
+    """Describe objects to a listener with as few true words as possible.
+
+    Alone, the agent speaks, and the listener picks an object once a single one fits. In a match,
+    agents play both, and both earn the least possible number of words divided by the words and
+    wrong picks that they needed.
+    """
+
+    Config = SignalConfig
+    players: ClassVar[tuple[str, ...]] = (SPEAKER, LISTENER)
+    seat = SPEAKER
+    texts = _TEXTS
+    move_call = ("say", "text")
+    targets: tuple[int, ...]
+    task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
+
+    def generate(self) -> None:
+        """Draw different objects, and the one to recognise in each round."""
+        config, rng = self.config, self.rng
+        numbers = rng.choice(config.values**config.kinds, size=config.count, replace=False)
+        digits = [np.unravel_index(number, (config.values,) * config.kinds) for number in numbers]
+        objects = [[_KINDS[kind][value] for kind, value in enumerate(each)] for each in digits]
+        self._start(tuple(map(tuple, objects)), config.rounds)
+        self.targets = tuple(rng.integers(config.count, size=config.rounds).tolist())
+        self.least = self._later(0)
+        self.max_turns = config.budget(self.least)
+
+    def _start(self, objects: tuple[Object, ...], rounds: int) -> None:
+        self.objects, self.rounds = objects, rounds
+        self.targets = ()
+        self.turn_of, self.round, self.cost, self.least = SPEAKER, 0, 0, 0
+        self.said: tuple[str, ...] = ()
+        self.wrong: tuple[int, ...] = ()
+
+    def _later(self, number: int) -> int:
+        """Return the least number of words for the rounds from one on."""
+        nothing: tuple[frozenset[str], frozenset[int]] = (frozenset(), frozenset())
+        return sum(words_needed(self.objects, each, *nothing) for each in self.targets[number:])
+
+    def _needed(self, *words: str) -> int:
+        """Return the least number of words for the rest of this round, after some more words."""
+        said = frozenset([*self.said, *words])
+        return words_needed(self.objects, self.targets[self.round], said, frozenset(self.wrong))
+
+    @property
+    def candidates(self) -> list[int]:
+        """Return the numbers of the objects that the words and wrong picks allow."""
+        return [each for each in fitting(self.objects, self.said) if each not in self.wrong]
+
+    def instance_key(self) -> str:
+        """Return a digest of the objects and the targets."""
+        return digest([self.objects, self.targets])
+
+    def restate(self) -> str:
+        """Return the objects and the goal; the state contains the rest."""
+        objects = [
+            f"{_NAMES[number]}: {' '.join(each)}" for number, each in enumerate(self.objects)
+        ]
+        lines = [f"You are {self.seat}.", f"Rounds: {self.rounds}", "Objects:", *objects]
+        if self.seat == SPEAKER:
+            lines.append(f"Object of each round: {_names(self.targets)}")
+        if self.in_match:
+            lines.append(
+                f"{self.other} {FREE}. With perfect play of both, the rounds take {self.least} "
+                "words. Your reward is this number divided by the words and wrong picks of the game."
+            )
+        else:
+            lines += [_TEXTS["rule"], f"Target: say at most {self.least} words in all"]
+        return "\n".join(lines)
+
+    def situation(self) -> str:
+        """Return the round, its words, and the objects that fit."""
+        lines = [f"Round: {self.round + 1} of {self.rounds}"]
+        if self.seat == SPEAKER:
+            target = "none" if self.done else _NAMES[self.targets[self.round]]
+            lines.append(f"Object: {target}")
+        return "\n".join([*lines, f"Objects that fit: {_names(self.candidates)}", self._round()])
+
+    def _round(self) -> str:
+        return (
+            f"Said in this round: {', '.join(self.said) or 'none'}. Wrong picks in it: "
+            f"{_names(self.wrong)}. Words and wrong picks so far: {self.cost}"
+        )
+
+    def board(self) -> str:
+        """Draw the objects that fit."""
+        fits = [f"{_NAMES[each]}: {' '.join(self.objects[each])}" for each in self.candidates]
+        return "\n".join([*fits, self._round()])
+
+    @tool
+    def say(self, text: str) -> str:
+        """Say something to the other player.
+
+        Args:
+            text: As the speaker, one of the words of the object. As the listener, the letter of the
+                object that you pick, or `more` to hear another word.
+        """
+        legal = self.legal_moves()
+        if text not in legal:
+            raise ToolError(f"you may say {', '.join(legal)}, got {echo(text)}")
+        return self.make_move(text)
+
+    def play(self, moves: Mapping[str, Move]) -> str:
+        """Play what a player says."""
+        ((player, move),) = moves.items()
+        said = f"Round {self.round + 1}: {player} says {move}"
+        self.turn_of = LISTENER if player == SPEAKER else SPEAKER
+        if player == SPEAKER:
+            self.said = (*self.said, str(move))
+            self.cost += 1
+        elif move == _NAMES[self.targets[self.round]]:
+            said = f"{said}: right"
+            self._set(self.round + 1, (), ())
+        elif move != _MORE:
+            said = f"{said}: wrong"
+            self.wrong = (*self.wrong, _NAMES.index(str(move)))
+            self.cost += 1
+        return f"{said}. {self._round()}"
+
+    def _set(self, number: int, said: tuple[str, ...], wrong: tuple[int, ...]) -> None:
+        known = {word for each in self.objects for word in each}
+        picked = all(each < len(self.objects) for each in wrong)
+        if not (0 <= number <= self.rounds and known.issuperset(said) and picked):
+            raise ValueError(f"round {number + 1}, {said} and {wrong} do not fit the task")
+        self.round, self.said, self.wrong = number, said, wrong
+        self.done = number == self.rounds
+
+    def read_move(self, found: re.Match[str]) -> None:
+        """Read the round, its words and picks, and whose turn it is."""
+        self._read_round(found, int(found["round"]) - (not found["right"]))
+        self.turn_of = LISTENER if found["player"] == SPEAKER else SPEAKER
+
+    def _read_round(self, found: re.Match[str], number: int) -> None:
+        said = tuple(word for word in found["said"].split(", ") if word != "none")
+        wrong = tuple(_NAMES.index(name) for name in re.findall("[A-Z]", found["wrong"]))
+        self._set(number, said, wrong)
+        self.cost = int(found["cost"])
+
+    def scripted_move(self, player: str) -> Move:
+        """Return the only object that fits, or the request for another word."""
+        fits = self.candidates
+        return _NAMES[fits[0]] if len(fits) == 1 else _MORE
+
+    def payoff(self) -> float:
+        """Return the least number of words as a share of words and wrong picks, 0 if unfinished."""
+        return self.least / self.cost if self.done else 0.0
+
+    def has_won(self) -> bool:
+        """Report whether the listener recognised all objects within the number of words."""
+        return self.done and self.cost <= self.least
+
+    def report(self) -> Mapping[str, Any]:
+        """Return the words and wrong picks, and the least possible number of words."""
+        return {"cost": self.cost, "least": self.least}
+
+    @classmethod
+    def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
+        """Return the rounds that take about this many words with default options."""
+        check_int("horizon", steps, 2, 2 * _MAX_ROUNDS)
+        return {"rounds": max(1, round(steps / _WORDS_PER_ROUND))}
+
+    def best_moves(self) -> Collection[Move]:
+        """Return the words that leave the fewest to say; for the listener its scripted move."""
+        if self.seat == LISTENER:
+            return [self.scripted_move(LISTENER)]
+        words = {word: 1 + self._needed(word) for word in self.legal_moves()}
+        best, later = min(words.values()), self._later(self.round + 1)
+        left = min(self.least - self.cost, self.known_turns)
+        if not self.in_match and best + later > left:
+            return []
+        return [word for word, needed in words.items() if needed == best]
+
+    def legal_moves(self) -> Sequence[str]:
+        """Return the true words, or all objects and the request for another word."""
+        if self.seat == LISTENER:
+            return [_MORE, *_NAMES[: len(self.objects)]]
+        return self.objects[self.targets[min(self.round, self.rounds - 1)]]
+
+    def action_catalog(self) -> Sequence[ToolCall]:
+        """Return all that either player can say: `kinds * values + count + 1` calls."""
+        config = self.config
+        words = [word for kind in _KINDS[: config.kinds] for word in kind[: config.values]]
+        return self.calls([*words, _MORE, *_NAMES[: config.count]])
+
+    def features(self) -> NDArray[np.float32]:
+        """Return the objects and the situation.
+
+        Returns:
+            float32, shape `(count * (kinds + 2) + kinds * values + 3,)`, in [-1, 1]: the words of
+            each object as shares of the words of their kind; which objects fit, and which one the
+            speaker means; which words were said; and the shares of the rounds, words and turns.
+        """
+        config, words = self.config, [each for kind in _KINDS for each in kind]
+        rows = [
+            [_KINDS[kind].index(word) for kind, word in enumerate(each)] for each in self.objects
+        ]
+        marks = np.zeros((2, config.count))
+        marks[0, self.candidates] = 1
+        if self.seat == SPEAKER and not self.done:
+            marks[1, self.targets[self.round]] = 1
+        said = np.zeros((len(_KINDS), len(_KINDS[0])))
+        said.flat[[words.index(word) for word in self.said]] = 1
+        least = max(1, self.least)
+        shares = (
+            self.round / config.rounds,
+            min(1.0, self.cost / least),
+            min(1.0, self.turns_left / least),
+        )
+        parts = [np.divide(rows, config.values).ravel(), marks.ravel()]
+        parts += [said[: config.kinds, : config.values].ravel(), np.array(shares)]
+        return np.concatenate(parts).astype(np.float32)
+
+    def read_instance(self, found: re.Match[str]) -> None:
+        """Read the objects and the target."""
+        rows = [line.split()[1:] for line in found["objects"].splitlines()]
+        self._start(tuple(map(tuple, rows)), int(found["rounds"]))
+        targets = (found["targets"] or "").replace(", ", "")
+        self.targets = tuple(map(_NAMES.index, targets))
+        self.least = int(found["least"])
+
+    def read_situation(self, found: re.Match[str]) -> None:
+        """Read the round, its words and picks; it is this seat's turn."""
+        self._read_round(found, int(found["round"]) - 1)
+        self.turn_of = self.seat
+
+
+def _names(numbers: Sequence[int]) -> str:
+    return ", ".join(_NAMES[number] for number in numbers) or "none"
