@@ -94,7 +94,8 @@ Window = Annotated[
 ]
 _POLICY_HELP = (
     f"{', '.join(SCRIPTED)}, optionally with options, as in noisy:p=0.1:seed=3; a trained model's "
-    "folder; or package.module:factory, optionally with options."
+    "folder; package.module:factory, where factory(env_id, **options) returns a policy; or "
+    "package.module:policy, where policy(chats) returns a text for each chat."
 )
 PolicyName = Annotated[
     str, typer.Option(help=_POLICY_HELP, autocompletion=complete(lambda: SCRIPTED))
