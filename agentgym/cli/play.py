@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from agentgym.assemble.registry import make
-from agentgym.cli.common import Options, WorldId, exit_on_user_error, parse_options
+from agentgym.cli.common import Options, WorldId, exit_on_user_error, parse_world_options
 from agentgym.cli.episodes import Oracles, Seed
 from agentgym.play.env import ToolEnv
 from agentgym.play.policy import Reply
@@ -34,6 +34,7 @@ HELP = """Type a call, such as {example}, or just the name of a tool without arg
   chat    show the whole chat       quit    leave (or Ctrl-D)"""
 # The start of the tool schemas in a system message, which would fill the screen.
 _TOOL_SECTION = "\n\n# Tools\n"
+_TAKEN = ("oracles", "labels", "render_mode")
 _FENCE = "```python"
 _CALL = re.compile(r"[A-Za-z_]\w*\s*\(.*\)", re.DOTALL)
 # labels of episodes played by people
@@ -205,7 +206,9 @@ def play(
 ) -> None:
     """Play a world yourself in the terminal. Type a call such as pop(id=3), or help; Ctrl-D ends."""
     with exit_on_user_error():
-        env = make(env_id, oracles=oracles, labels=True, **parse_options(options))
+        env = make(
+            env_id, oracles=oracles, labels=True, **parse_world_options(options, taken=_TAKEN)
+        )
         game = TerminalGame(Episode(env, seed, _LABELS))
         if out is not None:
             for _ in TrajectoryLog(out).of_run(spec_of(env), _LABELS):
