@@ -34,7 +34,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "generate", "*.py"]
+exclude_patterns = ["_build", "generate", "notebooks", "*.py"]
 html_theme = "furo"
 html_title = f"agentgym {version}"
 html_static_path = ["_static"]
