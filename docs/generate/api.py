@@ -47,8 +47,8 @@ def package_pages(package: ModuleType) -> Iterator[tuple[str, str]]:
     for name in _public_names(package):
         page = _page_of(package, name)
         homes.setdefault(page, []).append(name)
-        target = f"{page}.md#{package.__name__}.{name}"
-        rows.append((f"[`{name}`]({target})", cell(_summary(package, name))))
+        link = f"{{py:obj}}`{name} <{package.__name__}.{name}>`"
+        rows.append((link, cell(_summary(package, name))))
     for page, names in homes.items():
         directives = [_directive(package, name) for name in names]
         yield f"api/{page}.md", "\n\n".join([f"# {page}", *directives]) + "\n"
