@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -262,6 +263,28 @@ def test_the_page_of_a_world_has_all_that_a_reader_asks_for(generate: Any, name:
     assert f"`{entries[-1].id}`" in page
     folder = re.findall(r"\(\.\./papers/(\w+)\.md\)", page)
     assert (DOCS / "papers" / f"{folder[0]}.md").is_file()
+
+
+# Words of a newcomer, with the page that explains them.
+EXPLAINED = {
+    **dict.fromkeys(("horizon", "temperature", "oracle", "placebo", "arm", "window"), "glossary"),
+    "FAQ": "faq",
+    "sandbox": "sandbox",
+}
+
+
+def test_the_search_lists_the_explaining_page_first() -> None:
+    node, site = shutil.which("node"), DOCS / "_build" / "html"
+    if node is None or not (site / "searchindex.js").is_file():
+        pytest.skip("needs node, and the site (make site)")
+    words = [node, str(Path(__file__).with_name("search.js")), str(site), *EXPLAINED]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    pages = [json.loads(line) for line in shown.splitlines()]
+    assert {word: found[0] for word, found in zip(EXPLAINED, pages, strict=True)} == EXPLAINED
+    references = ("api/", "worlds/", "servers/", "wrappers/")
+    for found in pages:
+        kinds = [name.startswith(references) for name in found]
+        assert kinds == sorted(kinds), "explanations come before references"
 
 
 @pytest.mark.parametrize("tutorial", TUTORIALS)
