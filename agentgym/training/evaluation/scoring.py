@@ -146,8 +146,8 @@ def is_over_window(trajectory: Trajectory) -> bool:
         return False
     info = trajectory.steps[-1].info
     reasons = {value for value in info.values() if isinstance(value, str)}
-    reasons.add((info.get("detail") or {}).get("ended"))
-    return bool(reasons & _OVER_WINDOW or info.get("over_window"))
+    ended = (info.get("detail") or {}).get("ended")
+    return bool(reasons & _OVER_WINDOW or ended in _OVER_WINDOW or info.get("over_window"))
 
 
 def is_unreadable(info: Mapping[str, Any]) -> bool:
