@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+import tomllib
+from contextlib import suppress
+from functools import reduce
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,17 +19,27 @@ from generate import write_pages  # noqa: E402 - it stands beside this file
 import agentgym  # noqa: E402 - as above
 
 write_pages(HERE)
+ROOT = HERE.parent
+_PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+REPOSITORY = _PROJECT["urls"]["Repository"]
 
 project = "agentgym"
 author = "The agentgym developers"
 copyright = author  # noqa: A001 - the name that Sphinx wants
 version = release = agentgym.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-exclude_patterns = ["_build", "generate", "*.py"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.linkcode",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+]
+exclude_patterns = ["_build", "generate", "notebooks", "*.py"]
 html_theme = "furo"
 html_title = f"agentgym {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(HERE / "scorer.js")
 myst_heading_anchors = 3
 suppress_warnings = ["myst.header"]  # sections of generated tables start below their page's title
 # Type hints refer to objects of other projects, whose inventories an offline build cannot load.
@@ -51,6 +65,16 @@ def literal_tables(*arguments: Any) -> None:
 def skip_tuple_fields(*arguments: Any) -> bool | None:
     """Skip the fields of named tuples, which the class attributes document."""
     return True if type(arguments[3]).__name__ == "_tuplegetter" else None
+
+
+def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
+    """Return the address of an object's source in the repository; None for data."""
+    with suppress(AttributeError, KeyError, OSError, TypeError, ValueError):
+        item = reduce(getattr, info["fullname"].split("."), sys.modules[info["module"]])
+        item = inspect.unwrap(item.fget if isinstance(item, property) else item)
+        path = Path(inspect.getsourcefile(item) or "").relative_to(ROOT).as_posix()
+        return f"{REPOSITORY}/blob/main/{path}#L{inspect.getsourcelines(item)[1]}"
+    return None
 
 
 def setup(app: Any) -> None:

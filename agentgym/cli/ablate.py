@@ -34,9 +34,9 @@ from agentgym.cli.common import (
     exit_on_user_error,
     model_options,
     parse_arms,
-    parse_options,
     parse_sizes,
     parse_tokens,
+    parse_world_options,
     progress_bar,
     resume_hint,
     show_table,
@@ -86,6 +86,10 @@ _ARMS = ",".join(arm or "none" for arm in ARMS)
 _FIRST_PRESET = next(iter(presets()))
 _PROCESSORS = os.cpu_count() or 1
 _PRESET = f"Defaults of the next four options: {', '.join(presets())}."
+_TAKEN = (
+    *("oracles", "hint_scope", "oracle_options", "shots", "labels"),
+    *("context", "window", "render_mode"),
+)
 _SIZES = (
     f"Task sizes, comma-separated: {'; '.join(paper.sizes for paper in papers() if paper.sizes)}."
 )
@@ -270,7 +274,7 @@ def _from_preset(
         check_int("episodes", episodes, 1, 1_000_000)
         settings["seeds"] = episodes
     by_world = {name: dict(values) for name, values in settings.get("options", {}).items()}
-    for path, value in parse_options(options).items():
+    for path, value in parse_world_options(options, taken=_TAKEN).items():
         name, _, option = path.rpartition(".")
         by_world.setdefault(name, {})[option] = value
     return {**settings, "options": by_world}

@@ -42,6 +42,10 @@ _WINDOWS = re.compile(r"[A-Za-z]:[\\/]|.*\\", re.DOTALL)
 class AppCommand(TyperCommand):
     """Command that rejects a repeated option, and an unwritable `--out` early."""
 
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Return the whole first sentence, which the list of commands wraps."""
+        return super().get_short_help_str(1_000)
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments."""
         given = Counter(self.make_parser(ctx).parse_args(list(args))[2])

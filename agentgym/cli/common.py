@@ -6,7 +6,7 @@ import json
 import re
 import string
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -94,7 +94,8 @@ Window = Annotated[
 ]
 _POLICY_HELP = (
     f"{', '.join(SCRIPTED)}, optionally with options, as in noisy:p=0.1:seed=3; a trained model's "
-    "folder; or package.module:factory, optionally with options."
+    "folder; package.module:factory, where factory(env_id, **options) returns a policy; or "
+    "package.module:policy, where policy(chats) returns a text for each chat."
 )
 PolicyName = Annotated[
     str, typer.Option(help=_POLICY_HELP, autocompletion=complete(lambda: SCRIPTED))
@@ -310,6 +311,16 @@ def parse_options(options: list[str], flag: str = "--set") -> dict[str, Any]:
         if name in parsed:
             raise ValueError(f"{flag} sets {name} twice; set it once")
         parsed[name] = _parse_value(value)
+    return parsed
+
+
+def parse_world_options(options: list[str], *, taken: Sequence[str]) -> dict[str, Any]:
+    """Parse options of a world; refuse the names that the command itself sets."""
+    parsed = parse_options(options)
+    for path in parsed:
+        name = path.rpartition(".")[2]
+        if name in taken:
+            raise ValueError(f"--set {path}: the command sets {name} itself; see its --help")
     return parsed
 
 

@@ -33,8 +33,8 @@ from agentgym.cli.common import (
     exit_on_user_error,
     fail,
     model_options,
-    parse_options,
     parse_tokens,
+    parse_world_options,
     progress_bar,
     resume_hint,
     short_id,
@@ -50,6 +50,7 @@ Oracles = Annotated[
         autocompletion=complete_oracles,
     ),
 ]
+_TAKEN = ("oracles", "labels", "context", "window", "render_mode")
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the first instance.")]
 
 
@@ -148,7 +149,7 @@ def rollout(
             labels=True,
             context=context,
             window=parse_tokens("window", window),
-            **parse_options(options),
+            **parse_world_options(options, taken=_TAKEN),
         )
         _check(env_spec, seed, out, window, context)
         collector = Collector(env_spec, num_envs, engine=engine, timeout=timeout)

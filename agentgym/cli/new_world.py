@@ -39,7 +39,7 @@ def new_world(
         write_templates(folder, _FILES, words)
     typer.echo(
         f"wrote {folder} with the world {package}/{words['world']}-v0; next steps:\n"
-        f"  pip install -e {folder} && pytest {folder}\n"
+        f"  pip install -e '{folder}[test]' && pytest {folder}\n"
         f"  agentgym check {package}/{words['world']}"
     )
 

@@ -4,32 +4,38 @@ from __future__ import annotations
 
 import copy
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from agentgym.assemble.registry import make
-from agentgym.cli.common import Options, WorldId, exit_on_user_error, parse_options
+from agentgym.cli.common import Options, WorldId, exit_on_user_error, parse_world_options
 from agentgym.cli.episodes import Oracles, Seed
 from agentgym.play.env import ToolEnv
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat, Message
-from agentgym.text.parsing import parse
+from agentgym.text.parsing import explain, parse
+from agentgym.text.tools import Tool
 from agentgym.text.validation import suggest
 from agentgym.training.rollout import Episode, TrajectoryLog
 from agentgym.training.rollout.episode import spec_of
 from agentgym.world.world import World
 
-HELP = """Type a call, such as pop(id=3), or just the name of a tool without arguments.
+HELP = """Type a call, such as {example}, or just the name of a tool without arguments.
   tools   list the tools            state   summarise what you know
   best    show the optimal calls    undo    take back the last move
   chat    show the whole chat       quit    leave (or Ctrl-D)"""
 # The start of the tool schemas in a system message, which would fill the screen.
 _TOOL_SECTION = "\n\n# Tools\n"
+_TAKEN = ("oracles", "labels", "render_mode")
+_FENCE = "```python"
 _CALL = re.compile(r"[A-Za-z_]\w*\s*\(.*\)", re.DOTALL)
 # labels of episodes played by people
 _LABELS = {"policy": "human"}
@@ -46,7 +52,7 @@ class TerminalGame:
         # By system message, which distinguishes the agents of a team.
         self._shown: dict[str, int] = {}
         self._commands: dict[str, Callable[[], str]] = {
-            "help": HELP.strip,
+            "help": self._help,
             "tools": self._tools,
             "state": self._state,
             "best": self._best,
@@ -61,7 +67,7 @@ class TerminalGame:
         # The player's own reply is omitted; with a pruned history, the last message is new.
         new = messages[self._shown.get(key, -1) + 1 :] or messages[-1:]
         self._shown[key] = len(messages)
-        return _paragraphs(Chat(tuple(map(_brief, new))).to_text(), self._board())
+        return _paragraphs(Chat(tuple(map(self._brief, new))).to_text(), self._board())
 
     def enter(self, line: str) -> str:
         """Run a command or play a call; return the text to show."""
@@ -70,11 +76,40 @@ class TerminalGame:
         reply = self._reply(line)
         if reply is None:
             close = suggest(line.partition("(")[0], [*self._tool_names(), *self._commands, "quit"])
-            return f"{line!r} is neither a call nor a command; {close or 'help lists both'}"
+            remedy = close or "tools lists the calls, help the commands"
+            return f"{line!r} is neither a call nor a command; {remedy}"
+        if problem := self._problem(reply):
+            return f"{problem} (this used no turn)"
         self._shown[self.episode.chat.messages[0].text] = len(self.episode.chat.messages)
         self._past.append(copy.deepcopy(self.episode))
         self.episode.play(Reply(reply))
         return self.news()
+
+    def _problem(self, reply: str) -> str:
+        """Return why a reply is no complete call of a tool; empty if it is one, or an answer."""
+        tools = {tool.name: tool for tool in self.episode.chat.tools}
+        calls = parse(reply, "auto", tuple(tools.values())).calls
+        if not calls and reply.startswith(_FENCE):
+            return explain(reply, "auto", tuple(tools.values()))
+        for call in calls:
+            if call.name not in tools:
+                names = suggest(call.name, tools) or f"tools: {', '.join(tools)}"
+                return f"there is no tool {call.name}; {names}"
+            needed = tools[call.name].parameters.get("required", ())
+            if lacking := [name for name in needed if name not in call.arguments]:
+                return f"{call.name} needs the argument {lacking[0]}: {_usage(tools[call.name])}"
+        return ""
+
+    def _help(self) -> str:
+        tools = self.episode.chat.tools
+        with_arguments = [tool for tool in tools if tool.parameters.get("properties")]
+        return HELP.format(example=_usage((with_arguments or tools)[0]))
+
+    def _brief(self, message: Message) -> Message:
+        rules, section, _ = message.text.partition(_TOOL_SECTION)
+        if message.role != "system" or not section:
+            return message
+        return Message("system", f"{rules}\n\n{self._help()}")
 
     def _tool_names(self) -> list[str]:
         return [tool.name for tool in self.episode.chat.tools]
@@ -101,7 +136,7 @@ class TerminalGame:
             line = f"{line}()"
         # The env expects a code block and reports errors in it.
         if _CALL.fullmatch(line):
-            return f"```python\n{line}\n```"
+            return f"{_FENCE}\n{line}\n```"
         return line if self._world is not None and self._world.final_answer(line) else None
 
     def _chat(self) -> str:
@@ -111,10 +146,7 @@ class TerminalGame:
         return self._world.board() if self._world is not None and not self.episode.over else ""
 
     def _tools(self) -> str:
-        return "\n".join(
-            f"{tool.name}({', '.join(tool.parameters.get('properties', {}))}): {tool.description}"
-            for tool in self.episode.chat.tools
-        )
+        return "\n".join(f"{_usage(tool)}: {tool.description}" for tool in self.episode.chat.tools)
 
     def _state(self) -> str:
         if self._world is None:
@@ -139,7 +171,7 @@ class TerminalGame:
             return "no move to take back"
         self.episode = self._past.pop()
         self._shown[self.episode.chat.messages[0].text] = len(self.episode.chat.messages) - 1
-        last = Chat((_brief(self.episode.chat.messages[-1]),)).to_text()
+        last = Chat((self._brief(self.episode.chat.messages[-1]),)).to_text()
         return _paragraphs("taken back", last, self._board())
 
 
@@ -147,11 +179,20 @@ def _paragraphs(*texts: str) -> str:
     return "\n\n".join(filter(None, texts))
 
 
-def _brief(message: Message) -> Message:
-    rules, section, _ = message.text.partition(_TOOL_SECTION)
-    if message.role != "system" or not section:
-        return message
-    return Message("system", f"{rules}\n\n{HELP}")
+def _usage(tool: Tool) -> str:
+    names = tool.parameters.get("properties", {})
+    return f"{tool.name}({', '.join(f'{name}=…' for name in names)})"
+
+
+def _show(text: str) -> None:
+    """Print a text; a terminal breaks long lines between words."""
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        lines = (
+            textwrap.wrap(line, width) if len(line) > width else [line] for line in text.split("\n")
+        )
+        text = "\n".join(chain.from_iterable(lines))
+    typer.echo(text)
 
 
 def play(
@@ -165,7 +206,9 @@ def play(
 ) -> None:
     """Play a world yourself in the terminal. Type a call such as pop(id=3), or help; Ctrl-D ends."""
     with exit_on_user_error():
-        env = make(env_id, oracles=oracles, labels=True, **parse_options(options))
+        env = make(
+            env_id, oracles=oracles, labels=True, **parse_world_options(options, taken=_TAKEN)
+        )
         game = TerminalGame(Episode(env, seed, _LABELS))
         if out is not None:
             for _ in TrajectoryLog(out).of_run(spec_of(env), _LABELS):
@@ -173,7 +216,7 @@ def play(
     if sys.stdin.isatty():
         with suppress(ImportError):  # missing on Windows
             import readline  # noqa: F401, PLC0415 - it lets `input` edit lines, and changes the terminal
-    typer.echo(game.news())
+    _show(game.news())
     while not game.episode.over:
         try:
             line = input("\n> ").strip()
@@ -183,7 +226,7 @@ def play(
             typer.echo("\nabandoned")
             break
         if line:
-            typer.echo("\n" + game.enter(line))
+            _show("\n" + game.enter(line))
     else:
         typer.echo("\n" + game.result())
     # An abandoned episode does not measure its player and is not scored.

@@ -18,7 +18,14 @@ import numpy as np
 from agentgym.assemble.registry import resolve
 from agentgym.oracles.choices import best_call, choose, wrong_call
 from agentgym.oracles.notes import choose_memory_call, recall_from_note
-from agentgym.oracles.reading import ChatReading, ParsedChat, Readings, apply_result, read_state
+from agentgym.oracles.reading import (
+    ChatReading,
+    ParsedChat,
+    Readings,
+    apply_result,
+    read_state,
+    read_task,
+)
 from agentgym.oracles.recall import TOOL, missing_pages, whole_state
 from agentgym.play.policy import Reply
 from agentgym.play.spaces import sample_call
@@ -92,7 +99,7 @@ class ScriptedPolicy:
     def recall(self, parsed: ParsedChat) -> World[object]:
         """Return the world that a hint, or the summary and history, describe."""
         if state := whole_state(parsed.hints.get("state", "")):
-            world = self.world.read_task(parsed.task)
+            world = read_task(self.world, parsed.task)
             if read_state(world, state):
                 return world
         if self.notes and (noted := recall_from_note(self.world, parsed)):
@@ -230,7 +237,7 @@ class ControlPolicy(ScriptedPolicy):
     def _recall_with_gaps(self, parsed: ParsedChat, rng: np.random.Generator) -> World[object]:
         if not self.deficits.tracking:
             return parsed.past.world(self.world, parsed.task, parsed.summary)
-        world = self.world.read_task(parsed.task)
+        world = read_task(self.world, parsed.task)
         read_state(world, parsed.summary)
         for event in parsed.past.events:
             if event is None:

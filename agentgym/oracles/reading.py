@@ -78,7 +78,7 @@ class PastCalls:
         origin = (kind, task, state)
         world = self._world
         if world is None or origin != self._origin:
-            world, self._applied = kind.read_task(task), 0
+            world, self._applied = read_task(kind, task), 0
             read_state(world, state)
         self._world = None  # a hook that raises leaves the world half-updated
         for event in self.events[self._applied :]:
@@ -88,6 +88,17 @@ class PastCalls:
                 apply_result(world, *event)
         self._world, self._origin, self._applied = world, origin, len(self.events)
         return world
+
+
+def read_task(kind: type[World[Any]], task: str) -> World[Any]:
+    """Return the world that a task describes; raise `ValueError` if it is another world's task."""
+    try:
+        return kind.read_task(task)
+    except (LookupError, ValueError) as error:
+        raise ValueError(
+            f"{kind.__name__}.read_task cannot read the task {task[:60]!r} ({type(error).__name__}: {error}); a "
+            "scripted policy plays only the world that it was made for"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,10 @@ class ToolEnv(ToolHost):
         self._failed_rounds = 0
         self._nested: list[NestedCall] = []
         self.observation_space = ChatSpace()
+        if not self._schemas:
+            raise ValueError(
+                f"{world_class.__name__} has no tools; mark at least one method with @tool"
+            )
         self.action_space = ActionSpace(self._schemas, dialect)
 
     # Hooks that the `AgentEnv` of a team overrides.

@@ -27,6 +27,7 @@ _SHORT = 80
 
 # The ends of a deep recursion's traceback contain everything useful.
 _MAX_TRACEBACK_CHARS = 10_000
+_MAX_CAUSE_CHARS = 200
 
 
 class Guard:
@@ -138,7 +139,10 @@ class _Watch:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if error is None or isinstance(error, self._passes) or is_stop(error):
             return False
-        self._guard.record(self._tool, error, self._invalid)
+        # Some exceptions quote whole prompts.
+        cause = f"{type(error).__name__}: {error}"[:_MAX_CAUSE_CHARS]
+        invalid = f"{self._invalid} ({cause})" if self._invalid else ""
+        self._guard.record(self._tool, error, invalid)
         return True
 
 

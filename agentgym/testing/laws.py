@@ -43,10 +43,15 @@ _IDLE = "I would rather not."
 _INFO_KEYS = {"turn", "valid", "success", "detail"}
 _PLAIN = (str, int, float, bytes, bool, type(None), dict, list, tuple)
 _PLAIN_MODULES = ("agentgym.text.messages", "agentgym.text.tools")
-_DIGEST = (
-    "import sys; from agentgym.testing.laws import play_lines; "
-    "print(*(line for each in sys.argv[1:] for line in play_lines(each)), sep='\\n')"
-)
+# A world's module may register it, and may print.
+_DIGEST = """
+import contextlib, importlib, sys
+from agentgym.testing.laws import play_lines
+with contextlib.redirect_stdout(sys.stderr):
+    for module in sys.argv[1].split():
+        importlib.import_module(module)
+print(*(line for each in sys.argv[2:] for line in play_lines(each)), sep='\\n')
+"""
 
 
 class BrokenLaw(AssertionError):
@@ -113,10 +118,11 @@ def check_same_bytes(env_ids: Sequence[str]) -> None:
     """Check that the same seeds give the same bytes in any process and with any hash seed."""
     lines = "".join(f"{line}\n" for env_id in env_ids for line in play_lines(env_id))
     expected = hashlib.sha256(lines.encode()).hexdigest()
+    modules = " ".join({world_of(env_id).__module__ for env_id in env_ids})
     path = os.pathsep.join(filter(None, sys.path))  # a world may be in a user's folder
     for hash_seed in ("0", "4242"):
         played = subprocess.run(
-            [sys.executable, "-c", _DIGEST, *env_ids],
+            [sys.executable, "-c", _DIGEST, modules, *env_ids],
             capture_output=True,
             check=False,
             env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},

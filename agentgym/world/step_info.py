@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:
-    """Content of `info["detail"]`, one object because Gymnasium's vector envs pay for every key.
+    """Content of `info["detail"]`, in a step's result and in a trajectory.
+
+    Fields are attributes or keys: `detail.ended` is `detail["ended"]`. It is one object because
+    Gymnasium's vector envs pay for every key of a dict.
 
     Attributes:
         calls: The number of calls in the last reply.
@@ -39,6 +42,23 @@ class StepInfo:
     invalid: str = ""
     split: str = ""
     instance: str = ""
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the object from its JSON form; missing fields have their defaults."""
+        known = {item.name: data[item.name] for item in fields(cls) if item.name in data}
+        nested = tuple(NestedCall(**call) for call in data.get("nested", ()))
+        faults = tuple(Fault(**fault) for fault in data.get("faults", ()))
+        return cls(**{**known, "nested": nested, "faults": faults})
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.__slots__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a field, or a default if there is none with this name."""
+        return self[name] if name in self.__slots__ else default
 
 
 @dataclass(frozen=True, slots=True)

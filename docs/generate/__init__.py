@@ -7,6 +7,7 @@ from pathlib import Path
 
 from generate.api import api_pages
 from generate.cli import cli_pages
+from generate.notebooks import notebook_pages
 from generate.servers import server_pages
 from generate.worlds import world_pages
 from generate.wrappers import wrapper_pages
@@ -28,7 +29,7 @@ def write_pages(docs: Path) -> None:
 
     An unchanged page is not rewritten, so Sphinx does not read it again.
     """
-    texts = {docs / path: text for path, text in pages()}
+    texts = {docs / path: text for path, text in (*pages(), *notebook_pages(docs))}
     for path, text in texts.items():
         path.parent.mkdir(exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:

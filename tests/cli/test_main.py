@@ -92,13 +92,15 @@ def test_a_person_can_play_to_the_end(tmp_path: Path) -> None:
     out = tmp_path / "t.jsonl"
     shown = command(
         *("play", "ListWorld", "--set", "items=3", "--set", "removals=0", "--out", str(out)),
-        typed="what?\n\npop(id=9)\ndone\n",
+        typed="what?\n\npop\npop(id=\ngrab()\npop(id=9)\ndone\n",
     )
     assert shown.returncode == 0, shown.stderr
     assert "Initial list:" in shown.stdout
     assert "error:" in shown.stdout
-    assert "'what?' is neither a call nor a command; help lists both" in shown.stdout
+    assert "'what?' is neither a call nor a command; tools lists the calls" in shown.stdout
     assert "additionalProperties" not in shown.stdout, "schemas are shown on request only"
+    assert "pop needs the argument id: pop(id=…) (this used no turn)" in shown.stdout
+    assert "there is no tool grab" in shown.stdout
     assert "solved in 2 turns, score 1.0" in shown.stdout
     (line,) = out.read_text().splitlines()
     assert json.loads(line)["labels"] == {"policy": "human"}
@@ -111,6 +113,7 @@ def test_a_person_is_helped_and_takes_moves_back() -> None:
     assert shown.returncode == 0, shown.stderr
     parts = shown.stdout.split("\n> ")
     assert "undo    take back the last move" in parts[1]
+    assert "Type a call, such as up()," in parts[1]
     assert "up(): Step to the cell above" in parts[2]
     assert "no move to take back" in parts[3]
     assert re.search(r"(up|down|left|right)\(\)", parts[4])
@@ -121,7 +124,8 @@ def test_a_person_is_helped_and_takes_moves_back() -> None:
     assert board in parts[7], "the board is as it was"
     assert "additionalProperties" in parts[8]
     assert "did you mean 'undo'?" in parts[9]
-    assert "help lists both" in parts[11]
+    assert "did you mean 'right'?" in parts[10]
+    assert "tools lists the calls" in parts[11]
     assert "abandoned" in shown.stdout
 
 

@@ -17,7 +17,7 @@ from agentgym.oracles import ControlPolicy, NoisyPolicy, OraclePolicy, RandomPol
 from agentgym.oracles.policies import Deficits, ThinkingPolicy
 from agentgym.play.policy import Policy, Reply
 from agentgym.text.messages import Chat, Message
-from agentgym.training.rollout import rollout
+from agentgym.training.rollout import collect, rollout
 from tests.helpers import calls_of
 from tests.sampling import is_office
 
@@ -232,3 +232,9 @@ def test_the_law_finds_a_policy_that_reads_all() -> None:
 
 def forgetful(chats: Sequence[Chat]) -> list[Reply]:
     return OraclePolicy("TreeWorld")(chats)
+
+
+@pytest.mark.parametrize("played", ["GridWorld", "TreeWorld", "PuzzleWorld", "CommonsWorld"])
+def test_a_scripted_policy_refuses_another_world(played: str) -> None:
+    (trajectory,) = collect(OraclePolicy("ListWorld"), played, [1])
+    assert "a scripted policy plays only the world that it was made for" in trajectory.failure

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -102,6 +104,38 @@ def test_the_study_of_an_endpoint_finds_its_deficit(
         for arm, text in ast.literal_eval(printed.strip().splitlines()[-1]).items()
     }
     assert counts["P"] == 8 > max(counts["none"], counts["P_"])
+
+
+def commands_of(tutorial: str) -> list[str]:
+    text = re.sub(
+        r"\\\n\s*", "", "\n".join(re.findall(r"```bash\n(.*?)```", PAGES[tutorial], re.DOTALL))
+    )
+    return [line.partition(" #")[0] for line in text.splitlines() if line.startswith("agentgym")]
+
+
+@pytest.mark.exhaustive  # minutes
+@pytest.mark.parametrize("tutorial", TUTORIALS)
+def test_the_commands_of_a_tutorial_run_as_printed(
+    tutorial: str, endpoint: Mapping[str, str], tmp_path: Path
+) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGES[tutorial], re.DOTALL)
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package" / "my_worlds.py").write_text("\n".join(blocks[:2]))
+    environment = {**os.environ, **endpoint, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    for command in commands_of(tutorial):
+        words = [sys.executable, "-m", *shlex.split(command)]
+        if "view" in words:  # serves until it is stopped
+            with subprocess.Popen(
+                words, cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE
+            ) as served:
+                assert served.stdout is not None
+                assert "http://127.0.0.1" in served.stdout.readline()
+                served.terminate()
+            continue
+        shown = subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert shown.returncode == 0, f"{command}\n{shown.stdout}\n{shown.stderr}"
 
 
 def snippets() -> Iterator[tuple[str, str, bool]]:
@@ -229,6 +263,36 @@ def test_the_page_of_a_world_has_all_that_a_reader_asks_for(generate: Any, name:
     assert f"`{entries[-1].id}`" in page
     folder = re.findall(r"\(\.\./papers/(\w+)\.md\)", page)
     assert (DOCS / "papers" / f"{folder[0]}.md").is_file()
+
+
+# Words of a newcomer, with the page that explains them.
+EXPLAINED = {
+    **dict.fromkeys(("horizon", "temperature", "oracle", "placebo", "arm", "window"), "glossary"),
+    "FAQ": "faq",
+    "sandbox": "sandbox",
+}
+
+
+def test_the_search_lists_the_explaining_page_first() -> None:
+    node, site = shutil.which("node"), DOCS / "_build" / "html"
+    if node is None or not (site / "searchindex.js").is_file():
+        pytest.skip("needs node, and the site (make site)")
+    words = [node, str(Path(__file__).with_name("search.js")), str(site), *EXPLAINED]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    pages = [json.loads(line) for line in shown.splitlines()]
+    assert {word: found[0] for word, found in zip(EXPLAINED, pages, strict=True)} == EXPLAINED
+    references = ("api/", "worlds/", "servers/", "wrappers/")
+    for found in pages:
+        kinds = [name.startswith(references) for name in found]
+        assert kinds == sorted(kinds), "explanations come before references"
+
+
+@pytest.mark.parametrize("tutorial", TUTORIALS)
+def test_a_notebook_has_the_code_of_its_tutorial(generate: Any, tutorial: str) -> None:
+    cells = json.loads(generate.notebooks.notebook(PAGES[tutorial]))["cells"]
+    code = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
+    assert "".join(f"{source}\n\n" for source in code).strip() == blocks_of(tutorial).strip()
+    assert code[0].startswith(("import", "from"))
 
 
 def test_what_a_page_shows_of_a_chat_is_text(generate: Any) -> None:

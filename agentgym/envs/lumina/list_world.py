@@ -261,6 +261,8 @@ class ListWorld(World[ListConfig]):
         if task.startswith(_RESTATED):
             world._start([], [])
             return world
+        if not task.startswith("Initial list:"):
+            raise ValueError("it has no initial list")
         initial, target, budget = (
             list(map(int, _NUMBERS.findall(line))) for line in task.split("\n")[:3]
         )

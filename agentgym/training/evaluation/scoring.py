@@ -145,11 +145,9 @@ def is_over_window(trajectory: Trajectory) -> bool:
     if not trajectory.steps:
         return False
     info = trajectory.steps[-1].info
-    for record in (info, info.get("detail") or {}):
-        reasons = {value for value in record.values() if isinstance(value, str)}
-        if reasons & _OVER_WINDOW or record.get("over_window"):
-            return True
-    return False
+    reasons = {value for value in info.values() if isinstance(value, str)}
+    ended = (info.get("detail") or {}).get("ended")
+    return bool(reasons & _OVER_WINDOW or ended in _OVER_WINDOW or info.get("over_window"))
 
 
 def is_unreadable(info: Mapping[str, Any]) -> bool:

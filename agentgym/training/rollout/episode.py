@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -12,7 +11,7 @@ import gymnasium
 from agentgym.play.env import tool_env
 from agentgym.play.policy import PolicyError, Reply
 from agentgym.text.messages import Chat
-from agentgym.training.rollout.trajectory import Step, Trajectory
+from agentgym.training.rollout.trajectory import Step, Trajectory, to_jsonable, with_detail
 from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 
@@ -50,7 +49,7 @@ class Recording:
 
     def add(self, reply: Reply, outcome: StepOutcome) -> None:
         """Record a step."""
-        info = _with_usage(reply, outcome.info)
+        info = with_detail(_with_usage(reply, outcome.info))
         self.steps.append(Step(self.chat, reply, outcome.reward, info))
         self.chat, self._terminated, self._truncated = (
             outcome.chat,
@@ -159,27 +158,3 @@ def spec_of(env: gymnasium.Env[Any, Any]) -> str:
             "the spec of the env cannot be recorded with the episode: "
             f"{error}; give functions as 'package.module:function'"
         ) from error
-
-
-_LEAVES = frozenset({str, int, float, bool, type(None)})
-
-
-@cache
-def _names(kind: Any) -> list[str]:
-    return [item.name for item in fields(kind)]
-
-
-def to_jsonable(value: Any) -> Any:
-    """Convert a part of an info to JSON-able data."""
-    if isinstance(value, (tuple, list)):
-        return [to_jsonable(item) for item in value]
-    kind: Any = type(value)
-    items: Iterable[tuple[str, Any]]
-    if is_dataclass(value):
-        items = [(name, getattr(value, name)) for name in _names(kind)]
-    elif isinstance(value, Mapping):
-        items = value.items()
-    else:
-        return value
-    # Most items are leaves, and this runs every step, so leaves are checked first.
-    return {name: item if type(item) in _LEAVES else to_jsonable(item) for name, item in items}

@@ -9,7 +9,8 @@ import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from functools import cache
 from itertools import pairwise
 from operator import index
 from pathlib import Path
@@ -28,6 +29,7 @@ from agentgym.training.rollout.storage import (
     cut_torn_line,
     whole_lines,
 )
+from agentgym.world.step_info import StepInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ class Trajectory:
                 **_chat_to_json(chat),
                 "reply": _reply_to_json(reply),
                 "reward": step.reward,
-                "info": dict(step.info),
+                "info": to_jsonable(step.info),
             }
             for step, (chat, reply) in zip(self.steps, deltas, strict=True)
         ]
@@ -161,7 +163,7 @@ class Trajectory:
             "truncated": self.truncated,
             "steps": steps,
         }
-        return json.dumps(data, default=_plain)
+        return json.dumps(data)
 
     @classmethod
     def from_json(cls, line: str) -> Self:
@@ -173,7 +175,7 @@ class Trajectory:
                     _chat_from_json(item),
                     _reply_from_json(item["reply"]),
                     item["reward"],
-                    item["info"],
+                    with_detail(item["info"]),
                 )
                 for item in data["steps"]
             ]
@@ -284,10 +286,34 @@ def _agent(info: Mapping[str, Any]) -> str:
     return str(info.get("agent", ""))
 
 
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {name: item for name, item in asdict(value).items() if item not in ((), "")}
-    raise TypeError(f"{type(value).__name__} is not JSON-able")
+def with_detail(info: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a JSON-able info with its detail as a `StepInfo`."""
+    detail = info.get("detail")
+    return {**info, "detail": StepInfo.from_dict(detail)} if isinstance(detail, dict) else info
+
+
+_LEAVES = frozenset({str, int, float, bool, type(None)})
+
+
+@cache
+def _names(kind: Any) -> list[str]:
+    return [item.name for item in fields(kind)]
+
+
+def to_jsonable(value: Any) -> Any:
+    """Convert a part of an info to JSON-able data."""
+    if isinstance(value, (tuple, list)):
+        return [to_jsonable(item) for item in value]
+    kind: Any = type(value)
+    items: Iterable[tuple[str, Any]]
+    if is_dataclass(value):
+        items = [(name, getattr(value, name)) for name in _names(kind)]
+    elif isinstance(value, Mapping):
+        items = value.items()
+    else:
+        return value
+    # Most items are leaves, and this runs every step, so leaves are checked first.
+    return {name: item if type(item) in _LEAVES else to_jsonable(item) for name, item in items}
 
 
 _TYPES = {"spec": dict, "seed": int, "labels": dict, "terminated": bool, "truncated": bool}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 import agentgym
@@ -37,10 +35,10 @@ def test_a_line_holds_all_and_can_be_replayed(arm: str, scope: str, shots: int) 
     line = trajectory.to_json()
     again = Trajectory.from_json(line)
     assert "\n" not in line
-    assert again.steps == tuple(
-        Step(step.chat, step.reply, step.reward, json.loads(json.dumps(step.info)))
-        for step in trajectory.steps
-    )
+    assert again.steps == trajectory.steps
+    details = [step.info["detail"] for step in (*trajectory.steps, *again.steps)]
+    assert {type(detail) for detail in details} == {agentgym.StepInfo}, "as in env.step"
+    assert all(detail["ended"] == detail.ended for detail in details)
     assert (again.last, again.seed, again.labels, again.terminated, again.truncated) == (
         trajectory.last, trajectory.seed, trajectory.labels, trajectory.terminated, trajectory.truncated,
     )  # fmt: skip
