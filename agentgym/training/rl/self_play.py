@@ -1,0 +1,129 @@
+"""Self-play: GRPO against the current policy, its past snapshots and scripted policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from agentgym.assemble.registry import is_team
+from agentgym.play.policy import Policy
+from agentgym.training.rl.actor import Actor
+from agentgym.training.rl.episodes import EpisodeBatch
+from agentgym.training.rl.grpo import GRPO
+from agentgym.training.rl.trainer_config import MOST, GRPOConfig
+from agentgym.training.rollout import ModelOptions, PolicyConfig, Trajectory, load_policy
+from agentgym.training.rollout.engines.base import factory_of
+from agentgym.training.rollout.models.pretrained import save_model
+from agentgym.training.rollout.seats import SeatPolicy, seats_of
+
+# The two opponents that are the model itself.
+CURRENT, PAST = "current", "past"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfPlayConfig(GRPOConfig):
+    """Options of `SelfPlay`.
+
+    Attributes:
+        opponents: The opponents, which take turns step by step: `current` (the model plays all
+            seats), `past` (a random snapshot), or a policy in the form of `PolicyConfig`.
+        snapshot_every: Steps between snapshots.
+    """
+
+    opponents: Sequence[str] = (CURRENT, PAST, "random")
+    snapshot_every: Annotated[int, Field(ge=1, le=MOST)] = 10
+    ahead: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.opponents:
+            raise ValueError("opponents must list at least one, such as current")
+        if self.ahead:
+            raise ValueError("ahead=True changes the weights while a snapshot is written; omit it")
+        for name in self.opponents:
+            if name not in (CURRENT, PAST):
+                PolicyConfig(name)
+
+
+class SelfPlay(GRPO):
+    """GRPO for teams whose members compete.
+
+    Against another opponent, the model plays one seat of an episode, each seat in turn, and only
+    its replies are trained. Rewards are compared among a seat's episodes on the same instance
+    against the same opponent. The snapshots are models in the folder `past`, one per step number.
+
+    Raises:
+        ValueError: There is no folder for the snapshots, or the env has one seat.
+    """
+
+    config: SelfPlayConfig
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.out is None:
+            raise ValueError("self-play keeps snapshots in a folder; give `out`")
+        self.actor = _SelfPlayActor(
+            self.model, self.tokenizer, self.renderer, self.source, self.config, self.actor.sampler
+        )
+        self.actor.past = self.out / "past"
+
+
+class _SelfPlayActor(Actor):
+    config: SelfPlayConfig
+    past: Path
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._env_id, self._seats = seats_of(factory_of(self.source.env))
+
+    def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:
+        """Play `size` episodes for each seed against the step's opponent."""
+        if step % self.config.snapshot_every == 0:
+            save_model(self.model, self.tokenizer, self.past / f"{step:06}")
+        opponent, seat = self._line_up(step)
+        if opponent == CURRENT:
+            return super().play(policy, seeds, size, step)
+        other = self._opponent(opponent, step)
+        frozen = {name: other for name in self._seats if name != seat}
+        played = super().play(SeatPolicy({**frozen, seat: policy}), seeds, size, step)
+        own = (own_part(trajectory, seat) for trajectory in played.episodes)
+        return replace(played, episodes=[part for part in own if part.steps])
+
+    def _line_up(self, step: int) -> tuple[str, str]:
+        names = self.config.opponents
+        # Each seat meets each opponent equally often.
+        rounds, turn = divmod(step, len(names))
+        return names[turn], self._seats[rounds % len(self._seats)]
+
+    def _opponent(self, name: str, step: int) -> Policy:
+        seed = self.config.seed * 10**6 + step
+        if name != PAST:
+            return PolicyConfig(name, seed).make(self._env_id)
+        last = step // self.config.snapshot_every
+        number = int(np.random.default_rng(seed).integers(last + 1)) * self.config.snapshot_every
+        options = ModelOptions(
+            device=str(self.model.device),
+            temperature=self.config.temperature,
+            max_new_tokens=self.config.max_new_tokens,
+            batch_size=self.config.batch_size,
+            template=self.config.template,
+        )
+        return load_policy(self.past / f"{number:06}", options, seed)
+
+
+def own_part(trajectory: Trajectory, seat: str) -> Trajectory:
+    """Return an episode with one seat's steps and rewards only."""
+    numbers, rewards = trajectory.by_agent().get(seat, ()), trajectory.own_rewards()
+    steps = []
+    for number in numbers:
+        step = trajectory.steps[number]
+        # The last step's report contains the rewards of all seats.
+        detail = {**step.info.get("detail", {}), "report": {}}
+        steps.append(replace(step, reward=rewards[number], info={**step.info, "detail": detail}))
+    return replace(trajectory, steps=tuple(steps))
