@@ -21,7 +21,9 @@ from agentgym.training.evaluation.league import (
     League,
     league_ratings,
     league_tables,
+    mean_points,
     play_league,
+    seats_of,
 )
 from agentgym.training.evaluation.missing import Results, as_results
 from agentgym.training.evaluation.overlap import instance_key, overlap_table
@@ -97,6 +99,7 @@ __all__ = [
     "load_folders",
     "load_results",
     "log_of",
+    "mean_points",
     "ordered_arms",
     "ordered_contexts",
     "overlap_table",
@@ -114,6 +117,7 @@ __all__ = [
     "register_paper",
     "run_ablation",
     "score",
+    "seats_of",
     "summarize",
     "to_markdown",
     "wilson",

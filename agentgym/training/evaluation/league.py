@@ -12,7 +12,6 @@ from statistics import fmean
 from typing import Annotated, Any, NamedTuple
 from zlib import crc32
 
-import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 
@@ -22,7 +21,17 @@ from agentgym.training.evaluation.ratings import Outcome, ratings
 from agentgym.training.evaluation.statistics import Interval
 from agentgym.training.evaluation.study_folder import log_of
 from agentgym.training.evaluation.tables import Table
-from agentgym.training.rollout import OtherRunError, PolicyConfig, RunLock, Trajectory, collect
+from agentgym.training.rollout import (
+    EnvLike,
+    OtherRunError,
+    PolicyConfig,
+    PolicyLike,
+    RunLock,
+    Trajectory,
+    collect,
+)
+from agentgym.training.rollout.engines.base import factory_of
+from agentgym.training.rollout.seat_policies import agents_of
 from agentgym.training.rollout.storage import check_settings, read_json, write_text
 from agentgym.world.config import Config
 
@@ -73,9 +82,7 @@ class League(Config):
 
     def seats(self) -> tuple[str, ...]:
         """Return the team's agents in turn order."""
-        env: Any = gymnasium.make(self.spec(), disable_env_checker=True)
-        env.close()
-        return tuple(env.unwrapped.game.agents)
+        return seats_of(self.spec())
 
     def line_ups(self) -> list[LineUp]:
         """Return all line-ups of one policy in one seat and one in the others."""
@@ -93,6 +100,7 @@ class Game(NamedTuple):
 
     Attributes:
         line_up: The policy of each seat.
+        instance: The digest of the instance; seeds of small worlds may share one.
         rewards: The reward of each seat.
         forfeits: Whether each seat ended the episode by unreadable or failed replies, which counts
             as a loss.
@@ -100,6 +108,7 @@ class Game(NamedTuple):
 
     line_up: LineUp
     seed: int
+    instance: str
     rewards: tuple[float, ...]
     forfeits: tuple[bool, ...]
 
@@ -199,7 +208,8 @@ def _game(trajectory: Trajectory) -> Game | None:
     if trajectory.failure or not rewards:
         return None
     forfeits = dict.fromkeys(rewards, False)
-    if trajectory.steps[-1].info["detail"]["ended"] == "failed_rounds":
+    detail = trajectory.steps[-1].info["detail"]
+    if detail["ended"] == "failed_rounds":
         failed = {}
         for agent, numbers in trajectory.by_agent().items():
             failed[agent] = trajectory.steps[numbers[-1]].info["detail"]["failed_rounds"]
@@ -208,9 +218,31 @@ def _game(trajectory: Trajectory) -> Game | None:
     return Game(
         tuple(trajectory.labels["line_up"]),
         trajectory.seed,
+        detail["instance"],
         tuple(rewards.values()),
         tuple(forfeits.values()),
     )
+
+
+def seats_of(env: EnvLike) -> tuple[str, ...]:
+    """Return the agents of a team in turn order."""
+    made = factory_of(env)()
+    made.close()
+    return agents_of(made)
+
+
+def mean_points(
+    policy: PolicyLike, opponent: PolicyLike, env: EnvLike, seeds: Sequence[int]
+) -> float:
+    """Return a policy's mean score against an opponent over all seats; a draw is half a point."""
+    seats = seats_of(env)
+    scores = []
+    for seat, agent in enumerate(seats):
+        players = {**dict.fromkeys(seats, opponent), agent: policy}
+        for trajectory in collect(players, env, seeds, len(seeds), labels={"line_up": list(seats)}):
+            if game := _game(trajectory):
+                scores.append(game.score(seat))
+    return fmean(scores)
 
 
 def league_ratings(league: League, games: Sequence[Game]) -> dict[str, Interval]:
@@ -220,7 +252,7 @@ def league_ratings(league: League, games: Sequence[Game]) -> dict[str, Interval]
     for game in games:
         if opponents := game.opponents():
             one, other, score = opponents
-            outcomes.append(Outcome(names.index(one), names.index(other), score, game.seed))
+            outcomes.append(Outcome(names.index(one), names.index(other), score, game.instance))
     return dict(zip(names, ratings(outcomes, len(names)), strict=True))
 
 

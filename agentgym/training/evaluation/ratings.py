@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.training.evaluation.statistics import NO_DATA, Interval, t_quantile
+from agentgym.training.evaluation.statistics import Interval, t_quantile
 
 # Elo points per unit of log-odds: 400 points are odds of 10 to 1.
 ELO = 400 / log(10)
@@ -23,13 +23,13 @@ class Outcome(NamedTuple):
 
     Attributes:
         score: The first player's: 1 for a win, 0.5 for a draw, 0 for a loss.
-        instance: The instance; games on the same one may depend on each other.
+        instance: The instance's name; games on the same one may depend on each other.
     """
 
     first: int
     second: int
     score: float
-    instance: int
+    instance: str
 
 
 def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
@@ -80,9 +80,7 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     return intervals
 
 
-def _contrasts(
-    first: NDArray[np.int_], second: NDArray[np.int_], players: int
-) -> _FloatArray:
+def _contrasts(first: NDArray[np.int_], second: NDArray[np.int_], players: int) -> _FloatArray:
     """Return +1 for each game's first player and -1 for its second, without player 0."""
     rows = np.arange(len(first))
     contrast = np.zeros((len(first), players))

@@ -122,6 +122,7 @@ def around_zero(
 
 @lru_cache  # the same few degrees of freedom recur in all rows of a table
 def t_quantile(freedom: int) -> float:
+    """Return the 97.5 % quantile of Student's t."""
     low, high = 0.0, 16.0  # 12.7 is the largest one, at one degree of freedom
     for _ in range(60):
         middle = (low + high) / 2

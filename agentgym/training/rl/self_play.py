@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
-from agentgym.assemble.registry import is_team
 from agentgym.play.policy import Policy
+from agentgym.training.evaluation import seats_of
 from agentgym.training.rl.actor import Actor
 from agentgym.training.rl.episodes import EpisodeBatch
 from agentgym.training.rl.grpo import GRPO
 from agentgym.training.rl.trainer_config import MOST, GRPOConfig
 from agentgym.training.rollout import ModelOptions, PolicyConfig, Trajectory, load_policy
-from agentgym.training.rollout.engines.base import factory_of
 from agentgym.training.rollout.models.pretrained import save_model
-from agentgym.training.rollout.seats import SeatPolicy, seats_of
+from agentgym.training.rollout.seat_policies import SeatPolicies
 
 # The two opponents that are the model itself.
 CURRENT, PAST = "current", "past"
@@ -33,9 +31,11 @@ class SelfPlayConfig(GRPOConfig):
     Attributes:
         opponents: The opponents, which take turns step by step: `current` (the model plays all
             seats), `past` (a random snapshot), or a policy in the form of `PolicyConfig`.
+        world: The id of the team, for scripted opponents.
         snapshot_every: Steps between snapshots.
     """
 
+    world: str = "PursuitWorld-match"
     opponents: Sequence[str] = (CURRENT, PAST, "random")
     snapshot_every: Annotated[int, Field(ge=1, le=MOST)] = 10
     ahead: bool = False
@@ -48,7 +48,7 @@ class SelfPlayConfig(GRPOConfig):
             raise ValueError("ahead=True changes the weights while a snapshot is written; omit it")
         for name in self.opponents:
             if name not in (CURRENT, PAST):
-                PolicyConfig(name)
+                PolicyConfig(name).make(self.world)
 
 
 class SelfPlay(GRPO):
@@ -80,7 +80,7 @@ class _SelfPlayActor(Actor):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._env_id, self._seats = seats_of(factory_of(self.source.env))
+        self._seats = seats_of(self.source.env)
 
     def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:
         """Play `size` episodes for each seed against the step's opponent."""
@@ -91,7 +91,7 @@ class _SelfPlayActor(Actor):
             return super().play(policy, seeds, size, step)
         other = self._opponent(opponent, step)
         frozen = {name: other for name in self._seats if name != seat}
-        played = super().play(SeatPolicy({**frozen, seat: policy}), seeds, size, step)
+        played = super().play(SeatPolicies({**frozen, seat: policy}, frozen), seeds, size, step)
         own = (own_part(trajectory, seat) for trajectory in played.episodes)
         return replace(played, episodes=[part for part in own if part.steps])
 
@@ -104,7 +104,7 @@ class _SelfPlayActor(Actor):
     def _opponent(self, name: str, step: int) -> Policy:
         seed = self.config.seed * 10**6 + step
         if name != PAST:
-            return PolicyConfig(name, seed).make(self._env_id)
+            return PolicyConfig(name, seed).make(self.config.world)
         last = step // self.config.snapshot_every
         number = int(np.random.default_rng(seed).integers(last + 1)) * self.config.snapshot_every
         options = ModelOptions(
