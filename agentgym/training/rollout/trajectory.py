@@ -29,7 +29,7 @@ from agentgym.training.rollout.storage import (
     whole_lines,
 )
 
-Outcome = Literal["win", "draw", "loss"]
+Outcome = Literal["won", "drew", "lost", "unsolved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +93,8 @@ class Trajectory:
         return dict(self._team_report().get("rewards", {}))
 
     def outcomes(self) -> dict[str, Outcome]:
-        """Return each rival's outcome; empty unless the agents of the team compete.
-
-        The agent with the largest reward wins; several with the largest reward draw.
-        """
-        rewards = self.seat_rewards()
-        if "winners" not in self._team_report():
-            return {}
-        best = max(rewards.values())
-        count = sum(reward == best for reward in rewards.values())
-        top: Outcome = "win" if count == 1 else "draw"
-        return {agent: top if reward == best else "loss" for agent, reward in rewards.items()}
+        """Return each rival's outcome (`seat_outcomes`); empty without rivals."""
+        return seat_outcomes(self._team_report())
 
     def _team_report(self) -> Mapping[str, Any]:
         detail = self.steps[-1].info.get("detail", {}) if self.steps else {}
@@ -207,6 +198,23 @@ class Trajectory:
             raise ValueError(
                 f"this is not the JSON line of a trajectory ({error!r}): {line[:80]!r}"
             ) from error
+
+
+def seat_outcomes(team: Mapping[str, Any]) -> dict[str, Outcome]:
+    """Return each rival's outcome from a team's report; empty if the agents do not compete.
+
+    The agent with the largest reward has won; several drew. A game without a winner in which all
+    earned the same is unsolved.
+    """
+    if "winners" not in team:
+        return {}
+    rewards = team["rewards"]
+    best = max(rewards.values())
+    leaders = [agent for agent, reward in rewards.items() if reward == best]
+    top: Outcome = "won" if len(leaders) == 1 else "drew"
+    if not team["winners"] and len(leaders) == len(rewards):
+        top = "unsolved"
+    return {agent: top if agent in leaders else "lost" for agent in rewards}
 
 
 class TrajectoryLog:
