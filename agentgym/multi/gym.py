@@ -34,7 +34,8 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             check_choice("render_mode", render_mode, self.metadata["render_modes"])
         self.render_mode = render_mode
         self.game = Game(**options)
-        self.agent = self.game.agents[0]
+        self.possible_agents = self.game.agents
+        self.agent = self.possible_agents[0]
         self.observation_space = ChatSpace()
         tools: dict[str, Tool] = {}
         for agent_env in self.game.agent_envs.values():
