@@ -9,9 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from agentgym.training.evaluation import League, league_ratings, league_tables, play_league
 from agentgym.training.rl import LearnConfig, Learning
-from agentgym.training.rollout import ModelOptions, PolicyConfig
 
 WORLD = "PursuitWorld-match"
 OPTIONS = {"size": 4, "wall_density": 0.0}
@@ -35,7 +33,7 @@ def train(seed: int, out: Path) -> None:
         world=WORLD,
         options={**OPTIONS, "split": "train"},
         teacher=TEACHER,
-        opponents=("current", "past", TEACHER),
+        pool=("current", "past", TEACHER),
         cloning_steps=150,
         rl_steps=100,
         evaluations=5,

@@ -27,7 +27,7 @@ from agentgym.cli.common import (
     show_table,
     split_label,
 )
-from agentgym.training.evaluation import League, league_tables, play_league
+from agentgym.training.evaluation.leagues import League, league_tables, play_league
 from agentgym.training.rollout import PolicyConfig
 
 World = Annotated[

@@ -89,6 +89,13 @@ Teacher = Annotated[
         "--model."
     ),
 ]
+Pool = Annotated[
+    str | None,
+    typer.Option(
+        help="Opponents in the GRPO steps of a team, comma-separated: current, past, or a policy. Without "
+        "--model only."
+    ),
+]
 Method = Annotated[str | None, typer.Option(help="clone, grpo or both.")]
 Evaluation = Annotated[
     str | None,
@@ -150,6 +157,7 @@ def train(
     episodes: Episodes = None,
     lora: Lora = None,
     teacher: Teacher = None,
+    pool: Pool = None,
     method: Method = None,
     evaluation: Evaluation = None,
     curriculum: CurriculumName = None,
@@ -202,12 +210,16 @@ def train(
         tuning = {name: value for name, value in tuning.items() if value is not None}
         if model is None:
             steps = {"cloning_steps": cloning, "hint_steps": hints, "rl_steps": rl}
+            settings["pool"] = split(pool or "")
             _refuse(
                 tuning, "requires --model; without it a small transformer is trained from scratch"
             )
         else:
             steps = {"clone_steps": cloning, "rl_steps": rl}
-            _refuse({"hints": hints}, "applies to training from scratch; omit it with --model")
+            _refuse(
+                {"hints": hints, "pool": pool},
+                "applies to training from scratch; omit it with --model",
+            )
             settings |= {"model": model, **tuning}
         settings |= {n: v for n, v in {**steps, "episodes": episodes}.items() if v is not None}
     if model is None:

@@ -16,18 +16,8 @@ from agentgym.training.evaluation.comparison import (
     pass_at,
 )
 from agentgym.training.evaluation.intervals import differences, effects, interactions, summarize
-from agentgym.training.evaluation.league import (
-    Game,
-    League,
-    league_ratings,
-    league_tables,
-    mean_points,
-    play_league,
-    seats_of,
-)
 from agentgym.training.evaluation.missing import Results, as_results
 from agentgym.training.evaluation.overlap import instance_key, overlap_table
-from agentgym.training.evaluation.ratings import Outcome, ratings
 from agentgym.training.evaluation.registry import Command, Paper, papers, presets, register_paper
 from agentgym.training.evaluation.report import ablation_tables, write_report
 from agentgym.training.evaluation.scoring import (
@@ -66,10 +56,7 @@ __all__ = [
     "Budget",
     "Cell",
     "Command",
-    "Game",
     "Interval",
-    "League",
-    "Outcome",
     "Paper",
     "Price",
     "Result",
@@ -93,31 +80,25 @@ __all__ = [
     "instance_key",
     "interactions",
     "is_unreadable",
-    "league_ratings",
-    "league_tables",
     "level_horizons",
     "load_folders",
     "load_results",
     "log_of",
-    "mean_points",
     "ordered_arms",
     "ordered_contexts",
     "overlap_table",
     "papers",
     "pass_at",
     "percent",
-    "play_league",
     "played",
     "plots",
     "policy_plots",
     "prepare_ablation",
     "presets",
     "quality",
-    "ratings",
     "register_paper",
     "run_ablation",
     "score",
-    "seats_of",
     "summarize",
     "to_markdown",
     "wilson",

@@ -13,7 +13,8 @@ from transformers import PreTrainedTokenizerFast
 
 from agentgym.assemble.registry import is_team, resolve
 from agentgym.play.policy import Policy
-from agentgym.training.evaluation import evaluate, mean_points
+from agentgym.training.evaluation import evaluate
+from agentgym.training.evaluation.leagues import mean_points
 from agentgym.training.rl.cloning import Cloning, CloningConfig
 from agentgym.training.rl.episodes import TRAIN_SEED
 from agentgym.training.rl.grpo import GRPO
@@ -52,7 +53,7 @@ class LearnConfig(TaskConfig):
             one of each.
         rl_steps: Further GRPO steps in all arms and contexts in turn.
         groups: Instances per GRPO step, each with eight episodes.
-        opponents: The opponents in the GRPO steps of a team, as in `SelfPlayConfig`; none if one
+        pool: The opponents in the GRPO steps of a team, as in `SelfPlayConfig`; none if one
             policy plays all agents. Success is then the share of points against the teacher, over
             all seats, where a draw is half a point.
         evaluations: Evaluations in each of the three phases, each with a checkpoint.
@@ -69,7 +70,7 @@ class LearnConfig(TaskConfig):
     hint_steps: Annotated[int, Field(ge=1, le=MOST)] = 300
     rl_steps: Annotated[int, Field(ge=1, le=MOST)] = 120
     groups: Annotated[int, Field(ge=1, le=MOST)] = 16
-    opponents: Sequence[str] = ()
+    pool: Sequence[str] = ()
     evaluations: Annotated[int, Field(ge=1, le=MOST)] = 10
     episodes: Annotated[int, Field(ge=1, le=MOST)] = 100
     width: Annotated[int, Field(ge=1, le=MOST)] = 64
@@ -85,12 +86,12 @@ class LearnConfig(TaskConfig):
                 f"width must be a multiple of heads, got {self.width} and {self.heads}"
             )
         self.make_teacher()
-        if self.opponents:
+        if self.pool:
             if not is_team(resolve(self.world)):
                 raise ValueError(
-                    f"{self.world} has one agent; opponents need a team, such as PursuitWorld-match"
+                    f"{self.world} has one agent; a pool needs a team, such as PursuitWorld-match"
                 )
-            SelfPlayConfig(opponents=self.opponents, world=self.world)
+            SelfPlayConfig(pool=self.pool, world=self.world)
 
 
 class Learning(PhasedRun[LearnConfig]):
@@ -127,7 +128,7 @@ class Learning(PhasedRun[LearnConfig]):
             teacher, second = config.make_teacher(), self._cloning(config.hint_steps, 1)
             hints = Cloning(teacher, model, tokenizer, env, second, self.out / "hints")
             self._train("hints", hints, _CLONED, self._both, on_progress)
-        kind = SelfPlay if config.opponents else GRPO
+        kind = SelfPlay if config.pool else GRPO
         grpo = kind(model, tokenizer, env, self._grpo(), self.out / "rl")
         self._train("rl", grpo, config.groups * _GROUP, self._both, on_progress)
         save_policy(self._policy(), self.out)
@@ -175,11 +176,11 @@ class Learning(PhasedRun[LearnConfig]):
             seed=3 * config.seed + 2,
             save_every=save_every,
         )
-        if not config.opponents:
+        if not config.pool:
             return options
         return SelfPlayConfig(
             **vars(options),
-            opponents=config.opponents,
+            pool=config.pool,
             world=config.world,
             snapshot_every=save_every,
         )
@@ -203,6 +204,6 @@ class Learning(PhasedRun[LearnConfig]):
     def _evaluate(self, policy: Policy) -> float:
         config = self.config
         env = mixture(config.specs(config.cells()[:1]))
-        if config.opponents:
+        if config.pool:
             return mean_points(policy, config.make_teacher(), env, range(config.episodes))
         return evaluate(policy, env, config.episodes, config.episodes)

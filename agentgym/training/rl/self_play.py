@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.play.policy import Policy
-from agentgym.training.evaluation import seats_of
+from agentgym.training.evaluation.leagues import seats_of
 from agentgym.training.rl.actor import Actor
 from agentgym.training.rl.episodes import EpisodeBatch
 from agentgym.training.rl.grpo import GRPO
@@ -29,24 +29,24 @@ class SelfPlayConfig(GRPOConfig):
     """Options of `SelfPlay`.
 
     Attributes:
-        opponents: The opponents, which take turns step by step: `current` (the model plays all
+        pool: The opponents, which take turns step by step: `current` (the model plays all
             seats), `past` (a random snapshot), or a policy in the form of `PolicyConfig`.
         world: The id of the team, for scripted opponents.
         snapshot_every: Steps between snapshots.
     """
 
     world: str = "PursuitWorld-match"
-    opponents: Sequence[str] = (CURRENT, PAST, "random")
+    pool: Sequence[str] = (CURRENT, PAST, "random")
     snapshot_every: Annotated[int, Field(ge=1, le=MOST)] = 10
     ahead: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.opponents:
-            raise ValueError("opponents must list at least one, such as current")
+        if not self.pool:
+            raise ValueError("pool must list at least one, such as current")
         if self.ahead:
             raise ValueError("ahead=True changes the weights while a snapshot is written; omit it")
-        for name in self.opponents:
+        for name in self.pool:
             if name not in (CURRENT, PAST):
                 PolicyConfig(name).make(self.world)
 
@@ -96,7 +96,7 @@ class _SelfPlayActor(Actor):
         return replace(played, episodes=[part for part in own if part.steps])
 
     def _line_up(self, step: int) -> tuple[str, str]:
-        names = self.config.opponents
+        names = self.config.pool
         # Each seat meets each opponent equally often.
         rounds, turn = divmod(step, len(names))
         return names[turn], self._seats[rounds % len(self._seats)]

@@ -16,8 +16,8 @@ from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 
 from agentgym.assemble.registry import is_team, resolve, spec
+from agentgym.training.evaluation.leagues.ratings import Outcome, ratings
 from agentgym.training.evaluation.provenance import difference, provenance
-from agentgym.training.evaluation.ratings import Outcome, ratings
 from agentgym.training.evaluation.statistics import Interval
 from agentgym.training.evaluation.study_folder import log_of
 from agentgym.training.evaluation.tables import Table
@@ -102,25 +102,20 @@ class Game(NamedTuple):
         line_up: The policy of each seat.
         instance: The digest of the instance; seeds of small worlds may share one.
         rewards: The reward of each seat.
-        forfeits: Whether each seat ended the episode by unreadable or failed replies, which counts
-            as a loss.
+        won: Whether each seat is among the winners that the team names, or else among those with
+            the largest reward.
     """
 
     line_up: LineUp
     seed: int
     instance: str
     rewards: tuple[float, ...]
-    forfeits: tuple[bool, ...]
+    won: tuple[bool, ...]
 
     def score(self, seat: int) -> float:
-        """Return 1 if a seat beats the others' mean reward, 0.5 for a draw, else 0."""
-        others = [k for k in range(len(self.rewards)) if k != seat]
-        own = (not self.forfeits[seat], self.rewards[seat])
-        rest = (
-            not any(self.forfeits[k] for k in others),
-            fmean(self.rewards[k] for k in others),
-        )
-        return 0.5 if own == rest else float(own > rest)
+        """Return 1 if a seat wins and no other does, 0 if only others do, else 0.5."""
+        others = any(won for k, won in enumerate(self.won) if k != seat)
+        return (1 + self.won[seat] - others) / 2
 
     def opponents(self) -> tuple[str, str, float] | None:
         """Return two policies with the first one's score; None if one policy plays all seats."""
@@ -153,6 +148,8 @@ def play_league(
         for line_up in league.line_ups():
             missing = [seed for seed in range(league.episodes) if (line_up, seed) not in games]
             on_progress(league.episodes - len(missing))
+            if not missing:
+                continue
             players = {
                 seat: policies[name].make(league.world)
                 for seat, name in zip(seats, line_up, strict=True)
@@ -207,20 +204,17 @@ def _game(trajectory: Trajectory) -> Game | None:
     rewards = trajectory.seat_rewards()
     if trajectory.failure or not rewards:
         return None
-    forfeits = dict.fromkeys(rewards, False)
     detail = trajectory.steps[-1].info["detail"]
-    if detail["ended"] == "failed_rounds":
-        failed = {}
-        for agent, numbers in trajectory.by_agent().items():
-            failed[agent] = trajectory.steps[numbers[-1]].info["detail"]["failed_rounds"]
-        worst = max(failed.values())
-        forfeits |= {agent: count == worst for agent, count in failed.items()}
+    best = max(rewards.values())
+    winners = detail["report"]["team"].get("winners")
+    if winners is None:  # the agents share a task
+        winners = [agent for agent, reward in rewards.items() if reward == best]
     return Game(
         tuple(trajectory.labels["line_up"]),
         trajectory.seed,
-        detail["instance"],
+        detail["instance"] or str(trajectory.seed),
         tuple(rewards.values()),
-        tuple(forfeits.values()),
+        tuple(agent in winners for agent in rewards),
     )
 
 

@@ -64,9 +64,10 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     weight = np.concatenate([np.ones(len(score)), np.full(2 * pairs, 0.5)])
     cluster = np.concatenate([instance, instances + np.arange(2 * pairs)])
     strength, covariance = _fit(contrast, scores, weight, cluster)
-    # One instance shows no variance between instances.
-    quantile = t_quantile(instances - 1) if instances > 1 else inf
-    half = quantile * np.sqrt(np.diag(covariance) * instances / max(1, instances - 1))
+    half = np.full(players - 1, inf)
+    if instances > 1:  # one instance shows no variance between instances
+        variance = np.diag(covariance) * instances / (instances - 1)
+        half = t_quantile(instances - 1) * np.sqrt(variance)
     above, connected = _chains(first, second, score, players)
     intervals = [Interval(0.0, 0.0, 0.0)]
     for player in range(1, players):
