@@ -19,7 +19,7 @@ from agentgym.cli.common import (
     EndpointOptions,
     MaxNewTokens,
     Options,
-    PolicyName,
+    SeatNames,
     Temperature,
     Template,
     Window,
@@ -41,6 +41,7 @@ from agentgym.cli.common import (
 )
 from agentgym.text.validation import suggest
 from agentgym.training.rollout import ENGINES, Collector, PolicyConfig, Trajectory, TrajectoryLog
+from agentgym.training.rollout.policies import read_seats
 from agentgym.training.rollout.storage import keep_settings, read_settings
 
 Oracles = Annotated[
@@ -114,7 +115,7 @@ ShowChats = Annotated[bool, typer.Option(help="Print the last chat of each episo
 
 def rollout(
     env_id: WorldId,
-    policy: PolicyName = "oracle",
+    policy: SeatNames = ["oracle"],  # noqa: B006
     episodes: Episodes = 1,
     seed: Seed = 0,
     oracles: Oracles = "",
@@ -136,8 +137,13 @@ def rollout(
 ) -> None:
     """Let a policy play a world. With --out, an interrupted command resumes."""
     with exit_on_user_error():
+        if len(policy) > 1 and not all(map(read_seats, policy)):
+            raise ValueError(
+                f"rollout plays one policy, or one per seat such as player_0=oracle, got "
+                f"{', '.join(policy)}; compare policies with `agentgym ablate`"
+            )
         config = PolicyConfig(
-            policy,
+            ",".join(policy),
             model=model_options(device, dtype, temperature, max_new_tokens, batch_size, template),
             transport=endpoint_options(endpoint),
         )

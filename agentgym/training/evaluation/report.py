@@ -43,6 +43,7 @@ from agentgym.training.evaluation.tables import (
 )
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.storage import write_text
+from agentgym.training.rollout.trajectory import seat_outcomes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

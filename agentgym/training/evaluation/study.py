@@ -251,7 +251,7 @@ def _play_together(
         alike.setdefault((*cell[:4], cell.sample), []).append(cell)
     for some in alike.values():
         first = some[0]
-        policy = player or adapt(ablation.policy.make(first.world))
+        policy = player or adapt(ablation.policy.make(first.world, first.sample))
         if player is None:  # random choices must not depend on earlier episodes
             policy.reseed(crc32(repr(first[:-1]).encode()))
         labels = ablation.labels(first, played_by)

@@ -54,21 +54,7 @@ class SeatPolicies(UserPolicy):
 
     @override
     def check(self, agents: Sequence[str]) -> None:
-        given = tuple(self.seats)
-        if not agents:
-            raise ValueError(
-                f"policies are given for the seats {', '.join(given)}, but the world has one "
-                "agent; give one policy, or play a team such as PuzzleWorld-duel"
-            )
-        if unknown := [agent for agent in given if agent not in agents]:
-            raise ValueError(
-                f"there is no seat {unknown[0]!r} in this team; "
-                f"{list_names(unknown[0], tuple(agents), 'seats')}"
-            )
-        if missing := [agent for agent in agents if agent not in given]:
-            raise ValueError(
-                f"the seat {missing[0]!r} has no policy; give one for each of {', '.join(agents)}"
-            )
+        check_seats(tuple(self.seats), agents)
 
     @property
     @override
@@ -142,3 +128,21 @@ class SeatPolicies(UserPolicy):
 def agents_of(env: gymnasium.Env[Any, Any]) -> tuple[str, ...]:
     """Return the names of a team's agents; empty for one agent."""
     return tuple(getattr(env.unwrapped, "possible_agents", ()))
+
+
+def check_seats(given: Sequence[str], agents: Sequence[str]) -> None:
+    """Raise `ValueError` unless the given seats are a team's agents; empty for one agent."""
+    if not agents:
+        raise ValueError(
+            f"policies are given for the seats {', '.join(given)}, but the world has one "
+            "agent; give one policy, or play a team such as PuzzleWorld-duel"
+        )
+    if unknown := [agent for agent in given if agent not in agents]:
+        raise ValueError(
+            f"there is no seat {unknown[0]!r} in this team; "
+            f"{list_names(unknown[0], tuple(agents), 'seats')}"
+        )
+    if missing := [agent for agent in agents if agent not in given]:
+        raise ValueError(
+            f"the seat {missing[0]!r} has no policy; give one for each of {', '.join(agents)}"
+        )
