@@ -39,7 +39,7 @@ Out = Annotated[Path, typer.Option(help="Folder for trajectories and settings.")
 
 def league(
     world: World = "PursuitWorld-match",
-    policy: PolicyNames = ["random", "noisy:p=0.5", "oracle"],  # noqa: B006
+    policy: PolicyNames = ["random", "noisy:p=0.2", "oracle"],  # noqa: B006
     episodes: Episodes = 20,
     options: Options = [],  # noqa: B006
     device: Device = None,

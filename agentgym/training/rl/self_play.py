@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 from pydantic import Field
 
 from agentgym.play.policy import Policy
@@ -72,6 +73,11 @@ class SelfPlay(GRPO):
             self.model, self.tokenizer, self.renderer, self.source, self.config, self.actor.sampler
         )
         self.actor.past = self.out / "past"
+
+    def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
+        """Yield the updates; none if the opponent forfeited all episodes before the model moved."""
+        if played:
+            yield from super().learn(played)
 
 
 class _SelfPlayActor(Actor):

@@ -25,8 +25,6 @@ class Mixture(gymnasium.Env[Chat, str]):
         self._specs = [EnvSpec.from_json(text) for text in specs]
         self._envs: dict[int, gymnasium.Env[Chat, str]] = {}
         self._current = self._env(0)
-        # The agents of teams, which must be the same in all envs.
-        self.possible_agents = getattr(self._current.unwrapped, "possible_agents", ())
         self.observation_space, self.action_space = (
             self._current.observation_space,
             self._current.action_space,

@@ -273,5 +273,5 @@ def test_the_command_prints_ratings_and_cross_play(tmp_path: Path) -> None:
     first, second = (CliRunner().invoke(app, arguments) for _ in range(2))
     assert first.exit_code == 0
     assert "Elo points above random" in first.output
-    assert "vs noisy:p=0.5" in first.output
+    assert "vs noisy:p=0.2" in first.output
     assert first.output.splitlines()[-20:] == second.output.splitlines()[-20:]

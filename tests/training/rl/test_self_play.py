@@ -17,7 +17,7 @@ from agentgym.training.rl.self_play import SelfPlay, SelfPlayConfig, own_part
 from agentgym.training.rl.token_rows import rows
 from agentgym.training.rollout import PolicyConfig, collect, load_policy, make_model, make_tokenizer
 
-POOL = ("current", "past", "noisy:p=0.5")
+POOL = ("current", "noisy:p=0.5", "past")
 TINY = LearnConfig(
     world="PursuitWorld-match",
     options={"size": 3, "wall_density": 0.0},
@@ -74,9 +74,11 @@ def test_the_model_trains_one_seat_at_a_time_unless_it_plays_itself(tmp_path: Pa
         trained = {row.agent for episode in episodes for row in rows(episode)}
         assert trained == {agent for episode in episodes for agent in episode.by_agent()}
         seats.append(sorted(trained))
-    # After the model itself come the past and the scripted opponent, against each seat in turn.
+    assert list(training.learn([])) == []
+    # After the model itself come the other opponents, against each seat in turn. The untrained
+    # snapshot forfeits before the evader moves.
     both, pursuer, evader = ["evader_0", "pursuer_0"], ["pursuer_0"], ["evader_0"]
-    assert seats == [both, pursuer, pursuer, both, evader, evader]
+    assert seats == [both, pursuer, pursuer, both, evader, []]
 
 
 def test_the_part_of_a_seat_keeps_its_rewards() -> None:
