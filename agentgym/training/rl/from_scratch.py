@@ -10,7 +10,6 @@ from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 from transformers import PreTrainedTokenizerFast
 
-from agentgym.oracles import RandomPolicy
 from agentgym.play.policy import Policy
 from agentgym.training.evaluation import evaluate
 from agentgym.training.rl.cloning import Cloning, CloningConfig
@@ -20,6 +19,7 @@ from agentgym.training.rl.learning_curve import OnProgress, PhasedRun, Point
 from agentgym.training.rl.trainer_config import MOST, GRPOConfig, TaskConfig
 from agentgym.training.rollout import (
     LocalPolicy,
+    PolicyConfig,
     collect,
     make_model,
     make_tokenizer,
@@ -107,14 +107,19 @@ class Learning(PhasedRun[LearnConfig]):
             LocalPolicy, model, tokenizer, max_new_tokens=config.max_new_tokens, seed=config.seed
         )
         teacher, first = config.make_teacher(), self._cloning(config.cloning_steps, 0)
-        cloning = Cloning(teacher, model, tokenizer, alone, first, self.out / "cloning")
+        rivals = config.make_opponents()
+        cloning = Cloning(
+            teacher, model, tokenizer, alone, first, self.out / "cloning", opponents=rivals
+        )
         self._begin()
         self._train("cloning", cloning, _CLONED, self._both, on_progress)
         if len(cells) > 1:
             teacher, second = config.make_teacher(), self._cloning(config.hint_steps, 1)
-            hints = Cloning(teacher, model, tokenizer, env, second, self.out / "hints")
+            hints = Cloning(
+                teacher, model, tokenizer, env, second, self.out / "hints", opponents=rivals
+            )
             self._train("hints", hints, _CLONED, self._both, on_progress)
-        grpo = GRPO(model, tokenizer, env, self._grpo(), self.out / "rl")
+        grpo = GRPO(model, tokenizer, env, self._grpo(), self.out / "rl", opponents=rivals)
         self._train("rl", grpo, config.groups * _GROUP, self._both, on_progress)
         save_policy(self._policy(), self.out)
 
@@ -166,7 +171,7 @@ class Learning(PhasedRun[LearnConfig]):
             return
         self.curve.truncate_after("chance", -1)
         for name, policy in (
-            ("chance", RandomPolicy(self.config.world, self.config.seed)),
+            ("chance", PolicyConfig("random", self.config.seed).make(self.config.world)),
             ("teacher", self.config.make_teacher()),
         ):
             share = self._evaluate(policy)
@@ -184,4 +189,5 @@ class Learning(PhasedRun[LearnConfig]):
             mixture(config.specs(config.cells()[:1])),
             config.episodes,
             config.episodes,
+            config.make_opponents(),
         )
