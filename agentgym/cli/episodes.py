@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -43,6 +44,7 @@ from agentgym.text.validation import suggest
 from agentgym.training.rollout import ENGINES, Collector, PolicyConfig, Trajectory, TrajectoryLog
 from agentgym.training.rollout.policies import read_seats
 from agentgym.training.rollout.storage import keep_settings, read_settings
+from agentgym.training.rollout.trajectory import OUTCOMES
 
 Oracles = Annotated[
     str,
@@ -172,20 +174,29 @@ def _print_episodes(
 ) -> None:
     """Print each episode when it ends, then their counts; exit with 1 if all failed."""
     solved = broken = 0
+    seats: dict[str, Counter[str]] = {}
     with progress_bar() as progress:
         for trajectory in progress.track(trajectories, total=episodes, description="episodes"):
             solved += not trajectory.failure and trajectory.steps[-1].info["success"]
             broken += bool(trajectory.failure)
+            for seat, outcome in trajectory.outcomes().items():
+                seats.setdefault(seat, Counter(dict.fromkeys(OUTCOMES, 0)))[outcome] += 1
             progress.console.print(_summary(trajectory), highlight=False)
             if show:
                 progress.console.print(trajectory.last.to_text(), highlight=False)
+    for seat, counts in seats.items():
+        typer.echo(f"{seat}: {_count(counts)}")
     typer.echo(
-        f"solved {solved} of {episodes - broken}"
+        (f"played {episodes - broken}" if seats else f"solved {solved} of {episodes - broken}")
         + (f"; {broken} failed and are not counted" if broken else "")
         + (f"; {collector.retried} restarted" if collector.retried else "")
     )
     if broken == episodes:
         raise typer.Exit(1)
+
+
+def _count(outcomes: Mapping[str, int]) -> str:
+    return ", ".join(f"{outcome} {count}" for outcome, count in outcomes.items())
 
 
 def _check(
@@ -227,8 +238,9 @@ def _summary(trajectory: Trajectory) -> str:
         return f"seed {trajectory.seed}: {trajectory.failure}"
     ended = trajectory.steps[-1].info["detail"]["ended"]
     faults = sum(len(step.info["detail"].get("faults", ())) for step in trajectory.steps)
+    outcomes = "".join(f", {seat} {each}" for seat, each in trajectory.outcomes().items())
     return (
-        f"seed {trajectory.seed}: score {trajectory.reward}, "
+        f"seed {trajectory.seed}: score {trajectory.reward}{outcomes}, "
         f"{trajectory.steps[-1].info['turn']} turns"
         + ("; over the model's context window" if ended == "over_window" else "")
         + (f"; {faults} tool faults, see info.detail.faults in the log" if faults else "")

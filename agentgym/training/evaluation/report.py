@@ -43,13 +43,12 @@ from agentgym.training.evaluation.tables import (
 )
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.storage import write_text
-from agentgym.training.rollout.trajectory import seat_outcomes
+from agentgym.training.rollout.trajectory import OUTCOMES, seat_outcomes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METRICS = ("success", "step_accuracy", "alive_step_accuracy")
-_OUTCOMES = ("won", "drew", "lost", "unsolved")
 _LEVELLED = "each policy at the size where it solves about as much without oracles as the others"
 _TOKENS = {
     "trajectory_tokens": "trajectory length",
@@ -120,11 +119,11 @@ def _seats_table(world: str, results: Results) -> list[Table]:
         teams = [(row.report or {})["team"] for row in rows]
         for seat in teams[0]["rewards"]:
             outcomes = Counter(seat_outcomes(team)[seat] for team in teams)
-            shares = [percent(wilson(outcomes[each], len(teams))) for each in _OUTCOMES]
+            shares = [percent(wilson(outcomes[each], len(teams))) for each in OUTCOMES]
             lines.append([arm or "none", seat, *shares, str(len(teams))])
     if not lines:
         return []
-    header = ["arm", "seat", *_OUTCOMES, "games"]
+    header = ["arm", "seat", *OUTCOMES, "games"]
     return [(f"{world}: outcomes by seat, % with 95 % intervals", header, lines)]
 
 

@@ -11,7 +11,6 @@ from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 from transformers import PreTrainedTokenizerFast
 
-from agentgym.assemble.registry import is_team, resolve
 from agentgym.play.policy import Policy
 from agentgym.training.evaluation import evaluate
 from agentgym.training.evaluation.leagues import mean_points
@@ -87,10 +86,12 @@ class LearnConfig(TaskConfig):
             )
         self.make_teacher()
         if self.pool:
-            if not is_team(resolve(self.world)):
+            if not self.agents():
                 raise ValueError(
                     f"{self.world} has one agent; a pool needs a team, such as PursuitWorld-match"
                 )
+            if self.opponents:
+                raise ValueError("a pool takes turns in all seats; omit opponents")
             SelfPlayConfig(pool=self.pool, world=self.world)
 
 
@@ -121,15 +122,20 @@ class Learning(PhasedRun[LearnConfig]):
             LocalPolicy, model, tokenizer, max_new_tokens=config.max_new_tokens, seed=config.seed
         )
         teacher, first = config.make_teacher(), self._cloning(config.cloning_steps, 0)
-        cloning = Cloning(teacher, model, tokenizer, alone, first, self.out / "cloning")
+        rivals = config.make_opponents()
+        cloning = Cloning(
+            teacher, model, tokenizer, alone, first, self.out / "cloning", opponents=rivals
+        )
         self._begin()
         self._train("cloning", cloning, _CLONED, self._both, on_progress)
         if len(cells) > 1:
             teacher, second = config.make_teacher(), self._cloning(config.hint_steps, 1)
-            hints = Cloning(teacher, model, tokenizer, env, second, self.out / "hints")
+            hints = Cloning(
+                teacher, model, tokenizer, env, second, self.out / "hints", opponents=rivals
+            )
             self._train("hints", hints, _CLONED, self._both, on_progress)
         kind = SelfPlay if config.pool else GRPO
-        grpo = kind(model, tokenizer, env, self._grpo(), self.out / "rl")
+        grpo = kind(model, tokenizer, env, self._grpo(), self.out / "rl", opponents=rivals)
         self._train("rl", grpo, config.groups * _GROUP, self._both, on_progress)
         save_policy(self._policy(), self.out)
 
@@ -206,4 +212,5 @@ class Learning(PhasedRun[LearnConfig]):
         env = mixture(config.specs(config.cells()[:1]))
         if config.pool:
             return mean_points(policy, config.make_teacher(), env, range(config.episodes))
-        return evaluate(policy, env, config.episodes, config.episodes)
+        count, opponents = config.episodes, config.make_opponents()
+        return evaluate(policy, env, count, count, opponents)

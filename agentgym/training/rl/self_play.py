@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +19,6 @@ from agentgym.training.rl.grpo import GRPO
 from agentgym.training.rl.trainer_config import MOST, GRPOConfig
 from agentgym.training.rollout import ModelOptions, PolicyConfig, Trajectory, load_policy
 from agentgym.training.rollout.models.pretrained import save_model
-from agentgym.training.rollout.seat_policies import SeatPolicies
 
 # The two opponents that are the model itself.
 CURRENT, PAST = "current", "past"
@@ -70,9 +69,14 @@ class SelfPlay(GRPO):
         if self.out is None:
             raise ValueError("self-play keeps snapshots in a folder; give `out`")
         self.actor = _SelfPlayActor(
-            self.model, self.tokenizer, self.renderer, self.source, self.config, self.actor.sampler
+            self.out / "past",
+            self.model,
+            self.tokenizer,
+            self.renderer,
+            self.source,
+            self.config,
+            self.actor.sampler,
         )
-        self.actor.past = self.out / "past"
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
         """Yield the updates; none if the opponent forfeited all episodes before the model moved."""
@@ -82,10 +86,10 @@ class SelfPlay(GRPO):
 
 class _SelfPlayActor(Actor):
     config: SelfPlayConfig
-    past: Path
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, past: Path, *args: Any) -> None:
         super().__init__(*args)
+        self.past = past
         self._seats = seats_of(self.source.env)
 
     def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:
@@ -93,13 +97,11 @@ class _SelfPlayActor(Actor):
         if step % self.config.snapshot_every == 0:
             save_model(self.model, self.tokenizer, self.past / f"{step:06}")
         opponent, seat = self._line_up(step)
-        if opponent == CURRENT:
-            return super().play(policy, seeds, size, step)
-        other = self._opponent(opponent, step)
-        frozen = {name: other for name in self._seats if name != seat}
-        played = super().play(SeatPolicies({**frozen, seat: policy}, frozen), seeds, size, step)
-        own = (own_part(trajectory, seat) for trajectory in played.episodes)
-        return replace(played, episodes=[part for part in own if part.steps])
+        self.source.opponents = {}
+        if opponent != CURRENT:
+            other = self._opponent(opponent, step)
+            self.source.opponents = {name: other for name in self._seats if name != seat}
+        return super().play(policy, seeds, size, step)
 
     def _line_up(self, step: int) -> tuple[str, str]:
         names = self.config.pool
@@ -121,15 +123,3 @@ class _SelfPlayActor(Actor):
             template=self.config.template,
         )
         return load_policy(self.past / f"{number:06}", options, seed)
-
-
-def own_part(trajectory: Trajectory, seat: str) -> Trajectory:
-    """Return an episode with one seat's steps and rewards only."""
-    numbers, rewards = trajectory.by_agent().get(seat, ()), trajectory.own_rewards()
-    steps = []
-    for number in numbers:
-        step = trajectory.steps[number]
-        # The last step's report contains the rewards of all seats.
-        detail = {**step.info.get("detail", {}), "report": {}}
-        steps.append(replace(step, reward=rewards[number], info={**step.info, "detail": detail}))
-    return replace(trajectory, steps=tuple(steps))

@@ -265,7 +265,9 @@ class PolicyConfig(Config):
         if not is_team(env_id):
             return policy
         if not isinstance(policy, ScriptedPolicy):
-            raise ValueError(f"the policy {name!r} cannot play the team {env_id}")
+            raise ValueError(
+                f"the policy {name!r} cannot play the team {env_id}; use noisy:p=0.2 or oracle"
+            )
         return TeamPolicy(env_id, policy)
 
     @property

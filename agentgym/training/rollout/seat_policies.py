@@ -125,6 +125,25 @@ class SeatPolicies(UserPolicy):
         return reply
 
 
+def against(
+    policy: PolicyLike, opponents: Mapping[str, PolicyLike], agents: Sequence[str]
+) -> PolicyLike:
+    """Return a policy with frozen opponents, which plays the team's other agents.
+
+    Raises:
+        ValueError: An opponent's seat does not exist, or no seat is left for the policy.
+    """
+    if not opponents:
+        return policy
+    own = [agent for agent in agents if agent not in opponents]
+    if agents and not own:
+        raise ValueError(
+            f"opponents play all seats ({', '.join(agents)}), so nothing is trained; leave one out"
+        )
+    check_seats((*opponents, *own), agents)
+    return SeatPolicies({**dict.fromkeys(own, policy), **opponents}, frozen=tuple(opponents))
+
+
 def agents_of(env: gymnasium.Env[Any, Any]) -> tuple[str, ...]:
     """Return the names of a team's agents; empty for one agent."""
     return tuple(getattr(env.unwrapped, "possible_agents", ()))

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from itertools import pairwise
 from operator import index
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat, Message
@@ -30,6 +30,7 @@ from agentgym.training.rollout.storage import (
 )
 
 Outcome = Literal["won", "drew", "lost", "unsolved"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
 @dataclass(frozen=True, slots=True)
