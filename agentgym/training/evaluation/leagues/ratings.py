@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf, log, nan
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from agentgym.training.evaluation.statistics import Interval, t_quantile
 ELO = 400 / log(10)
 # Newton's method needs about ten steps.
 _STEPS = 50
+_CONVERGED = 1e-9
 _FloatArray = NDArray[np.float64]
 
 
@@ -47,28 +49,17 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     Raises:
         ValueError: A game has another player number, or a player meets itself.
     """
-    first = np.array([outcome.first for outcome in outcomes], int)
-    second = np.array([outcome.second for outcome in outcomes], int)
-    score = np.array([outcome.score for outcome in outcomes], float)
-    known = (first >= 0) & (second >= 0) & (first < players) & (second < players)
-    if not (known & (first != second)).all():
-        raise ValueError(f"a game needs two different players from 0 to {players - 1}")
-    names, instance = np.unique([outcome.instance for outcome in outcomes], return_inverse=True)
-    met = np.unique(np.sort([first, second], axis=0), axis=1)
-    pairs, instances = met.shape[1], len(names)
-    # The imaginary games are independent of each other and of all instances.
-    contrast = _contrasts(
-        np.concatenate([first, met[0], met[0]]), np.concatenate([second, met[1], met[1]]), players
-    )
-    scores = np.concatenate([score, np.ones(pairs), np.zeros(pairs)])
-    weight = np.concatenate([np.ones(len(score)), np.full(2 * pairs, 0.5)])
-    cluster = np.concatenate([instance, instances + np.arange(2 * pairs)])
-    strength, covariance = _fit(contrast, scores, weight, cluster)
+    for outcome in outcomes:
+        pair = {outcome.first, outcome.second}
+        if len(pair) < 2 or not pair <= set(range(players)):
+            raise ValueError(f"a game needs two different players from 0 to {players - 1}")
+    instances = {outcome.instance for outcome in outcomes}
+    strength, variance = _fit(_Games.of(outcomes, players))
     half = np.full(players - 1, inf)
-    if instances > 1:  # one instance shows no variance between instances
-        variance = np.diag(covariance) * instances / (instances - 1)
-        half = t_quantile(instances - 1) * np.sqrt(variance)
-    above, connected = _chains(first, second, score, players)
+    if len(instances) > 1:  # one instance shows no variance between instances
+        unbiased = variance * len(instances) / (len(instances) - 1)
+        half = t_quantile(len(instances) - 1) * np.sqrt(unbiased)
+    above, connected = _chains(outcomes, players)
     intervals = [Interval(0.0, 0.0, 0.0)]
     for player in range(1, players):
         if not connected[0, player]:
@@ -81,42 +72,72 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     return intervals
 
 
-def _contrasts(first: NDArray[np.int_], second: NDArray[np.int_], players: int) -> _FloatArray:
-    """Return +1 for each game's first player and -1 for its second, without player 0."""
-    rows = np.arange(len(first))
-    contrast = np.zeros((len(first), players))
-    contrast[rows, first] += 1
-    contrast[rows, second] -= 1
-    return contrast[:, 1:]
+@dataclass(frozen=True)
+class _Games:
+    """Games as arrays.
+
+    Attributes:
+        contrast: +1 for the first player and -1 for the second, without player 0, shape (games,
+            players - 1).
+        score: The first player's score.
+        weight: 1, or 1/2 for imaginary games.
+        cluster: The number of the instance; imaginary games have their own.
+    """
+
+    contrast: _FloatArray
+    score: _FloatArray
+    weight: _FloatArray
+    cluster: NDArray[np.int_]
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome], players: int) -> _Games:
+        """Return the games with the imaginary ones."""
+        games = [(outcome, 1.0) for outcome in outcomes]
+        pairs = sorted({outcome[:2] for outcome in outcomes})
+        for number, (one, two) in enumerate(pairs):
+            if one > two and (two, one) in pairs:
+                continue
+            for score in (0.0, 1.0):
+                games.append((Outcome(one, two, score, f"imaginary {number} {score}"), 0.5))
+        contrast = np.zeros((len(games), players))
+        for row, (game, _) in enumerate(games):
+            contrast[row, game.first], contrast[row, game.second] = 1, -1
+        _, cluster = np.unique([game.instance for game, _ in games], return_inverse=True)
+        return cls(
+            contrast[:, 1:],
+            np.array([game.score for game, _ in games]),
+            np.array([weight for _, weight in games]),
+            cluster,
+        )
 
 
-def _fit(
-    contrast: _FloatArray, score: _FloatArray, weight: _FloatArray, cluster: NDArray[np.int_]
-) -> tuple[_FloatArray, _FloatArray]:
-    """Return the strengths in log-odds with their covariance over clusters."""
+def _fit(games: _Games) -> tuple[_FloatArray, _FloatArray]:
+    """Return the strengths in log-odds with their variances over clusters."""
+    contrast = games.contrast
     strength = np.zeros(contrast.shape[1])
     for _ in range(_STEPS):
         expected = 1 / (1 + np.exp(-contrast @ strength))
-        slope = contrast * (weight * expected * (1 - expected))[:, None]
+        information = (contrast.T * games.weight * expected * (1 - expected)) @ contrast
         # Players without a connection make the information singular.
-        inverse = np.linalg.pinv(contrast.T @ slope)
-        pull = contrast * (weight * (score - expected))[:, None]
-        step = inverse @ pull.sum(axis=0)
+        inverse = np.linalg.pinv(information)
+        pull = contrast.T * games.weight * (games.score - expected)
+        step = inverse @ pull.sum(axis=1)
         strength = strength + np.clip(step, -1, 1)
-        if np.abs(step).max(initial=0) < 1e-9:
+        if np.abs(step).max(initial=0) < _CONVERGED:
             break
-    sums = np.zeros((cluster.max(initial=-1) + 1, contrast.shape[1]))
-    np.add.at(sums, cluster, pull)
-    return strength, inverse @ sums.T @ sums @ inverse
+    sums = np.zeros((games.cluster.max(initial=-1) + 1, len(strength)))
+    np.add.at(sums, games.cluster, pull.T)
+    return strength, ((sums @ inverse) ** 2).sum(axis=0)
 
 
 def _chains(
-    first: NDArray[np.int_], second: NDArray[np.int_], score: _FloatArray, players: int
+    outcomes: Sequence[Outcome], players: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which players have a chain of wins and draws, or of games, to which others."""
     scored = np.eye(players, dtype=bool)
-    scored[first[score > 0], second[score > 0]] = True
-    scored[second[score < 1], first[score < 1]] = True
+    for outcome in outcomes:
+        scored[outcome.first, outcome.second] |= outcome.score > 0
+        scored[outcome.second, outcome.first] |= outcome.score < 1
     met = scored | scored.T
     for _ in range(players):
         scored, met = scored @ scored, met @ met
