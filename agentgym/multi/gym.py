@@ -66,6 +66,16 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         self.agent = game.due[0]
         return game.chats[self.agent], 0.0, False, False, info
 
+    def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
+        """End the episode for all agents with the current score."""
+        game = self.game
+        if not game.due:
+            raise ResetNeeded("there is no running episode: call reset() before truncate()")
+        game.team.end(reason)
+        game.advance()
+        info = dict(game.infos[self.agent])
+        return game.chats[self.agent], game.score, game.terminated, not game.terminated, info
+
     def render(self) -> str | None:
         """Return the chats as text in `ansi` mode, otherwise None."""
         return self.game.to_text() if self.render_mode == "ansi" else None

@@ -58,7 +58,8 @@ def provenance(
         "seed": config.seed,
     }
     if seats := config.seats:
-        facts["seats"] = {seat: _identity(part) for seat, part in seats.items()}
+        players = getattr(policy, "seats", {})
+        facts["seats"] = {seat: _identity(seats[seat], players.get(seat)) for seat in seats}
     facts |= _identity(config, policy)
     return dict(json.loads(json.dumps(facts)))
 

@@ -15,7 +15,7 @@ from agentgym.assemble.wrapper_stack import check_context, strategies
 from agentgym.oracles import sort_arms
 from agentgym.text.messages import Chat
 from agentgym.training.rollout import Collector, EnvLike, PolicyLike, Trajectory, Usage, usage
-from agentgym.training.rollout.policies import SCRIPTED
+from agentgym.training.rollout.policies import SCRIPTED, read_seats
 from agentgym.training.rollout.seat_policies import against
 from agentgym.world.digests import digest
 
@@ -170,9 +170,10 @@ def _idle(trajectory: Trajectory) -> tuple[str, ...]:
 
 
 def _draws_by_instance(labels: Mapping[str, Any]) -> bool:
-    """Report whether a scripted policy played, whose draws do not depend on the text."""
+    """Report whether scripted policies played, whose draws do not depend on the text."""
     name = str(labels.get("provenance", {}).get("policy", ""))
-    return name.partition(":")[0] in SCRIPTED
+    names = read_seats(name).values() or [name]
+    return all(each.partition(":")[0] in SCRIPTED for each in names)
 
 
 def hash_prompt(chat: Chat) -> str:
