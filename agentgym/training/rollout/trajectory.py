@@ -204,14 +204,15 @@ class Trajectory:
 def seat_outcomes(team: Mapping[str, Any]) -> dict[str, Outcome]:
     """Return each rival's outcome from a team's report; empty if the agents do not compete.
 
-    The agent with the largest reward has won; several drew. A game without a winner in which all
-    earned the same is unsolved.
+    The winner that the team names has won, or without one the agent with the largest reward;
+    several drew. A game without a winner in which all earned the same is unsolved.
     """
     if "winners" not in team:
         return {}
     rewards = team["rewards"]
     best = max(rewards.values())
-    leaders = [agent for agent, reward in rewards.items() if reward == best]
+    largest = [agent for agent, reward in rewards.items() if reward == best]
+    leaders = team["winners"] or largest
     top: Outcome = "won" if len(leaders) == 1 else "drew"
     if not team["winners"] and len(leaders) == len(rewards):
         top = "unsolved"

@@ -213,7 +213,11 @@ def test_a_seat_that_ends_a_match_by_nonsense_loses(tmp_path: Path) -> None:
             points.append(score if one == "oracle" else 1 - score)
     # A draw is a match in which each catch takes one move, so the evader never moves.
     assert min(points) >= 0.5 > 1 - fmean(points) > 0
-    assert any(game.rewards[1] > game.rewards[0] for game in games)
+    forfeited = [game for game in games if game.won == (True, False)]
+    assert any(game.rewards[1] > game.rewards[0] for game in forfeited)
+    for trajectory in log_of(tmp_path):
+        if trajectory.labels["line_up"] == ["oracle", nonsense] and trajectory.truncated:
+            assert trajectory.outcomes() == {"pursuer_0": "won", "evader_0": "lost"}
     assert league_ratings(played, games)[nonsense].high < 0
 
 
