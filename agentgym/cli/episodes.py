@@ -44,7 +44,7 @@ from agentgym.text.validation import suggest
 from agentgym.training.rollout import ENGINES, Collector, PolicyConfig, Trajectory, TrajectoryLog
 from agentgym.training.rollout.policies import read_seats
 from agentgym.training.rollout.storage import keep_settings, read_settings
-from agentgym.training.rollout.trajectory import OUTCOMES
+from agentgym.training.rollout.trajectory import OUTCOMES, Outcome
 
 Oracles = Annotated[
     str,
@@ -174,7 +174,7 @@ def _print_episodes(
 ) -> None:
     """Print each episode when it ends, then their counts; exit with 1 if all failed."""
     solved = broken = 0
-    seats: dict[str, Counter[str]] = {}
+    seats: dict[str, Counter[Outcome]] = {}
     with progress_bar() as progress:
         for trajectory in progress.track(trajectories, total=episodes, description="episodes"):
             solved += not trajectory.failure and trajectory.steps[-1].info["success"]
@@ -195,7 +195,7 @@ def _print_episodes(
         raise typer.Exit(1)
 
 
-def _count(outcomes: Mapping[str, int]) -> str:
+def _count(outcomes: Mapping[Outcome, int]) -> str:
     return ", ".join(f"{outcome} {count}" for outcome, count in outcomes.items())
 
 

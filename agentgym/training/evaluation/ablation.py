@@ -29,8 +29,8 @@ from agentgym.training.rollout import Episode, PolicyConfig, Trajectory
 from agentgym.training.rollout.episode import Recording, spec_of
 from agentgym.training.rollout.faults import describe
 from agentgym.training.rollout.policies import tokens_by_ids
-from agentgym.training.rollout.seat_policies import agents_of, check_seats
-from agentgym.training.rollout.user_policy import UserPolicy, adapt
+from agentgym.training.rollout.seat_policies import adapt, agents_of, check_seats
+from agentgym.training.rollout.user_policy import UserPolicy
 from agentgym.world.config import Config, TokenCount
 from agentgym.world.world import load_world
 

@@ -39,8 +39,8 @@ from agentgym.training.rollout import (
 )
 from agentgym.training.rollout.engines.processes import exit_while_importing
 from agentgym.training.rollout.faults import FaultStreak
+from agentgym.training.rollout.seat_policies import adapt
 from agentgym.training.rollout.storage import write_text
-from agentgym.training.rollout.user_policy import adapt
 
 # a third death is not an accident
 RETRIES = 2

@@ -15,8 +15,8 @@ from agentgym.assemble.registry import resolve, spec
 from agentgym.assemble.wrapper_stack import check_arm
 from agentgym.play.policy import Policy
 from agentgym.training.rollout import ENGINES, PolicyConfig
-from agentgym.training.rollout.seat_policies import against, agents_of
-from agentgym.training.rollout.user_policy import UserPolicy, adapt
+from agentgym.training.rollout.seat_policies import adapt, against, agents_of
+from agentgym.training.rollout.user_policy import UserPolicy
 from agentgym.world.config import Choice, Config, Seed, Share, TokenCount
 from agentgym.world.world import load_world
 

@@ -31,9 +31,9 @@ from agentgym.training.rollout.engines.prefetch import Prefetcher
 from agentgym.training.rollout.engines.processes import Processes
 from agentgym.training.rollout.engines.threads import Asyncio, Threads
 from agentgym.training.rollout.episode import spec_of
-from agentgym.training.rollout.seat_policies import agents_of
+from agentgym.training.rollout.seat_policies import adapt, agents_of
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
-from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, adapt, is_policy
+from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, is_policy
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
 # Wait this share of the last reply's time for more chats: a fuller batch is worth that delay.

@@ -26,9 +26,9 @@ from agentgym.text.messages import Chat
 from agentgym.text.validation import list_names
 from agentgym.training.extras import MissingExtraError, needs_extra
 from agentgym.training.rollout.models.sampling import ModelOptions
-from agentgym.training.rollout.seat_policies import SeatPolicies
+from agentgym.training.rollout.seat_policies import SeatPolicies, adapt
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.training.rollout.user_policy import adapt, is_policy
+from agentgym.training.rollout.user_policy import is_policy
 from agentgym.world.config import Config, Seed
 
 # Either file marks the folder of a model (transformers or PEFT).

@@ -15,9 +15,9 @@ from agentgym.play.policy import Reply
 from agentgym.training.rollout.collector import Collector
 from agentgym.training.rollout.engines.base import EnvLike, factory_of
 from agentgym.training.rollout.episode import Episode
-from agentgym.training.rollout.seat_policies import agents_of
+from agentgym.training.rollout.seat_policies import adapt, agents_of
 from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
-from agentgym.training.rollout.user_policy import PolicyLike, adapt
+from agentgym.training.rollout.user_policy import PolicyLike
 
 
 def rollout(

@@ -13,7 +13,7 @@ from typing_extensions import override
 from agentgym.play.policy import PolicyError, Reply
 from agentgym.text.validation import list_names
 from agentgym.training.rollout.token_usage import EndpointUsage
-from agentgym.training.rollout.user_policy import PolicyLike, PolicyRequest, UserPolicy, adapt
+from agentgym.training.rollout.user_policy import PolicyLike, PolicyRequest, UserPolicy
 
 
 class SeatPolicies(UserPolicy):
@@ -125,16 +125,23 @@ class SeatPolicies(UserPolicy):
         return reply
 
 
+def adapt(policy: Any) -> UserPolicy:
+    """Return a policy as a batched one, unchanged if it is one; a mapping has one per seat."""
+    if isinstance(policy, Mapping):
+        return SeatPolicies(policy)
+    return policy if isinstance(policy, UserPolicy) else UserPolicy(policy)
+
+
 def against(
     policy: PolicyLike, opponents: Mapping[str, PolicyLike], agents: Sequence[str]
-) -> PolicyLike:
+) -> UserPolicy:
     """Return a policy with frozen opponents, which plays the team's other agents.
 
     Raises:
         ValueError: An opponent's seat does not exist, or no seat is left for the policy.
     """
     if not opponents:
-        return policy
+        return adapt(policy)
     own = [agent for agent in agents if agent not in opponents]
     if agents and not own:
         raise ValueError(

@@ -325,15 +325,6 @@ class UserPolicy:
 _EACH = f"{_REPLY} for each chat, in a list"
 
 
-def adapt(policy: Any) -> UserPolicy:
-    """Return a policy as a batched one, unchanged if it is one; a mapping has one per seat."""
-    if isinstance(policy, Mapping):
-        from agentgym.training.rollout.seat_policies import SeatPolicies  # noqa: PLC0415 - a subclass
-
-        return SeatPolicies(policy)
-    return policy if isinstance(policy, UserPolicy) else UserPolicy(policy)
-
-
 def is_policy(function: Callable[..., Any]) -> bool:
     """Report whether a callable is a policy and not a factory: its first parameter names chats."""
     return not isinstance(function, type) and _takes_one(function) is not None
