@@ -21,7 +21,7 @@ from agentgym.training.rl import rows
 from agentgym.training.rl.cloning import Tokenized
 from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
 from agentgym.training.rollout.engines.servers import PlayerServer, encode_answer
-from agentgym.training.rollout.user_policy import adapt
+from agentgym.training.rollout.seat_policies import adapt
 
 # Operations of DocumentWorld
 SIZES = (10, 40, 160)

@@ -1,5 +1,5 @@
-"""The command line: list, play, rollout, view, ablate, train, score, doctor, export, longbench, gsm, decompose,
-serve, fuzz, audit, check, new-world.
+"""The command line: list, play, rollout, view, ablate, league, train, score, doctor, export, longbench, gsm,
+decompose, serve, fuzz, audit, check, new-world.
 
 Needs the extra `cli`.
 """

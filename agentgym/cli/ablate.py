@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from agentgym.assemble.registry import make
 from agentgym.cli.common import (
     CONTEXT_HELP,
     OPTION_HELP,
@@ -32,6 +33,7 @@ from agentgym.cli.common import (
     console,
     endpoint_options,
     exit_on_user_error,
+    join_seats,
     model_options,
     parse_arms,
     parse_sizes,
@@ -81,6 +83,8 @@ from agentgym.training.rollout import (
     RunLock,
     TrajectoryLog,
 )
+from agentgym.training.rollout.policies import read_seats
+from agentgym.training.rollout.seat_policies import agents_of
 
 _ARMS = ",".join(arm or "none" for arm in ARMS)
 _FIRST_PRESET = next(iter(presets()))
@@ -175,10 +179,12 @@ def ablate(
     seeds, sizes, arms, contexts, samples or policies, only the missing episodes are played.
     """
     with exit_on_user_error():
-        limits = parse_limits(max_cells, max_tokens, max_cost, price, len(policy))
         model = model_options(device, dtype, temperature, max_new_tokens, batch_size, template)
         settings = _from_preset(preset, world, oracles, horizons, episodes, window, options, axis)
-        policies = _policies(policy, model, endpoint, limits, out)
+        seats = _common_seats(settings) if any(map(read_seats, policy)) else []
+        names = join_seats(policy, seats)
+        limits = parse_limits(max_cells, max_tokens, max_cost, price, len(names))
+        policies = _policies(names, model, endpoint, limits, out)
         settings |= {"hint_scope": hint_scope, "shots": shots, "samples": samples}
         settings |= {"contexts": split(context)}
         if keep_last_error:
@@ -224,8 +230,19 @@ def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: 
         raise typer.Exit(1)
 
 
+def _common_seats(settings: Mapping[str, Any]) -> list[str]:
+    """Return the agents that every world's team has."""
+    options, common = settings["options"], list[str]()
+    for number, world in enumerate(settings.get("worlds", Ablation.worlds)):
+        env = make(world, **options.get("", {}), **options.get(world, {}))
+        agents = agents_of(env)
+        env.close()
+        common = [agent for agent in (common if number else agents) if agent in agents]
+    return common
+
+
 def _policies(
-    names: list[str],
+    names: list[tuple[str, str]],
     model: ModelOptions,
     endpoint: list[str],
     limits: list[SpendingLimits],
@@ -233,7 +250,7 @@ def _policies(
 ) -> list[PolicyConfig]:
     transport = endpoint_options(endpoint)
     policies = []
-    for (label, name), limit in zip(map(split_label, names), limits, strict=True):
+    for (label, name), limit in zip(names, limits, strict=True):
         config = PolicyConfig(name, model=model, label=label, transport=transport)
         policies.append(limit_endpoint(config, limit, out))
     columns = [each.column for each in policies]

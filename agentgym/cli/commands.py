@@ -23,6 +23,7 @@ from agentgym.cli.common import exit_on_user_error, fail, resume_hint, show_tabl
 from agentgym.cli.doctor import doctor
 from agentgym.cli.episodes import list_worlds, rollout
 from agentgym.cli.export import export
+from agentgym.cli.league import league
 from agentgym.cli.new_world import new_world
 from agentgym.cli.package import package
 from agentgym.cli.play import play
@@ -163,6 +164,7 @@ for _command in (
     rollout,
     view,
     ablate,
+    league,
     train,
     score,
     compare,

@@ -34,7 +34,7 @@ from agentgym.training.rollout import (
     RunLockedError,
 )
 from agentgym.training.rollout.endpoints.config import TRANSPORT
-from agentgym.training.rollout.policies import SCRIPTED
+from agentgym.training.rollout.policies import SCRIPTED, read_seats
 from agentgym.training.rollout.storage import write_text
 from agentgym.world.world import MissingHook
 
@@ -97,13 +97,18 @@ _POLICY_HELP = (
     "folder; package.module:factory, where factory(env_id, **options) returns a policy; or "
     "package.module:policy, where policy(chats) returns a text for each chat."
 )
-PolicyName = Annotated[
-    str, typer.Option(help=_POLICY_HELP, autocompletion=complete(lambda: SCRIPTED))
+SeatNames = Annotated[
+    list[str],
+    typer.Option(
+        help=f"{_POLICY_HELP} Repeat it as SEAT=policy (player_0=oracle) for each seat of a team.",
+        autocompletion=complete(lambda: SCRIPTED),
+    ),
 ]
 PolicyNames = Annotated[
     list[str],
     typer.Option(
-        help=f"{_POLICY_HELP} May be repeated; NAME=policy sets the name in tables and figures.",
+        help=f"{_POLICY_HELP} May be repeated; NAME=policy sets the name in tables and figures, and "
+        "SEAT=policy (player_0=oracle) one policy for each seat of a team.",
         autocompletion=complete(lambda: SCRIPTED),
     ),
 ]
@@ -221,6 +226,15 @@ def show_table(table: Table) -> None:
 def split(text: str) -> list[str]:
     """Split a text at commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def join_seats(names: Sequence[str], agents: Sequence[str]) -> list[tuple[str, str]]:
+    """Return labels and policies; names that are all seats, one each, become one policy."""
+    seats = [list(read_seats(name)) for name in names]
+    if all(len(each) == 1 and each[0] in agents for each in seats):
+        return [("", ",".join(names))]
+    pairs = zip(names, seats, strict=True)
+    return [("", name) if len(each) > 1 else split_label(name) for name, each in pairs]
 
 
 def split_label(text: str) -> tuple[str, str]:

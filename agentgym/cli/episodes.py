@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,7 @@ from agentgym.cli.common import (
     EndpointOptions,
     MaxNewTokens,
     Options,
-    PolicyName,
+    SeatNames,
     Temperature,
     Template,
     Window,
@@ -41,7 +42,9 @@ from agentgym.cli.common import (
 )
 from agentgym.text.validation import suggest
 from agentgym.training.rollout import ENGINES, Collector, PolicyConfig, Trajectory, TrajectoryLog
+from agentgym.training.rollout.policies import read_seats
 from agentgym.training.rollout.storage import keep_settings, read_settings
+from agentgym.training.rollout.trajectory import OUTCOMES, Outcome
 
 Oracles = Annotated[
     str,
@@ -115,7 +118,7 @@ ShowChats = Annotated[bool, typer.Option(help="Print the last chat of each episo
 
 def rollout(
     env_id: WorldId,
-    policy: PolicyName = "oracle",
+    policy: SeatNames = ["oracle"],  # noqa: B006
     episodes: Episodes = 1,
     seed: Seed = 0,
     oracles: Oracles = "",
@@ -137,8 +140,13 @@ def rollout(
 ) -> None:
     """Let a policy play a world. With --out, an interrupted command resumes."""
     with exit_on_user_error():
+        if len(policy) > 1 and not all(map(read_seats, policy)):
+            raise ValueError(
+                f"rollout plays one policy, or one per seat such as player_0=oracle, got "
+                f"{', '.join(policy)}; compare policies with `agentgym ablate`"
+            )
         config = PolicyConfig(
-            policy,
+            ",".join(policy),
             model=model_options(device, dtype, temperature, max_new_tokens, batch_size, template),
             transport=endpoint_options(endpoint),
         )
@@ -167,20 +175,29 @@ def _print_episodes(
 ) -> None:
     """Print each episode when it ends, then their counts; exit with 1 if all failed."""
     solved = broken = 0
+    seats: dict[str, Counter[Outcome]] = {}
     with progress_bar() as progress:
         for trajectory in progress.track(trajectories, total=episodes, description="episodes"):
             solved += not trajectory.failure and trajectory.steps[-1].info["success"]
             broken += bool(trajectory.failure)
+            for seat, outcome in trajectory.outcomes().items():
+                seats.setdefault(seat, Counter(dict.fromkeys(OUTCOMES, 0)))[outcome] += 1
             progress.console.print(_summary(trajectory), highlight=False)
             if show:
                 progress.console.print(trajectory.last.to_text(), highlight=False)
+    for seat, counts in seats.items():
+        typer.echo(f"{seat}: {_count(counts)}")
     typer.echo(
-        f"solved {solved} of {episodes - broken}"
+        (f"played {episodes - broken}" if seats else f"solved {solved} of {episodes - broken}")
         + (f"; {broken} failed and are not counted" if broken else "")
         + (f"; {collector.retried} restarted" if collector.retried else "")
     )
     if broken == episodes:
         raise typer.Exit(1)
+
+
+def _count(outcomes: Mapping[Outcome, int]) -> str:
+    return ", ".join(f"{outcome} {count}" for outcome, count in outcomes.items())
 
 
 def _check(
@@ -222,8 +239,9 @@ def _summary(trajectory: Trajectory) -> str:
         return f"seed {trajectory.seed}: {trajectory.failure}"
     ended = trajectory.steps[-1].info["detail"]["ended"]
     faults = sum(len(step.info["detail"].get("faults", ())) for step in trajectory.steps)
+    outcomes = "".join(f", {seat} {each}" for seat, each in trajectory.outcomes().items())
     return (
-        f"seed {trajectory.seed}: score {trajectory.reward}, "
+        f"seed {trajectory.seed}: score {trajectory.reward}{outcomes}, "
         f"{trajectory.steps[-1].info['turn']} turns"
         + ("; over the model's context window" if ended == "over_window" else "")
         + (f"; {faults} tool faults, see info.detail.faults in the log" if faults else "")

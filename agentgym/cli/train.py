@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress, TaskID
 
+from agentgym.assemble.registry import is_team, resolve
 from agentgym.cli.common import (
     CONTEXT_HELP,
     BatchSize,
@@ -37,8 +38,10 @@ from agentgym.text.validation import list_names
 from agentgym.training.evaluation import Result, Table, load_results, percent, summarize
 from agentgym.training.extras import needs_extra
 from agentgym.training.rl.learning_curve import PHASES, Curve, PhasedRun, Point, learning_figure
+from agentgym.training.rollout.policies import read_seats
 
 FIGURE = "learning_curve.png"
+_TEAM_TEACHER = "noisy:p=0.2"
 
 
 World = Annotated[str, typer.Option(help="The training world.", autocompletion=complete_world)]
@@ -85,8 +88,22 @@ Lora = Annotated[int | None, typer.Option(help="Only train LoRA adapters of this
 Teacher = Annotated[
     str | None,
     typer.Option(
-        help="The policy to clone, in the form of rollout's --policy; default thinking:p=0.2, or oracle with "
-        "--model."
+        help="The policy to clone, in the form of rollout's --policy; default thinking:p=0.2 (noisy:p=0.2 "
+        "for a team), or oracle with --model."
+    ),
+]
+Opponents = Annotated[
+    list[str],
+    typer.Option(
+        "--opponent",
+        help="A policy for a team's seat that is not trained, as in player_1=oracle; may be repeated.",
+    ),
+]
+Pool = Annotated[
+    str | None,
+    typer.Option(
+        help="Opponents in the GRPO steps of a team, comma-separated: current, past, or a policy. Without "
+        "--model only."
     ),
 ]
 Method = Annotated[str | None, typer.Option(help="clone, grpo or both.")]
@@ -150,6 +167,8 @@ def train(
     episodes: Episodes = None,
     lora: Lora = None,
     teacher: Teacher = None,
+    opponent: Opponents = [],  # noqa: B006
+    pool: Pool = None,
     method: Method = None,
     evaluation: Evaluation = None,
     curriculum: CurriculumName = None,
@@ -183,8 +202,13 @@ def train(
             "options": parse_options(options),
             "seed": seed,
         }
+        if opponent:
+            settings["opponents"] = _read_opponents(opponent)
         if teacher is not None:
             settings["teacher"] = teacher
+        elif model is None and is_team(resolve(world)):
+            settings["teacher"] = _TEAM_TEACHER
+            typer.echo(f"teacher: {_TEAM_TEACHER}, because thinking:p=0.2 cannot play a team")
         tuning = {
             "lora": lora,
             "method": method,
@@ -202,12 +226,16 @@ def train(
         tuning = {name: value for name, value in tuning.items() if value is not None}
         if model is None:
             steps = {"cloning_steps": cloning, "hint_steps": hints, "rl_steps": rl}
+            settings["pool"] = split(pool or "")
             _refuse(
                 tuning, "requires --model; without it a small transformer is trained from scratch"
             )
         else:
             steps = {"clone_steps": cloning, "rl_steps": rl}
-            _refuse({"hints": hints}, "applies to training from scratch; omit it with --model")
+            _refuse(
+                {"hints": hints, "pool": pool},
+                "applies to training from scratch; omit it with --model",
+            )
             settings |= {"model": model, **tuning}
         settings |= {n: v for n, v in {**steps, "episodes": episodes}.items() if v is not None}
     if model is None:
@@ -230,6 +258,12 @@ def _read_config(command: typer.Context, path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is no TOML file: {error}") from None
     return settings | {name: command.params[name] for name in ("model", "seed") if name in given}
+
+
+def _read_opponents(texts: list[str]) -> dict[str, str]:
+    if wrong := [text for text in texts if not read_seats(text)]:
+        raise ValueError(f"--opponent takes SEAT=POLICY, such as player_1=oracle, got {wrong[0]!r}")
+    return read_seats(",".join(texts))
 
 
 def _refuse(options: dict[str, Any], reason: str) -> None:

@@ -119,7 +119,8 @@ class Game:
         self._asked = self._awake()
 
     def _begin_chat(self, agent: str) -> None:
-        self.chats[agent], info = self.stacks[agent].reset()
+        chat, info = self.stacks[agent].reset()
+        self.chats[agent] = _addressed(chat, agent)
         self._begun[agent] += 1
         self.infos[agent] = self._with_agent(agent, info)
         self._seen[agent] = self._moves
@@ -147,7 +148,8 @@ class Game:
         self._asked = [name for name in self._asked if name != agent]
         agent_env = self.agent_envs[agent]
         agent_env.took_turn = False
-        self.chats[agent], _, _, _, info = self.stacks[agent].step(action)
+        chat, _, _, _, info = self.stacks[agent].step(action)
+        self.chats[agent] = _addressed(chat, agent)
         if not agent_env.took_turn and "optimal" in info:
             info = {**info, "optimal": None, "alive": None}
         self._moves += 1
@@ -202,7 +204,8 @@ class Game:
             self._refresh(agent)
 
     def _refresh(self, agent: str) -> None:
-        self.chats[agent], self.infos[agent] = refresh(self.stacks[agent], self.infos[agent])
+        chat, self.infos[agent] = refresh(self.stacks[agent], self.infos[agent])
+        self.chats[agent] = _addressed(chat, agent)
         self._seen[agent] = self._moves
 
     def to_text(self) -> str:
@@ -262,6 +265,11 @@ class Game:
             return []
         scores = [score for score, _ in scored.values() if score is not None]
         return scores if len(scores) == len(scored) else []
+
+
+def _addressed(chat: Chat, agent: str) -> Chat:
+    # Wrappers build new chats without the agent's name.
+    return Chat(chat.messages, chat.tools, agent)
 
 
 def _stack(agent_env: AgentEnv, wrappers: Sequence[Mapping[str, Any]]) -> gymnasium.Env[Any, Any]:

@@ -34,7 +34,8 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             check_choice("render_mode", render_mode, self.metadata["render_modes"])
         self.render_mode = render_mode
         self.game = Game(**options)
-        self.agent = self.game.agents[0]
+        self.possible_agents = self.game.agents
+        self.agent = self.possible_agents[0]
         self.observation_space = ChatSpace()
         tools: dict[str, Tool] = {}
         for agent_env in self.game.agent_envs.values():
@@ -64,6 +65,16 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             return game.chats[played], game.score, game.terminated, not game.terminated, info
         self.agent = game.due[0]
         return game.chats[self.agent], 0.0, False, False, info
+
+    def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
+        """End the episode for all agents with the current score."""
+        game = self.game
+        if not game.due:
+            raise ResetNeeded("there is no running episode: call reset() before truncate()")
+        game.team.end(reason)
+        game.advance()
+        info = dict(game.infos[self.agent])
+        return game.chats[self.agent], game.score, game.terminated, not game.terminated, info
 
     def render(self) -> str | None:
         """Return the chats as text in `ansi` mode, otherwise None."""

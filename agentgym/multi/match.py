@@ -77,9 +77,10 @@ class Match(TeamProtocol):
         return result
 
     def finished(self, agent: str, team: Team, reason: str) -> None:
-        """Record that an agent cannot go on, which ends the match after this cycle."""
+        """Record that an agent cannot go on, so the others win after this cycle."""
         if not team.pending_end:
             team.pending_end, team.stopped_by = reason, agent
+        team.winners = (team.winners or set(team.agents)) - {agent}
 
     def settle(self, team: Team) -> None:
         """Play the moves once all movers have moved, and tell those whose turn is next."""

@@ -67,7 +67,8 @@ class SharedChats(Sequence[Chat]):
         base = number if seen == number else 0
         kept = chat.shared_prefix(last) if base else 0
         tools = None if base and chat.tools == last.tools else chat.tools
-        data = pickle.dumps((base, kept, chat.messages[kept:], tools), pickle.HIGHEST_PROTOCOL)
+        record = base, kept, chat.messages[kept:], tools, chat.agent
+        data = pickle.dumps(record, pickle.HIGHEST_PROTOCOL)
         if len(data) > _SLOT - _PAGE:
             raise ValueError(
                 f"a chat of {len(data):,} bytes does not fit into shared memory; use "
@@ -92,12 +93,13 @@ class SharedChats(Sequence[Chat]):
         number, length = _HEAD.unpack(head) if head else (0, 0)
         if number != self._numbers[index]:
             data = os.pread(self._file, length, _slot(start, number))
-            base, kept, new, tools = pickle.loads(data)
+            base, kept, new, tools, agent = pickle.loads(data)
             last = self._chats[index]
             messages = last.messages if base else ()
             # Usually all messages are shared, and a slice would copy them.
             shared = messages if kept == len(messages) else messages[:kept]
-            self._chats[index] = Chat(shared, last.tools if tools is None else tools).extend(new)
+            tools = last.tools if tools is None else tools
+            self._chats[index] = Chat(shared, tools, agent).extend(new)
             self._numbers[index] = number
             _write(self._file, _SEEN.pack(number), start + _HEAD.size)
         return self._chats[index]

@@ -271,10 +271,14 @@ class Chat(Record, frozen=True):
     """A policy's observation: the messages and the schemas of the available tools.
 
     A copy is the same object, because Gymnasium's vector envs deep-copy every observation.
+
+    Attributes:
+        agent: The team agent that sees the chat; empty without a team. Models never see it.
     """
 
     messages: Sequence[Message] = ()
     tools: tuple[Tool, ...] = ()
+    agent: str = ""
     # A chat is not an array, but PettingZoo compares the dtypes of observation and space.
     dtype: ClassVar[None] = None
 
@@ -287,19 +291,19 @@ class Chat(Record, frozen=True):
         shared = self.messages
         if shared.__class__ is not Messages:  # `_shared` inlined, because every step runs this
             shared = Messages(shared)
-        return Chat(shared.add(messages), self.tools)
+        return Chat(shared.add(messages), self.tools, self.agent)
 
     def with_last(self, *messages: Message) -> Chat:
         """Return this chat followed by messages that later chats do not share."""
-        return Chat(self._shared().with_last(*messages), self.tools)
+        return Chat(self._shared().with_last(*messages), self.tools, self.agent)
 
     def without_last(self) -> Chat:
         """Return this chat without its last message, in O(1)."""
-        return Chat(self._shared().without_last(), self.tools)
+        return Chat(self._shared().without_last(), self.tools, self.agent)
 
     def first(self, count: int) -> Chat:
         """Return the first messages of this chat, in O(1)."""
-        return Chat(self._shared().first(count), self.tools)
+        return Chat(self._shared().first(count), self.tools, self.agent)
 
     def shared_prefix(self, other: Chat) -> int:
         """Count the common leading messages of two chats."""

@@ -10,10 +10,10 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 
 import agentgym
-from agentgym import ARMS, Reply, make, tool_env, worlds
+from agentgym import ARMS, Reply, make, teams, tool_env, worlds
 from agentgym.oracles import NoisyPolicy, RandomPolicy
 from agentgym.testing import laws
-from agentgym.training.rollout import Trajectory, rollout
+from agentgym.training.rollout import PolicyConfig, Trajectory, rollout
 from tests.sampling import OFFICE, few
 
 IDS = [entry.id for entry in worlds()]
@@ -134,9 +134,9 @@ def test_hints_change_nothing(env_id: str) -> None:
     laws.check_hints_change_nothing(env_id)
 
 
-@pytest.mark.family(env_id=IDS)
+@pytest.mark.family(env_id=[*IDS, *(entry.id for entry in teams())])
 def test_vector_envs_give_what_single_envs_give(env_id: str) -> None:
-    count, policy = 3, NoisyPolicy(env_id, 0.2)
+    count, policy = 3, PolicyConfig("noisy:p=0.2").make(env_id)
     singles = [gymnasium.make(env_id) for _ in range(count)]
     chats = tuple(env.reset(seed=10 + k)[0] for k, env in enumerate(singles))
     made = [
@@ -147,8 +147,6 @@ def test_vector_envs_give_what_single_envs_give(env_id: str) -> None:
         assert all(envs.reset(seed=10)[0] == chats for envs in made)
         for _ in range(3):
             actions = tuple(reply.text for reply in policy(chats))
-            if any(tool_env(env).over for env in singles):
-                break
             results = [env.step(action) for env, action in zip(singles, actions, strict=True)]
             chats = tuple(result[0] for result in results)
             for envs in made:
@@ -158,6 +156,8 @@ def test_vector_envs_give_what_single_envs_give(env_id: str) -> None:
                     [r[k] for r in results] for k in (1, 2, 3)
                 ]
                 assert list(infos["turn"]) == [result[4]["turn"] for result in results]
+            if any(result[2] or result[3] for result in results):
+                break
     finally:
         for envs in made:
             envs.close()

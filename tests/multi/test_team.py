@@ -6,7 +6,6 @@ import sys
 import warnings
 from typing import Any
 
-import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
 
@@ -99,19 +98,6 @@ def test_the_default_split(
     tools: dict[str, bool], actor: tuple[str, ...], closer: tuple[str, ...]
 ) -> None:
     assert default_roles(World, tools) == {"actor": actor, "closer": closer}
-
-
-def test_teams_are_vectorised() -> None:
-    envs = gymnasium.make_vec("agentgym/ListWorld-team-v0", num_envs=2, vectorization_mode="sync")
-    singles = [make("ListWorld-team") for _ in range(2)]
-    chats = tuple(env.reset(seed=5 + k)[0] for k, env in enumerate(singles))
-    policy = TeamPolicy("ListWorld-team")
-    assert envs.reset(seed=5)[0] == chats
-    for _ in range(4):
-        actions = tuple(reply.text for reply in policy(chats))
-        chats = tuple(env.step(action)[0] for env, action in zip(singles, actions, strict=True))
-        assert envs.step(actions)[0] == chats
-    envs.close()
 
 
 class Busy(ListWorld):

@@ -29,7 +29,8 @@ from agentgym.training.rollout import Episode, PolicyConfig, Trajectory
 from agentgym.training.rollout.episode import Recording, spec_of
 from agentgym.training.rollout.faults import describe
 from agentgym.training.rollout.policies import tokens_by_ids
-from agentgym.training.rollout.user_policy import UserPolicy, adapt
+from agentgym.training.rollout.seat_policies import adapt, agents_of, check_seats
+from agentgym.training.rollout.user_policy import UserPolicy
 from agentgym.world.config import Config, TokenCount
 from agentgym.world.world import load_world
 
@@ -133,6 +134,16 @@ class Ablation(Config):
             object.__setattr__(self, "contexts", tuple(stacks.values()))
         for cell in product(self.worlds, self.arms, self.contexts, self.horizons):
             self.spec(*cell)
+        self._check_seats()
+
+    def _check_seats(self) -> None:
+        if self.policy.seats:
+            for world in self.worlds:
+                env = gymnasium.make(
+                    self.spec(world, self.arms[0], self.contexts[0], self.horizons[0])
+                )
+                check_seats(tuple(self.policy.seats), agents_of(env))
+                env.close()
 
     def spec(self, world: str, arm: str, context: str, horizon: int) -> EnvSpec:
         """Return a cell's env spec."""

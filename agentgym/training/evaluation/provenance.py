@@ -57,6 +57,17 @@ def provenance(
         "policy": config.name,
         "seed": config.seed,
     }
+    if seats := config.seats:
+        players = getattr(policy, "seats", {})
+        facts["seats"] = {seat: _identity(seats[seat], players.get(seat)) for seat in seats}
+    facts |= _identity(config, policy)
+    return dict(json.loads(json.dumps(facts)))
+
+
+def _identity(config: PolicyConfig, policy: Policy | None = None) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    if config.seats:
+        return facts
     if config.is_model:
         folder = Path(config.name)
         facts["sampler"] = {k: v for k, v in asdict(config.model).items() if k not in _SPEED_ONLY}
@@ -67,8 +78,7 @@ def provenance(
         owner = _owner(policy)
         facts["source"] = _source_digest(owner)
         facts["modules"] = module_digests(owner.__module__)
-    facts |= getattr(policy, "provenance", {})
-    return dict(json.loads(json.dumps(facts)))
+    return facts | getattr(policy, "provenance", {})
 
 
 def named_after(config: PolicyConfig, policy: Policy | None) -> PolicyConfig:

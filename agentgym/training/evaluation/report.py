@@ -43,12 +43,12 @@ from agentgym.training.evaluation.tables import (
 )
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.storage import write_text
+from agentgym.training.rollout.trajectory import OUTCOMES, seat_outcomes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METRICS = ("success", "step_accuracy", "alive_step_accuracy")
-_OUTCOMES = ("won", "drew", "lost", "unsolved")
 _LEVELLED = "each policy at the size where it solves about as much without oracles as the others"
 _TOKENS = {
     "trajectory_tokens": "trajectory length",
@@ -118,21 +118,13 @@ def _seats_table(world: str, results: Results) -> list[Table]:
     for arm, rows in group_by(duels, "arm").items():
         teams = [(row.report or {})["team"] for row in rows]
         for seat in teams[0]["rewards"]:
-            outcomes = Counter(_outcome(seat, team["winners"]) for team in teams)
-            shares = [percent(wilson(outcomes[each], len(teams))) for each in _OUTCOMES]
+            outcomes = Counter(seat_outcomes(team)[seat] for team in teams)
+            shares = [percent(wilson(outcomes[each], len(teams))) for each in OUTCOMES]
             lines.append([arm or "none", seat, *shares, str(len(teams))])
     if not lines:
         return []
-    header = ["arm", "seat", *_OUTCOMES, "games"]
+    header = ["arm", "seat", *OUTCOMES, "games"]
     return [(f"{world}: outcomes by seat, % with 95 % intervals", header, lines)]
-
-
-def _outcome(seat: str, winners: Sequence[str]) -> str:
-    if not winners:
-        return "unsolved"
-    if seat not in winners:
-        return "lost"
-    return "won" if len(winners) == 1 else "drew"
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:

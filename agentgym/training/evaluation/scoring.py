@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
@@ -13,10 +13,10 @@ from typing import Any
 
 from agentgym.assemble.wrapper_stack import check_context, strategies
 from agentgym.oracles import sort_arms
-from agentgym.play.policy import Policy
 from agentgym.text.messages import Chat
-from agentgym.training.rollout import EnvLike, Trajectory, Usage, collect, usage
-from agentgym.training.rollout.policies import SCRIPTED
+from agentgym.training.rollout import Collector, EnvLike, PolicyLike, Trajectory, Usage, usage
+from agentgym.training.rollout.policies import SCRIPTED, read_seats
+from agentgym.training.rollout.seat_policies import against
 from agentgym.world.digests import digest
 
 # the fields of `Result` that identify a cell of the tables
@@ -168,9 +168,10 @@ def _idle(trajectory: Trajectory) -> tuple[str, ...]:
 
 
 def _draws_by_instance(labels: Mapping[str, Any]) -> bool:
-    """Report whether a scripted policy played, whose draws do not depend on the text."""
+    """Report whether scripted policies played, whose draws do not depend on the text."""
     name = str(labels.get("provenance", {}).get("policy", ""))
-    return name.partition(":")[0] in SCRIPTED
+    names = read_seats(name).values() or [name]
+    return all(each.partition(":")[0] in SCRIPTED for each in names)
 
 
 def hash_prompt(chat: Chat) -> str:
@@ -263,16 +264,32 @@ def _success(info: Mapping[str, Any]) -> float:
     return float(info["success"])
 
 
-def success_rate(trajectories: Iterable[Trajectory]) -> float:
-    """Return the share of solved episodes."""
-    return fmean(float(trajectory.steps[-1].info["success"]) for trajectory in trajectories)
+def success_rate(trajectories: Iterable[Trajectory], opponents: Collection[str] = ()) -> float:
+    """Return the share of solved episodes; against opponents, of the games won by other seats."""
+    return fmean(_success_against(trajectory, opponents) for trajectory in trajectories)
 
 
-def evaluate(policy: Policy, env: EnvLike, episodes: int, num_envs: int = 64) -> float:
+def _success_against(trajectory: Trajectory, opponents: Collection[str]) -> float:
+    outcomes = trajectory.outcomes() if opponents else {}
+    own = [outcome == "won" for agent, outcome in outcomes.items() if agent not in opponents]
+    return float(any(own) if own else trajectory.steps[-1].info["success"])
+
+
+def evaluate(
+    policy: PolicyLike,
+    env: EnvLike,
+    episodes: int,
+    num_envs: int = 64,
+    opponents: Mapping[str, PolicyLike] | None = None,
+) -> float:
     """Return the success rate on seeds from 0 on, which training does not use; failures do not
     count.
 
     Raises:
         RuntimeError: Every episode is a failure.
     """
-    return success_rate(without_failures(collect(policy, env, range(episodes), num_envs)))
+    rivals = opponents or {}
+    with Collector(env, num_envs) as collector:
+        player = against(policy, rivals, collector.agents)
+        played = without_failures(collector.collect(player, range(episodes)))
+    return success_rate(played, rivals)

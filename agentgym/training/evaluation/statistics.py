@@ -90,7 +90,7 @@ def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: floa
     # cluster, no variance is observed, and draws count as independent.
     one_each = draws == count and np.allclose(parts, np.round(parts))
     if not one_each and 0 < value < 1 and variance > 0:
-        size, quantile = min(most, value * (1 - value) / variance), _t_quantile(freedom)
+        size, quantile = min(most, value * (1 - value) / variance), t_quantile(freedom)
     return _score_interval(value, size, quantile)
 
 
@@ -115,13 +115,14 @@ def around_zero(
         )
     if not error:  # all token counts are equal
         return Interval(total, total, total, 1.0)
-    half = _t_quantile(freedom) * error
+    half = t_quantile(freedom) * error
     low, high = max(-bound, min(middle - half, total)), min(bound, max(middle + half, total))
     return Interval(total, low, high, _two_sided(abs(middle) / error, freedom))
 
 
 @lru_cache  # the same few degrees of freedom recur in all rows of a table
-def _t_quantile(freedom: int) -> float:
+def t_quantile(freedom: int) -> float:
+    """Return the 97.5 % quantile of Student's t."""
     low, high = 0.0, 16.0  # 12.7 is the largest one, at one degree of freedom
     for _ in range(60):
         middle = (low + high) / 2

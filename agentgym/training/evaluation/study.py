@@ -39,8 +39,8 @@ from agentgym.training.rollout import (
 )
 from agentgym.training.rollout.engines.processes import exit_while_importing
 from agentgym.training.rollout.faults import FaultStreak
+from agentgym.training.rollout.seat_policies import adapt
 from agentgym.training.rollout.storage import write_text
-from agentgym.training.rollout.user_policy import adapt
 
 # a third death is not an accident
 RETRIES = 2
@@ -251,7 +251,7 @@ def _play_together(
         alike.setdefault((*cell[:4], cell.sample), []).append(cell)
     for some in alike.values():
         first = some[0]
-        policy = player or adapt(ablation.policy.make(first.world))
+        policy = player or adapt(ablation.policy.make(first.world, first.sample))
         if player is None:  # random choices must not depend on earlier episodes
             policy.reseed(crc32(repr(first[:-1]).encode()))
         labels = ablation.labels(first, played_by)

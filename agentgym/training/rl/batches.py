@@ -145,13 +145,19 @@ def experience(
 
 
 def reply_lengths(trajectory: Trajectory) -> list[int]:
-    """Return each step's number of sampled tokens."""
+    """Return each step's number of sampled tokens; 0 for the steps of frozen seats.
+
+    Raises:
+        ValueError: A step has no token ids, although others of its agent have.
+    """
     lengths = [len(step.reply.ids) for step in trajectory.steps]
-    if 0 in lengths:
-        raise ValueError(
-            f"step {lengths.index(0)} of seed {trajectory.seed} has no token ids: play it with a "
-            "policy that records them"
-        )
+    for numbers in trajectory.by_agent().values():
+        own = [lengths[k] for k in numbers]
+        if 0 in own and (any(own) or not any(lengths)):
+            raise ValueError(
+                f"step {numbers[own.index(0)]} of seed {trajectory.seed} has no token ids: play it "
+                "with a policy that records them"
+            )
     return lengths
 
 

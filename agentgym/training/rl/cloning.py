@@ -15,7 +15,7 @@ from agentgym.training.rl.token_rows import rows
 from agentgym.training.rl.trainer import Trainer
 from agentgym.training.rl.trainer_config import EpisodeCount, TrainerConfig
 from agentgym.training.rollout import PolicyLike, Renderer
-from agentgym.training.rollout.user_policy import adapt
+from agentgym.training.rollout.seat_policies import adapt
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, SupportsFloat
@@ -16,8 +16,9 @@ from agentgym.text.messages import Chat
 from agentgym.training.evaluation.scoring import success_rate, without_failures
 from agentgym.training.rl.curriculum import Curriculum
 from agentgym.training.rl.trainer_config import TrainerConfig
-from agentgym.training.rollout import Collector, EnvLike, Trajectory
+from agentgym.training.rollout import Collector, EnvLike, PolicyLike, Trajectory
 from agentgym.training.rollout.engines.base import MakeEnv, factory_of
+from agentgym.training.rollout.seat_policies import against
 
 # First training seed; evaluation uses the seeds from 0.
 TRAIN_SEED = 10_000_000
@@ -125,13 +126,25 @@ class _BranchingEnv(gymnasium.Env[Any, Any]):
         self._begun.close()
 
 
+def _reward(trajectory: Trajectory, agents: Sequence[str]) -> float:
+    if not agents:
+        return trajectory.reward
+    rewards = trajectory.seat_rewards()
+    return fmean(rewards.get(agent, 0.0) for agent in agents)
+
+
 class EpisodeSource:
     """Plays the episodes of a run."""
 
     def __init__(
-        self, env: EnvLike, config: TrainerConfig, curriculum: Curriculum | None = None
+        self,
+        env: EnvLike,
+        config: TrainerConfig,
+        curriculum: Curriculum | None = None,
+        opponents: Mapping[str, PolicyLike] | None = None,
     ) -> None:
         self.env, self.config, self.curriculum = env, config, curriculum
+        self.opponents = dict(opponents or {})
         self.next_seed = TRAIN_SEED + config.seed * 10**9
         self.branches: Branches | None = None
         self._collector: Collector | None = None
@@ -145,22 +158,29 @@ class EpisodeSource:
         return range(start, start + count)
 
     def play(self, policy: Policy, seeds: Iterable[int], step: int) -> EpisodeBatch:
-        """Play one episode per seed for a training step; raise `RuntimeError` if all fail."""
+        """Play one episode per seed for a training step; raise `RuntimeError` if all fail.
+
+        The policy plays the seats without an opponent.
+        """
         collector = self._open(step)
+        policy = against(policy, self.opponents, collector.agents)
+        trained = [agent for agent in collector.agents if agent not in self.opponents]
         begun_again = collector.retried
         episodes = list(collector.collect(policy, seeds))
         complete = without_failures(episodes)
         if self.curriculum is not None and not self._goes_on:
-            self.curriculum.record(success_rate(complete))
+            self.curriculum.record(success_rate(complete, self.opponents))
         figures = {
-            "reward": fmean(t.reward for t in complete),
-            "success": success_rate(complete),
+            "reward": fmean(_reward(t, trained if self.opponents else ()) for t in complete),
+            "success": success_rate(complete, self.opponents),
             "turns": fmean(len(t.steps) for t in complete),
             "truncated": fmean(t.truncated for t in complete),
             "tokens": float(sum(len(step.reply.ids) for t in complete for step in t.steps)),
             "failures": float(len(episodes) - len(complete)),
             "retried": float(collector.retried - begun_again),
         }
+        if self.opponents:  # an opponent may end an episode before the policy's first turn
+            complete = [t for t in complete if any(step.reply.ids for step in t.steps)]
         return EpisodeBatch(
             complete, [figures], [(t.seed, t.failure) for t in episodes if t.failure]
         )

@@ -34,6 +34,7 @@ from agentgym.training.rollout.models.pretrained import (
     load_model,
     save_model,
 )
+from agentgym.training.rollout.seat_policies import against
 
 BASE, HANDOVER = "base", "handover"
 # Usual learning rates of full training and of adapters at this model size.
@@ -133,6 +134,7 @@ class FineTuning(PhasedRun[FineTuneConfig]):
             config.make_teacher(),
             mixture(config.training_specs(config.cells())),
             _DEMONSTRATIONS,
+            opponents=config.make_opponents(),
         )
         if not share:
             raise ValueError(
@@ -147,14 +149,26 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         # A phase's trainer starts from the last phase's checkpoint, so it is built afterwards.
         config = self.config
         env = mixture(config.training_specs(config.cells()))
+        rivals = config.make_opponents()
         if config.method != "grpo" and config.clone_steps:
             teacher, out = config.make_teacher(), self.out / "cloning"
-            cloning = Cloning(teacher, model, tokenizer, env, self._cloning(), out)
+            cloning = Cloning(
+                teacher, model, tokenizer, env, self._cloning(), out, opponents=rivals
+            )
             yield "cloning", cloning, config.demonstrations
         if config.method != "clone" and config.rl_steps:
             curriculum, out = config.make_curriculum(), self.out / "rl"
             sampler = config.make_sampler(base, self.out / HANDOVER)
-            grpo = GRPO(model, tokenizer, env, self._grpo(), out, curriculum, sampler=sampler)
+            grpo = GRPO(
+                model,
+                tokenizer,
+                env,
+                self._grpo(),
+                out,
+                curriculum,
+                rivals,
+                sampler=sampler,
+            )
             yield "rl", grpo, config.groups * config.group_size
 
     def _cloning(self) -> CloningConfig:
@@ -199,7 +213,8 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         config = self.config
         env = mixture(config.specs(config.cells()[:1], split="test"))
         trials = config.curve_episodes
-        return evaluate(policy, env, trials, config.batch_size), None, trials
+        rivals = config.make_opponents()
+        return evaluate(policy, env, trials, config.batch_size, rivals), None, trials
 
     def _evaluate(
         self, name: str, policy: LocalPolicy, folder: Path, on_progress: OnProgress
@@ -216,4 +231,5 @@ class FineTuning(PhasedRun[FineTuneConfig]):
             done += episodes
             on_progress(name, done, total)
 
-        write_report(run_ablation(ablation, out, 1, advance, player=policy), out)
+        player = against(policy, config.make_opponents(), config.agents())
+        write_report(run_ablation(ablation, out, 1, advance, player=player), out)

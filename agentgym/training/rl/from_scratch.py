@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, cast
@@ -10,16 +11,18 @@ from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 from transformers import PreTrainedTokenizerFast
 
-from agentgym.oracles import RandomPolicy
 from agentgym.play.policy import Policy
 from agentgym.training.evaluation import evaluate
+from agentgym.training.evaluation.leagues import mean_points
 from agentgym.training.rl.cloning import Cloning, CloningConfig
 from agentgym.training.rl.episodes import TRAIN_SEED
 from agentgym.training.rl.grpo import GRPO
 from agentgym.training.rl.learning_curve import OnProgress, PhasedRun, Point
+from agentgym.training.rl.self_play import SelfPlay, SelfPlayConfig
 from agentgym.training.rl.trainer_config import MOST, GRPOConfig, TaskConfig
 from agentgym.training.rollout import (
     LocalPolicy,
+    PolicyConfig,
     collect,
     make_model,
     make_tokenizer,
@@ -49,6 +52,9 @@ class LearnConfig(TaskConfig):
             one of each.
         rl_steps: Further GRPO steps in all arms and contexts in turn.
         groups: Instances per GRPO step, each with eight episodes.
+        pool: The opponents in the GRPO steps of a team, as in `SelfPlayConfig`; none if one
+            policy plays all agents. Success is then the share of points against the teacher, over
+            all seats, where a draw is half a point.
         evaluations: Evaluations in each of the three phases, each with a checkpoint.
         episodes: Held-out episodes per evaluation.
         width: The width of the transformer.
@@ -63,6 +69,7 @@ class LearnConfig(TaskConfig):
     hint_steps: Annotated[int, Field(ge=1, le=MOST)] = 300
     rl_steps: Annotated[int, Field(ge=1, le=MOST)] = 120
     groups: Annotated[int, Field(ge=1, le=MOST)] = 16
+    pool: Sequence[str] = ()
     evaluations: Annotated[int, Field(ge=1, le=MOST)] = 10
     episodes: Annotated[int, Field(ge=1, le=MOST)] = 100
     width: Annotated[int, Field(ge=1, le=MOST)] = 64
@@ -78,6 +85,14 @@ class LearnConfig(TaskConfig):
                 f"width must be a multiple of heads, got {self.width} and {self.heads}"
             )
         self.make_teacher()
+        if self.pool:
+            if not self.agents():
+                raise ValueError(
+                    f"{self.world} has one agent; a pool needs a team, such as PursuitWorld-match"
+                )
+            if self.opponents:
+                raise ValueError("a pool takes turns in all seats; omit opponents")
+            SelfPlayConfig(pool=self.pool, world=self.world)
 
 
 class Learning(PhasedRun[LearnConfig]):
@@ -107,14 +122,20 @@ class Learning(PhasedRun[LearnConfig]):
             LocalPolicy, model, tokenizer, max_new_tokens=config.max_new_tokens, seed=config.seed
         )
         teacher, first = config.make_teacher(), self._cloning(config.cloning_steps, 0)
-        cloning = Cloning(teacher, model, tokenizer, alone, first, self.out / "cloning")
+        rivals = config.make_opponents()
+        cloning = Cloning(
+            teacher, model, tokenizer, alone, first, self.out / "cloning", opponents=rivals
+        )
         self._begin()
         self._train("cloning", cloning, _CLONED, self._both, on_progress)
         if len(cells) > 1:
             teacher, second = config.make_teacher(), self._cloning(config.hint_steps, 1)
-            hints = Cloning(teacher, model, tokenizer, env, second, self.out / "hints")
+            hints = Cloning(
+                teacher, model, tokenizer, env, second, self.out / "hints", opponents=rivals
+            )
             self._train("hints", hints, _CLONED, self._both, on_progress)
-        grpo = GRPO(model, tokenizer, env, self._grpo(), self.out / "rl")
+        kind = SelfPlay if config.pool else GRPO
+        grpo = kind(model, tokenizer, env, self._grpo(), self.out / "rl", opponents=rivals)
         self._train("rl", grpo, config.groups * _GROUP, self._both, on_progress)
         save_policy(self._policy(), self.out)
 
@@ -146,7 +167,8 @@ class Learning(PhasedRun[LearnConfig]):
 
     def _grpo(self) -> GRPOConfig:
         config = self.config
-        return GRPOConfig(
+        save_every = max(1, config.rl_steps // config.evaluations)
+        options = GRPOConfig(
             steps=config.rl_steps,
             learning_rate=1e-3,
             warmup=5,
@@ -158,7 +180,15 @@ class Learning(PhasedRun[LearnConfig]):
             micro_batch=64,
             max_new_tokens=config.max_new_tokens,
             seed=3 * config.seed + 2,
-            save_every=max(1, config.rl_steps // config.evaluations),
+            save_every=save_every,
+        )
+        if not config.pool:
+            return options
+        return SelfPlayConfig(
+            **vars(options),
+            pool=config.pool,
+            world=config.world,
+            snapshot_every=save_every,
         )
 
     def _begin(self) -> None:
@@ -166,7 +196,7 @@ class Learning(PhasedRun[LearnConfig]):
             return
         self.curve.truncate_after("chance", -1)
         for name, policy in (
-            ("chance", RandomPolicy(self.config.world, self.config.seed)),
+            ("chance", PolicyConfig("random", self.config.seed).make(self.config.world)),
             ("teacher", self.config.make_teacher()),
         ):
             share = self._evaluate(policy)
@@ -179,9 +209,8 @@ class Learning(PhasedRun[LearnConfig]):
 
     def _evaluate(self, policy: Policy) -> float:
         config = self.config
-        return evaluate(
-            policy,
-            mixture(config.specs(config.cells()[:1])),
-            config.episodes,
-            config.episodes,
-        )
+        env = mixture(config.specs(config.cells()[:1]))
+        if config.pool:
+            return mean_points(policy, config.make_teacher(), env, range(config.episodes))
+        count, opponents = config.episodes, config.make_opponents()
+        return evaluate(policy, env, count, count, opponents)

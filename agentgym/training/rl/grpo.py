@@ -119,7 +119,8 @@ class GRPO(Trainer[GRPOConfig]):
         """Return each step's advantage, including label rewards."""
         config = self.config
         rewarded = [with_label_rewards(trajectory, config.label_reward) for trajectory in played]
-        return advantages(rewarded, config.baseline, config.level, config.gamma)
+        compared = advantages(rewarded, config.baseline, config.level, config.gamma)
+        return [_of_trained(*each) for each in zip(played, compared, strict=True)]
 
     def optimise(self, data: Experience) -> Iterator[Iterable[torch.Tensor]]:
         """Yield the updates of all epochs on random rows."""
@@ -240,6 +241,12 @@ def advantages(
         tuple(_advantage(values[unit], groups[unit], baseline) for unit in by_step)
         for by_step, values in compared
     ]
+
+
+def _of_trained(trajectory: Trajectory, values: Sequence[float]) -> tuple[float, ...]:
+    """Return the advantages with 0 for steps without tokens, as of frozen seats."""
+    pairs = zip(trajectory.steps, values, strict=True)
+    return tuple(value if step.reply.ids else 0.0 for step, value in pairs)
 
 
 # The unit of an advantage and its comparison group: the seed (0 if irrelevant), the agent, and

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from agentgym.play.policy import Reply
 from agentgym.training.rollout import Trajectory
@@ -30,18 +31,24 @@ class TrainingRow:
 
 
 def rows(trajectory: Trajectory) -> list[TrainingRow]:
-    """Return an episode's rows.
+    """Return an episode's rows in step order, each with replies of one agent.
+
+    Replies without token ids, as of frozen seats, are context only.
 
     Raises:
         ValueError: No reply has token ids, or a reply's ids and log-probabilities differ in number.
     """
-    joined = join((k, step.reply) for k, step in enumerate(trajectory.steps))
-    if not joined:
+    sampled = [(k, step.reply) for k, step in enumerate(trajectory.steps) if step.reply.ids]
+    if not sampled:
         raise ValueError(
             f"no reply of seed {trajectory.seed} has token ids: play it with a policy that records "
             "them"
         )
-    return [replace(row, agent=trajectory.agent_of(row.steps[0])) for row in joined]
+    joined: list[TrainingRow] = []
+    # Two agents may have equal prompts, because a template may omit the system message.
+    for agent, own in groupby(sampled, key=lambda numbered: trajectory.agent_of(numbered[0])):
+        joined += [replace(row, agent=agent) for row in join(own)]
+    return joined
 
 
 def join(replies: Iterable[tuple[int, Reply]]) -> list[TrainingRow]:

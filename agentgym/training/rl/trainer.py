@@ -23,6 +23,7 @@ from agentgym.training.rl.trainer_config import TrainerConfig
 from agentgym.training.rollout import (
     DamagedFileError,
     EnvLike,
+    PolicyLike,
     RunLock,
     make_renderer,
 )
@@ -48,6 +49,7 @@ class Trainer(Generic[ConfigT]):
         config: The options.
         out: A folder for metrics and checkpoints. Training resumes from a checkpoint in it.
         curriculum: Selects each step's env instead of `env`.
+        opponents: Policies of a team's seats that are not trained; the model plays the others.
 
     Attributes:
         step: The completed steps.
@@ -66,9 +68,10 @@ class Trainer(Generic[ConfigT]):
         config: ConfigT,
         out: Path | None = None,
         curriculum: Curriculum | None = None,
+        opponents: Mapping[str, PolicyLike] | None = None,
     ) -> None:
         self.model, self.tokenizer, self.config, self.out = model, tokenizer, config, out
-        self.source = EpisodeSource(env, config, curriculum)
+        self.source = EpisodeSource(env, config, curriculum, opponents)
         self.modules: dict[str, torch.nn.Module] = {"model": model, **self.extras()}
         self._trained = [
             p for module in self.modules.values() for p in module.parameters() if p.requires_grad

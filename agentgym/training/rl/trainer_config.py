@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -14,6 +15,8 @@ from agentgym.assemble.registry import resolve, spec
 from agentgym.assemble.wrapper_stack import check_arm
 from agentgym.play.policy import Policy
 from agentgym.training.rollout import ENGINES, PolicyConfig
+from agentgym.training.rollout.seat_policies import adapt, against, agents_of
+from agentgym.training.rollout.user_policy import UserPolicy
 from agentgym.world.config import Choice, Config, Seed, Share, TokenCount
 from agentgym.world.world import load_world
 
@@ -41,6 +44,7 @@ class TaskConfig(Config):
         window: The context window in tokens; None for no limit, or for the paper's if a strategy is
             used.
         teacher: The policy to clone, with its options, in the form of `PolicyConfig`.
+        opponents: Policies of a team's seats that are not trained, by seat, in the same form.
         evaluations: Evaluations within each phase.
         seed: The random seed.
 
@@ -55,6 +59,7 @@ class TaskConfig(Config):
     contexts: Sequence[str] = ("none",)
     window: Annotated[int, TokenCount()] | None = None
     teacher: str = "oracle"
+    opponents: Mapping[str, str] = field(default_factory=dict)
     evaluations: Annotated[int, Field(ge=1, le=MOST)] = 2
     seed: Annotated[int, Field(ge=0, le=10**6)] = 0
 
@@ -68,10 +73,25 @@ class TaskConfig(Config):
                 )
         PolicyConfig(self.teacher)
         self.specs(self.cells())
+        if self.opponents:
+            against(self.make_teacher(), self.make_opponents(), self.agents())
 
     def make_teacher(self) -> Policy:
         """Return the policy to clone."""
         return PolicyConfig(self.teacher, self.seed).make(self.world)
+
+    def agents(self) -> tuple[str, ...]:
+        """Return the names of the team's agents; empty for one agent."""
+        with closing(gymnasium.make(self.specs(self.cells())[0])) as env:
+            return agents_of(env)
+
+    def make_opponents(self) -> dict[str, UserPolicy]:
+        """Return the policies of the seats that are not trained."""
+        made = {
+            text: adapt(PolicyConfig(text, self.seed).make(self.world))
+            for text in self.opponents.values()
+        }
+        return {seat: made[text] for seat, text in self.opponents.items()}
 
     def cells(self) -> list[tuple[str, str]]:
         """Return (arm, context) pairs: all arms in the first context, the first arm in all."""

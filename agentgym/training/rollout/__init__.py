@@ -22,6 +22,7 @@ from agentgym.training.rollout.faults import CollectionError, PolicyFault
 from agentgym.training.rollout.models.sampling import ModelOptions, Sample, Sampler, SamplingOptions
 from agentgym.training.rollout.policies import PolicyConfig
 from agentgym.training.rollout.rollouts import collect, replay, rollout
+from agentgym.training.rollout.seat_policies import SeatPolicies
 from agentgym.training.rollout.storage import (
     DamagedFileError,
     OtherRunError,
@@ -85,6 +86,7 @@ __all__ = [
     "Sampler",
     "SamplingOptions",
     "SamplingServerConfig",
+    "SeatPolicies",
     "ServerSampler",
     "Step",
     "StepOutcome",

@@ -31,8 +31,9 @@ from agentgym.training.rollout.engines.prefetch import Prefetcher
 from agentgym.training.rollout.engines.processes import Processes
 from agentgym.training.rollout.engines.threads import Asyncio, Threads
 from agentgym.training.rollout.episode import spec_of
+from agentgym.training.rollout.seat_policies import adapt, agents_of
 from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
-from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, adapt, is_policy
+from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, is_policy
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
 # Wait this share of the last reply's time for more chats: a fuller batch is worth that delay.
@@ -84,7 +85,7 @@ class Collector:
         check_int("num_envs", num_envs, 1, 100_000)
         check_int("retries", retries, 0, 1_000)
         self.num_envs, self.timeout, self.retries = num_envs, timeout, retries
-        self._make_env, self.spec = _factory(env)
+        self._make_env, self.spec, self.agents = _factory(env)
         self._engine = _engine(engine)
         if timeout is not None:
             check_float("timeout", timeout, 0.001, 1e9)
@@ -141,7 +142,8 @@ class Collector:
         """Play one episode per seed; the seeds may be endless.
 
         Args:
-            policy: A policy in any form that `UserPolicy` takes.
+            policy: A policy in any form that `UserPolicy` takes, or a mapping of a team's agents
+                to policies.
             seeds: The reset seeds.
             log: A file that receives each trajectory before it is yielded. Recorded episodes with
                 the same env and labels are yielded instead of played, unless they failed.
@@ -155,6 +157,7 @@ class Collector:
             ValueError: An argument is invalid, or the log belongs to another run.
         """
         player = adapt(policy)
+        player.check(self.agents)
         _check_play(seeds, ordered)
         labels, file = _read_labels(labels), _open_log(log)
         shared = self._engine.share(player) if self._replicate else None
@@ -282,7 +285,7 @@ def _open_log(log: object) -> TrajectoryLog | None:
     raise ValueError(f"log must be the path of a file, such as runs/list.jsonl, got {log!r}")
 
 
-def _factory(env: EnvLike) -> tuple[MakeEnv, str]:
+def _factory(env: EnvLike) -> tuple[MakeEnv, str, tuple[str, ...]]:
     makes = callable(env) and not is_policy(env)
     if not (isinstance(env, (str, EnvSpec)) or makes):
         raise ValueError(
@@ -292,7 +295,7 @@ def _factory(env: EnvLike) -> tuple[MakeEnv, str]:
     make_env = factory_of(env)
     first = make_env()
     try:
-        return make_env, spec_of(first)
+        return make_env, spec_of(first), agents_of(first)
     finally:
         first.close()
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import gymnasium
 
-from agentgym.play.env import tool_env
 from agentgym.play.policy import PolicyError, Reply
 from agentgym.text.messages import Chat
 from agentgym.training.rollout.trajectory import Step, Trajectory, to_jsonable, with_detail
@@ -102,9 +101,8 @@ class Player:
                 raise answer
             reply = answer
         self._first = False
-        outcome = (
-            tool_env(self.env).truncate(reply.ended) if reply.ended else self.env.step(reply.text)
-        )
+        inner: Any = self.env.unwrapped
+        outcome = inner.truncate(reply.ended) if reply.ended else self.env.step(reply.text)
         self.chat, reward, terminated, truncated, info = outcome
         return reply, StepOutcome(
             self.chat, float(reward), terminated, truncated, _with_usage(reply, to_jsonable(info))

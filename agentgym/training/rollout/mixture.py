@@ -9,6 +9,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from agentgym.text.messages import Chat
+from agentgym.training.rollout.seat_policies import agents_of
 
 
 class Mixture(gymnasium.Env[Chat, str]):
@@ -28,6 +29,11 @@ class Mixture(gymnasium.Env[Chat, str]):
             self._current.observation_space,
             self._current.action_space,
         )
+
+    @property
+    def possible_agents(self) -> tuple[str, ...]:
+        """Agents of the team; empty for one agent."""
+        return agents_of(self._current)
 
     def _env(self, number: int) -> gymnasium.Env[Chat, str]:
         if number not in self._envs:

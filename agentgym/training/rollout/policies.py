@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
@@ -25,8 +26,9 @@ from agentgym.text.messages import Chat
 from agentgym.text.validation import list_names
 from agentgym.training.extras import MissingExtraError, needs_extra
 from agentgym.training.rollout.models.sampling import ModelOptions
+from agentgym.training.rollout.seat_policies import SeatPolicies, adapt
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.training.rollout.user_policy import adapt, is_policy
+from agentgym.training.rollout.user_policy import is_policy
 from agentgym.world.config import Config, Seed
 
 # Either file marks the folder of a model (transformers or PEFT).
@@ -38,6 +40,8 @@ _APART = 1_000_003
 EXTERNAL = "external"
 # A policy given to `run_ablation` as an object: `object:mine.play`.
 IN_MEMORY = "object"
+# The start of a seat's policy, as in `player_0=oracle,player_1=noisy`.
+_SEAT = re.compile(r"(?:^|,)([a-z]+_[0-9]+)=")
 
 
 def _control(
@@ -90,8 +94,8 @@ class PolicyConfig(Config):
             model; `package.module:factory`, where `factory(env_id)` returns a policy (any that
             `UserPolicy` takes) and accepts the options that follow, as in
             `package.module:factory:depth=3`; `package.module:policy`, a policy whose parameter is
-            named `chat` or `chats`; or `external:name` for
-            an agent connected by `agentgym serve`.
+            named `chat` or `chats`; `external:name` for an agent connected by `agentgym serve`;
+            or one policy for each seat of a team, as in `player_0=oracle,player_1=noisy:p=0.2`.
         seed: Seed of a trained model, and of scripted policies without a `seed` option.
         model: Options of a trained model, which is greedy by default. A factory receives those that
             are set, or refuses them; an endpoint takes `temperature` and `max_new_tokens`.
@@ -108,6 +112,8 @@ class PolicyConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self._parts:
+            return
         name, options = self._split()
         if self.model.temperature is None and not self.module:
             # Records contain the temperature in use.
@@ -134,13 +140,29 @@ class PolicyConfig(Config):
         )
 
     @property
+    def seats(self) -> dict[str, PolicyConfig]:
+        """Return the policy of each seat; empty if one policy plays all of them.
+
+        Raises:
+            ValueError: A seat has two policies, or an invalid one.
+        """
+        texts = read_seats(self.name)
+        return {seat: replace(self, name=text, label="") for seat, text in texts.items()}
+
+    @property
+    def _parts(self) -> tuple[PolicyConfig, ...]:
+        return tuple({part.name: part for part in self.seats.values()}.values())
+
+    @property
     def column(self) -> str:
         """Policy's name in tables and figures."""
         return self.label or self.name
 
     @property
     def module(self) -> str:
-        """Factory's module, or an empty string."""
+        """Factory's module, or an empty string; of several seats, the first one."""
+        if parts := self._parts:
+            return next((part.module for part in parts if part.module), "")
         name = self._split()[0]
         module = name.partition(":")[0]
         beside = name in SCRIPTED or self.is_model or module in (EXTERNAL, IN_MEMORY)
@@ -149,6 +171,8 @@ class PolicyConfig(Config):
     @property
     def draws(self) -> bool:
         """Report whether two samples of one instance can differ."""
+        if parts := self._parts:
+            return any(part.draws for part in parts)
         return not self.is_model or bool(self.model.temperature)
 
     def make(self, env_id: str, sample: int = 0, instance: int = 0) -> Policy:
@@ -161,6 +185,9 @@ class PolicyConfig(Config):
         Raises:
             ValueError: An option is invalid, or the factory or model cannot be loaded.
         """
+        if self._parts:
+            made = {part.name: part.make(env_id, sample, instance) for part in self._parts}
+            return SeatPolicies({seat: made[part.name] for seat, part in self.seats.items()})
         name, options = self._split()
         if name in SCRIPTED:
             return self._scripted(env_id, name, options, sample)
@@ -193,6 +220,8 @@ class PolicyConfig(Config):
     @property
     def is_endpoint(self) -> bool:
         """Report whether the policy's factory takes an endpoint's options."""
+        if parts := self._parts:
+            return any(part.is_endpoint for part in parts)
         module, _, function = self._split()[0].partition(":")
         return bool(self.module) and hasattr(self._import(module, function), "config")
 
@@ -236,16 +265,35 @@ class PolicyConfig(Config):
         if not is_team(env_id):
             return policy
         if not isinstance(policy, ScriptedPolicy):
-            raise ValueError(f"the policy {name!r} cannot play the team {env_id}")
+            raise ValueError(
+                f"the policy {name!r} cannot play the team {env_id}; use noisy:p=0.2 or oracle"
+            )
         return TeamPolicy(env_id, policy)
 
     @property
     def is_model(self) -> bool:
-        """Report whether this is a local model."""
+        """Report whether this is a local model, or a seat is."""
+        if parts := self._parts:
+            return any(part.is_model for part in parts)
         return bool(self._model_files())
 
     def _model_files(self) -> list[Path]:
         return [file for name in _MODELS if (file := Path(self.name) / name).is_file()]
+
+
+def read_seats(text: str) -> dict[str, str]:
+    """Split `player_0=oracle,player_1=noisy` by seats; empty for the name of one policy.
+
+    Raises:
+        ValueError: A seat is named twice.
+    """
+    if not _SEAT.match(text) or Path(text).exists():
+        return {}
+    _, *parts = _SEAT.split(text)
+    names = parts[::2]
+    if twice := [seat for seat in names if names.count(seat) > 1]:
+        raise ValueError(f"the seat {twice[0]!r} is named twice in {text!r}; name each seat once")
+    return dict(zip(names, parts[1::2], strict=True))
 
 
 def _seed_of(sample: int, seed: int) -> int:

@@ -15,8 +15,9 @@ from agentgym.play.policy import Reply
 from agentgym.training.rollout.collector import Collector
 from agentgym.training.rollout.engines.base import EnvLike, factory_of
 from agentgym.training.rollout.episode import Episode
+from agentgym.training.rollout.seat_policies import adapt, agents_of
 from agentgym.training.rollout.trajectory import Step, Trajectory, TrajectoryLog
-from agentgym.training.rollout.user_policy import PolicyLike, adapt
+from agentgym.training.rollout.user_policy import PolicyLike
 
 
 def rollout(
@@ -27,9 +28,12 @@ def rollout(
 ) -> Trajectory:
     """Play one episode of an env, or of a new one with this id or spec.
 
+    A team takes one policy for all agents, or a mapping of each agent to its policy.
+
     Raises:
         PolicyError: The policy raised an exception (the cause) or returned no reply.
-        ValueError: The env has no spec, so its trajectory could not be replayed.
+        ValueError: The env has no spec, so its trajectory could not be replayed, or a seat of the
+            team has no policy.
     """
     player = adapt(policy)
     if isinstance(env, (str, EnvSpec)):
@@ -39,6 +43,7 @@ def rollout(
         raise ValueError(
             f"env must be an env, an id or a spec, got {env!r}: rollout(policy, env, seed)"
         )
+    player.check(agents_of(env))
     episode = Episode(env, seed, labels, f"{seed}")
     episode.play_with(player)
     return episode.trajectory()

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import pairwise
 from operator import index
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat, Message
@@ -30,6 +30,9 @@ from agentgym.training.rollout.storage import (
     whole_lines,
 )
 from agentgym.world.step_info import StepInfo
+
+Outcome = Literal["won", "drew", "lost", "unsolved"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +80,8 @@ class Trajectory:
         In a team, each agent's share of the score comes with that agent's last step.
         """
         rewards = [step.reward for step in self.steps]
-        detail = self.steps[-1].info.get("detail", {}) if self.steps else {}
-        shares = ((detail.get("report") or {}).get("team") or {}).get("rewards")
-        if shares is not None:
-            rewards[-1] -= detail.get("score") or 0.0
+        if shares := self.seat_rewards():
+            rewards[-1] -= self.steps[-1].info["detail"].get("score") or 0.0
             for agent, numbers in self.by_agent().items():
                 rewards[numbers[-1]] += shares.get(agent, 0.0)
         return tuple(rewards)
@@ -89,6 +90,18 @@ class Trajectory:
         """Return the sum of an agent's rewards; the agent is empty without a team."""
         rewards = self.own_rewards()
         return sum(rewards[k] for k in self.by_agent().get(agent, ()))
+
+    def seat_rewards(self) -> dict[str, float]:
+        """Return each agent's reward for the episode; empty without a team or a score."""
+        return dict(self._team_report().get("rewards", {}))
+
+    def outcomes(self) -> dict[str, Outcome]:
+        """Return each rival's outcome (`seat_outcomes`); empty without rivals."""
+        return seat_outcomes(self._team_report())
+
+    def _team_report(self) -> Mapping[str, Any]:
+        detail = self.steps[-1].info.get("detail", {}) if self.steps else {}
+        return (detail.get("report") or {}).get("team") or {}
 
     def agent_of(self, step: int) -> str:
         """Return the agent that took a step; empty without a team."""
@@ -172,14 +185,15 @@ class Trajectory:
             data = json.loads(line)
             parts = [
                 (
-                    _chat_from_json(item),
+                    _chat_from_json(item, _agent(item["info"])),
                     _reply_from_json(item["reply"]),
                     item["reward"],
                     with_detail(item["info"]),
                 )
                 for item in data["steps"]
             ]
-            steps, last = _follow(parts, _chat_from_json(data["last"]))
+            agent = _agent(parts[-1][3]) if parts else ""
+            steps, last = _follow(parts, _chat_from_json(data["last"], agent))
             ends = data["terminated"], data["truncated"], data["labels"], data.get("failure", "")
             _check_types(data, steps)
             return cls(json.dumps(data["spec"]), data["seed"], steps, last, *ends)
@@ -187,6 +201,24 @@ class Trajectory:
             raise ValueError(
                 f"this is not the JSON line of a trajectory ({error!r}): {line[:80]!r}"
             ) from error
+
+
+def seat_outcomes(team: Mapping[str, Any]) -> dict[str, Outcome]:
+    """Return each rival's outcome from a team's report; empty if the agents do not compete.
+
+    The winner that the team names has won, or without one the agent with the largest reward;
+    several drew. A game without a winner in which all earned the same is unsolved.
+    """
+    if "winners" not in team:
+        return {}
+    rewards = team["rewards"]
+    best = max(rewards.values())
+    largest = [agent for agent, reward in rewards.items() if reward == best]
+    leaders = team["winners"] or largest
+    top: Outcome = "won" if len(leaders) == 1 else "drew"
+    if not team["winners"] and len(leaders) == len(rewards):
+        top = "unsolved"
+    return {agent: top if agent in leaders else "lost" for agent in rewards}
 
 
 class TrajectoryLog:
@@ -366,11 +398,12 @@ def _chat_to_json(delta: ChatDelta) -> dict[str, Any]:
     return data
 
 
-def _chat_from_json(data: Mapping[str, Any]) -> ChatDelta:
+def _chat_from_json(data: Mapping[str, Any], agent: str) -> ChatDelta:
     return ChatDelta(
         data["kept"],
         tuple(map(Message.from_dict, data["messages"])),
         tuple(Tool(**tool) for tool in data["tools"]) if "tools" in data else None,
+        agent,
     )
 
 

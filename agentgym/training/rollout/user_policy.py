@@ -23,7 +23,7 @@ _IDS = ("episode_id", "episode_ids")
 # Errors may quote whole prompts.
 _LONGEST = 500
 _REPLY = "return a str or a Reply"
-PolicyLike = Policy | Callable[..., Any]
+PolicyLike = Policy | Callable[..., Any] | Mapping[str, Any]
 
 
 class PolicyRequest(NamedTuple):
@@ -87,6 +87,9 @@ class UserPolicy:
         if name.startswith("__") or name == "policy":  # absent while unpickling
             raise AttributeError(name)
         return getattr(self.policy, name)
+
+    def check(self, agents: Sequence[str]) -> None:
+        """Raise `ValueError` if the policy cannot play a team of these agents; empty for one."""
 
     @property
     def awaitable(self) -> bool:
@@ -320,11 +323,6 @@ class UserPolicy:
 
 
 _EACH = f"{_REPLY} for each chat, in a list"
-
-
-def adapt(policy: Any) -> UserPolicy:
-    """Return a policy as a batched one, unchanged if it is one."""
-    return policy if isinstance(policy, UserPolicy) else UserPolicy(policy)
 
 
 def is_policy(function: Callable[..., Any]) -> bool:

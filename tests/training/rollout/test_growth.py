@@ -26,7 +26,7 @@ from agentgym.training.rl.token_rows import TrainingRow, join
 from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
 from agentgym.training.rollout.engines.deltas import Border, ReplyDelta
 from agentgym.training.rollout.engines.servers import PlayerServer, encode_answer
-from agentgym.training.rollout.user_policy import adapt
+from agentgym.training.rollout.seat_policies import adapt
 from benchmarks.growth import memory_of
 from tests.helpers import calls_of
 

@@ -21,6 +21,7 @@ class ChatDelta(NamedTuple):
     kept: int
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] | None = None
+    agent: str = ""
 
     @classmethod
     def of(cls, chat: Chat, before: Chat, kept: int | None = None) -> ChatDelta:
@@ -30,6 +31,7 @@ class ChatDelta(NamedTuple):
             kept,
             tuple(chat.messages[kept:]),
             None if chat.tools == before.tools else chat.tools,
+            chat.agent,
         )
 
     def after(self, before: Chat) -> Chat:
@@ -39,6 +41,7 @@ class ChatDelta(NamedTuple):
         prefix = Chat(
             before.first(self.kept).messages,
             before.tools if self.tools is None else self.tools,
+            self.agent,
         )
         if self.kept == len(before.messages) or not self.messages:
             return prefix.extend(self.messages)

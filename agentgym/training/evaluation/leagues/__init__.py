@@ -1,0 +1,24 @@
+"""Leagues of policies that compete in teams, and their ratings."""
+
+from agentgym.training.evaluation.leagues.league import (
+    Game,
+    League,
+    league_ratings,
+    league_tables,
+    mean_points,
+    play_league,
+    seats_of,
+)
+from agentgym.training.evaluation.leagues.ratings import Outcome, ratings
+
+__all__ = [
+    "Game",
+    "League",
+    "Outcome",
+    "league_ratings",
+    "league_tables",
+    "mean_points",
+    "play_league",
+    "ratings",
+    "seats_of",
+]

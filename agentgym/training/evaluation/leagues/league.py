@@ -1,0 +1,306 @@
+"""Leagues: every policy plays every seat of a team against every other policy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import isinf, isnan
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any, NamedTuple
+from zlib import crc32
+
+from gymnasium.envs.registration import EnvSpec
+from pydantic import Field
+
+from agentgym.assemble.registry import is_team, resolve, spec
+from agentgym.training.evaluation.leagues.ratings import Outcome, ratings
+from agentgym.training.evaluation.provenance import difference, provenance
+from agentgym.training.evaluation.statistics import Interval
+from agentgym.training.evaluation.study_folder import log_of
+from agentgym.training.evaluation.tables import Table
+from agentgym.training.rollout import (
+    EnvLike,
+    OtherRunError,
+    PolicyConfig,
+    PolicyLike,
+    RunLock,
+    Trajectory,
+    collect,
+)
+from agentgym.training.rollout.engines.base import factory_of
+from agentgym.training.rollout.seat_policies import agents_of
+from agentgym.training.rollout.storage import check_settings, read_json, write_text
+from agentgym.world.config import Config
+
+SETTINGS = "league.json"
+# Policy names by seat, in turn order.
+LineUp = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class League(Config):
+    """Settings of a league.
+
+    Attributes:
+        world: The id of a team.
+        policies: At least two policies; ratings are relative to the first.
+        episodes: Instances, on which all line-ups play.
+        options: Keyword arguments of the team and its world.
+    """
+
+    world: str = "PursuitWorld-match"
+    policies: Sequence[PolicyConfig] = field(
+        default_factory=lambda: [PolicyConfig("random"), PolicyConfig("oracle")]
+    )
+    episodes: Annotated[int, Field(ge=1, le=1_000_000)] = 20
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = self.names
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise ValueError(
+                f"a league needs at least two policies with different names, got {', '.join(names)}"
+            )
+        if not is_team(resolve(self.world)):
+            raise ValueError(f"{self.world} has one agent; a league needs a team such as -match")
+        for policy in self.policies:
+            if not policy.is_model:
+                policy.make(self.world)
+
+    @property
+    def names(self) -> list[str]:
+        """Return the policies' names in tables."""
+        return [policy.column for policy in self.policies]
+
+    def spec(self) -> EnvSpec:
+        """Return the env's spec."""
+        return spec(self.world, **self.options)
+
+    def seats(self) -> tuple[str, ...]:
+        """Return the team's agents in turn order."""
+        return seats_of(self.spec())
+
+    def line_ups(self) -> list[LineUp]:
+        """Return all line-ups of one policy in one seat and one in the others."""
+        seats = len(self.seats())
+        line_ups: dict[LineUp, None] = {}
+        for seat, one, others in product(range(seats), self.names, self.names):
+            line_up = [others] * seats
+            line_up[seat] = one
+            line_ups[tuple(line_up)] = None
+        return list(line_ups)
+
+
+class Game(NamedTuple):
+    """Outcome of an episode.
+
+    Attributes:
+        line_up: The policy of each seat.
+        instance: The digest of the instance; seeds of small worlds may share one.
+        rewards: The reward of each seat.
+        won: Whether each seat is among the winners that the team names, or else among those with
+            the largest reward.
+    """
+
+    line_up: LineUp
+    seed: int
+    instance: str
+    rewards: tuple[float, ...]
+    won: tuple[bool, ...]
+
+    def score(self, seat: int) -> float:
+        """Return 1 if a seat wins and no other does, 0 if only others do, else 0.5."""
+        others = any(won for k, won in enumerate(self.won) if k != seat)
+        return (1 + self.won[seat] - others) / 2
+
+    def opponents(self) -> tuple[str, str, float] | None:
+        """Return two policies with the first one's score; None if one policy plays all seats."""
+        for seat, name in enumerate(self.line_up):
+            if self.line_up.count(name) == 1:
+                return name, self.line_up[seat - 1], self.score(seat)
+        return None
+
+
+def play_league(
+    league: League, out: Path | str, on_progress: Callable[[int], None] = lambda games: None
+) -> list[Game]:
+    """Play the episodes that a folder lacks and return all games of the league.
+
+    A killed run resumes. More policies or episodes add games to a folder. An episode whose policy
+    did not reply is played again by the next run.
+
+    Raises:
+        CollectionError: Many consecutive episodes failed.
+        OtherRunError: The folder contains games of another world, or of another policy with the
+            same name.
+        RunLockedError: Another process writes to the folder.
+    """
+    out = Path(out)
+    log, env_spec, seats = log_of(out), league.spec(), league.seats()
+    policies = dict(zip(league.names, league.policies, strict=True))
+    with RunLock(out), log.writing():
+        _keep(league, out)
+        games = {(game.line_up, game.seed): game for game in map(_game, log) if game}
+        for line_up in league.line_ups():
+            missing = [seed for seed in range(league.episodes) if (line_up, seed) not in games]
+            on_progress(league.episodes - len(missing))
+            if not missing:
+                continue
+            players = {
+                seat: policies[name].make(league.world)
+                for seat, name in zip(seats, line_up, strict=True)
+            }
+            for player in players.values():
+                if hasattr(player, "reseed"):  # random choices must not depend on earlier games
+                    player.reseed(crc32(repr(line_up).encode()))
+            batch = min(policies[name].model.batch_size for name in line_up)
+            labels = {"line_up": list(line_up)}
+            for trajectory in collect(players, env_spec, missing, batch, labels=labels):
+                log.append(trajectory.to_json())
+                if game := _game(trajectory):
+                    games[line_up, game.seed] = game
+                on_progress(1)
+    line_ups = set(league.line_ups())
+    return [
+        game
+        for key, game in sorted(games.items())
+        if game.line_up in line_ups and game.seed < league.episodes
+    ]
+
+
+def _keep(league: League, out: Path) -> None:
+    """Add the policies to the folder's settings."""
+    env_spec: Any = json.loads(league.spec().to_json())
+    kept = read_json(out / SETTINGS, _check_settings) or {"spec": env_spec, "policies": {}}
+    if kept["spec"] != env_spec:
+        raise OtherRunError(
+            f"{out} contains games of another world or of other options (see {SETTINGS}); choose "
+            "another folder"
+        )
+    for policy in league.policies:
+        facts = provenance(policy, [league.world])
+        known = kept["policies"].setdefault(policy.column, facts)
+        if found := difference(known, facts):
+            raise OtherRunError(
+                f"{out} contains games of another {policy.column!r}: {found}; give this one another "
+                f"name (NAME={policy.name}), or choose another folder"
+            )
+    write_text(out / SETTINGS, json.dumps(kept, indent=1) + "\n")
+
+
+def _check_settings(data: Any) -> dict[str, Any]:
+    settings = check_settings(data, {"spec": {}, "policies": {}})
+    if not all(isinstance(facts, dict) for facts in settings["policies"].values()):
+        raise ValueError("a policy has no provenance")
+    return settings
+
+
+def _game(trajectory: Trajectory) -> Game | None:
+    """Return a trajectory's outcome; None if it failed."""
+    rewards = trajectory.seat_rewards()
+    if trajectory.failure or not rewards:
+        return None
+    detail = trajectory.steps[-1].info["detail"]
+    best = max(rewards.values())
+    winners = detail["report"]["team"].get("winners")
+    if winners is None:  # the agents share a task
+        winners = [agent for agent, reward in rewards.items() if reward == best]
+    return Game(
+        tuple(trajectory.labels["line_up"]),
+        trajectory.seed,
+        detail["instance"] or str(trajectory.seed),
+        tuple(rewards.values()),
+        tuple(agent in winners for agent in rewards),
+    )
+
+
+def seats_of(env: EnvLike) -> tuple[str, ...]:
+    """Return the agents of a team in turn order."""
+    made = factory_of(env)()
+    made.close()
+    return agents_of(made)
+
+
+def mean_points(
+    policy: PolicyLike, opponent: PolicyLike, env: EnvLike, seeds: Sequence[int]
+) -> float:
+    """Return a policy's mean score against an opponent over all seats; a draw is half a point."""
+    seats = seats_of(env)
+    scores = []
+    for seat, agent in enumerate(seats):
+        players = {**dict.fromkeys(seats, opponent), agent: policy}
+        for trajectory in collect(players, env, seeds, len(seeds), labels={"line_up": list(seats)}):
+            if game := _game(trajectory):
+                scores.append(game.score(seat))
+    return fmean(scores)
+
+
+def league_ratings(league: League, games: Sequence[Game]) -> dict[str, Interval]:
+    """Return each policy's Elo points above the first policy."""
+    names = league.names
+    outcomes = []
+    for game in games:
+        if opponents := game.opponents():
+            one, other, score = opponents
+            outcomes.append(Outcome(names.index(one), names.index(other), score, game.instance))
+    return dict(zip(names, ratings(outcomes, len(names)), strict=True))
+
+
+def league_tables(league: League, games: Sequence[Game]) -> list[Table]:
+    """Return the ratings and the cross-play table of each seat."""
+    tables = [_rating_table(league, games)]
+    for seat, agent in enumerate(league.seats()):
+        header = [agent, *(f"vs {name}" for name in league.names)]
+        rows = []
+        for one in league.names:
+            cells = [_cross_play(games, seat, one, other) for other in league.names]
+            rows.append([one, *cells])
+        title = f"{agent}: mean reward, and wins-draws-losses"
+        tables.append((title, header, rows))
+    return tables
+
+
+def _cross_play(games: Sequence[Game], seat: int, one: str, others: str) -> str:
+    played = []
+    for game in games:
+        rest = {name for k, name in enumerate(game.line_up) if k != seat}
+        if game.line_up[seat] == one and rest == {others}:
+            played.append(game)
+    if not played:
+        return "no data"
+    reward = fmean(game.rewards[seat] for game in played)
+    return f"{reward:.2f} ({_record([game.score(seat) for game in played])})"
+
+
+def _record(scores: Sequence[float]) -> str:
+    return f"{scores.count(1.0)}-{scores.count(0.5)}-{scores.count(0.0)}"
+
+
+def _rating_table(league: League, games: Sequence[Game]) -> Table:
+    rated = league_ratings(league, games)
+    rows = []
+    for name in sorted(rated, key=lambda name: (isnan(rated[name].value), -rated[name].value)):
+        scores = list(_scores_of(name, games))
+        rows.append([name, _points(rated[name]), _record(scores)])
+    title = f"Elo points above {league.names[0]}, with 95 % intervals; {league.episodes} instances"
+    return title, ["policy", "rating", "wins-draws-losses"], rows
+
+
+def _scores_of(name: str, games: Sequence[Game]) -> Iterator[float]:
+    for game in games:
+        if opponents := game.opponents():
+            one, other, score = opponents
+            if name in (one, other):
+                yield score if name == one else 1 - score
+
+
+def _points(rating: Interval) -> str:
+    if isnan(rating.value):
+        return "no data"
+    low = "-∞" if isinf(rating.low) else f"{rating.low:+.0f}"
+    high = "+∞" if isinf(rating.high) else f"{rating.high:+.0f}"
+    return f"{rating.value:+.0f} [{low}, {high}]"

@@ -1,0 +1,144 @@
+"""Bradley-Terry ratings on the Elo scale, with intervals that allow for dependent games."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, log, nan
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.training.evaluation.statistics import Interval, t_quantile
+
+# Elo points per unit of log-odds: 400 points are odds of 10 to 1.
+ELO = 400 / log(10)
+# Newton's method needs about ten steps.
+_STEPS = 50
+_CONVERGED = 1e-9
+_FloatArray = NDArray[np.float64]
+
+
+class Outcome(NamedTuple):
+    """Result of a game between two players, by number.
+
+    Attributes:
+        score: The first player's: 1 for a win, 0.5 for a draw, 0 for a loss.
+        instance: The instance's name; games on the same one may depend on each other.
+    """
+
+    first: int
+    second: int
+    score: float
+    instance: str
+
+
+def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
+    """Return each player's Elo points above player 0, with 95 % intervals.
+
+    The estimate maximises the Bradley-Terry likelihood, with a draw as half a win and half a loss.
+    Each pair that met gets half an imaginary win and half a loss, which keeps estimates finite and
+    intervals wide enough if one player won all games. The intervals use the sandwich estimator over
+    instances (Liang and Zeger 1986), so draws and common instances do not distort them.
+
+    A side without a bound is infinite: above, if no chain of wins and draws leads from player 0 to
+    the player, below if none leads back (Ford 1957). A player without any connection to player 0
+    has the value nan.
+
+    Raises:
+        ValueError: A game has another player number, or a player meets itself.
+    """
+    for outcome in outcomes:
+        pair = {outcome.first, outcome.second}
+        if len(pair) < 2 or not pair <= set(range(players)):
+            raise ValueError(f"a game needs two different players from 0 to {players - 1}")
+    instances = {outcome.instance for outcome in outcomes}
+    strength, variance = _fit(_Games.of(outcomes, players))
+    half = np.full(players - 1, inf)
+    if len(instances) > 1:  # one instance shows no variance between instances
+        unbiased = variance * len(instances) / (len(instances) - 1)
+        half = t_quantile(len(instances) - 1) * np.sqrt(unbiased)
+    above, connected = _chains(outcomes, players)
+    intervals = [Interval(0.0, 0.0, 0.0)]
+    for player in range(1, players):
+        if not connected[0, player]:
+            intervals.append(Interval(nan, -inf, inf))
+            continue
+        value, width = ELO * float(strength[player - 1]), ELO * float(half[player - 1])
+        low = value - width if above[player, 0] else -inf
+        high = value + width if above[0, player] else inf
+        intervals.append(Interval(value, low, high))
+    return intervals
+
+
+@dataclass(frozen=True)
+class _Games:
+    """Games as arrays.
+
+    Attributes:
+        contrast: +1 for the first player and -1 for the second, without player 0, shape (games,
+            players - 1).
+        score: The first player's score.
+        weight: 1, or 1/2 for imaginary games.
+        cluster: The number of the instance; imaginary games have their own.
+    """
+
+    contrast: _FloatArray
+    score: _FloatArray
+    weight: _FloatArray
+    cluster: NDArray[np.int_]
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome], players: int) -> _Games:
+        """Return the games with the imaginary ones."""
+        games = [(outcome, 1.0) for outcome in outcomes]
+        pairs = sorted({outcome[:2] for outcome in outcomes})
+        for number, (one, two) in enumerate(pairs):
+            if one > two and (two, one) in pairs:
+                continue
+            for score in (0.0, 1.0):
+                games.append((Outcome(one, two, score, f"imaginary {number} {score}"), 0.5))
+        contrast = np.zeros((len(games), players))
+        for row, (game, _) in enumerate(games):
+            contrast[row, game.first], contrast[row, game.second] = 1, -1
+        _, cluster = np.unique([game.instance for game, _ in games], return_inverse=True)
+        return cls(
+            contrast[:, 1:],
+            np.array([game.score for game, _ in games]),
+            np.array([weight for _, weight in games]),
+            cluster,
+        )
+
+
+def _fit(games: _Games) -> tuple[_FloatArray, _FloatArray]:
+    """Return the strengths in log-odds with their variances over clusters."""
+    contrast = games.contrast
+    strength = np.zeros(contrast.shape[1])
+    for _ in range(_STEPS):
+        expected = 1 / (1 + np.exp(-contrast @ strength))
+        information = (contrast.T * games.weight * expected * (1 - expected)) @ contrast
+        # Players without a connection make the information singular.
+        inverse = np.linalg.pinv(information)
+        pull = contrast.T * games.weight * (games.score - expected)
+        step = inverse @ pull.sum(axis=1)
+        strength = strength + np.clip(step, -1, 1)
+        if np.abs(step).max(initial=0) < _CONVERGED:
+            break
+    sums = np.zeros((games.cluster.max(initial=-1) + 1, len(strength)))
+    np.add.at(sums, games.cluster, pull.T)
+    return strength, ((sums @ inverse) ** 2).sum(axis=0)
+
+
+def _chains(
+    outcomes: Sequence[Outcome], players: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which players have a chain of wins and draws, or of games, to which others."""
+    scored = np.eye(players, dtype=bool)
+    for outcome in outcomes:
+        scored[outcome.first, outcome.second] |= outcome.score > 0
+        scored[outcome.second, outcome.first] |= outcome.score < 1
+    met = scored | scored.T
+    for _ in range(players):
+        scored, met = scored @ scored, met @ met
+    return scored, met

@@ -1,0 +1,125 @@
+"""Self-play: GRPO against the current policy, its past snapshots and scripted policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from agentgym.play.policy import Policy
+from agentgym.training.evaluation.leagues import seats_of
+from agentgym.training.rl.actor import Actor
+from agentgym.training.rl.episodes import EpisodeBatch
+from agentgym.training.rl.grpo import GRPO
+from agentgym.training.rl.trainer_config import MOST, GRPOConfig
+from agentgym.training.rollout import ModelOptions, PolicyConfig, Trajectory, load_policy
+from agentgym.training.rollout.models.pretrained import save_model
+
+# The two opponents that are the model itself.
+CURRENT, PAST = "current", "past"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfPlayConfig(GRPOConfig):
+    """Options of `SelfPlay`.
+
+    Attributes:
+        pool: The opponents, which take turns step by step: `current` (the model plays all
+            seats), `past` (a random snapshot), or a policy in the form of `PolicyConfig`.
+        world: The id of the team, for scripted opponents.
+        snapshot_every: Steps between snapshots.
+    """
+
+    world: str = "PursuitWorld-match"
+    pool: Sequence[str] = (CURRENT, PAST, "random")
+    snapshot_every: Annotated[int, Field(ge=1, le=MOST)] = 10
+    ahead: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.pool:
+            raise ValueError("pool must list at least one, such as current")
+        if self.ahead:
+            raise ValueError("ahead=True changes the weights while a snapshot is written; omit it")
+        for name in self.pool:
+            if name not in (CURRENT, PAST):
+                PolicyConfig(name).make(self.world)
+
+
+class SelfPlay(GRPO):
+    """GRPO for teams whose members compete.
+
+    Against another opponent, the model plays one seat of an episode, each seat in turn, and only
+    its replies are trained. Rewards are compared among a seat's episodes on the same instance
+    against the same opponent. The snapshots are models in the folder `past`, one per step number.
+
+    Raises:
+        ValueError: There is no folder for the snapshots, or the env has one seat.
+    """
+
+    config: SelfPlayConfig
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.out is None:
+            raise ValueError("self-play keeps snapshots in a folder; give `out`")
+        self.actor = _SelfPlayActor(
+            self.out / "past",
+            self.model,
+            self.tokenizer,
+            self.renderer,
+            self.source,
+            self.config,
+            self.actor.sampler,
+        )
+
+    def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
+        """Yield the updates; none if the opponent forfeited all episodes before the model moved."""
+        if played:
+            yield from super().learn(played)
+
+
+class _SelfPlayActor(Actor):
+    config: SelfPlayConfig
+
+    def __init__(self, past: Path, *args: Any) -> None:
+        super().__init__(*args)
+        self.past = past
+        self._seats = seats_of(self.source.env)
+
+    def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:
+        """Play `size` episodes for each seed against the step's opponent."""
+        if step % self.config.snapshot_every == 0:
+            save_model(self.model, self.tokenizer, self.past / f"{step:06}")
+        opponent, seat = self._line_up(step)
+        self.source.opponents = {}
+        if opponent != CURRENT:
+            other = self._opponent(opponent, step)
+            self.source.opponents = {name: other for name in self._seats if name != seat}
+        return super().play(policy, seeds, size, step)
+
+    def _line_up(self, step: int) -> tuple[str, str]:
+        names = self.config.pool
+        # Each seat meets each opponent equally often.
+        rounds, turn = divmod(step, len(names))
+        return names[turn], self._seats[rounds % len(self._seats)]
+
+    def _opponent(self, name: str, step: int) -> Policy:
+        seed = self.config.seed * 10**6 + step
+        if name != PAST:
+            return PolicyConfig(name, seed).make(self.config.world)
+        last = step // self.config.snapshot_every
+        number = int(np.random.default_rng(seed).integers(last + 1)) * self.config.snapshot_every
+        options = ModelOptions(
+            device=str(self.model.device),
+            temperature=self.config.temperature,
+            max_new_tokens=self.config.max_new_tokens,
+            batch_size=self.config.batch_size,
+            template=self.config.template,
+        )
+        return load_policy(self.past / f"{number:06}", options, seed)

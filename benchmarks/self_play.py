@@ -1,0 +1,102 @@
+"""Self-play from scratch: `python benchmarks/self_play.py train 0 1 2`, then `... rate 0 1 2`.
+
+A small transformer clones a weak scripted player of PursuitWorld-match and goes on with GRPO
+against itself, its snapshots and its teacher. `rate` lets each seed's snapshots, the teacher and
+random legal play meet in a league on held-out boards, and draws their ratings.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from agentgym.training.evaluation import Interval, plots, to_markdown
+from agentgym.training.evaluation.leagues import League, league_ratings, league_tables, play_league
+from agentgym.training.rl import Curve, LearnConfig, Learning
+from agentgym.training.rl.learning_curve import CURVE
+from agentgym.training.rollout import PolicyConfig
+
+WORLD = "PursuitWorld-match"
+OPTIONS = {"size": 4, "catches": 1, "wall_density": 0.0}
+TEACHER = "noisy:p=0.5"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("command", choices=["train", "rate"])
+    parser.add_argument("seeds", nargs="+", type=int)
+    parser.add_argument("--out", type=Path, default=Path("runs/self_play"))
+    parser.add_argument("--figure", type=Path, help="such as docs/self_play.png")
+    given = parser.parse_args()
+    lines = []
+    for seed in given.seeds:
+        if given.command == "train":
+            train(seed, given.out / str(seed))
+        else:
+            lines.append(rate(given.out / str(seed)))
+    if given.figure:
+        plots.save(draw(lines), given.figure)
+
+
+def train(seed: int, out: Path) -> None:
+    """Train one seed; an interrupted run resumes."""
+    config = LearnConfig(
+        world=WORLD,
+        options={**OPTIONS, "split": "train"},
+        teacher=TEACHER,
+        pool=("current", "past", TEACHER),
+        cloning_steps=150,
+        rl_steps=100,
+        evaluations=5,
+        episodes=30,
+        context=1_024,
+        max_new_tokens=48,
+        seed=seed,
+    )
+    for point in Learning(config, out).run(lambda *step: print(*step, flush=True)):
+        print(point)
+
+
+def rate(out: Path) -> list[tuple[float, Interval]]:
+    """Play a seed's league; return the ratings by CPU seconds of training, the teacher's first."""
+    points = [point for point in Curve(out / CURVE).points if point.phase == "rl"]
+    seconds = {f"step {point.step}": point.seconds for point in points}
+    cloned = [point for point in Curve(out / CURVE).points if point.phase == "cloning"]
+    seconds["step 0"] = cloned[-1].seconds
+    last = f"step {points[-1].step}"
+    folders = {f"step {int(each.name)}": each for each in sorted((out / "rl/past").iterdir())}
+    folders[last] = out
+    policies = [PolicyConfig("random"), PolicyConfig(TEACHER, label="teacher")]
+    policies += [PolicyConfig(str(folder), label=name) for name, folder in folders.items()]
+    league = League(
+        world=WORLD, policies=policies, episodes=40, options={**OPTIONS, "split": "test"}
+    )
+    games = play_league(league, out / "league")
+    print(to_markdown(league_tables(league, games)[0]))
+    rated = league_ratings(league, games)
+    return [(0.0, rated["teacher"]), *((seconds[name], rated[name]) for name in folders)]
+
+
+def draw(lines: list[list[tuple[float, Interval]]]) -> Figure:
+    """Draw each seed's ratings against CPU seconds, with its teacher's as a dashed line."""
+    figure = plots.new_figure(7.2, 3.8)
+    panel = figure.subplots()
+    for seed, ((_, teacher), *points) in enumerate(lines):
+        style = plots.line_style(seed + 1, "")
+        times = [second for second, _ in points]
+        values = [rating.value for _, rating in points]
+        panel.plot(times, values, label=f"seed {seed}", **style)
+        lows, highs = zip(*((rating.low, rating.high) for _, rating in points), strict=True)
+        panel.fill_between(times, lows, highs, color=style["color"], alpha=0.15, linewidth=0)
+        panel.axhline(teacher.value, color=style["color"], linestyle="--", linewidth=1)
+    panel.axhline(0, color="#555555", linestyle=":", label="random legal play")
+    panel.set(xlabel="CPU seconds of training", ylabel="Elo points above random legal play")
+    panel.grid(alpha=0.3)
+    panel.legend(loc="lower right", framealpha=0.9)
+    return figure
+
+
+if __name__ == "__main__":
+    main()
