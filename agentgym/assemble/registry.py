@@ -40,7 +40,15 @@ _ENV_OPTIONS = (
     *("world", "dialect", "parallel_calls", "max_failed_rounds"),
     *("max_result_chars", "on_fault", "render_mode", "split"),
 )
-_TEAM_OPTIONS = ("team", "roles", "reward", "max_message", "max_cycles")
+_TEAM_OPTIONS = (
+    "team",
+    "roles",
+    "reward",
+    "max_message",
+    "message_words",
+    "message_noise",
+    "max_cycles",
+)
 # Checking these worlds' presets would slow the import, so the tests do.
 _OWN_WORLDS = "agentgym.envs."
 _worlds: dict[str, Entry] = {}

@@ -46,7 +46,8 @@ from agentgym.training.rollout.storage import keep_settings, read_settings
 Oracles = Annotated[
     str,
     typer.Option(
-        help="Oracles: any of the letters P (plan), S (state), H (history).",
+        help="Oracles: any of the letters P (plan), S (state), H (history; needs S) and, for teams, "
+        "C (communication); P_, S_ and C_ are placebos.",
         autocompletion=complete_oracles,
     ),
 ]

@@ -60,7 +60,8 @@ class AgentEnv(ToolEnv):
 
     def _opening(self, world: World[Any]) -> tuple[str, str | Content]:
         rules, task = self._protocol.opening(self.agent, self.team)
-        return f"{rules}\n\n{self._protocol.notes(self.agent)}", task
+        notes = self._protocol.notes(self.agent) + self._protocol.channel.note
+        return f"{rules}\n\n{notes}", task
 
     def restated_task(self) -> str | None:
         """Return the restated task if this agent has the world's task."""

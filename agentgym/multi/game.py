@@ -29,7 +29,7 @@ PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
     kind.kind: kind for kind in (Split, Management, Hosting, Duel, Match)
 }
 _ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds", "max_result_chars", "on_fault")
-_PROTOCOL_OPTIONS = ("roles", "reward", "max_message")
+_PROTOCOL_OPTIONS = ("roles", "reward", "max_message", "message_words", "message_noise")
 _TERMINAL = ("world", "failed_rounds", "referee")  # ends of the task; other reasons truncate
 
 
@@ -46,8 +46,8 @@ class Game:
         max_cycles: The maximum number of cycles; None for four times the world's turn budget plus
             16.
         split: `train`, `test`, or None for all instances.
-        **options: The team's `roles`, `reward` and `max_message`, keyword arguments of `ToolEnv`,
-            and options of the world.
+        **options: The team's `roles` and `reward`, arguments of `agentgym.multi.channel.Channel`,
+            keyword arguments of `ToolEnv`, and options of the world.
 
     Attributes:
         agents: The names, in turn order.
@@ -215,6 +215,7 @@ class Game:
             report = {
                 "cycles": self.cycle,
                 "messages": team.messages,
+                "words": dict(team.words),
                 "faults": sum(team.faults.values()),
                 "rewards": dict(self.rewards),
             }
