@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -20,10 +21,12 @@ from agentgym.world.world import World
 class AgentEnv(ToolEnv):
     """Env of one agent, with its own chat, some of the world's tools and the team's tools.
 
-    `took_turn` states whether the last reply used a turn of the world's budget.
+    `took_turn` states whether the last reply used a turn of the world's budget, and
+    `game_arguments` makes a second `Game` like the agent's.
     """
 
     sees_all: ClassVar[bool] = False
+    game_arguments: Mapping[str, Any]
 
     def __init__(
         self,

@@ -67,6 +67,8 @@ class Game:
         **options: Any,
     ) -> None:
         check_choice("team", team, tuple(PROTOCOLS))
+        arguments = {"world": world, "team": team, "stacks": stacks or {}, "split": split}
+        arguments |= {"max_cycles": max_cycles, **options}
         if max_cycles is not None:
             check_int("max_cycles", max_cycles, 1, 10**9)
         self.world_class, self.max_cycles = load_world(world), max_cycles
@@ -89,6 +91,7 @@ class Game:
         self.stacks: dict[str, gymnasium.Env[Any, Any]] = {}
         for name in self.agents:
             env = AgentEnv(self.world_class, name, self.team, self.protocol, split=split, **options)
+            env.game_arguments = arguments
             self.agent_envs[name] = env
             self.stacks[name] = _stack(env, wrappers.get(name, wrappers.get("", ())))
         self.dialect: Dialect = self.agent_envs[self.agents[0]].dialect
