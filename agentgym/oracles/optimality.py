@@ -139,7 +139,9 @@ def _example_game(agent_env: AgentEnv) -> Game:
     stacks = {}
     for agent, stack in agent_env.game_arguments["stacks"].items():
         names = [layer["entry_point"].rpartition(":")[2] for layer in stack]
-        end = names.index(InContextExamples.__name__) if InContextExamples.__name__ in names else None
+        end = (
+            names.index(InContextExamples.__name__) if InContextExamples.__name__ in names else None
+        )
         stacks[agent] = stack[:end]
     arguments = {**agent_env.game_arguments, "stacks": stacks}
     arguments.pop("message_noise", None)

@@ -10,7 +10,7 @@ import agentgym
 from agentgym.oracles import NoisyPolicy, TeamPolicy
 from agentgym.training.rollout import rollout
 
-textarena = pytest.importorskip(
+pytest.importorskip(
     "textarena", reason="TextArena is not installed: pip install 'agentgym-suite[textarena]'"
 )
 
