@@ -135,7 +135,7 @@ def test_sb3_gridworld() -> None:
 @pytest.mark.rotation
 def test_sb3_team() -> None:
     main = main_of("sb3_team", "torch", "stable_baselines3", "sb3_contrib", "supersuit")
-    ((trained, chance),) = main(["--steps", "4096", "--episodes", "40"])
+    trained, chance = main(["--steps", "4096", "--episodes", "40"])
     assert chance < 0.2
     assert trained > chance + 0.4
 
