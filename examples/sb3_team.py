@@ -41,12 +41,6 @@ class Masks(VecEnvWrapper):
         return list(self.newest[:, -self.action_space.n :] > 0)
 
 
-def make_team() -> DiscreteTeam:
-    """Make a team whose turn budget has no slack."""
-    options = {"items": 4, "removals": 2, "budget_factor": 1.0, "budget_slack": 0}
-    return DiscreteTeam(agentgym.parallel_env("ListWorld-team", **options))
-
-
 def solved(learner: MaskablePPO | None, team: DiscreteTeam, episodes: int) -> float:
     """Return the share of held-out lists solved; None plays random legal actions."""
     rng, total = np.random.default_rng(0), 0.0
@@ -71,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> tuple[float, float]:
     parser.add_argument("--episodes", type=int, default=100, help="held-out lists")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
-    team = make_team()
+    options = {"items": 4, "removals": 2, "budget_factor": 1.0, "budget_slack": 0}
+    team = DiscreteTeam(agentgym.parallel_env("ListWorld-team", **options))
     agents = supersuit.pettingzoo_env_to_vec_env_v1(team)  # an entry for each agent
     envs = Masks(supersuit.concat_vec_envs_v1(agents, 8, 0, "stable_baselines3"))
     settings = {"n_steps": 64, "batch_size": 256, "learning_rate": 3e-3, "gamma": 0.95}
