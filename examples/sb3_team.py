@@ -1,6 +1,6 @@
 """SuperSuit and MaskablePPO: two agents learn to solve a list together, from numbers.
 
-Needs: pip install 'agentgym-suite[sb3_team]'
+Needs: pip install 'agentgym-suite[multi,sb3]' supersuit
 Prints: the share of held-out lists that the trained team and a random team solve.
 One policy plays both agents; the action mask, a part of the observation, tells it which.
 """

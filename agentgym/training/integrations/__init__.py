@@ -1,4 +1,4 @@
-"""Adapters: TRL, verifiers, verl, SkyRL, OpenEnv, Inspect, MCP, TextArena, and datasets of training rows.
+"""Adapters: TRL, verifiers, verl, SkyRL, OpenEnv, Inspect, MCP, and datasets of training rows.
 
 Each adapter is a separate module with its own extra, imported on first use.
 """
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         openenv,
         renderers,
         skyrl,
-        textarena,
         trl,
         verifiers,
         verl,
@@ -44,7 +43,6 @@ __all__ = [
     "openenv",
     "renderers",
     "skyrl",
-    "textarena",
     "to_chat_rows",
     "to_training_dict",
     "training_dicts",
@@ -55,8 +53,7 @@ __all__ = [
 ]
 
 _EXTRAS = {
-    name: name
-    for name in ("mcp", "openenv", "renderers", "skyrl", "textarena", "trl", "verifiers", "verl")
+    name: name for name in ("mcp", "openenv", "renderers", "skyrl", "trl", "verifiers", "verl")
 }
 _EXTRAS["inspect_tasks"] = "inspect"
 

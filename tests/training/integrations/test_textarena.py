@@ -10,9 +10,7 @@ import agentgym
 from agentgym.oracles import NoisyPolicy, TeamPolicy
 from agentgym.training.rollout import rollout
 
-pytest.importorskip(
-    "textarena", reason="TextArena is not installed: pip install 'agentgym-suite[textarena]'"
-)
+pytest.importorskip("textarena", reason="TextArena is not installed: pip install textarena")
 
 from textarena.wrappers import LLMObservationWrapper
 
