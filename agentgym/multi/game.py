@@ -67,8 +67,8 @@ class Game:
         **options: Any,
     ) -> None:
         check_choice("team", team, tuple(PROTOCOLS))
-        arguments = {"world": world, "team": team, "stacks": stacks or {}, "split": split}
-        arguments |= {"max_cycles": max_cycles, **options}
+        arguments: dict[str, Any] = {"world": world, "team": team, "split": split}
+        arguments |= {"stacks": stacks or {}, "max_cycles": max_cycles, **options}
         if max_cycles is not None:
             check_int("max_cycles", max_cycles, 1, 10**9)
         self.world_class, self.max_cycles = load_world(world), max_cycles
