@@ -40,7 +40,15 @@ _ENV_OPTIONS = (
     *("world", "dialect", "parallel_calls", "max_failed_rounds"),
     *("max_result_chars", "on_fault", "render_mode", "split"),
 )
-_TEAM_OPTIONS = ("team", "roles", "reward", "max_message", "max_cycles")
+_TEAM_OPTIONS = (
+    "team",
+    "roles",
+    "reward",
+    "max_message",
+    "message_words",
+    "message_noise",
+    "max_cycles",
+)
 # Checking these worlds' presets would slow the import, so the tests do.
 _OWN_WORLDS = "agentgym.envs."
 _worlds: dict[str, Entry] = {}
@@ -154,7 +162,7 @@ def register_plugins() -> None:
 def load_plugins(namespace: str = "") -> None:
     """Import the other packages, or one; remove broken worlds with a warning."""
     for path in import_plugins(namespace):
-        for env_id in _ids_of(path):
+        for env_id in ids_of(path):
             for table in (_worlds, _teams, gymnasium.registry):
                 table.pop(env_id, None)
 
@@ -213,15 +221,16 @@ def _resolve_in_module(env_id: str) -> str:
     world = getattr(sys.modules.get(module), short.partition("-")[0], None)
     if isinstance(world, type) and issubclass(world, World):
         path = world_path(world)
-        if not _ids_of(path):
+        if not ids_of(path):
             register(world, namespace=module.partition(".")[0])
-        for full in _ids_of(path):
+        for full in ids_of(path):
             if full == name or _is_called(full, short):
                 return full
     return _find(name)
 
 
-def _ids_of(path: str) -> list[str]:
+def ids_of(path: str) -> list[str]:
+    """Return the ids of the worlds and teams whose class has a path."""
     registered = gymnasium.registry.items()
     return [env_id for env_id, each in registered if each.kwargs.get("world") == path]
 
@@ -258,7 +267,7 @@ def spec(
         context: Context strategies, joined by `+` or as a sequence; see `strategies`.
         window: The context window in tokens, such as 32_000 or `32k`.
         context_options: Arguments by strategy, including `trim` and `budget`.
-        agents: For a team, which takes no `shots`: overrides by agent name.
+        agents: For a team: overrides by agent name.
         **options: Keyword arguments of `ToolEnv` and of the world's configuration; for a team also
             of `agentgym.multi.game.Game`.
 
@@ -333,17 +342,12 @@ def _team_stacks(
     shots: int,
 ) -> dict[str, list[WrapperSpec]]:
     """Return the wrappers of each agent; `""` stands for unnamed agents."""
-    if shots:
-        raise ValueError(
-            f"a team cannot have solved examples, got shots={shots!r}: an example shows one agent "
-            "with all tools"
-        )
     for agent, own in agents.items():
         if unknown := [name for name in own if name not in shared]:
             remedy = list_names(unknown[0], tuple(shared), "options of agents")
             raise ValueError(f"{agent} cannot have its own {unknown[0]!r}; {remedy}")
     return {
-        agent: build_stack(world, is_team=True, **{**shared, **own})
+        agent: build_stack(world, is_team=True, shots=shots, **{**shared, **own})
         for agent, own in {"": {}, **agents}.items()
     }
 

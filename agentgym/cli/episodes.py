@@ -49,7 +49,8 @@ from agentgym.training.rollout.trajectory import OUTCOMES, Outcome
 Oracles = Annotated[
     str,
     typer.Option(
-        help="Oracles: any of the letters P (plan), S (state), H (history).",
+        help="Oracles: any of the letters P (plan), S (state), H (history; needs S) and, for teams, "
+        "C (communication); P_, S_ and C_ are placebos.",
         autocompletion=complete_oracles,
     ),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -20,10 +21,12 @@ from agentgym.world.world import World
 class AgentEnv(ToolEnv):
     """Env of one agent, with its own chat, some of the world's tools and the team's tools.
 
-    `took_turn` states whether the last reply used a turn of the world's budget.
+    `took_turn` states whether the last reply used a turn of the world's budget, and
+    `game_arguments` makes a second `Game` like the agent's.
     """
 
     sees_all: ClassVar[bool] = False
+    game_arguments: Mapping[str, Any]
 
     def __init__(
         self,
@@ -60,7 +63,8 @@ class AgentEnv(ToolEnv):
 
     def _opening(self, world: World[Any]) -> tuple[str, str | Content]:
         rules, task = self._protocol.opening(self.agent, self.team)
-        return f"{rules}\n\n{self._protocol.notes(self.agent)}", task
+        notes = self._protocol.notes(self.agent) + self._protocol.channel.note
+        return f"{rules}\n\n{notes}", task
 
     def restated_task(self) -> str | None:
         """Return the restated task if this agent has the world's task."""

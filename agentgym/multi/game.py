@@ -29,7 +29,7 @@ PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
     kind.kind: kind for kind in (Split, Management, Hosting, Duel, Match)
 }
 _ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds", "max_result_chars", "on_fault")
-_PROTOCOL_OPTIONS = ("roles", "reward", "max_message")
+_PROTOCOL_OPTIONS = ("roles", "reward", "max_message", "message_words", "message_noise")
 _TERMINAL = ("world", "failed_rounds", "referee")  # ends of the task; other reasons truncate
 
 
@@ -46,8 +46,8 @@ class Game:
         max_cycles: The maximum number of cycles; None for four times the world's turn budget plus
             16.
         split: `train`, `test`, or None for all instances.
-        **options: The team's `roles`, `reward` and `max_message`, keyword arguments of `ToolEnv`,
-            and options of the world.
+        **options: The team's `roles` and `reward`, arguments of `agentgym.multi.channel.Channel`,
+            keyword arguments of `ToolEnv`, and options of the world.
 
     Attributes:
         agents: The names, in turn order.
@@ -67,6 +67,8 @@ class Game:
         **options: Any,
     ) -> None:
         check_choice("team", team, tuple(PROTOCOLS))
+        arguments: dict[str, Any] = {"world": world, "team": team, "split": split}
+        arguments |= {"stacks": stacks or {}, "max_cycles": max_cycles, **options}
         if max_cycles is not None:
             check_int("max_cycles", max_cycles, 1, 10**9)
         self.world_class, self.max_cycles = load_world(world), max_cycles
@@ -89,6 +91,7 @@ class Game:
         self.stacks: dict[str, gymnasium.Env[Any, Any]] = {}
         for name in self.agents:
             env = AgentEnv(self.world_class, name, self.team, self.protocol, split=split, **options)
+            env.game_arguments = arguments
             self.agent_envs[name] = env
             self.stacks[name] = _stack(env, wrappers.get(name, wrappers.get("", ())))
         self.dialect: Dialect = self.agent_envs[self.agents[0]].dialect
@@ -232,6 +235,7 @@ class Game:
             report = {
                 "cycles": self.cycle,
                 "messages": team.messages,
+                "words": dict(team.words),
                 "faults": sum(team.faults.values()),
                 "rewards": dict(self.rewards),
             }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from agentgym.multi.channel import Channel
 from agentgym.multi.team import (
     AgentTools,
     Roles,
@@ -25,6 +26,7 @@ class Split(TeamProtocol):
     """Protocol of agents that each have some of the world's tools, plus `tell` and `wait`."""
 
     kind = "split"
+    talks = True
 
     def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
@@ -34,7 +36,7 @@ class Split(TeamProtocol):
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
         """Return the tools for talking."""
-        return Talk(agent, team, self.max_message)
+        return Talk(agent, team, self.channel)
 
     def notes(self, agent: str) -> str:
         """Describe the roles and the cost of talking."""
@@ -44,7 +46,7 @@ class Split(TeamProtocol):
             f"{list_agents(self.agents)}\nYou see your own calls only. What the others find out "
             "you learn when they tell you, and "
             "they learn from you in the same way. With tell you send another agent at most "
-            f"{self.max_message} characters, which "
+            f"{self.channel.max_message} characters, which "
             "it is shown before its next reply. Who waits is asked for no reply until it is told "
             "something. tell and wait take no "
             "turn of the budget; any other reply of anybody takes one. The episode ends for all at "
@@ -53,8 +55,8 @@ class Split(TeamProtocol):
 
 
 class _AgentTools(Toolset):
-    def __init__(self, agent: str, team: Team, limit: int) -> None:
-        self._agent, self._team, self._limit = agent, team, limit
+    def __init__(self, agent: str, team: Team, channel: Channel) -> None:
+        self._agent, self._team, self._channel = agent, team, channel
 
 
 class Talk(_AgentTools):
@@ -75,7 +77,7 @@ class Talk(_AgentTools):
             raise ToolError(
                 f"there is no agent {echo(agent)} to send this to; agents: {', '.join(others)}"
             )
-        team.post(agent, f"{self._agent} tells you", text, self._limit)
+        team.post(self._agent, agent, "tells you", text, self._channel)
         if wait:
             team.idle.add(self._agent)
         return f"{agent} will be shown it."
@@ -95,6 +97,7 @@ class Management(TeamProtocol):
     """
 
     kind = "manager"
+    talks = True
 
     def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
@@ -114,7 +117,7 @@ class Management(TeamProtocol):
     def toolset_for(self, agent: str, team: Team) -> Toolset:
         """Return the tool for delegating or for reporting."""
         kind = Delegation if agent == MANAGER else Reporting
-        return kind(agent, team, self.max_message)
+        return kind(agent, team, self.channel)
 
     def notes(self, agent: str) -> str:
         """Describe who delegates to whom."""
@@ -124,7 +127,7 @@ class Management(TeamProtocol):
                 "tools. These are the agents with "
                 f"theirs:\n{list_agents(self.agents)}\nWith delegate you give a sub-task to a "
                 "worker. It begins with nothing but "
-                f"the rules and what you write, at most {self.max_message} characters, so say all "
+                f"the rules and what you write, at most {self.channel.max_message} characters, so say all "
                 "that it needs to know. You are "
                 "asked for no reply until the workers have reported, and see of their work only "
                 "what they report. delegate takes "
@@ -133,7 +136,7 @@ class Management(TeamProtocol):
         return (
             f"# Team\nYou are {agent}. The sub-task that you are given is a part of a task that "
             f"{MANAGER} leads. Do it with your "
-            f"tools, then call report with at most {self.max_message} characters: only what you "
+            f"tools, then call report with at most {self.channel.max_message} characters: only what you "
             f"report is known to {MANAGER}. "
             "report takes no turn of the budget that is shared by all."
         )
@@ -172,17 +175,17 @@ class Delegation(_AgentTools):
         team = self._team
         if not task.strip():
             raise ToolError("the sub-task is empty; say what is to be done")
-        if len(task) > self._limit:
+        limit = self._channel.max_message
+        if len(task) > limit:
             raise ToolError(
-                f"a sub-task may have {self._limit} characters, got {len(task)}; say it shorter"
+                f"a sub-task may have {limit} characters, got {len(task)}; say it shorter"
             )
         free = team.idle - team.restarting - {MANAGER}
         if not free:
             raise ToolError("no worker is free; wait for a report")
         worker = min(free, key=team.agents.index)
-        team.tasks[worker] = task
+        team.tasks[worker] = team.transmit(self._agent, task, self._channel)
         team.restarting.add(worker)
-        team.messages += 1
         team.idle.add(MANAGER)
         return f"{worker} works on it."
 
@@ -197,7 +200,7 @@ class Reporting(_AgentTools):
         Args:
             text: What you have found out and done.
         """
-        self._team.post(MANAGER, f"{self._agent} reports", text, self._limit)
+        self._team.post(self._agent, MANAGER, "reports", text, self._channel)
         self._team.idle.add(self._agent)
         return "You are done."
 

@@ -9,13 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from agentgym.multi.channel import Channel, count_words
 from agentgym.text.messages import Content, ToolCall
 from agentgym.text.tools import ToolError, Toolset, tools_of
-from agentgym.text.validation import check_int, list_names
+from agentgym.text.validation import list_names
 from agentgym.world.world import World
-
-# Characters per cycle; protects the other agents' contexts.
-MAX_MESSAGE = 16_384
 
 # By role or agent.
 Roles = Mapping[str, Sequence[str]]
@@ -44,6 +42,7 @@ class Team:
         idle: The agents that are not asked until they have mail.
         restarting: The agents that start a new chat at the end of the cycle.
         unseated: The agents of a match that have not had their first turn.
+        words: The number of words that each agent has sent.
         ended: Why the episode ends; empty while it continues.
         winners: The agents that solved the task, or earned most, if they compete.
         faults: The number of rejected answers, by agent.
@@ -63,6 +62,7 @@ class Team:
         self._posted: dict[str, int] = dict.fromkeys(self.agents, 0)
         self.idle: set[str] = set()
         self.messages = 0
+        self.words: dict[str, int] = dict.fromkeys(self.agents, 0)
         self.actions: list[TeamAction] = []
         self.tasks: dict[str, str] = {}
         self.restarting: set[str] = set()
@@ -76,23 +76,40 @@ class Team:
         """End the episode at the end of the cycle; the first reason counts."""
         self.ended = self.ended or reason
 
-    def post(self, receiver: str, heading: str, text: str, limit: int) -> None:
+    def transmit(self, sender: str, text: str, channel: Channel) -> str:
+        """Count a message and its words, and return it as it arrives.
+
+        Raises:
+            ToolError: The sender has too few words left.
+        """
+        count, budget = count_words(text), channel.message_words
+        if budget is not None and self.words[sender] + count > budget:
+            left = budget - self.words[sender]
+            raise ToolError(
+                f"you can send {left} more words in this episode, got {count}; say it shorter"
+            )
+        self.messages += 1
+        self.words[sender] += count
+        moment = f"{self.worlds[sender].instance}:{self.messages}"
+        return channel.garble(text, moment)
+
+    def post(self, sender: str, receiver: str, verb: str, text: str, channel: Channel) -> None:
         """Add a text to an agent's mail, with its length, so one text cannot pass for several.
 
         Raises:
-            ToolError: The text is empty or exceeds the rest of this cycle's limit.
+            ToolError: The text is empty or exceeds a limit of the channel.
         """
         if not text.strip():
             raise ToolError("the text is empty; say something")
-        room = limit - self._posted[receiver]
+        room = channel.max_message - self._posted[receiver]
         if len(text) > room:
             raise ToolError(
                 f"{receiver} can be sent {room} more characters in this cycle, got {len(text)}; "
                 "say it shorter"
             )
+        arrived = self.transmit(sender, text, channel)
         self._posted[receiver] += len(text)
-        self.messages += 1
-        self.mail[receiver].append(f"{heading} ({len(text)} characters):\n{text}")
+        self.mail[receiver].append(f"{sender} {verb} ({len(arrived)} characters):\n{arrived}")
 
     def collect(self, agent: str) -> str:
         """Return and empty an agent's mail."""
@@ -126,11 +143,15 @@ class TeamProtocol:
         config: Its configuration.
         roles: World tools by role or agent, overriding the protocol's.
         reward: `shared`, or a factor of the score by role or agent; others get nothing.
-        max_message: The maximum characters an agent may send per cycle.
+        **limits: Arguments of `Channel`.
+
+    Attributes:
+        talks: Whether the agents write messages to each other.
     """
 
     kind: ClassVar[str]
     one_world: ClassVar[bool] = True
+    talks: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -138,10 +159,14 @@ class TeamProtocol:
         config: Any,
         roles: Roles | None = None,
         reward: str | Mapping[str, float] = "shared",
-        max_message: int = MAX_MESSAGE,
+        **limits: Any,
     ) -> None:
-        check_int("max_message", max_message, 1, 131_072)
-        self.max_message = max_message
+        self.channel = Channel(**limits)
+        if self.channel.note and not self.talks:
+            raise ValueError(
+                f"the agents of a {self.kind} send no messages; omit message_words and "
+                "message_noise"
+            )
         bound = tools_of(*world(config, 0).toolsets())
         tools = {name: each.schema.final for name, each in bound.items()}
         self.agents: AgentTools = self.assign_tools(world, tools, roles)

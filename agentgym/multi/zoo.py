@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import gymnasium
@@ -11,8 +12,9 @@ from typing_extensions import override
 
 from agentgym.multi.game import Game
 from agentgym.play.spaces import ActionSpace, ChatSpace
-from agentgym.text.messages import Chat
+from agentgym.text.messages import Chat, Message
 from agentgym.text.validation import check_choice, check_reset, list_names
+from agentgym.world.digests import plain_attributes
 
 
 class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
@@ -43,6 +45,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
             agent: ActionSpace(agent_env.tools, self.game.dialect)
             for agent, agent_env in self.game.agent_envs.items()
         }
+        self.state_space = ChatSpace()
         self._generator, _ = gymnasium.utils.seeding.np_random()
 
     @override
@@ -64,6 +67,25 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
         if not self.game.chats:
             raise ResetNeeded("this env has no episode yet: call reset() first")
         return self.game.chats[agent]
+
+    @override
+    def state(self) -> Chat:
+        """Return the hidden state for a central critic: a chat with one message of JSON.
+
+        It contains the cycle, the agents that are due, undelivered messages, and the attributes of
+        each agent's world; agents that share a world also share its entry.
+        """
+        game = self.game
+        if not game.chats:
+            raise ResetNeeded("this env has no episode yet: call reset() first")
+        names: dict[int, list[str]] = {}
+        for agent, world in game.team.worlds.items():
+            names.setdefault(id(world), []).append(agent)
+        worlds = {}
+        for agents in names.values():
+            worlds[", ".join(agents)] = plain_attributes(game.team.worlds[agents[0]])
+        hidden = {"cycle": game.cycle, "due": game.due, "mail": game.team.mail, "worlds": worlds}
+        return Chat((Message("user", json.dumps(hidden, ensure_ascii=False)),))
 
     @override
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:

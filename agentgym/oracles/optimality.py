@@ -7,16 +7,21 @@ from dataclasses import replace
 from typing import Any, ClassVar, SupportsFloat
 
 import gymnasium
+import numpy as np
 
+from agentgym.assemble.registry import ids_of
 from agentgym.assemble.wrapper_order import Stage, StagedWrapper
 from agentgym.assemble.wrapper_stack import register_option
+from agentgym.multi.agent_env import AgentEnv
+from agentgym.multi.game import Game
 from agentgym.oracles.choices import best_call
 from agentgym.oracles.hints import split_hints
+from agentgym.oracles.teams import TeamPolicy
 from agentgym.play.env import ToolEnv, tool_env
 from agentgym.text.messages import SYSTEM_ID, Chat, Message, ToolCall
-from agentgym.text.parsing import render
+from agentgym.text.parsing import parse, render
 from agentgym.text.validation import check_int
-from agentgym.world.world import World, check_defined, check_hooks, has_hook
+from agentgym.world.world import World, check_defined, check_hooks, has_hook, world_path
 
 EXAMPLE_SEED = 2**31  # far above the seeds of runs
 
@@ -30,6 +35,7 @@ class InContextExamples(
 
     Each example is another instance, solved by optimal calls in a second env of the same spec. Each
     observation appears as the policy first saw it, followed by the world's reasoning and the call.
+    In a team, `TeamPolicy` solves the instance, and each agent sees its own last chat of it.
 
     Args:
         env: The env, with its oracles.
@@ -44,7 +50,8 @@ class InContextExamples(
 
     def __init__(self, env: gymnasium.Env[Chat, str], shots: int = 1) -> None:
         check_int("shots", shots, 0, 100)
-        if env.spec is None:
+        agent_env = env.unwrapped
+        if env.spec is None and not isinstance(agent_env, AgentEnv):
             raise ValueError(
                 "InContextExamples needs an env made by gymnasium.make: it makes a second one from "
                 "its spec"
@@ -52,10 +59,13 @@ class InContextExamples(
         super().__init__(env, shots=shots)
         check_hooks(self.world_env.world_class, self.hooks)
         check_defined(self.world_env.world_class, self.world_env.config, ("reasoning",))
-        example_env = gymnasium.make(env.spec)
         examples: list[Message] = []
+        example_env = None if env.spec is None else gymnasium.make(env.spec)
         for shot in range(shots):
-            examples += _roll(example_env, shot)
+            if example_env is not None:
+                examples += _roll(example_env, shot)
+            elif isinstance(agent_env, AgentEnv):
+                examples += _roll_team(agent_env, shot)
         self.examples = tuple(examples)
         self._source = Chat()
         self._shown = Chat()
@@ -82,7 +92,7 @@ def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
     while not inner.over:
         messages += _newest(chat)
         start = len(inner.chat.messages)
-        chat, *_ = env.step(_think_and_call(inner, chat))
+        chat, *_ = env.step(_think_and_call(inner, chat, best_call(inner.world)))
         reply, *results = inner.chat.messages[start:]
         messages.append(reply)
         if inner.over or not _newest(chat) or _newest(chat)[0].role != "tool":
@@ -92,14 +102,61 @@ def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
             f"the optimal calls of {type(inner.world).__name__} do not solve the seed "
             f"{EXAMPLE_SEED + shot}"
         )
+    return _close_example(messages, shot)
+
+
+def _roll_team(agent_env: AgentEnv, shot: int) -> list[Message]:
+    """Return an agent's last chat of an episode that `TeamPolicy` plays."""
+    game = _example_game(agent_env)
+    policy = TeamPolicy(ids_of(world_path(game.world_class))[0], dialect=game.dialect)
+    game.reset(np.random.default_rng(EXAMPLE_SEED + shot))
+    agent, task, messages = agent_env.agent, 0, list[Message]()
+    mine = game.agent_envs[agent]
+    while not game.over:
+        due, chat = game.due[0], game.chats[game.due[0]]
+        text = policy([chat])[0].text
+        if due != agent:
+            game.play(due, text)
+        else:
+            if game.infos[agent]["task"] != task:  # a new chat, with a worker's next sub-task
+                task, messages = game.infos[agent]["task"], []
+            messages += _newest(chat)
+            calls, start = parse(text, game.dialect).calls, len(mine.chat.messages)
+            if calls and calls[0].name in game.protocol.agents[agent]:
+                text = _think_and_call(mine, chat, calls[0])
+            game.play(agent, text)
+            messages.append(mine.chat.messages[start])
+        game.advance()
+    if game.score < 1.0:
+        raise ValueError(f"TeamPolicy does not solve the seed {EXAMPLE_SEED + shot} of this team")
+    if not messages:  # it was never asked
+        return []
+    return _close_example([*messages, *_newest(game.chats[agent])], shot)
+
+
+def _example_game(agent_env: AgentEnv) -> Game:
+    """Return a second game without examples, strategies and noise."""
+    stacks = {}
+    for agent, stack in agent_env.game_arguments["stacks"].items():
+        names = [layer["entry_point"].rpartition(":")[2] for layer in stack]
+        end = (
+            names.index(InContextExamples.__name__) if InContextExamples.__name__ in names else None
+        )
+        stacks[agent] = stack[:end]
+    arguments = {**agent_env.game_arguments, "stacks": stacks}
+    arguments.pop("message_noise", None)
+    return Game(**arguments)
+
+
+def _close_example(messages: list[Message], shot: int) -> list[Message]:
     # A separate message would follow another user message, which some chat templates reject.
     messages[-1] = replace(messages[-1], text=f"{messages[-1].text}\n\n{TASK_FOLLOWS}")
     return [_rename(message, f"examples:{shot}", k) for k, message in enumerate(messages)]
 
 
-def _think_and_call(inner: ToolEnv, chat: Chat) -> str:
+def _think_and_call(inner: ToolEnv, chat: Chat, call: ToolCall) -> str:
     # The next step replaces a reasoning that is empty or repeats the visible state.
-    world, call = inner.world, best_call(inner.world)
+    world = inner.world
     shows_state = "state" in split_hints(chat.messages[-1].text)[1]
     repeats = shows_state and not has_hook(inner.world_class, "reasoning")
     thought = "" if repeats else world.reasoning(call)

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from agentgym.multi.channel import NOISE_NOTE
 from agentgym.oracles.hints import HISTORY_NOTE, split_hints
 from agentgym.oracles.policies import OraclePolicy, ScriptedPolicy, ask_for_state
 from agentgym.oracles.reading import ChatReading, ParsedChat, PastCalls, Readings
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat, Message, ToolCall
-from agentgym.text.parsing import Dialect
+from agentgym.text.parsing import Dialect, render
 from agentgym.text.validation import check_int
 from agentgym.world.world import World, check_hooks
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS
@@ -148,7 +149,20 @@ class TeamPolicy:
 
     def _reply(self, chat: Chat) -> Reply:
         with self._readings.read(chat) as view:
-            return Reply(self._write(chat, view))
+            try:
+                return Reply(self._write(chat, view))
+            except (ValueError, LookupError):
+                if NOISE_NOTE not in chat.messages[0].text:
+                    raise
+                return Reply(self._excuse(chat))
+
+    def _excuse(self, chat: Chat) -> str:
+        """Return the reply to a message that noise has made unreadable."""
+        if "report" in {tool.name for tool in chat.tools}:
+            call = ToolCall("report", {"text": "I cannot read the sub-task."})
+        else:
+            call = ToolCall("wait", {})
+        return render(call, self.dialect)
 
     def _write(self, chat: Chat, view: _TeamReading) -> str:
         parsed, tools = view.parsed(chat), {tool.name for tool in chat.tools}

@@ -33,6 +33,17 @@ def digest(value: object) -> str:
     return hashlib.sha256(json.dumps(_canonical(value, ())).encode()).hexdigest()[:_HEX_DIGITS]
 
 
+def plain_attributes(value: object) -> dict[str, Any]:
+    """Return an object's attributes as JSON-able data, without those that `digest` refuses."""
+    plain = {}
+    for name, attribute in _attributes(value).items():
+        try:
+            plain[name] = _canonical(attribute, (id(value),))
+        except TypeError:  # such as random generators
+            continue
+    return plain
+
+
 def _canonical(value: Any, above: tuple[int, ...]) -> Any:
     """Return equal JSON-able data for equal values; `above` are the ids of enclosing objects."""
     if value is None or isinstance(value, (bool, int, float, str)):

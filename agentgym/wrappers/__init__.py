@@ -1,6 +1,9 @@
 """Context strategies, additional tools, and adapters for classical agents."""
 
+from typing import TYPE_CHECKING, Any
+
 from agentgym.assemble.wrapper_stack import register_strategy
+from agentgym.text.requirements import install_command
 from agentgym.wrappers.awareness import ContextAwareness
 from agentgym.wrappers.budget import AnyOf, ContextBudget, Tokens, ToolUses, Turns, WindowFraction
 from agentgym.wrappers.clearing import ClearThinking, ClearToolResults
@@ -10,6 +13,9 @@ from agentgym.wrappers.discrete import DiscreteActions, FeatureObservations
 from agentgym.wrappers.memory import MemoryTool
 from agentgym.wrappers.programmatic import ProgrammaticTools
 from agentgym.wrappers.retrieval import Retrieval
+
+if TYPE_CHECKING:
+    from agentgym.wrappers.discrete_team import DiscreteTeam
 
 # Tables and figures list them in the order of LOCA-bench (section 4.1).
 register_strategy("clear_results", ClearToolResults)
@@ -31,6 +37,7 @@ __all__ = [
     "ContextRecord",
     "ContextWrapper",
     "DiscreteActions",
+    "DiscreteTeam",
     "EditMessages",
     "FeatureObservations",
     "MemoryTool",
@@ -42,3 +49,13 @@ __all__ = [
     "Turns",
     "WindowFraction",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "DiscreteTeam":
+        raise AttributeError(f"module {__name__} has no attribute {name!r}")
+    try:
+        from agentgym.wrappers.discrete_team import DiscreteTeam  # noqa: PLC0415 - an extra of its own
+    except ImportError as error:
+        raise ImportError(f"DiscreteTeam needs {install_command('multi')} ({error})") from error
+    return DiscreteTeam

@@ -31,7 +31,7 @@ class DiscreteActions(
 
     def __init__(self, env: gymnasium.Env[Any, str]) -> None:
         super().__init__(env)
-        self.count = len(_example(self.world_env).action_catalog())
+        self.count = len(example_world(self.world_env).action_catalog())
         self.action_space = gymnasium.spaces.Discrete(self.count)
 
     def action(self, action: np.int64) -> str:
@@ -44,9 +44,7 @@ class DiscreteActions(
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Return which actions are possible now: bool, shape `(count,)`, as sb3_contrib expects."""
-        world = self.world_env.world
-        legal = set(map(_key, world.legal_calls()))
-        return np.array([_key(call) in legal for call in world.action_catalog()])
+        return mask_of(self.world_env.world)
 
 
 class FeatureObservations(
@@ -68,7 +66,7 @@ class FeatureObservations(
     def __init__(self, env: gymnasium.Env[Chat, Any]) -> None:
         super().__init__(env)
         self.observation_space = gymnasium.spaces.Box(
-            -1.0, 1.0, _example(self.world_env).features().shape, np.float32
+            -1.0, 1.0, example_world(self.world_env).features().shape, np.float32
         )
 
     def observation(self, observation: Chat) -> NDArray[np.float32]:
@@ -89,7 +87,14 @@ def _key(call: ToolCall) -> str:
     return f"{call.name}{sorted(call.arguments.items())}"
 
 
-def _example(env: ToolEnv) -> World[Any]:
+def mask_of(world: World[Any]) -> NDArray[np.bool_]:
+    """Return which calls of a world's catalog are possible now."""
+    legal = set(map(_key, world.legal_calls()))
+    return np.array([_key(call) in legal for call in world.action_catalog()])
+
+
+def example_world(env: ToolEnv) -> World[Any]:
+    """Return an instance that has the shapes of all instances."""
     world = env.world_class(env.config, 0)
     world.generate()
     return world

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import warnings
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ with warnings.catch_warnings():  # warnings from PettingZoo's own imports
 
 from agentgym.oracles import TeamPolicy
 from agentgym.oracles.hints import split_hints
+from agentgym.oracles.optimality import TASK_FOLLOWS
 
 IDS = [entry.id for entry in teams()]
 UNAVOIDABLE = (  # a chat is not an array, and a text not a number
@@ -234,6 +236,47 @@ def test_copies_in_mid_episode_go_on_alike(env_id: str, arm: str) -> None:
             shown, over = steps[-1][0], steps[-1][2] or steps[-1][3]
         ends.append([*steps, each.reset()])
     assert ends[0] == ends[1] == ends[2] == ends[3]
+
+
+@pytest.mark.family(env_id=IDS)
+def test_a_central_critic_sees_what_is_hidden_from_the_chats(env_id: str) -> None:
+    env, parallel = aec_env(env_id), parallel_env(env_id)
+    for each in (env, parallel):
+        each.reset(seed=1)
+    state = env.state()
+    assert parallel.state() == state
+    assert state in env.state_space
+    assert parallel.state_space == env.state_space
+    hidden = json.loads(state.messages[0].text)
+    world = env.game.team.worlds[env.agents[0]]
+    (names, shown), *others = hidden["worlds"].items()
+    assert names.split(", ")[0] == env.agents[0]
+    assert len(others) == len({id(each) for each in env.game.team.worlds.values()}) - 1
+    assert shown["turn"] == world.turn == 0
+    assert shown["instance_seed"] == world.instance_seed
+    assert hidden["due"] == env.game.due
+    again = aec_env(env_id)
+    again.reset(seed=2)
+    assert again.state() != state
+
+
+@pytest.mark.family(env_id=IDS)
+def test_solved_examples_are_an_agents_own_chat_of_another_instance(env_id: str) -> None:
+    env, plain = make(env_id, shots=1, oracles="S"), make(env_id, oracles="S")
+    for each in (env, plain):
+        each.reset(seed=1)
+    policy = TeamPolicy(env_id)
+    for agent, chat in env.unwrapped.game.chats.items():
+        bare = plain.unwrapped.game.chats[agent]
+        shown = [m for m in chat.messages if m.id.startswith("examples:0:")]
+        assert chat.messages == (bare.messages[0], *shown, *bare.messages[1:])
+        assert shown[0].role == "user"
+        assert shown[-1].text.endswith(TASK_FOLLOWS)
+        assert any(m.role == "assistant" for m in shown)
+        tools = {tool.name for tool in bare.tools}
+        assert all(call.name in tools for m in shown for call in m.calls)
+        assert not any(m.text.startswith("error:") for m in shown)
+    assert play(env, policy, 1)[1] == 1.0
 
 
 @pytest.mark.family(env_id=IDS)

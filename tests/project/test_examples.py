@@ -133,6 +133,14 @@ def test_sb3_gridworld() -> None:
 
 
 @pytest.mark.rotation
+def test_sb3_team() -> None:
+    main = main_of("sb3_team", "torch", "stable_baselines3", "sb3_contrib", "supersuit")
+    trained, chance = main(["--steps", "4096", "--episodes", "40"])
+    assert chance < 0.2
+    assert trained > chance + 0.4
+
+
+@pytest.mark.rotation
 def test_ray_rollouts() -> None:
     main = main_of("ray_rollouts", "ray")
     played = {each.seed: each.to_json() for each in main(["--episodes", "6"])}

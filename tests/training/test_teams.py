@@ -190,7 +190,7 @@ def test_agents_may_have_different_arms_and_contexts() -> None:
             "actor_0 cannot have its own 'it",
         ),
         ("ListWorld", {"agents": {}}, "agents requires a team, and ListWorld has one agent"),
-        ("ListWorld-team", {"shots": 1}, "a team cannot have solved examples, got shots=1"),
+        ("ListWorld-team", {"shots": 101}, "shots must be an integer in"),
     ):
         with pytest.raises(ValueError, match=message):
             make(env_id, **options)
