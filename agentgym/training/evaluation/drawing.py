@@ -164,7 +164,7 @@ def fit(text: str, inches: float) -> str:
     width = max(7, round(_PER_INCH * inches))
     text = text.replace(" %", "\u00a0%")  # a line does not start with the unit
     if " " in text:
-        return fill(text, width)
+        return fill(text, width).replace("\u00a0", " ")
     return fill(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text), width).replace(" ", "")
 
 

@@ -220,6 +220,9 @@ def _finish_changes(
     figure: Figure, results: Sequence[Result], shown: Sequence[str], note: str
 ) -> None:
     """Complete panels of `_draw_changes` with a legend above and a caption below them."""
+    limits = np.array([panel.get_xlim() for panel in figure.axes])
+    for panel in figure.axes:
+        panel.set_xlim(limits.min(), limits.max())
     add_legend(figure, [Patch(facecolor=colour, label=name) for name, colour in METRICS.values()])
     add_caption(figure, results, shown, note)
 

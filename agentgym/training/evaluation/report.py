@@ -33,6 +33,7 @@ from agentgym.training.evaluation.tables import (
     METRIC_NAMES,
     QUALITY,
     Table,
+    arm_label,
     cell,
     count_played,
     few_instances,
@@ -145,7 +146,9 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
         from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
     results = as_results(results)
     write_text(out / "results.jsonl", "".join(json.dumps(asdict(row)) + "\n" for row in results))
-    write_text(out / "summary.md", "\n\n".join(map(to_markdown, ablation_tables(results))) + "\n")
+    names = [[arm or "none", arm_label(arm)] for arm in ordered_arms(results.everything)]
+    tables = [*ablation_tables(results), ("Names of the arms in figures", ["arm", "name"], names)]
+    write_text(out / "summary.md", "\n\n".join(map(to_markdown, tables)) + "\n")
     files = ["results.jsonl", "summary.md"]
     drawn = _with_short_names(results)
     figures = _figures(drawn)

@@ -146,7 +146,7 @@ def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
         for row, column in np.argwhere(~np.isnan(values)):
             value = values[row, column]
             # Dark cells need light text.
-            colour = "white" if value > 60 else "black"
+            colour = "#fafafa" if value > 60 else "#111111"
             panel.text(column, row, f"{value:.0f}", ha="center", va="center", color=colour, size=7)
         drawing.name_rows(panel, tasks)
         panel.set_xticks(range(len(lengths)), [_format_length(length) for length in lengths])
