@@ -182,7 +182,7 @@ def rows_height(names: Sequence[str], least: int = 1) -> float:
 def name_rows(panel: Axes, names: Sequence[str]) -> None:
     """Name the rows 0, 1, and so on of a panel, from top to bottom."""
     panel.set_yticks(range(len(names)), [fit(name, _NAMES) for name in names])
-    panel.set_ylim(len(names) - 0.5, -0.5)
+    panel.set_ylim(max(len(names), 1) - 0.5, -0.5)
 
 
 def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:
@@ -240,6 +240,7 @@ def add_caption(
     add_note(figure, "; ".join([*parts, note] if note else parts))
 
 
+@figure_style()
 def add_note(figure: Figure, text: str) -> None:
     """Add a text below the panels, and room for it."""
     lines = fit(text, figure.get_figwidth())
