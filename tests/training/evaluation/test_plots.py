@@ -77,7 +77,7 @@ def test_figures_are_written_alike_for_equal_results(
     assert b"/TrueType" in pdf or b"/CIDFontType2" in pdf
     width, height = (int.from_bytes(png[k : k + 4], "big") for k in (16, 20))
     assert width >= 400
-    assert height >= 400
+    assert height >= 200
 
 
 def texts(figure: Figure) -> set[str]:
