@@ -12,13 +12,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from agentgym.training.evaluation import plots, wilson
+from agentgym.training.evaluation import drawing, wilson
+from agentgym.training.evaluation.registry import figure_style
 from agentgym.training.rl import Curve, Point
 from agentgym.training.rl.learning_curve import CURVE
 from agentgym.training.rl.trainer import METRICS, steps_of
-
-# The palette of the arms' figures.
-PALETTE = list(plots.COLOURS.values())[1:]
 
 
 def main() -> None:
@@ -36,7 +34,7 @@ def main() -> None:
         for folder in folders:
             print(row(name, folder))
     if given.out:
-        plots.save(draw(runs), given.out)
+        drawing.save(draw(runs), given.out)
 
 
 def points_of(folder: Path) -> list[Point]:
@@ -59,27 +57,26 @@ def row(name: str, folder: Path) -> str:
     return f"| {name} ({folder.name}) | {curve} | {trained} | {points[-1].seconds / 60:.1f} |"
 
 
+@figure_style()
 def draw(runs: dict[str, list[Path]]) -> Figure:
     """Draw success against CPU minutes, with a line per run and a colour per name."""
-    figure = plots.new_figure(7.2, 3.8)
+    figure = drawing.new_figure(drawing.COLUMN, 2.2)
     panel = figure.subplots()
-    for (name, folders), colour in zip(runs.items(), PALETTE, strict=False):
-        for folder in folders:
-            points = points_of(folder)
-            minutes = [point.seconds / 60 for point in points]
-            bounds = [wilson(point.greedy * point.trials, point.trials) for point in points]
-            label = name if folder == folders[0] else None
-            shares = [100 * point.greedy for point in points]
-            panel.plot(minutes, shares, color=colour, marker="o", markersize=4, label=label)
-            lows, highs = [100 * each.low for each in bounds], [100 * each.high for each in bounds]
-            panel.fill_between(minutes, lows, highs, color=colour, alpha=0.12, linewidth=0)
+    styles = drawing.line_styles(list(runs))
+    lines = [(name, folder) for name, folders in runs.items() for folder in folders]
+    for (name, folder), shift in zip(lines, drawing.shifts(len(lines)), strict=True):
+        points = points_of(folder)
+        minutes = [point.seconds / 60 for point in points]
+        bounds = [wilson(point.greedy * point.trials, point.trials) for point in points]
+        drawing.draw_line(panel, minutes, bounds, styles[name], shift=shift)
     panel.set(
         xlabel="CPU minutes of training after the start",
-        ylabel="success on held-out instances (%)",
+        ylabel="success (%)",
         ylim=(-3, 103),
     )
-    panel.grid(alpha=0.3)
-    panel.legend(loc="center right", framealpha=0.9)
+    panel.grid()
+    drawing.add_line_legend(figure, styles)
+    drawing.add_note(figure, "success on held-out instances; a line per run; 95 % intervals")
     return figure
 
 

@@ -282,11 +282,11 @@ def _learn(settings: dict[str, Any], out: Path) -> None:
 
 
 def _run(run: PhasedRun[Any], out: Path) -> None:
-    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import
+    from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import
 
     with progress_bar() as progress:
         points = run.run(show_progress(run.curve, progress))
-        plots.save(learning_figure(points), out / FIGURE)
+        drawing.save(learning_figure(points), out / FIGURE)
 
 
 def finetune(settings: dict[str, Any], out: Path) -> None:

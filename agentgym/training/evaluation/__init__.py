@@ -37,6 +37,7 @@ from agentgym.training.evaluation.study_folder import TRAJECTORIES, load_results
 from agentgym.training.evaluation.tables import (
     QUALITY,
     Table,
+    arm_label,
     cell,
     count_played,
     few_instances,
@@ -47,7 +48,7 @@ from agentgym.training.evaluation.tables import (
 from agentgym.training.extras import lazy_exports
 
 if TYPE_CHECKING:
-    from agentgym.training.evaluation import plots, policy_plots
+    from agentgym.training.evaluation import drawing, plots
 
 __all__ = [
     "QUALITY",
@@ -64,12 +65,14 @@ __all__ = [
     "SpendingLimits",
     "Table",
     "ablation_tables",
+    "arm_label",
     "as_results",
     "cell",
     "comparison_tables",
     "count_played",
     "describe_failures",
     "differences",
+    "drawing",
     "effects",
     "estimate",
     "evaluate",
@@ -92,7 +95,6 @@ __all__ = [
     "percent",
     "played",
     "plots",
-    "policy_plots",
     "prepare_ablation",
     "presets",
     "quality",
@@ -105,6 +107,4 @@ __all__ = [
     "write_report",
 ]
 
-__getattr__ = lazy_exports(
-    __name__, {"plots": ("cli", "plots"), "policy_plots": ("cli", "policy_plots")}
-)
+__getattr__ = lazy_exports(__name__, {"drawing": ("cli", "drawing"), "plots": ("cli", "plots")})

@@ -2,16 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.training.evaluation.scoring import Result
 from agentgym.training.evaluation.tables import Table
+from agentgym.training.extras import needs_extra
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+# Sizes suit the printed page, where text has at least 7 points.
+_STYLE: Mapping[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "figure.labelsize": 7,
+    "figure.titlesize": 8,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.5,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "grid.linewidth": 0.5,
+    "grid.alpha": 0.4,
+    "hatch.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    # Many venues refuse Type 3 fonts, and text must stay selectable.
+    "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+}
+
+
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """Apply the style of all figures within a block, or as a decorator in a function."""
+    with needs_extra("figures", "cli"):
+        from matplotlib import rc_context  # noqa: PLC0415 - slow to import, and an extra
+    with rc_context(dict(_STYLE)):
+        yield
 
 
 @dataclass(frozen=True, slots=True)

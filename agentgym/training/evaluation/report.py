@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,11 +33,13 @@ from agentgym.training.evaluation.tables import (
     METRIC_NAMES,
     QUALITY,
     Table,
+    arm_label,
     cell,
     count_played,
     few_instances,
     p_value,
     percent,
+    policy_names,
     quality,
     to_markdown,
 )
@@ -133,13 +135,16 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
     Figures come last.
     """
     with needs_extra("a report with figures", "cli"):
-        from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
+        from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
     results = as_results(results)
     write_text(out / "results.jsonl", "".join(json.dumps(asdict(row)) + "\n" for row in results))
-    write_text(out / "summary.md", "\n\n".join(map(to_markdown, ablation_tables(results))) + "\n")
+    names = [[arm or "none", arm_label(arm)] for arm in ordered_arms(results.everything)]
+    tables = [*ablation_tables(results), ("Names of the arms in figures", ["arm", "name"], names)]
+    write_text(out / "summary.md", "\n\n".join(map(to_markdown, tables)) + "\n")
     files = ["results.jsonl", "summary.md"]
-    figures = _figures(results)
-    for ending, own in _by_policy(results).items():
+    drawn = _with_short_names(results)
+    figures = _figures(drawn)
+    for ending, own in _by_policy(drawn).items():
         for paper, rows in _by_paper(own):
             for name, write in paper.files.items():
                 files.append(_with_ending(name, ending))
@@ -148,14 +153,14 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
                 figures[_with_ending(name, ending)] = draw(rows)
     paths = [out / name for name in files]
     for name, figure in figures.items():
-        paths += plots.save(figure, out / name)
+        paths += drawing.save(figure, out / name)
     return paths
 
 
 def _figures(results: Results) -> dict[str, Figure]:
-    from agentgym.training.evaluation import plots, policy_plots  # noqa: PLC0415 - slow to import, and an extra
+    from agentgym.training.evaluation import plots  # noqa: PLC0415 - slow to import, and an extra
 
-    figures = {"arms.png": policy_plots.arms_figure(results)}
+    figures = {"arms.png": plots.arms_figure(results)}
     policies = _by_policy(results)
     for ending, rows in policies.items():
         figures[f"horizons{ending}.png"] = plots.horizons_figure(rows)
@@ -163,11 +168,23 @@ def _figures(results: Results) -> dict[str, Figure]:
             figures[f"contexts{ending}.png"] = plots.contexts_figure(rows)
     levelled = levelled_results(results) if len(policies) > 1 else Results()
     if levelled:
-        figures["levelled.png"] = policy_plots.levelled_figure(levelled, _LEVELLED)
+        figures["levelled.png"] = plots.levelled_figure(levelled, _LEVELLED)
         figures["interventions.png"] = plots.interventions_figure(levelled, _LEVELLED)
     else:
         figures["interventions.png"] = plots.interventions_figure(results)
     return figures
+
+
+def _with_short_names(results: Results) -> Results:
+    """Return the results with names of policies for figures; tables show their options."""
+    names = policy_names(dict.fromkeys(row.policy for row in results.everything))
+
+    def rename(row: Result) -> Result:
+        model = policy_names([row.model])[row.model]
+        policy = names[row.policy]
+        return replace(row, policy=policy, model="" if model == policy else model)
+
+    return Results(map(rename, results), map(rename, results.missing), results.doubts)
 
 
 def _by_policy(results: Results) -> dict[str, Results]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from typing import Any
 
+from agentgym.assemble.wrapper_stack import PLACEBO
 from agentgym.training.evaluation.missing import describe_missing
 from agentgym.training.evaluation.scoring import CELL, Result, group_by, played
 from agentgym.training.evaluation.statistics import Interval
@@ -17,11 +20,60 @@ Table = tuple[str, list[str], list[list[str]]]
 MIN_EPISODES = 20
 # interventions by letter
 INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
+_HINTS = {**INTERVENTIONS, "C": "communication"}
 METRIC_NAMES = {
     "success": "success rate",
     "step_accuracy": "step accuracy",
     "alive_step_accuracy": "step accuracy while alive",
 }
+
+
+def arm_label(arm: str) -> str:
+    """Name an arm in words: `SP` is "plan and state", `P0.5` is "plan (50 % right)"."""
+    suffixes = dict(re.findall(r"([A-Z])([^A-Z]*)", arm))
+    names = []
+    for letter in sorted(suffixes, key=[*_HINTS, *suffixes].index):
+        name, suffix = _HINTS.get(letter, letter), suffixes[letter]
+        if suffix == PLACEBO:
+            name = f"placebo {name}"
+        elif suffix == "0":
+            name = f"wrong {name}"
+        elif suffix:
+            name = f"{name} ({100 * float(suffix):g} % right)"
+        names.append(name)
+    *first, last = names or ["no hints"]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def context_label(context: str) -> str:
+    """Name the context strategies in words."""
+    if context == "none":
+        return "no strategy"
+    return context.replace("_", " ").replace("+", " + ").replace(":", ", ")
+
+
+def policy_names(policies: Iterable[str]) -> dict[str, str]:
+    """Return short names of policies, without module, folder and the options that they share."""
+    splits = {policy: policy.split(":") for policy in policies}
+    options: dict[str, list[list[str]]] = {}
+    for policy, words in splits.items():
+        options.setdefault(_head(policy), []).append(words)
+    names = {}
+    for policy, words in splits.items():
+        head = _head(policy)
+        shared = set(words).intersection(*options[head])
+        own = [word for word in words if "=" in word and word not in shared]
+        names[policy] = " ".join([head, *own])
+    counts = Counter(names.values())
+    return {policy: name if counts[name] == 1 else policy for policy, name in names.items()}
+
+
+def _head(policy: str) -> str:
+    if " " in policy:  # a name that someone gave
+        return policy
+    words = [word for word in policy.split(":") if "=" not in word]
+    place = r"[./]" if len(words) > 1 else "/"
+    return ":".join(re.split(place, word.rstrip("/"))[-1] for word in words) or policy
 
 
 def percent(interval: Interval, signed: bool = False) -> str:

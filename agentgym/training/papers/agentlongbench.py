@@ -25,6 +25,7 @@ from agentgym.training.evaluation import (
     to_markdown,
     wilson,
 )
+from agentgym.training.evaluation.registry import figure_style
 from agentgym.training.papers.agentlongbench_files import (
     LongBenchResult,
     Plan,
@@ -112,7 +113,7 @@ def write_report(results: Sequence[LongBenchResult], out: Path, missing: int = 0
     """Write results, tables and heat map into a folder, and return the tables."""
     if not results:
         raise ValueError("there are no episodes to report on")
-    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
+    from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
     out.mkdir(parents=True, exist_ok=True)
     lacking = f"; {missing} episodes are missing" if missing else ""
@@ -121,36 +122,36 @@ def write_report(results: Sequence[LongBenchResult], out: Path, missing: int = 0
         tables.append((title + lacking, header, lines))
     write_text(out / RESULTS, "".join(json.dumps(asdict(each)) + "\n" for each in results))
     write_text(out / SUMMARY, "\n\n".join(map(to_markdown, tables)) + "\n")
-    figure = heatmap_figure(cells(results))
     silent = sum(not each.answered for each in results)
-    figure.supxlabel(f"{silent} of {len(results)} without an answer{lacking}", fontsize="small")
-    plots.save(figure, out / FIGURE)
+    figure = heatmap_figure(cells(results))
+    drawing.add_note(figure, f"{silent} of {len(results)} without an answer{lacking}")
+    drawing.save(figure, out / FIGURE)
     return tables
 
 
+@figure_style()
 def heatmap_figure(cells: Mapping[tuple[str, str, int], float]) -> Figure:
     """Draw mean scores in [0, 1] by task and length, one panel per setting (figures 3 to 6)."""
-    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
+    from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
     settings = list(dict.fromkeys(key[0] for key in cells))
     tasks = list(dict.fromkeys(key[1] for key in cells))
     lengths = sorted({key[2] for key in cells})
-    width = 3.2 + (0.6 * len(lengths) + 0.4) * len(settings)
-    figure = plots.new_figure(width, 1.4 + 0.4 * len(tasks))
-    axes = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
-    for panel, setting in zip(axes, settings, strict=True):
+    figure, columns = drawing.new_grid(len(settings), 1, drawing.rows_height(tasks), most=2)
+    for (panel,), setting in zip(columns, settings, strict=True):
         values = 100 * np.array(
             [[cells.get((setting, task, length), np.nan) for length in lengths] for task in tasks]
         )
-        image = panel.imshow(values, vmin=0, vmax=100, cmap="RdYlGn", aspect="auto", alpha=0.75)
+        image = panel.imshow(values, vmin=0, vmax=100, cmap="Blues", aspect="auto")
         for row, column in np.argwhere(~np.isnan(values)):
-            panel.text(
-                column, row, f"{values[row, column]:.1f}", ha="center", va="center", fontsize=8
-            )
+            value = values[row, column]
+            # Dark cells need light text.
+            colour = "#fafafa" if value > 60 else "#111111"
+            panel.text(column, row, f"{value:.0f}", ha="center", va="center", color=colour, size=7)
+        drawing.name_rows(panel, tasks)
         panel.set_xticks(range(len(lengths)), [_format_length(length) for length in lengths])
-        panel.set_yticks(range(len(tasks)), tasks)
         panel.set(title=setting, xlabel="tokens")
-    figure.colorbar(image, ax=axes.tolist(), label="score (%)")
+    figure.colorbar(image, ax=figure.axes, label="score (%)")
     return figure
 
 

@@ -33,6 +33,7 @@ from agentgym.training.evaluation import (
     register_paper,
     to_markdown,
 )
+from agentgym.training.evaluation.registry import figure_style
 from agentgym.training.papers.reasoning_graph import (
     figures,
     graph_summary,
@@ -259,7 +260,7 @@ def write_report(
     `nodes` and `embed` configure the graph (`graph_of`); `count` counts the tokens of replies
     without ids.
     """
-    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
+    from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
     outcomes, paths, points, counts = {}, {}, {}, {}
     for name, episodes in settings.items():
@@ -284,23 +285,23 @@ def write_report(
         f"{name} lacks {missing}" for name, (_, missing, _) in counts.items() if missing != "0"
     ]
     if lacking:
-        figure.suptitle(f"{', '.join(lacking)} episodes", fontsize="small")
-    plots.save(figure, figure_file)
+        drawing.add_note(figure, f"{', '.join(lacking)} episodes")
+    drawing.save(figure, figure_file)
     return [summary_file, figure_file]
 
 
+@figure_style()
 def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:
     """Draw accuracy against the revisit ratio, both as shares (figure 4)."""
-    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
+    from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
-    figure = plots.new_figure(5.4, 4.0)
-    panel = figure.subplots()
     drawable = {name: pair for name, pair in points.items() if not any(map(isnan, pair))}
+    figure = drawing.new_figure(drawing.COLUMN, 2.4)
+    panel = figure.subplots()
+    styles = drawing.line_styles(list(drawable))
     for name, (revisit, accuracy) in drawable.items():
-        panel.scatter(100 * revisit, 100 * accuracy, color="#0072B2", zorder=3)
-        panel.annotate(
-            name, (100 * revisit, 100 * accuracy), (4, 4), textcoords="offset points", fontsize=8
-        )
+        style = {**styles[name], "linestyle": "none"}
+        panel.plot(100 * revisit, 100 * accuracy, label=name, **style)
     most = max((100 * revisit for revisit, _ in drawable.values()), default=0.0)
     panel.set(
         xlabel="revisit ratio (%)",
@@ -308,7 +309,8 @@ def revisits_figure(points: Mapping[str, tuple[float, float]]) -> Figure:
         xlim=(-1, 1.15 * most + 5),
         ylim=(-3, 103),
     )
-    panel.grid(alpha=0.3)
+    panel.grid()
+    drawing.add_legend(figure, panel.lines)
     return figure
 
 

@@ -28,6 +28,7 @@ from agentgym.training.evaluation import (
     register_paper,
     summarize,
 )
+from agentgym.training.evaluation.registry import figure_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -162,38 +163,31 @@ _PANELS = (
 )
 
 
+@figure_style()
 def lengths_figure(results: Sequence[Result]) -> Figure:
     """Draw accuracy, trajectory length, tool calls and tool output by length (figures 1 and 3)."""
-    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
+    from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
     results = as_results(results)
     counted = all(row.usage for row in results)
     shown = [panel for panel in _PANELS if counted or not panel[0].endswith("_tokens")]
     lengths = sorted({row.horizon for row in results.everything})
-    pairs = _lines(results.everything)
-    styles = {}
-    for place, pair in enumerate(pairs):
-        name = " ".join(pair).strip()
-        styles[name] = plots.line_style(place, name)
-    figure = plots.new_figure(3.4 * len(shown) + 1.8, 3.9)
-    axes = figure.subplots(1, len(shown), squeeze=False)[0]
-    for panel, (metric, label, scale) in zip(axes, shown, strict=True):
+    names = drawing.line_names(results.everything)
+    styles = drawing.line_styles(list(names.values()))
+    figure, columns = drawing.new_grid(len(shown), 1, 1.5, most=2, sharey=False)
+    for (panel,), (metric, label, scale) in zip(columns, shown, strict=True):
         cells = summarize(results, ("arm", "context", "horizon"), metric)
-        for pair, style in zip(pairs, styles.values(), strict=True):
+        shifts = drawing.shifts(len(names))
+        for (pair, name), shift in zip(names.items(), shifts, strict=True):
             own = [length for length in lengths if (*pair, length) in cells]
-            plots.draw_line(
-                panel,
-                own,
-                [cells[*pair, length] for length in own],
-                {**style, "markersize": 4},
-                0.12,
-                scale,
-            )
-        panel.set(xlabel="description length (tokens)", ylabel=label, xscale="log")
+            intervals = [cells[*pair, length] for length in own]
+            drawing.draw_line(panel, own, intervals, styles[name], scale, shift)
+        panel.set(xlabel="description length (tokens)", ylabel=drawing.fit(label, 1.3))
+        panel.set_xscale("log")
         panel.set_ylim(bottom=0 if metric != "success" else -3)
-        plots.set_ticks(panel, lengths, map(_short, lengths))
-    plots.add_line_legend(figure, styles)
-    plots.add_caption(figure, results)
+        drawing.set_ticks(panel, lengths, map(_short, lengths))
+    drawing.add_line_legend(figure, styles)
+    drawing.add_caption(figure, results, ("arm", "context", "horizon"))
     return figure
 
 

@@ -29,6 +29,7 @@ from agentgym.training.evaluation import (
     register_paper,
     wilson,
 )
+from agentgym.training.evaluation.registry import figure_style
 from agentgym.training.rollout.storage import write_text
 
 if TYPE_CHECKING:
@@ -244,36 +245,39 @@ def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
     return title, ["", *_FAILURES, *_MEANS.values(), *QUALITY], table
 
 
+@figure_style()
 def lore_figure(results: Sequence[Result]) -> Figure:
     """Draw accuracy against operations and height, one column of panels per world."""
-    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
+    from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
     results = as_results(results)
     worlds = lines(results)
-    names = list(dict.fromkeys(name for arms in worlds.values() for name in arms))
-    styles = {name: plots.line_style(place, name) for place, name in enumerate(names)}
-    figure = plots.new_figure(3.6 * len(worlds) + 1.8, 6.4)
-    axes = figure.subplots(2, len(worlds), sharey=True, squeeze=False)
-    for column, (world, arms) in enumerate(worlds.items()):
-        for panel, (by, label) in zip(axes[:, column], _LABELS.items(), strict=True):
-            for name, rows in arms.items():
+    names = drawing.line_names([row for row in results.everything if row.world in worlds])
+    styles = drawing.line_styles(list(names.values()))
+    shifts = dict(zip(names, drawing.shifts(len(names)), strict=True))
+    figure, columns = drawing.new_grid(len(worlds), 2, 1.5)
+    for panels, (world, arms) in zip(columns, worlds.items(), strict=True):
+        for panel, (by, label) in zip(panels, _LABELS.items(), strict=True):
+            for rows in arms.values():
+                pair = rows[0].arm, rows[0].context
                 bins = curve(rows, by)
-                plots.draw_line(
+                drawing.draw_line(
                     panel,
                     [(each.low + each.high) / 2 for each in bins],
                     [each.accuracy for each in bins],
-                    {**styles[name], "markersize": 4},
-                    alpha=0.12,
+                    styles[names[pair]],
+                    shift=shifts[pair],
                 )
-            panel.set(xlabel=label, xscale="log", ylim=(-3, 103))
+            panel.set_xlabel(drawing.fit(label, drawing.panel_width(panel)))
+            panel.set(xscale="log", ylim=(-3, 103))
             low, high = panel.get_xlim()
             ticks = [tick for tick in _TICKS if low <= tick <= high]
-            plots.set_ticks(panel, ticks, map(str, ticks))
-        axes[0, column].set_title(world)
-    for panel in axes[:, 0]:
-        panel.set_ylabel("accuracy (%)")
-    plots.add_line_legend(figure, styles, markersize=5)
-    plots.add_caption(figure, results)
+            drawing.set_ticks(panel, ticks, map(str, ticks))
+            if panel.get_subplotspec().is_first_col():
+                panel.set_ylabel("accuracy (%)")
+        drawing.set_title(panels[0], world)
+    drawing.add_line_legend(figure, styles)
+    drawing.add_caption(figure, results, ("world", "arm", "context", "horizon"))
     return figure
 
 

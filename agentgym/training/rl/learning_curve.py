@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from agentgym.training.evaluation import wilson
+from agentgym.training.evaluation.registry import figure_style
 from agentgym.training.rl.trainer_config import TaskConfig
 from agentgym.training.rollout.storage import (
     DamagedFileError,
@@ -29,16 +30,13 @@ CURVE = "curve.jsonl"
 # In the order of a run: random legal play, the teacher, then the model's phases.
 PHASES = ("chance", "teacher", "cloning", "hints", "rl")
 
-_BANDS = {
-    "cloning": ("cloning", "#EEEEEE"),
-    "hints": ("with hints", "#DDDDDD"),
-    "rl": ("reinforcement learning", "#FFFFFF"),
-}
+# Names of the phases that train, and the opacity of their grey backgrounds.
+_BANDS = {"cloning": ("cloning", 0.15), "hints": ("with hints", 0.3), "rl": ("RL", 0.0)}
 _SAMPLING = {
     "greedy": ("most probable tokens", "#0072B2", "o"),
     "sampled": ("sampled, temperature 1", "#D55E00", "s"),
 }
-_LEVELS = {"chance": ("random legal play", "#555555", ":"), "teacher": ("teacher", "#009E73", "--")}
+_LEVELS = {"chance": ("random legal play", "#777777", ":"), "teacher": ("teacher", "#009E73", "--")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,39 +166,45 @@ def _plain(config: TaskConfig) -> dict[str, Any]:
     return dict(json.loads(json.dumps(asdict(config))))
 
 
+@figure_style()
 def learning_figure(points: Sequence[Point]) -> Figure:
     """Plot success on held-out episodes against CPU seconds of training."""
-    from agentgym.training.evaluation import plots  # noqa: PLC0415 - matplotlib is slow to import, and an extra
+    from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 
-    figure = plots.new_figure(7.2, 3.8)
+    figure = drawing.new_figure(drawing.COLUMN, 2.2)
     panel = figure.subplots()
     model = [point for point in points if point.phase in _BANDS]
-    for name, (label, colour, marker) in _SAMPLING.items():
+    for shift, (name, (label, colour, marker)) in zip((-1, 1), _SAMPLING.items(), strict=True):
         tried = [(p, share) for p in model if (share := getattr(p, name)) is not None]
         if not tried:
             continue
-        times, shares = [p.seconds for p, _ in tried], [100 * share for _, share in tried]
-        panel.plot(times, shares, color=colour, marker=marker, markersize=4, label=label, zorder=3)
-        bounds = [wilson(share * p.trials, p.trials) for p, share in tried if p.trials]
-        if len(bounds) == len(tried):
-            lows, highs = [100 * b.low for b in bounds], [100 * b.high for b in bounds]
-            panel.fill_between(times, lows, highs, color=colour, alpha=0.15, linewidth=0, zorder=1)
+        times = [p.seconds for p, _ in tried]
+        style = {"color": colour, "marker": marker, "label": label}
+        if all(p.trials for p, _ in tried):
+            bounds = [wilson(share * p.trials, p.trials) for p, share in tried]
+            drawing.draw_line(panel, times, bounds, style, shift=shift * drawing.SHIFT)
+        else:
+            panel.plot(times, [100 * share for _, share in tried], **style)
     for point in points:
         if point.phase in _LEVELS:
             label, colour, dashes = _LEVELS[point.phase]
-            panel.axhline(100 * point.greedy, color=colour, linestyle=dashes, label=label, zorder=2)
+            panel.axhline(100 * point.greedy, color=colour, linestyle=dashes, label=label)
     end = 0.0
-    for phase, (name, colour) in _BANDS.items():
+    for phase, (name, alpha) in _BANDS.items():
         start, end = end, max((p.seconds for p in model if p.phase == phase), default=end)
-        if end > start:
-            panel.axvspan(start, end, color=colour, zorder=0, linewidth=0)
-            panel.text((start + end) / 2, 103, name, ha="center", va="bottom")
+        if end > start and alpha:
+            panel.axvspan(start, end, color="#888888", alpha=alpha, linewidth=0, label=name)
     panel.set(
         xlabel="CPU seconds of training",
-        ylabel="success on held-out instances (%)",
+        ylabel="success (%)",
         ylim=(-3, 103),
     )
     panel.set_xlim(0, max([*(p.seconds for p in model), 1e-3]))
-    panel.grid(alpha=0.3)
-    panel.legend(loc="lower right", framealpha=0.9)
+    panel.grid()
+    drawing.add_legend(figure, panel.get_legend_handles_labels()[0])
+    trials = {point.trials for point in model if point.trials}
+    counted = (
+        f"{max(trials)} held-out instances; 95 % intervals" if trials else "held-out instances"
+    )
+    drawing.add_note(figure, f"success on {counted}")
     return figure

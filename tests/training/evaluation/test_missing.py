@@ -28,7 +28,6 @@ from agentgym.training.evaluation import (
     load_results,
     log_of,
     plots,
-    policy_plots,
     run_ablation,
     summarize,
 )
@@ -104,8 +103,8 @@ def test_every_report_counts_what_an_arm_lacks(run: Path, tmp_path: Path, cause:
             shown.output.split()
         )
     assert said in (run / "summary.md").read_text()
-    assert f"ListWorld P lacks {len(hard)} episodes" in (run / "arms.svg").read_text() or any(
-        f"lacks {len(hard)} episodes" in text for text in texts(policy_plots.arms_figure(results))
+    assert f"ListWorld (plan) lacks {len(hard)} episodes" in (run / "arms.svg").read_text() or any(
+        f"lacks {len(hard)} episodes" in text for text in texts(plots.arms_figure(results))
     )
 
 
@@ -185,8 +184,8 @@ def test_every_table_has_the_missing_and_the_unreadable(name: str) -> None:
 
 
 FIGURES: list[tuple[Callable[[Sequence[Result]], Any], dict[str, Any]]] = [
-    (policy_plots.arms_figure, {}),
-    (policy_plots.levelled_figure, {}),
+    (plots.arms_figure, {}),
+    (plots.levelled_figure, {}),
     (plots.horizons_figure, {}),
     (plots.interventions_figure, {}),
     (plots.contexts_figure, {}),
@@ -199,7 +198,7 @@ FIGURES: list[tuple[Callable[[Sequence[Result]], Any], dict[str, Any]]] = [
 def test_every_figure_names_the_missing(draw: Callable[..., Any], more: dict[str, Any]) -> None:
     rows = [row(seed, arm, **more) for arm in ("", "S") for seed in range(9)]
     (caption,) = (text for text in texts(draw(rows[:-2])) if "n = " in text)
-    assert "ListWorld S lacks 2 episodes" in caption
+    assert "ListWorld (state) lacks 2 episodes" in caption
     assert "lacks" not in " ".join(texts(draw(rows)))
 
 

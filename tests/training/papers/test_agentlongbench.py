@@ -259,7 +259,7 @@ def test_the_report_has_tables_and_a_heat_map(data: Path, tmp_path: Path) -> Non
     assert row[4] == f"{sum(by_hand) / len(by_hand):,.1f}"
     figure = longbench.heatmap_figure(longbench.cells(outcomes))
     assert [panel.get_title() for panel in figure.axes[:2]] == ["ki-c", "kf-v"]
-    assert [text.get_text() for text in figure.axes[0].texts] == ["100.0"] * 8
+    assert [text.get_text() for text in figure.axes[0].texts] == ["100"] * 8
 
 
 def test_wrong_plans_are_refused() -> None:

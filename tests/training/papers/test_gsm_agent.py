@@ -12,7 +12,7 @@ import pytest
 from agentgym import Chat, Reply, make
 from agentgym.envs.gsm_agent.database import DatabaseOptions, get_database
 from agentgym.oracles import NoisyPolicy, OraclePolicy
-from agentgym.training.evaluation import plots
+from agentgym.training.evaluation import drawing
 from agentgym.training.papers.gsm_agent import (
     SearchResult,
     metrics,
@@ -260,6 +260,6 @@ def test_the_scatter_shows_each_setting(tmp_path: File) -> None:
     points = {"o3": (0.3, 0.7), "gpt": (0.02, 0.2), "none": (nan, 0.5)}
     figure = revisits_figure(points)
     (panel,) = figure.axes
-    assert [text.get_text() for text in panel.texts] == ["o3", "gpt"]
-    plots.save(figure, tmp_path / "revisits.png")
+    assert [line.get_label() for line in panel.lines] == ["o3", "gpt"]
+    drawing.save(figure, tmp_path / "revisits.png")
     assert (tmp_path / "revisits.png").stat().st_size > 5_000

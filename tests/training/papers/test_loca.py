@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from agentgym.training.evaluation import Result, ablation_tables, plots, summarize, wilson
+from agentgym.training.evaluation import Result, ablation_tables, drawing, summarize, wilson
 from agentgym.training.papers.loca import AXIS, lengths_figure, loca_tables
 from agentgym.training.rollout import Usage
 
@@ -105,7 +105,7 @@ def test_the_figure_has_a_panel_for_each_measure(tmp_path: Any) -> None:
         for result in grid(3, context=context, usage=usage(tokens))
     ]
     figure = lengths_figure(rows)
-    labels = [panel.get_ylabel() for panel in figure.axes]
+    labels = [" ".join(panel.get_ylabel().split()) for panel in figure.axes]
     assert labels == [
         "accuracy (%)",
         "trajectory length (thousand tokens)",
@@ -118,10 +118,10 @@ def test_the_figure_has_a_panel_for_each_measure(tmp_path: Any) -> None:
     colours = {line.get_color() for line in figure.axes[0].lines}
     assert len(colours) == 2
     shown = " ".join(each.get_text() for each in figure.findobj(Text))
-    assert {"8K", "16K", "none", "memory"} <= set(shown.split())
+    assert {"8K", "16K", "strategy", "memory"} <= set(shown.split())
     assert "n = 3 instances" in shown
     assert [
-        path.suffix for path in plots.save(figure, tmp_path / "f.png")
+        path.suffix for path in drawing.save(figure, tmp_path / "f.png")
     ] == ".png .svg .pdf".split()
     bare = lengths_figure(grid(2))
     assert [panel.get_ylabel() for panel in bare.axes] == ["accuracy (%)", "tool calls"]

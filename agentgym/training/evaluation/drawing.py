@@ -1,0 +1,367 @@
+"""House style of all figures: sizes, colours, rows, lines, bars, captions and files.
+
+This module loads matplotlib; import it only to draw.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from math import ceil
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context, rcParams
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.transforms import ScaledTranslation
+
+from agentgym.oracles import ARMS
+from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
+from agentgym.training.evaluation.registry import figure_style
+from agentgym.training.evaluation.scoring import (
+    CELL,
+    Result,
+    group_by,
+    ordered_arms,
+    ordered_contexts,
+)
+from agentgym.training.evaluation.statistics import Interval
+from agentgym.training.evaluation.tables import arm_label, context_label
+from agentgym.training.rollout.storage import replacing
+
+# widths, in inches, of a figure in one and in two columns of a printed page
+COLUMN, PAGE = 3.4, 6.9
+# width, in inches, of the names beside the rows of a figure
+_NAMES = 1.1
+# Characters per inch at 7 points; capitals need more room.
+_PER_INCH = 15
+_LINE = 0.14  # height, in inches, of a line of 7 points
+
+# Okabe and Ito's palette suits all kinds of colour vision.
+_COLOURS = ("#777777", "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7", "#E69F00")
+_MARKERS = "osD^vPX<>ph*"
+# Styles of one colour differ in dashes or hatches.
+_DASHES = ("-", "--", ":", "-.")
+_HATCHES = ("", "//////", "......", "xxxxxx")
+# distance, in points, that keeps the intervals of two lines apart.
+SHIFT = 1.5
+# fields of a result over which a figure may average
+_POOLED = {
+    "horizon": "sizes",
+    "arm": "arms",
+    "context": "context strategies",
+    "world": "worlds",
+}
+# Cells named in a caption; more would crowd the figure.
+_NAMED = 4
+# sharp on screens; SVG and PDF are for print
+_DPI = 200
+
+
+def line_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return a distinct colour, marker and dashes for each name; an arm's are always the same."""
+    styles = {}
+    for name, place in _places(names).items():
+        styles[name] = {
+            "color": _COLOURS[place % len(_COLOURS)],
+            "marker": _MARKERS[place % len(_MARKERS)],
+            "linestyle": _DASHES[place // len(_COLOURS) % len(_DASHES)],
+        }
+    return styles
+
+
+def bar_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return a distinct colour and hatch for each name; an arm's are always the same."""
+    styles = {}
+    for name, place in _places(names).items():
+        colour = _COLOURS[place % len(_COLOURS)]
+        hatch = _HATCHES[place // len(_COLOURS) % len(_HATCHES)]
+        # A hatch has the edge's colour, so it needs a paler face.
+        face = to_rgba(colour, 0.2 if hatch else 1)
+        styles[name] = {"facecolor": face, "edgecolor": colour, "hatch": hatch}
+    return styles
+
+
+def _places(names: Sequence[str]) -> dict[str, int]:
+    arms = list(map(arm_label, ARMS))
+    known = arms if set(arms) & set(names) else []
+    order = list(dict.fromkeys([*known, *names]))
+    return {name: order.index(name) for name in names}
+
+
+def line_names(rows: Sequence[Result]) -> dict[tuple[str, str], str]:
+    """Return the name of each pair of arm and context, without what all pairs share."""
+    arms, contexts = ordered_arms(rows), ordered_contexts(rows)
+    there = {(row.arm, row.context) for row in rows}
+    names = {}
+    for arm, context in product(arms, contexts):
+        name = arm_label(arm)
+        if len(contexts) > 1:
+            name = f"{name}, {context_label(context)}" if len(arms) > 1 else context_label(context)
+        if (arm, context) in there:
+            names[arm, context] = name
+    return names
+
+
+def set_ticks(panel: Axes, places: Sequence[float], labels: Iterable[str]) -> None:
+    """Set the only ticks of a logarithmic axis, and add a grid."""
+    panel.set_xticks(places, list(labels))
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.margins(x=0.1)
+    panel.grid()
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of a size in inches, whose layout avoids overlaps."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def new_grid(
+    count: int, rows: int, height: float, most: int = 5, sharey: bool = True
+) -> tuple[Figure, list[Sequence[Axes]]]:
+    """Return a figure of one or two columns' width, and `count` columns of panels.
+
+    Args:
+        count: The number of columns of panels, such as worlds.
+        rows: The number of panels of each, from top to bottom.
+        height: The height of a panel in inches.
+        most: The maximum number of columns side by side; others continue below.
+        sharey: Whether all panels share the y axis.
+    """
+    blocks = ceil(count / most)
+    across = ceil(count / blocks)
+    total = blocks * (rows * (height + 0.08) + 0.6)
+    figure = new_figure(COLUMN if across == 1 else PAGE, total)
+    axes = figure.subplots(blocks * rows, across, sharey=sharey, squeeze=False)
+    columns = []
+    for block, column in product(range(blocks), range(across)):
+        columns.append(list(axes[block * rows : (block + 1) * rows, column]))
+    for panel in [panel for column in columns[count:] for panel in column]:
+        panel.remove()
+    return figure, columns[:count]
+
+
+def panel_width(panel: Axes) -> float:
+    """Return the width of a panel in inches, to which texts are fitted."""
+    figure, grid = panel.get_figure(), panel.get_subplotspec().get_gridspec()
+    return float((figure.get_figwidth() - _NAMES) / grid.ncols)
+
+
+def fit(text: str, inches: float) -> str:
+    """Break a text into lines of this length, and a name at its capitals."""
+    width = max(7, round(_PER_INCH * inches))
+    text = text.replace(" %", "\u00a0%")  # a line does not start with the unit
+    if " " in text:
+        return fill(text, width).replace("\u00a0", " ")
+    return fill(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text), width).replace(" ", "")
+
+
+def set_title(panel: Axes, text: str) -> None:
+    """Set a panel's title, in several lines if it is long."""
+    panel.set_title(fit(text, 0.85 * panel_width(panel)))
+
+
+def rows_height(names: Sequence[str], least: int = 1) -> float:
+    """Return the height, in inches, of a panel with these names beside its rows."""
+    lines = max(fit(name, _NAMES).count("\n") + 1 for name in names) if names else 1
+    return (max(lines, least) * _LINE + 0.08) * max(len(names), 2)
+
+
+def name_rows(panel: Axes, names: Sequence[str]) -> None:
+    """Name the rows 0, 1, and so on of a panel, from top to bottom."""
+    panel.set_yticks(range(len(names)), [fit(name, _NAMES) for name in names])
+    panel.set_ylim(max(len(names), 1) - 0.5, -0.5)
+
+
+def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:
+    """Add a legend above the panels, with as many columns as fit, and room for it."""
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    for columns in range(len(handles), 0, -1):
+        legend = figure.legend(handles=handles, loc="outside upper center", ncols=columns)
+        box = legend.get_window_extent(renderer)
+        if box.width <= figure.bbox.width or columns == 1:
+            figure.set_figheight(figure.get_figheight() + box.height / figure.dpi)
+            return
+        legend.remove()
+
+
+def add_line_legend(figure: Figure, styles: Mapping[str, Mapping[str, Any]]) -> None:
+    """Add a legend of lines by name."""
+    add_legend(figure, [Line2D([], [], label=name, **style) for name, style in styles.items()])
+
+
+def add_caption(
+    figure: Figure, results: Sequence[Result], shown: Sequence[str], note: str = ""
+) -> None:
+    """Add a caption with policy, number of instances, what is averaged, remarks and a note.
+
+    `shown` are the fields of `Result` that the figure does not average over, beside the policy.
+    """
+    results = as_results(results)
+    counts, samples = [], []
+    idle: dict[str, None] = {}
+    for rows in group_by(results, *CELL).values():
+        counts.append(len({row.seed for row in rows}))
+        samples.append(len(rows) // counts[-1])
+        idle |= dict.fromkeys(idle_wrappers(rows))
+    each = f", {_span(samples)} samples each" if max(samples) > 1 else ""
+    parts = []
+    if models := dict.fromkeys((row.policy, row.model) for row in results if row.policy):
+        names = [f"{name} ({model})" if model else name for name, model in models]
+        parts.append(f"policy: {', '.join(names)}")
+    parts.append(f"n = {_span(counts)} instances per world, size and arm{each}; 95 % intervals")
+    if pooled := _pooled(results, shown):
+        parts.append(f"means over {', '.join(pooled)}")
+    lacking = Counter((row.world, row.arm, row.context) for row in results.missing)
+    for (world, arm, context), count in lacking.most_common(_NAMED):
+        more = f", {context_label(context)}" if context != "none" else ""
+        parts.append(f"{world} ({arm_label(arm)}{more}) lacks {count} episodes")
+    if len(lacking) > _NAMED:
+        parts.append(f"{len(results.missing)} episodes are missing in all")
+    if idle:
+        parts.append(f"{', '.join(idle)} never acted in some cells")
+    if over := sum(row.over_window for row in results):
+        parts.append(f"{over} episodes outgrew the window")
+    if unreadable := sum(row.unreadable for row in results):
+        share = unreadable / sum(row.replies for row in results)
+        parts.append(f"{share:.1%} of the replies are unreadable")
+    add_note(figure, "; ".join([*parts, note] if note else parts))
+
+
+@figure_style()
+def add_note(figure: Figure, text: str) -> None:
+    """Add a text below the panels, and room for it."""
+    lines = fit(text, figure.get_figwidth())
+    figure.supxlabel(lines)
+    figure.set_figheight(figure.get_figheight() + _LINE * (lines.count("\n") + 1))
+
+
+def _pooled(results: Results, shown: Sequence[str]) -> list[str]:
+    """Name the fields with several values in a world that the figure averages over."""
+    parts = []
+    for field, name in _POOLED.items():
+        within = ("policy",) if field == "world" else ("policy", "world")
+        groups = group_by(results, *within).values()
+        most = max(len({getattr(row, field) for row in rows}) for rows in groups)
+        if field in shown or most == 1:
+            continue
+        text = f"{most} {name}"
+        if field == "horizon":
+            sizes = {row.horizon for row in results}
+            text += f" ({min(sizes)} to {max(sizes)})"
+        parts.append(text)
+    return parts
+
+
+def _span(counts: Sequence[int]) -> str:
+    fewest, most = min(counts), max(counts)
+    return str(most) if fewest == most else f"{fewest} to {most}"
+
+
+def draw_line(
+    panel: Axes,
+    places: Sequence[float],
+    intervals: Sequence[Interval],
+    style: Mapping[str, Any],
+    scale: float = 100,
+    shift: float = 0,
+) -> None:
+    """Draw shares in %, or other means times `scale`, as a line with intervals.
+
+    `shift` moves the line to the right by so many points, beside others.
+    """
+    values, errors = bounds(intervals, scale)
+    beside = ScaledTranslation(shift / 72, 0, panel.get_figure().dpi_scale_trans)
+    for part in panel.errorbar(places, values, errors, **style).get_children():
+        part.set_transform(panel.transData + beside)
+
+
+def shifts(count: int) -> list[float]:
+    """Return the shifts, in points, that keep this many lines apart."""
+    return [SHIFT * (place - (count - 1) / 2) for place in range(count)]
+
+
+def draw_bars(
+    panel: Axes,
+    places: Sequence[float],
+    intervals: Sequence[Interval],
+    styles: Sequence[Mapping[str, Any]],
+    height: float = 0.6,
+    scale: float = 100,
+) -> None:
+    """Draw shares or differences as horizontal bars in %, or other means times `scale`."""
+    values, errors = bounds(intervals, scale)
+    for place, value, style in zip(places, values, styles, strict=True):
+        panel.barh(place, value, height, **style)
+        if value == 0:  # a bar without length is visible as a stroke
+            ends = place - height / 2, place + height / 2
+            panel.vlines(0, *ends, color=style["edgecolor"], linewidth=2, zorder=3, clip_on=False)
+    ink = rcParams["axes.edgecolor"]
+    panel.errorbar(values, places, xerr=errors, fmt="none", ecolor=ink, elinewidth=0.8)
+    panel.grid(axis="x")
+
+
+def bounds(intervals: Sequence[Interval], scale: float = 100) -> tuple[np.ndarray, np.ndarray]:
+    """Return values times `scale`, and the lengths of the error bars."""
+    ends = [(each.value, each.low, each.high) for each in intervals]
+    value, low, high = scale * np.array(ends).reshape(-1, 3).T
+    return value, np.maximum([value - low, high - value], 0)
+
+
+@figure_style()
+def save(figure: Figure, path: Path) -> list[Path]:
+    """Write a figure as PNG, SVG and PDF, and return the files.
+
+    Dates, versions and random ids are left out, so equal figures are equal files.
+    """
+    metadata: Mapping[str, Mapping[str, Any]] = {
+        ".png": {"Software": None},
+        ".svg": {"Date": None, "Creator": None},
+        ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    }
+    FigureCanvasAgg(figure)
+    with rc_context({"svg.hashsalt": path.stem}):
+        _make_drawable(figure)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # the layout is final
+        for ending, stamps in metadata.items():
+            with replacing(path.with_suffix(ending)) as file:
+                figure.savefig(file, format=ending[1:], dpi=_DPI, metadata=dict(stamps))
+    return [path.with_suffix(ending) for ending in metadata]
+
+
+def _make_drawable(figure: Figure) -> None:
+    """Show names as they are: without formulas, and with undrawable characters escaped."""
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
+        text.set_text(_drawable(text.get_text()))
+    for panel in figure.axes:
+        for axis in (panel.xaxis, panel.yaxis):
+            formatter = axis.get_major_formatter()
+            if isinstance(formatter, FuncFormatter):  # it writes the names of ticks again
+                labels = formatter.func
+                formatter.func = lambda *tick, labels=labels: _drawable(labels(*tick))
+
+
+def _drawable(text: str) -> str:
+    """Escape invisible characters, and those that the font lacks, as in Python source."""
+    font = get_font(findfont("DejaVu Sans"))
+    shown = []
+    for char in text:
+        if char == "\n" or (char.isprintable() and font.get_char_index(ord(char))):
+            shown.append(char)
+        else:
+            shown.append(char.encode("unicode_escape").decode("ascii"))
+    return "".join(shown)
