@@ -12,7 +12,7 @@ from itertools import product
 from math import ceil
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from matplotlib import rc_context, rcParams
@@ -22,6 +22,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
+from matplotlib.gridspec import SubplotSpec
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, NullLocator
@@ -145,7 +146,7 @@ def new_grid(
     total = blocks * (rows * (height + 0.08) + 0.6)
     figure = new_figure(COLUMN if across == 1 else PAGE, total)
     axes = figure.subplots(blocks * rows, across, sharey=sharey, squeeze=False)
-    columns = []
+    columns: list[Sequence[Axes]] = []
     for block, column in product(range(blocks), range(across)):
         columns.append(list(axes[block * rows : (block + 1) * rows, column]))
     for panel in [panel for column in columns[count:] for panel in column]:
@@ -155,8 +156,21 @@ def new_grid(
 
 def panel_width(panel: Axes) -> float:
     """Return the width of a panel in inches, to which texts are fitted."""
-    figure, grid = panel.get_figure(), panel.get_subplotspec().get_gridspec()
-    return float((figure.get_figwidth() - _NAMES) / grid.ncols)
+    columns = _place(panel).get_gridspec().ncols
+    return float((_figure(panel).get_figwidth() - _NAMES) / columns)
+
+
+def in_first_column(panel: Axes) -> bool:
+    """Return whether a panel is at the left edge of its figure."""
+    return bool(_place(panel).is_first_col())
+
+
+def _place(panel: Axes) -> SubplotSpec:
+    return cast(SubplotSpec, panel.get_subplotspec())
+
+
+def _figure(panel: Axes) -> Figure:
+    return cast(Figure, panel.get_figure())
 
 
 def fit(text: str, inches: float) -> str:
@@ -283,7 +297,7 @@ def draw_line(
     `shift` moves the line to the right by so many points, beside others.
     """
     values, errors = bounds(intervals, scale)
-    beside = ScaledTranslation(shift / 72, 0, panel.get_figure().dpi_scale_trans)
+    beside = ScaledTranslation(shift / 72, 0, _figure(panel).dpi_scale_trans)
     for part in panel.errorbar(places, values, errors, **style).get_children():
         part.set_transform(panel.transData + beside)
 

@@ -26,6 +26,7 @@ from agentgym.training.evaluation.drawing import (
     draw_bars,
     draw_line,
     fit,
+    in_first_column,
     name_rows,
     new_grid,
     panel_width,
@@ -99,7 +100,7 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
         for panel, arm in zip(panels, arms, strict=True):
             _draw_arm(panel, rows, arm)
             panel.tick_params(labelbottom=panel is panels[-1])
-            if panel.get_subplotspec().is_first_col():
+            if in_first_column(panel):
                 panel.set_ylabel(fit(arm_label(arm), height))
         panels[-1].set_xlabel(fit(_axis_label(rows[0]), panel_width(panels[-1])))
     figure.supylabel("rate (%)")
@@ -158,7 +159,7 @@ def arms_figure(results: Sequence[Result]) -> Figure:
             rows = [row for row in own if row.policy == policy]
             _draw_rates(panel, rows, arms)
             panel.tick_params(labelbottom=panel is panels[-1])
-            if len(policies) > 1 and panel.get_subplotspec().is_first_col():
+            if len(policies) > 1 and in_first_column(panel):
                 panel.set_ylabel(fit(policy, height))
         set_title(panels[0], world)
         panels[-1].set_xlabel("success rate (%)")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Sizes suit the printed page, where text has at least 7 points.
-_STYLE: Mapping[str, Any] = {
+_STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 8,
     "axes.titlesize": 8,
@@ -50,7 +50,7 @@ def figure_style() -> Iterator[None]:
     """Apply the style of all figures within a block, or as a decorator in a function."""
     with needs_extra("figures", "cli"):
         from matplotlib import rc_context  # noqa: PLC0415 - slow to import, and an extra
-    with rc_context(dict(_STYLE)):
+    with rc_context(_STYLE):
         yield
 
 

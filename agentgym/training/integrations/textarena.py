@@ -40,10 +40,10 @@ class TextArenaEnv(textarena.Env):  # type: ignore[misc,unused-ignore]
         self._env = gymnasium.make(
             growing_spec("TextArena", _OTHERWISE, env_id, options), disable_env_checker=True
         )
-        if "team" not in self._env.spec.kwargs:
-            refuse_images("TextArena", self._env)
         inner = self._env.unwrapped
         self._game = inner.game if isinstance(inner, TeamEnv) else None
+        if self._game is None:
+            refuse_images("TextArena", self._env)
         self.players = self._game.agents if self._game else ("agent",)
         self.env_id = env_id
 

@@ -273,7 +273,7 @@ def lore_figure(results: Sequence[Result]) -> Figure:
             low, high = panel.get_xlim()
             ticks = [tick for tick in _TICKS if low <= tick <= high]
             drawing.set_ticks(panel, ticks, map(str, ticks))
-            if panel.get_subplotspec().is_first_col():
+            if drawing.in_first_column(panel):
                 panel.set_ylabel("accuracy (%)")
         drawing.set_title(panels[0], world)
     drawing.add_line_legend(figure, styles)

@@ -179,7 +179,7 @@ def learning_figure(points: Sequence[Point]) -> Figure:
         if not tried:
             continue
         times = [p.seconds for p, _ in tried]
-        style = {"color": colour, "marker": marker, "label": label}
+        style: dict[str, Any] = {"color": colour, "marker": marker, "label": label}
         if all(p.trials for p, _ in tried):
             bounds = [wilson(share * p.trials, p.trials) for p, share in tried]
             drawing.draw_line(panel, times, bounds, style, shift=shift * drawing.SHIFT)

@@ -88,7 +88,8 @@ class SeatPolicies(UserPolicy):
         if (error := await self._begin(request)) is not None:
             raise error
         reply = await self._part(request).areply(request._replace(first=False))
-        return self._kept(request, reply)
+        kept: Reply = self._kept(request, reply)
+        return kept
 
     @override
     async def _begin(self, request: PolicyRequest) -> PolicyError | None:
