@@ -12,8 +12,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from agentgym.training.evaluation import Interval, plots, to_markdown
+from agentgym.training.evaluation import Interval, drawing, to_markdown
 from agentgym.training.evaluation.leagues import League, league_ratings, league_tables, play_league
+from agentgym.training.evaluation.registry import figure_style
 from agentgym.training.rl import Curve, LearnConfig, Learning
 from agentgym.training.rl.learning_curve import CURVE
 from agentgym.training.rollout import PolicyConfig
@@ -37,7 +38,7 @@ def main() -> None:
         else:
             lines.append(rate(given.out / str(seed)))
     if given.figure:
-        plots.save(draw(lines), given.figure)
+        drawing.save(draw(lines), given.figure)
 
 
 def train(seed: int, out: Path) -> None:
@@ -79,22 +80,22 @@ def rate(out: Path) -> list[tuple[float, Interval]]:
     return [(0.0, rated["teacher"]), *((seconds[name], rated[name]) for name in folders)]
 
 
+@figure_style()
 def draw(lines: list[list[tuple[float, Interval]]]) -> Figure:
     """Draw each seed's ratings against CPU seconds, with its teacher's as a dashed line."""
-    figure = plots.new_figure(7.2, 3.8)
+    figure = drawing.new_figure(drawing.COLUMN, 2.6)
     panel = figure.subplots()
-    for seed, ((_, teacher), *points) in enumerate(lines):
-        style = plots.line_style(seed + 1, "")
-        times = [second for second, _ in points]
-        values = [rating.value for _, rating in points]
-        panel.plot(times, values, label=f"seed {seed}", **style)
-        lows, highs = zip(*((rating.low, rating.high) for _, rating in points), strict=True)
-        panel.fill_between(times, lows, highs, color=style["color"], alpha=0.15, linewidth=0)
-        panel.axhline(teacher.value, color=style["color"], linestyle="--", linewidth=1)
-    panel.axhline(0, color="#555555", linestyle=":", label="random legal play")
-    panel.set(xlabel="CPU seconds of training", ylabel="Elo points above random legal play")
-    panel.grid(alpha=0.3)
-    panel.legend(loc="lower right", framealpha=0.9)
+    styles = drawing.line_styles([f"seed {seed}" for seed in range(len(lines))])
+    shifts = drawing.shifts(len(lines))
+    for (name, style), shift, rated in zip(styles.items(), shifts, lines, strict=True):
+        (_, teacher), *points = rated
+        times, ratings = zip(*points, strict=True)
+        drawing.draw_line(panel, times, ratings, {**style, "label": name}, 1, shift)
+        panel.axhline(teacher.value, color=style["color"], linestyle="--", linewidth=0.8)
+    panel.axhline(0, color="0.4", linestyle=":")
+    panel.set(xlabel="CPU seconds of training", ylabel="Elo above random play")
+    panel.grid()
+    panel.legend()
     return figure
 
 
