@@ -95,7 +95,7 @@ def draw(lines: list[list[tuple[float, Interval]]]) -> Figure:
     panel.axhline(0, color="0.4", linestyle=":")
     panel.set(xlabel="CPU seconds of training", ylabel="Elo above random play")
     panel.grid()
-    panel.legend()
+    drawing.add_line_legend(figure, styles)
     return figure
 
 
