@@ -201,14 +201,11 @@ def train(
             "window": parse_tokens("window", window),
             "options": parse_options(options),
             "seed": seed,
+            **({"opponents": _read_opponents(opponent)} if opponent else {}),
         }
-        if opponent:
-            settings["opponents"] = _read_opponents(opponent)
-        if teacher is not None:
-            settings["teacher"] = teacher
-        elif model is None and is_team(resolve(world)):
-            settings["teacher"] = _TEAM_TEACHER
-            typer.echo(f"teacher: {_TEAM_TEACHER}, because thinking:p=0.2 cannot play a team")
+        if teacher is None and model is None and is_team(resolve(world)):
+            teacher = _TEAM_TEACHER
+            typer.echo(f"teacher: {teacher}, because thinking:p=0.2 cannot play a team")
         tuning = {
             "lora": lora,
             "method": method,
@@ -223,21 +220,13 @@ def train(
             **(parse_cells(evaluation) if evaluation is not None else {}),
             **parse_options(setting, "--setting"),
         }
-        tuning = {name: value for name, value in tuning.items() if value is not None}
+        tuning = _given(tuning)
         if model is None:
-            steps = {"cloning_steps": cloning, "hint_steps": hints, "rl_steps": rl}
-            settings["pool"] = split(pool or "")
-            _refuse(
-                tuning, "requires --model; without it a small transformer is trained from scratch"
-            )
+            _refuse(tuning, "requires --model; without it a small model is trained from scratch")
         else:
-            steps = {"clone_steps": cloning, "rl_steps": rl}
-            _refuse(
-                {"hints": hints, "pool": pool},
-                "applies to training from scratch; omit it with --model",
-            )
             settings |= {"model": model, **tuning}
-        settings |= {n: v for n, v in {**steps, "episodes": episodes}.items() if v is not None}
+        steps = _steps(model, cloning, hints, rl, pool)
+        settings |= _given({**steps, "episodes": episodes, "teacher": teacher})
     if model is None:
         _learn(settings, out)
     else:
@@ -266,8 +255,24 @@ def _read_opponents(texts: list[str]) -> dict[str, str]:
     return read_seats(",".join(texts))
 
 
+def _steps(
+    model: str | None, cloning: int | None, hints: int | None, rl: int | None, pool: str | None
+) -> dict[str, Any]:
+    if model is None:
+        opponents = split(pool) if pool else None
+        return {"cloning_steps": cloning, "hint_steps": hints, "rl_steps": rl, "pool": opponents}
+    _refuse(
+        {"hints": hints, "pool": pool}, "applies to training from scratch; omit it with --model"
+    )
+    return {"clone_steps": cloning, "rl_steps": rl}
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def _refuse(options: dict[str, Any], reason: str) -> None:
-    if given := [name for name, value in options.items() if value is not None]:
+    if given := list(_given(options)):
         raise ValueError(f"{given[0]} {reason}")
 
 

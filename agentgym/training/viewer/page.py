@@ -166,8 +166,8 @@ def _secret(path: Path) -> bytes:
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         new = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(new, "wb") as file:
-            file.write(secrets.token_bytes(32))
+        os.write(new, secrets.token_bytes(32))  # in one piece, for other readers
+        os.close(new)
     secret = path.read_bytes()
     if len(secret) != 32 or (os.name == "posix" and path.stat().st_mode & 0o077):
         raise PermissionError(f"{path} is not private")

@@ -221,7 +221,7 @@ def test_another_sampler_plays_with_the_weights_of_each_step(
 def test_a_teacher_that_solves_nothing_is_refused_before_anything_is_trained(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning, "evaluate", lambda *arguments: 0.0)
+    monkeypatch.setattr(tuning, "evaluate", lambda *arguments, **options: 0.0)
     with pytest.raises(ValueError, match="the teacher 'oracle' solves none of 24 tasks"):
         FineTuning(tiny(model), tmp_path).run()
     assert not (tmp_path / "cloning").exists()

@@ -1,8 +1,8 @@
 """Leagues of policies that compete in teams, and their ratings."""
 
 from agentgym.training.evaluation.leagues.league import (
-    Game,
     League,
+    LeagueGame,
     league_ratings,
     league_tables,
     mean_points,
@@ -12,8 +12,8 @@ from agentgym.training.evaluation.leagues.league import (
 from agentgym.training.evaluation.leagues.ratings import Outcome, ratings
 
 __all__ = [
-    "Game",
     "League",
+    "LeagueGame",
     "Outcome",
     "league_ratings",
     "league_tables",

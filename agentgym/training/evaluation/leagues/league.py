@@ -95,7 +95,7 @@ class League(Config):
         return list(line_ups)
 
 
-class Game(NamedTuple):
+class LeagueGame(NamedTuple):
     """Outcome of an episode.
 
     Attributes:
@@ -127,7 +127,7 @@ class Game(NamedTuple):
 
 def play_league(
     league: League, out: Path | str, on_progress: Callable[[int], None] = lambda games: None
-) -> list[Game]:
+) -> list[LeagueGame]:
     """Play the episodes that a folder lacks and return all games of the league.
 
     A killed run resumes. More policies or episodes add games to a folder. An episode whose policy
@@ -199,7 +199,7 @@ def _check_settings(data: Any) -> dict[str, Any]:
     return settings
 
 
-def _game(trajectory: Trajectory) -> Game | None:
+def _game(trajectory: Trajectory) -> LeagueGame | None:
     """Return a trajectory's outcome; None if it failed."""
     rewards = trajectory.seat_rewards()
     if trajectory.failure or not rewards:
@@ -209,7 +209,7 @@ def _game(trajectory: Trajectory) -> Game | None:
     winners = detail["report"]["team"].get("winners")
     if winners is None:  # the agents share a task
         winners = [agent for agent, reward in rewards.items() if reward == best]
-    return Game(
+    return LeagueGame(
         tuple(trajectory.labels["line_up"]),
         trajectory.seed,
         detail["instance"] or str(trajectory.seed),
@@ -239,7 +239,7 @@ def mean_points(
     return fmean(scores)
 
 
-def league_ratings(league: League, games: Sequence[Game]) -> dict[str, Interval]:
+def league_ratings(league: League, games: Sequence[LeagueGame]) -> dict[str, Interval]:
     """Return each policy's Elo points above the first policy."""
     names = league.names
     outcomes = []
@@ -250,7 +250,7 @@ def league_ratings(league: League, games: Sequence[Game]) -> dict[str, Interval]
     return dict(zip(names, ratings(outcomes, len(names)), strict=True))
 
 
-def league_tables(league: League, games: Sequence[Game]) -> list[Table]:
+def league_tables(league: League, games: Sequence[LeagueGame]) -> list[Table]:
     """Return the ratings and the cross-play table of each seat."""
     tables = [_rating_table(league, games)]
     for seat, agent in enumerate(league.seats()):
@@ -264,7 +264,7 @@ def league_tables(league: League, games: Sequence[Game]) -> list[Table]:
     return tables
 
 
-def _cross_play(games: Sequence[Game], seat: int, one: str, others: str) -> str:
+def _cross_play(games: Sequence[LeagueGame], seat: int, one: str, others: str) -> str:
     played = []
     for game in games:
         rest = {name for k, name in enumerate(game.line_up) if k != seat}
@@ -280,7 +280,7 @@ def _record(scores: Sequence[float]) -> str:
     return f"{scores.count(1.0)}-{scores.count(0.5)}-{scores.count(0.0)}"
 
 
-def _rating_table(league: League, games: Sequence[Game]) -> Table:
+def _rating_table(league: League, games: Sequence[LeagueGame]) -> Table:
     rated = league_ratings(league, games)
     rows = []
     for name in sorted(rated, key=lambda name: (isnan(rated[name].value), -rated[name].value)):
@@ -290,7 +290,7 @@ def _rating_table(league: League, games: Sequence[Game]) -> Table:
     return title, ["policy", "rating", "wins-draws-losses"], rows
 
 
-def _scores_of(name: str, games: Sequence[Game]) -> Iterator[float]:
+def _scores_of(name: str, games: Sequence[LeagueGame]) -> Iterator[float]:
     for game in games:
         if opponents := game.opponents():
             one, other, score = opponents
