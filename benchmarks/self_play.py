@@ -8,6 +8,7 @@ random legal play meet in a league on held-out boards, and draws their ratings.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -76,6 +77,13 @@ def rate(out: Path) -> list[tuple[float, Interval]]:
     )
     games = play_league(league, out / "league")
     print(to_markdown(league_tables(league, games)[0]))
+    for reference in ("teacher", "step 0"):
+        # Ratings are relative to the first policy.
+        order = sorted(policies, key=lambda policy: policy.column != reference)
+        rating = league_ratings(replace(league, policies=order), games)[last]
+        print(
+            f"{last} above {reference}: {rating.value:+.0f} [{rating.low:+.0f}, {rating.high:+.0f}]"
+        )
     rated = league_ratings(league, games)
     return [(0.0, rated["teacher"]), *((seconds[name], rated[name]) for name in folders)]
 
