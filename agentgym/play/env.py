@@ -425,5 +425,8 @@ def tool_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
     """Return the `ToolEnv` inside a stack of wrappers."""
     inner = env.unwrapped
     if not isinstance(inner, ToolEnv):
-        raise TypeError(f"expected an agentgym env, got {type(inner).__name__}")
+        raise TypeError(
+            f"expected an agentgym env with one agent, got {type(inner).__name__}; "
+            "collect, verifiers, TextArena and PettingZoo play teams"
+        )
     return inner

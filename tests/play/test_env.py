@@ -322,8 +322,10 @@ def test_worlds_can_be_named_by_their_path() -> None:
             load_world(name)
     with pytest.raises(ValueError, match=r"must be a subclass of agentgym\.World"):
         load_world("agentgym:Chat")
-    with pytest.raises(TypeError, match="expected an agentgym env, got CartPoleEnv"):
-        agentgym.tool_env(gymnasium.make("CartPole-v1"))
+    for other in (gymnasium.make("CartPole-v1"), agentgym.make("ListWorld-team")):
+        name = type(other.unwrapped).__name__
+        with pytest.raises(TypeError, match=f"with one agent, got {name}; .* play teams"):
+            agentgym.tool_env(other)
 
 
 def test_ids_can_be_short() -> None:
