@@ -185,6 +185,7 @@ docs: $(VENV)/.dev
 
 # The documentation, in docs/_build/html, with warnings as errors.
 site: $(VENV)/.dev
+	rm -rf docs/_build/html  # a site updated in place loses entries of its search
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 $(VENV)/bin/python:
