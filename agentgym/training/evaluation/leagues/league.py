@@ -16,6 +16,7 @@ from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 
 from agentgym.assemble.registry import is_team, resolve, spec
+from agentgym.play.policy import Policy
 from agentgym.training.evaluation.leagues.ratings import Outcome, ratings
 from agentgym.training.evaluation.provenance import difference, provenance
 from agentgym.training.evaluation.statistics import Interval
@@ -100,6 +101,7 @@ class LeagueGame(NamedTuple):
 
     Attributes:
         line_up: The policy of each seat.
+        seed: The seed of the reset.
         instance: The digest of the instance; seeds of small worlds may share one.
         rewards: The reward of each seat.
         won: Whether each seat is among the winners that the team names, or else among those with
@@ -145,16 +147,19 @@ def play_league(
     with RunLock(out), log.writing():
         _keep(league, out)
         games = {(game.line_up, game.seed): game for game in map(_game, log) if game}
+        made: dict[str, Policy] = {}
         for line_up in league.line_ups():
             missing = [seed for seed in range(league.episodes) if (line_up, seed) not in games]
             on_progress(league.episodes - len(missing))
             if not missing:
                 continue
-            players = {
-                seat: policies[name].make(league.world)
-                for seat, name in zip(seats, line_up, strict=True)
+            # Seats share a policy, and a model stays loaded while the next line-up needs it.
+            made = {
+                name: made[name] if name in made else policies[name].make(league.world)
+                for name in dict.fromkeys(line_up)
             }
-            for player in players.values():
+            players = {seat: made[name] for seat, name in zip(seats, line_up, strict=True)}
+            for player in made.values():
                 if hasattr(player, "reseed"):  # random choices must not depend on earlier games
                     player.reseed(crc32(repr(line_up).encode()))
             batch = min(policies[name].model.batch_size for name in line_up)
