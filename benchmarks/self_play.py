@@ -50,7 +50,7 @@ def train(seed: int, out: Path) -> None:
         teacher=TEACHER,
         pool=("current", "past", TEACHER),
         cloning_steps=150,
-        rl_steps=100,
+        rl_steps=400,
         evaluations=5,
         episodes=30,
         context=1_024,
