@@ -63,12 +63,6 @@ def test_queries(server: GoogleCloud, line: str) -> None:
     assert [list(row) for row in ask(server, query)] == json.loads(rows)
 
 
-def test_random_functions_depend_on_the_statement_only(server: GoogleCloud) -> None:
-    query = "SELECT RAND() AS r, GENERATE_UUID() AS u FROM shop.sales"
-    assert ask(server, query) == ask(server, query) == ask(copy_of(server), query)
-    assert len({row[0] for row in ask(server, query)}) == 5
-
-
 def effects(answer: str) -> dict[str, int]:
     _, mark, effect = answer.partition("\n\nNo rows: ")
     assert mark

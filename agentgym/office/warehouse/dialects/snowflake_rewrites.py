@@ -7,7 +7,14 @@ from collections.abc import Callable
 
 from sqlglot import Dialect, exp
 
-from agentgym.office.warehouse.dialects.trees import COMMON_REWRITES, NOW, Node, duck, library
+from agentgym.office.warehouse.dialects.trees import (
+    COMMON_REWRITES,
+    NOW,
+    Node,
+    duck,
+    library,
+    refuse,
+)
 from agentgym.text.tools import ToolError, echo
 
 FUNCTIONS = frozenset("bit_count ascii chr contains degrees radians cbrt factorial".split())
@@ -35,11 +42,7 @@ def _type(node: Node) -> Node:
 
 def _cast(node: Node) -> Node:
     kind = node.to.this
-    text = node.this.name if isinstance(node.this, exp.Literal) and node.this.is_string else None
-    if text is not None and kind not in _TEXT:
-        if kind == exp.DType.TIMESTAMPTZ:  # DuckDB expects a colon, and no space before the offset
-            text = re.sub(r" ?([+-]\d\d):?(\d\d)$", r"\1:\2", text)
-            node.set("this", exp.Literal.string(text))
+    if isinstance(node.this, exp.Literal) and node.this.is_string and kind not in _TEXT:
         return node
     if kind in _TEXT:
         return library("text", node.this)
@@ -109,7 +112,7 @@ def _diff(node: Node) -> Node:
 
 def _extract(node: Node) -> Node:
     """Seconds since 1970 are whole numbers."""
-    return duck("CAST({0} AS BIGINT)", node) if node.this.name.upper() == "EPOCH" else node
+    return duck("CAST({0} AS BIGINT)", node.copy()) if node.this.name.upper() == "EPOCH" else node
 
 
 def _shift(node: Node) -> Node:
@@ -122,10 +125,6 @@ def _shift(node: Node) -> Node:
     ):
         return node
     return library("later", node.this, exp.Neg(this=span) if isinstance(node, exp.Sub) else span)
-
-
-def _constant(text: str) -> Callable[[Node], Node]:
-    return lambda node: exp.Literal.string(text)
 
 
 def _now(text: str) -> Callable[[Node], Node]:
@@ -165,11 +164,11 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
         (exp.CurrentTime, exp.Localtime), _now(f"CAST(timezone('UTC', {NOW}) AS TIME)")
     ),
     exp.Systimestamp: _now(NOW),
-    exp.CurrentTimezone: _constant("UTC"),
-    exp.CurrentAccount: _constant("OFFICE"),
-    exp.CurrentRegion: _constant("AWS_US_WEST_2"),
-    exp.CurrentVersion: _constant("9.3.1"),
-    exp.CurrentUser: _constant("AGENT"),
-    exp.CurrentRole: _constant("ANALYST"),
-    exp.CurrentWarehouse: _constant("COMPUTE_WH"),
+    **dict.fromkeys(
+        (
+            *(exp.CurrentTimezone, exp.CurrentAccount, exp.CurrentRegion, exp.CurrentVersion),
+            *(exp.CurrentUser, exp.CurrentRole, exp.CurrentWarehouse),
+        ),
+        refuse("functions that tell of the account"),
+    ),
 }
