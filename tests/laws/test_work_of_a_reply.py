@@ -111,10 +111,10 @@ ROWS = "SELECT COUNT(*) AS c FROM "
 ARRAY = "UNNEST(GENERATE_ARRAY(1, 6000))"
 # Each area is read once for every change of the sheet.
 FORMULA = "=" + "+".join(f"COUNTIF(A1:Z{row},1)" for row in range(990, 1_000))
-# Calls near the limit of a single call.
+# Calls near or at the limit of a single call.
 HEAVY: list[tuple[str, str, dict[str, Any]]] = [
-    ("snowflake", "read_query", {"query": f"{ROWS}TABLE(GENERATOR(ROWCOUNT=>40000000))"}),
-    ("google_cloud", "bigquery_run_query", {"query": f"{ROWS}{ARRAY} a, {ARRAY} b"}),
+    ("snowflake", "read_query", {"query": f"{ROWS}TABLE(GENERATOR(ROWCOUNT=>20000000000))"}),
+    ("google_cloud", "bigquery_run_query", {"query": f"{ROWS}{ARRAY} a, {ARRAY} b, {ARRAY} c"}),
     ("python_execute", "python_execute", {"code": "while True: pass", "timeout": 8}),
     ("filesystem", "read_text_file", {"path": "big.txt"}),
     ("google_sheet", "update_cells", {"sheet": "Sheet1", "range": "Z1000", "data": [[FORMULA]]}),

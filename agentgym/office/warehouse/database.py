@@ -160,8 +160,8 @@ class DuckDBSession:
         with sql_hint():
             if find_spec("duckdb") is None:  # only the other process imports it
                 raise ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
-        self._process, self._number = _process(), next(_numbers)
-        self.close = weakref.finalize(self, self._process.closed.append, self._number)
+        self.process, self._number = _process(), next(_numbers)
+        self.close = weakref.finalize(self, self.process.closed.append, self._number)
         macros = [f"CREATE MACRO lib.{macro}" for macro in MACROS[dialect]]
         hidden = [
             f"CREATE MACRO {hidden}() AS "
@@ -174,12 +174,7 @@ class DuckDBSession:
     @property
     def usable(self) -> bool:
         """Return False in a fork or after the process's end."""
-        return self._process.usable
-
-    @property
-    def pid(self) -> int:
-        """Return the process's id."""
-        return self._process.pid
+        return self.process.usable
 
     def request(self, method: str, *arguments: Any) -> Any:
         """Call a method of the other process's session and return its result.
@@ -189,7 +184,7 @@ class DuckDBSession:
             HostLimitError: The process was killed from outside.
             SessionLostError: Another session's statement has ended the process.
         """
-        kind, value, seconds = self._process.ask(self._number, method, arguments)
+        kind, value, seconds = self.process.ask(self._number, method, arguments)
         reply_work.spend(seconds / SECONDS)
         if kind == "ok":
             return value

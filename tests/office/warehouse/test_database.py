@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import random
+import re
 import signal
 import subprocess
 import sys
@@ -55,7 +57,7 @@ class Account:
         """Kill the database process, like a host that is out of memory."""
         live = self.server.engine._live
         assert live is not None
-        os.kill(live.pid, signal.SIGKILL)
+        os.kill(live.process.pid, signal.SIGKILL)
 
 
 DIALECTS = ("bigquery", "snowflake")
@@ -197,7 +199,7 @@ def test_no_process_outlives_the_one_that_started_it() -> None:
         "import os, sys\n"
         "from tests.office.warehouse.test_database import Account\n"
         "account = Account('bigquery'); account.sum()\n"
-        "print(account.server.engine._live.pid, flush=True)\n"
+        "print(account.server.engine._live.process.pid, flush=True)\n"
         "sys.stdin.readline()\n"
     )
     with subprocess.Popen(
@@ -256,3 +258,36 @@ def test_a_statement_that_is_stopped_costs_no_other_engine_anything() -> None:
                 heavy.run(sql)
         ended.set()
         assert [answer.result() for answer in answers] == [{10}] * 4
+
+
+CHANGES = {
+    "merged": "MERGE INTO {t}2 t USING (SELECT {key} AS k) s ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = {step} "
+    "WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k, {step})",
+    "updated": "UPDATE {t}2 SET v = v + 1 WHERE k BETWEEN {key} AND {key} + 3",
+    "deleted": "DELETE FROM {t}2 WHERE k BETWEEN {key} AND {key} + 1",
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_random_changes_agree_with_a_model(dialect: str) -> None:
+    """The model is a dict; occasionally a copy takes over."""
+    rng, account, model = random.Random(3), Account(dialect), dict[int, int]()
+    account.run("CREATE TABLE {t}2 (k INTEGER, v INTEGER)")
+    for step in range(40):
+        key, change = rng.randrange(9), rng.choice(list(CHANGES))
+        sql = CHANGES[change].replace("{key}", str(key)).replace("{step}", str(step))
+        answer = str(account.run(sql))
+        length = {"merged": 1, "updated": 4, "deleted": 2}[change]
+        hit = [k for k in model if k in range(key, key + length)]
+        if change == "merged":
+            model[key] = step
+        elif change == "updated":
+            model |= {k: model[k] + 1 for k in hit}
+        else:
+            model = {k: v for k, v in model.items() if k not in hit}
+        if change != "merged":
+            assert re.search(rf"\b{len(hit)} (rows )?{change}", answer), answer
+        if step % 20 == 19:
+            account.server = pickle.loads(pickle.dumps(account.server))
+        rows = account.rows("SELECT k, v FROM {t}2")
+        assert dict(tuple(map(int, row.values())) for row in rows) == model

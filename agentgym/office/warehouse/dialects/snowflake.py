@@ -12,12 +12,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 from typing_extensions import override
 
-from agentgym.office.warehouse.dialects.snowflake_rewrites import (
-    FUNCTIONS,
-    JSON_NODES,
-    JSON_TYPES,
-    REWRITES,
-)
+from agentgym.office.warehouse.dialects.snowflake_rewrites import FUNCTIONS, REWRITES
 from agentgym.office.warehouse.dialects.translation import Warehouse
 from agentgym.office.warehouse.dialects.trees import default_name
 from agentgym.office.warehouse.engine import SQLEngine
@@ -31,11 +26,6 @@ from agentgym.office.warehouse.values import (
     snowflake_type,
 )
 from agentgym.text.tools import ToolError, echo
-
-NO_JSON = (
-    "permission denied: semi-structured data (VARIANT, OBJECT, ARRAY) is not enabled for this "
-    "account; use columns, LISTAGG and SPLIT_PART"
-)
 
 
 class SnowSQL(Warehouse):
@@ -54,18 +44,8 @@ class SnowSQL(Warehouse):
         }
 
     def parse(self, sql: str) -> exp.Expression:
-        """Parse one statement; raise `ToolError` for Snowflake Scripting and semi-structured data."""
-        if _SCRIPTING.match(sql):
-            raise ToolError(
-                "invalid argument: Snowflake Scripting is not supported; send each statement in a "
-                "call of its own"
-            )
-        tree = super().parse(sql)
-        for node in tree.walk():
-            typed = isinstance(node, exp.DataType) and node.this in JSON_TYPES
-            if typed or isinstance(node, JSON_NODES):
-                raise ToolError(NO_JSON)
-        return normalize_identifiers(tree, dialect="snowflake")
+        """Parse one statement, with unquoted names in upper case."""
+        return normalize_identifiers(super().parse(sql), dialect="snowflake")
 
     @override
     def resolve_table(self, table: exp.Table) -> TableName:
@@ -216,10 +196,3 @@ class SnowSQL(Warehouse):
             for name, schema in sorted(self.engine.schemas.items())
             if "." not in name
         ]
-
-
-# Start of a Snowflake Scripting block.
-_SCRIPTING = re.compile(
-    r"\s*(?:DECLARE\b|LET\b|EXECUTE\s+IMMEDIATE\b|BEGIN\s+(?!TRANSACTION\b|WORK\b|;)\w)",
-    re.IGNORECASE,
-)

@@ -19,20 +19,19 @@ from agentgym.text.tools import ToolError, echo
 
 FUNCTIONS = frozenset("bit_count ascii chr contains degrees radians cbrt factorial".split())
 
-# Semi-structured data: types, then the kinds of nodes that make or read it.
-JSON_TYPES = frozenset((exp.DType.VARIANT, exp.DType.OBJECT, exp.DType.ARRAY))
-JSON_NODES = (
-    *(exp.Array, exp.ArrayAgg, exp.ArrayContains, exp.ArrayToString, exp.Bracket),
-    *(exp.Explode, exp.JSONExtract, exp.ObjectAgg, exp.ParseJSON, exp.Split, exp.SplitToTable),
-    *(exp.Struct, exp.Typeof),
-)
-
 # All of Snowflake's integers have 38 digits.
 _WIDE = {exp.DType.INT, exp.DType.SMALLINT, exp.DType.TINYINT}
 _TEXT = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR}
 
 
+_refuse_json = refuse(
+    "semi-structured data (VARIANT, OBJECT, ARRAY); use columns, LISTAGG and SPLIT_PART"
+)
+
+
 def _type(node: Node) -> Node:
+    if node.this in (exp.DType.VARIANT, exp.DType.OBJECT, exp.DType.ARRAY):
+        return _refuse_json(node)
     if node.this in _WIDE:
         return exp.DataType.build("BIGINT", dialect="duckdb")
     if node.this in _TEXT and node.expressions:
@@ -139,6 +138,14 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.Values: _values,
+    **dict.fromkeys(
+        (
+            *(exp.Array, exp.ArrayAgg, exp.ArrayContains, exp.ArrayToString, exp.Bracket),
+            *(exp.Explode, exp.JSONExtract, exp.ObjectAgg, exp.ParseJSON, exp.Split),
+            *(exp.SplitToTable, exp.Struct, exp.Typeof),
+        ),
+        _refuse_json,
+    ),
     exp.Xor: lambda node: duck(
         "CAST({0} AS BOOLEAN) <> CAST({1} AS BOOLEAN)", node.this, node.expression
     ),
