@@ -7,6 +7,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -122,7 +123,7 @@ def test_an_interrupted_request_costs_no_other_database_more_than_a_start(
 
     first = open_database()
     with monkeypatch.context() as patch:
-        patch.setattr(database.Connection, "send", interrupt)
+        patch.setattr(Connection, "send", interrupt)
         with pytest.raises(KeyboardInterrupt):
             first.request("execute", [])
     assert not first.usable
