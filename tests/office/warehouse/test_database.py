@@ -290,4 +290,5 @@ def test_random_changes_agree_with_a_model(dialect: str) -> None:
         if step % 20 == 19:
             account.server = pickle.loads(pickle.dumps(account.server))
         rows = account.rows("SELECT k, v FROM {t}2")
-        assert dict(tuple(map(int, row.values())) for row in rows) == model
+        values = [list(row.values()) for row in rows]
+        assert {int(k): int(v) for k, v in values} == model
