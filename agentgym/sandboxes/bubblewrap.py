@@ -11,7 +11,7 @@ import codecs
 import functools
 import json
 import time
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any, ClassVar
 
 from agentgym.sandboxes.base import (
@@ -30,7 +30,6 @@ from agentgym.sandboxes.namespaces import (
     MAX_INODES,
     REMEDY,
     START_SECONDS,
-    STARTS,
     ConfinedProcess,
     base_command,
     memory_folder,
@@ -86,19 +85,14 @@ class BubblewrapSandbox:
 
 
 def _play(broker: CallBroker, names: list[str], seed: RunSeed) -> RunResult:
-    problem = ""
-    for _ in range(STARTS):
+    with ExitStack() as stack:
         try:
-            conversation = _Conversation(broker, names, seed)
+            conversation = stack.enter_context(closing(_Conversation(broker, names, seed)))
+            conversation.start()
         except OSError as error:
-            problem = str(error)
-        else:
-            with closing(conversation):
-                if conversation.start():
-                    return conversation.play()
-                problem = conversation.complaint.decode("utf-8", "replace").strip()
-    problem = problem or f"no process has started within {START_SECONDS:g} s"
-    raise SandboxUnavailable(f"bwrap does not run on this host: {problem}; {_REMEDY}")
+            problem = f"bwrap does not run on this host: {error}; {_REMEDY}"
+            raise SandboxUnavailable(problem) from error
+        return conversation.play()
 
 
 class _Conversation:
@@ -112,8 +106,8 @@ class _Conversation:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._ready = False
 
-    def start(self) -> bool:
-        """Report whether the process requests the code."""
+    def start(self) -> None:
+        """Wait until the process requests the code, or raise `OSError`."""
         deadline = time.monotonic() + START_SECONDS
         while (
             not self._ready
@@ -123,7 +117,8 @@ class _Conversation:
             self._listen(left)
         if not self._ready:
             self.drain()
-        return self._ready
+            complaint = self.complaint.decode("utf-8", "replace").strip()
+            raise OSError(complaint or f"no process has started within {START_SECONDS:g} s")
 
     def play(self) -> RunResult:
         self._broker.start_clock()

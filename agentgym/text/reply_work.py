@@ -1,7 +1,7 @@
 """The work that the calls of one reply share.
 
 A tool with a work limit per call reports the share of this limit that a call has used. Shares count
-rows, steps or characters, so every host refuses the same calls.
+steps or characters, so every host refuses the same calls; only those of SQL and programs count time.
 """
 
 from __future__ import annotations

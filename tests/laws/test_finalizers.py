@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -64,8 +64,8 @@ class Endpoint(endpoint.HttpClient[Any, Any, Any]):
         self.connection.open()
 
 
-def open_database() -> database.DuckDBProcess:
-    return database.DuckDBProcess("bigquery")
+def open_database() -> database.DuckDBSession:
+    return database.DuckDBSession("bigquery")
 
 
 MAKERS: dict[ModuleType, Callable[[], object]] = {
@@ -84,7 +84,6 @@ def test_what_is_dropped_is_released_under_any_lock(
     monkeypatch.setattr(sys, "unraisablehook", raised.append)
     if hasattr(module, "threading"):
         monkeypatch.setattr(module, "threading", EagerThreading("threading"))
-    database._host_of.cache_clear()
     make = MAKERS[module]
     gc.freeze()  # skip older objects in each collection
     cycle: list[Any] = [make()]
@@ -102,45 +101,34 @@ def test_what_is_dropped_is_released_under_any_lock(
     assert dropped() is None
     assert not raised
     del others
-    database._host_of.cache_clear()
 
 
-def test_the_process_of_a_dropped_database_ends() -> None:
-    pids = []
+def test_a_dropped_database_is_closed_by_the_next_request() -> None:
     for _ in range(3):
         cycle: list[Any] = [open_database()]
-        pids.append(cycle[0].pid)
         cycle.append(cycle)
     del cycle
     gc.collect()
+    process = database._process()
+    assert process.closed
     open_database().close()
-    for pid in pids:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+    assert len(process.closed) == 1
 
 
-@pytest.mark.parametrize("breaks", ["dies", "is interrupted"])
-def test_a_host_of_databases_that_breaks_costs_no_other_database(
-    breaks: str, monkeypatch: pytest.MonkeyPatch
+def test_an_interrupted_request_costs_no_other_database_more_than_a_start(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    database._host_of.cache_clear()
-    first = open_database()
-    host = database._host_of(os.getpid())
-
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    if breaks == "dies":
-        host._control.close()
-    else:
-        with monkeypatch.context() as patch:
-            patch.setattr(database.socket, "send_fds", interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                open_database()
+    first = open_database()
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "send", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            first.request("execute", [])
+    assert not first.usable
     second = open_database()
-    assert database._host_of(os.getpid()) is not host
-    assert [each.request("execute", [("SELECT 1", ())]) for each in (first, second)] == [[(1,)]] * 2
-    first.close()
+    assert second.request("read", [], "SELECT 1 AS a", 1, 1)[2] == [(1,)]
     second.close()
 
 

@@ -76,15 +76,14 @@ def test_nothing_is_unpacked_outside_of_the_folder() -> None:
 @pytest.mark.parametrize(
     ("command", "code", "reason"),
     [
-        ("zip", 16, "Invalid command arguments"),
-        ("zip -e x c.txt", 16, "-e is not supported"),
-        ("zip x none", 12, "Nothing to do! (x.zip)"),
-        ("zip c.txt d/a.txt", 15, "c.txt exists; name another archive"),
-        ("unzip", 10, "it takes one archive"),
-        ("unzip -Z x", 10, "-Z is not supported"),
-        ("unzip none", 9, "cannot find or open none or none.zip."),
+        ("zip", 2, "required: archive, files"),
+        ("zip -e x c.txt", 2, "unrecognized arguments: -e"),
+        ("zip x none", 15, "there is no none"),
+        ("zip c.txt d/a.txt", 15, "c.txt exists"),
+        ("unzip -Z x", 2, "unrecognized arguments: -Z"),
+        ("unzip none", 9, "cannot open none.zip"),
         ("unzip c.txt", 9, "File is not a zip file"),
-        ("unzip ok.zip none", 10, "it takes one archive"),
+        ("unzip ok.zip none", 2, "unrecognized arguments: none"),
     ],
 )
 def test_what_cannot_be_done_is_said(command: str, code: int, reason: str) -> None:

@@ -1,33 +1,23 @@
-"""CREATE, ALTER, DROP and COMMENT ON of tables and schemas; a refused statement raises `ToolError`."""
+"""CREATE, ALTER, DROP and COMMENT ON of tables; a refused statement raises `ToolError`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from sqlglot import exp
 
 from agentgym.office.warehouse.dialects.translation import Warehouse
 from agentgym.office.warehouse.dialects.trees import comment_in, only_comment
-from agentgym.office.warehouse.tables import (
-    Column,
-    Table,
-    TableName,
-    declare,
-    path,
-    quote,
-)
+from agentgym.office.warehouse.tables import Table, TableName, declare, path, quote
 from agentgym.office.warehouse.values import ConversionResult
 from agentgym.text.tools import ToolError
 
 
 def create(warehouse: Warehouse, tree: exp.Create) -> ConversionResult:
-    """Execute a CREATE of a table, schema or database, or change nothing."""
+    """Execute a CREATE TABLE, or change nothing."""
     kind = str(tree.kind).upper()
-    if kind in ("SCHEMA", "DATABASE"):
-        return warehouse.create_schema(warehouse.resolve_schema(tree.this, kind), tree, kind)
     if kind != "TABLE":
-        raise ToolError(f"invalid argument: CREATE {kind} is not supported; TABLE and SCHEMA are")
+        raise ToolError(f"not supported: CREATE {kind}; CREATE TABLE is")
     signature = tree.this if isinstance(tree.this, exp.Schema) else None
     name = warehouse.resolve_table(signature.this if signature else tree.this)
     warehouse.check_schema(name[0])
@@ -46,24 +36,19 @@ def create(warehouse: Warehouse, tree: exp.Create) -> ConversionResult:
         for item in items
         if isinstance(item, (exp.ColumnDef, exp.Identifier, exp.Column))
     ]
-    table = _create_table(warehouse, tree, name, columns)
     text = comment_in(tree.args.get("properties"))
-    warehouse.engine.set_schema(
-        name, replace(table, comment=text, created=warehouse.now.isoformat())
-    )
+    created = Table(tuple(columns), comment=text, created=warehouse.now.isoformat())
+    _create_table(warehouse, tree, name, created)
     return ConversionResult("CREATE_TABLE", target=name)
 
 
-def _create_table(
-    warehouse: Warehouse, tree: exp.Create, name: TableName, columns: list[Column]
-) -> Table:
-    seed, statements = "", []
+def _create_table(warehouse: Warehouse, tree: exp.Create, name: TableName, created: Table) -> None:
+    statements, columns = [], created.columns
     head = f"CREATE OR REPLACE TABLE {path(name)}"
-    tables = [name] if name in warehouse.engine.tables else []
+    tables: list[TableName] = []
     if tree.expression:
         tree.set("this", exp.to_identifier("x"))
-        needed, seed = warehouse.prepare(tree)
-        tables += needed
+        tables = warehouse.prepare(tree)
         query = warehouse.to_duckdb(tree.expression)
         if columns:
             labels = ", ".join(quote(column.name) for column in columns)
@@ -82,8 +67,7 @@ def _create_table(
         statements.append(f"{head} ({', '.join(map(declare, columns))})")
     else:
         raise ToolError("invalid argument: CREATE TABLE needs columns or a query")
-    warehouse.engine.write(statements, tables, warehouse.now, seed=seed, schema=name[0], new=[name])
-    return Table(warehouse.engine.columns_of(name, columns))
+    warehouse.engine.write(statements, tables, warehouse.now, name, created)
 
 
 def _primary_keys(items: Sequence[exp.Expression]) -> set[str]:
@@ -96,47 +80,17 @@ def _primary_keys(items: Sequence[exp.Expression]) -> set[str]:
 
 
 def drop(warehouse: Warehouse, tree: exp.Drop) -> ConversionResult:
-    """Execute a DROP of tables, schemas or databases."""
+    """Execute a DROP TABLE."""
     kind = str(tree.args["kind"]).upper()
+    if kind != "TABLE":
+        raise ToolError(f"not supported: DROP {kind}; DROP TABLE is")
     for table in tree.args["tables"]:
-        if kind in ("SCHEMA", "DATABASE"):
-            _drop_schema(warehouse, warehouse.resolve_schema(table, kind), tree, kind)
-        elif kind == "TABLE":
-            _drop_table(warehouse, warehouse.resolve_table(table), tree)
-        else:
-            raise ToolError(f"invalid argument: DROP {kind} is not supported; TABLE and SCHEMA are")
+        name = warehouse.resolve_table(table)
+        if name not in warehouse.engine.tables and not tree.args.get("exists"):
+            raise ToolError(f"not found: there is no table {'.'.join(name)}")
+        warehouse.engine.tables.pop(name, None)
     names = ", ".join(table.sql(warehouse.dialect) for table in tree.args["tables"])
-    return ConversionResult(f"DROP_{kind}", message=f"{names} successfully dropped.")
-
-
-def _drop_table(warehouse: Warehouse, name: TableName, tree: exp.Drop) -> None:
-    if name in warehouse.engine.tables:
-        warehouse.engine.drop(name)
-    elif not tree.args.get("exists"):
-        raise ToolError(f"not found: there is no table {'.'.join(name)}")
-
-
-def _drop_schema(warehouse: Warehouse, name: str, tree: exp.Drop, kind: str) -> None:
-    engine = warehouse.engine
-    within = [
-        each
-        for each in engine.schemas
-        if each == name or (kind == "DATABASE" and each.startswith(f"{name}."))
-    ]
-    if not within and not tree.args.get("exists"):
-        raise ToolError(f"not found: there is no {kind.lower()} {name}")
-    tables = [table for table in engine.tables if table[0] in within]
-    if tables and (
-        tree.args.get("restrict") or not (warehouse.cascades or tree.args.get("cascade"))
-    ):
-        raise ToolError(
-            f"conflict: {name} is still in use: it has {len(tables)} tables; drop them first or add "
-            "CASCADE"
-        )
-    for table in tables:
-        engine.drop(table)
-    for schema in within:
-        del engine.schemas[schema]
+    return ConversionResult("DROP_TABLE", message=f"{names} successfully dropped.")
 
 
 def comment(warehouse: Warehouse, tree: exp.Comment) -> ConversionResult:

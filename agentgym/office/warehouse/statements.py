@@ -30,16 +30,27 @@ def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) ->
                 "permission denied: only SELECT and DESCRIBE can be run here, not "
                 f"{warehouse.kind(tree)}"
             )
-        action = _ACTIONS.get(type(tree))
-        if action is None:
-            kind = _words(tree) if isinstance(tree, exp.Command) else warehouse.kind(tree)
-            instead = _INSTEAD.get(kind.split()[0], _SUPPORTED)
-            raise ToolError(f"invalid argument: {kind} is not supported; {instead}")
-        return action(warehouse, tree)
+        return action_of(warehouse, tree)(warehouse, tree)
     except RecursionError:
         raise ToolError("invalid argument: the statement is nested too deeply") from None
     except sqlglot.errors.SqlglotError as error:
         raise ToolError(f"invalid argument: {str(error)[:300]}") from None
+
+
+def action_of(
+    warehouse: Warehouse, tree: exp.Expression
+) -> Callable[[Warehouse, Any], ConversionResult]:
+    """Return what executes a change, or raise `ToolError` for an unsupported statement."""
+    action = _ACTIONS.get(type(tree))
+    kind = _words(tree) if isinstance(tree, exp.Command) else warehouse.kind(tree)
+    if tree.find(exp.TemporaryProperty):
+        kind = kind.replace(" ", " TEMPORARY ", 1)
+    if action is None or (kind.startswith(("CREATE", "DROP")) and kind.split()[1:] != ["TABLE"]):
+        raise ToolError(
+            f"not supported: {kind}; queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COMMENT "
+            "are, and CREATE and DROP of tables"
+        )
+    return action
 
 
 def _words(command: exp.Command) -> str:
@@ -53,9 +64,9 @@ def _read(warehouse: Warehouse, tree: exp.Expression, limit: int) -> ConversionR
         rows = warehouse.show(tree)
         rows.records = rows.records[:limit]
         return ConversionResult(tree.key.upper(), rows)
-    sql, needed, seed = warehouse.translate(tree)
+    sql, needed = warehouse.translate(tree)
     return ConversionResult(
-        "SELECT", warehouse.engine.read(sql, needed, warehouse.now, limit, seed, MAX_BYTES)
+        "SELECT", warehouse.engine.read(sql, needed, warehouse.now, limit, MAX_BYTES)
     )
 
 
@@ -72,11 +83,11 @@ def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
             assignment.this.set("table", None)
     start = [f"DELETE FROM {path(target)}"] if tree.args.get("overwrite") else []
     tree.set("overwrite", None)
-    sql, needed, seed = warehouse.translate(tree)
+    sql, needed = warehouse.translate(tree)
     merges = isinstance(tree, exp.Merge)
     # DuckDB returns a single count, so a MERGE returns its action per row.
     statements = [*start, f"{sql} RETURNING merge_action" if merges else sql]
-    answer = warehouse.engine.write(statements, [*needed, target], warehouse.now, [target], seed)
+    answer = warehouse.engine.write(statements, [*needed, target], warehouse.now, target)
     if not merges:
         counts = {_EFFECTS[tree.key]: int(answer[0][0])}
     else:
@@ -97,17 +108,14 @@ def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult
     if tree.args.get("exists") and warehouse.resolve_table(table) not in warehouse.engine.tables:
         return ConversionResult("TRUNCATE_TABLE")
     name = warehouse.find_table(table)
-    answer = warehouse.engine.write([f"DELETE FROM {path(name)}"], [name], warehouse.now, [name])
+    answer = warehouse.engine.write([f"DELETE FROM {path(name)}"], [name], warehouse.now, name)
     return ConversionResult("TRUNCATE_TABLE", counts={"deleted": int(answer[0][0])}, target=name)
 
 
 # Each action's count, in the warehouses' order.
 _EFFECTS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
 
-_SUPPORTED = (
-    "queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COMMENT are, and CREATE and DROP of tables "
-    "and schemas"
-)
+_SUPPORTED = "queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COMMENT are, and CREATE and DROP of tables"
 # Alternatives to unsupported statements by first word.
 _INSTEAD = {
     "EXPLAIN": "run the query itself",

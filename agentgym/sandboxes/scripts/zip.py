@@ -1,68 +1,45 @@
 #!/python/bin/python3 -sSPB
 """zip: create an archive of files."""
 
+import argparse
 import os
 import sys
 import zipfile
 from collections.abc import Iterator
-from typing import NoReturn
-
-USAGE = "usage: zip [-r] [-q] ARCHIVE FILE ..."
-_NOTHING_TO_DO, _CANNOT_CREATE, _BAD_ARGUMENTS = 12, 15, 16  # exit statuses of Info-ZIP
 
 
-def stop(status: int, message: str) -> NoReturn:
-    """Exit with an error."""
-    print(f"\nzip error: {message}", file=sys.stderr)
-    sys.exit(status)
-
-
-def below(path: str, recurse: bool) -> Iterator[str]:
+def below(path: str) -> Iterator[str]:
     """Return a path and all paths below it."""
     yield path
-    if recurse and os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
+    if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
         for name in sorted(os.listdir(path)):  # noqa: PTH208
-            yield from below(f"{path.rstrip('/')}/{name}", recurse)
-
-
-def members(names: list[str], recurse: bool) -> dict[str, str]:
-    """Return the paths to store, by their names in the archive."""
-    paths: dict[str, str] = {}
-    for name in names:
-        if not os.path.exists(name):  # noqa: PTH110
-            print(f"\tzip warning: name not matched: {name}", file=sys.stderr)
-            continue
-        for path in below(name, recurse):
-            stored = os.path.normpath(path).lstrip("/")
-            if stored != ".":
-                paths[stored] = path
-    return paths
+            yield from below(f"{path.rstrip('/')}/{name}")
 
 
 def main(words: list[str]) -> int:
     """Create an archive; return the exit status."""
-    flags: set[str] = set()
-    names: list[str] = []
-    for word in words:
-        if word.startswith("-") and set(word[1:]) <= set("rq"):
-            flags |= set(word[1:])
-        elif word.startswith("-"):
-            stop(_BAD_ARGUMENTS, f"Invalid command arguments ({word} is not supported)\n{USAGE}")
-        else:
-            names.append(word)
-    if not names:
-        stop(_BAD_ARGUMENTS, f"Invalid command arguments\n{USAGE}")
-    target = names[0] if "." in names[0].rpartition("/")[2] else f"{names[0]}.zip"
-    if os.path.exists(target):  # noqa: PTH110
-        stop(_CANNOT_CREATE, f"{target} exists; name another archive or remove it")
-    paths = members(names[1:], "r" in flags)
-    if not paths:
-        stop(_NOTHING_TO_DO, f"Nothing to do! ({target})")
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for stored, path in paths.items():
-            archive.write(path, stored)
-            if "q" not in flags:
-                print(f"  adding: {stored}")
+    parser = argparse.ArgumentParser("zip")
+    parser.add_argument("-r", action="store_true", help="add what is in folders")
+    parser.add_argument("-q", action="store_true", help="print nothing")
+    parser.add_argument("archive")
+    parser.add_argument("files", nargs="+")
+    given = parser.parse_args(words)
+    path = given.archive if "." in given.archive.rpartition("/")[2] else f"{given.archive}.zip"
+    missing = [name for name in given.files if not os.path.exists(name)]  # noqa: PTH110
+    if missing or os.path.exists(path):  # noqa: PTH110
+        problem = f"there is no {missing[0]}" if missing else f"{path} exists; remove it first"
+        print(f"zip error: {problem}", file=sys.stderr)
+        return 15  # as Info-ZIP
+    paths: dict[str, None] = {}
+    for name in given.files:
+        paths |= dict.fromkeys(below(name) if given.r else [name])
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for each in paths:
+            stored = os.path.normpath(each).lstrip("/")
+            if stored != ".":
+                archive.write(each, stored)
+                if not given.q:
+                    print(f"  adding: {stored}")
     return 0
 
 

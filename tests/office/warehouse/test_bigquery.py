@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
-import random
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -63,23 +61,6 @@ def test_queries(server: GoogleCloud, line: str) -> None:
     assert [list(row) for row in ask(server, query)] == json.loads(rows)
 
 
-def test_random_functions_depend_on_the_statement_only(server: GoogleCloud) -> None:
-    query = "SELECT RAND() AS r, GENERATE_UUID() AS u FROM shop.sales"
-    assert ask(server, query) == ask(server, query) == ask(copy_of(server), query)
-    assert len({row[0] for row in ask(server, query)}) == 5
-
-
-def effects(answer: str) -> dict[str, int]:
-    _, mark, effect = answer.partition("\n\nNo rows: ")
-    assert mark
-    return {part.split()[2]: int(part.split()[0]) for part in effect.split(", ")}
-
-
-def copy_of(server: GoogleCloud) -> GoogleCloud:
-    copied: GoogleCloud = pickle.loads(pickle.dumps(server))
-    return copied
-
-
 def test_laws_of_servers_hold_for_this_part_alone() -> None:
     rng = np.random.default_rng(11)
     server, again = GoogleCloud(), GoogleCloud()
@@ -92,35 +73,3 @@ def test_laws_of_servers_hold_for_this_part_alone() -> None:
         assert shown == run(again, tool, arguments)
         if shown.startswith("error:"):
             assert digest(server) == before, (tool, arguments)
-
-
-def test_random_changes_agree_with_a_model() -> None:
-    """The model is a dict; occasionally a copy takes over."""
-    rng = random.Random(3)
-    server, model, next_id = GoogleCloud(), {}, 0
-    server.bigquery.load("d", "t", {"id": "INT64", "v": "INT64"}, [])
-    for step in range(60):
-        low, high = sorted(rng.sample(range(-1, 30), 2))
-        what = rng.choice(["insert", "insert", "update", "delete"])
-        if what == "insert":
-            value = rng.randrange(9)
-            server.bigquery.bigquery_run_query(
-                f"INSERT d.t (id, v) VALUES ({next_id}, {value}), ({next_id + 1}, NULL)"
-            )
-            model |= {next_id: value, next_id + 1: None}
-            next_id += 2
-        elif what == "update":
-            shown = server.bigquery.bigquery_run_query(
-                f"UPDATE d.t SET v = IFNULL(v, 0) + 1 WHERE id BETWEEN {low} AND {high}"
-            )
-            hit = [key for key in model if low <= key <= high]
-            assert effects(shown) == {"updated": len(hit)}
-            model |= {key: (model[key] or 0) + 1 for key in hit}
-        else:
-            server.bigquery.bigquery_run_query(
-                f"DELETE FROM d.t WHERE id BETWEEN {low} AND {low + 2}"
-            )
-            model = {key: value for key, value in model.items() if not low <= key <= low + 2}
-        if step % 20 == 19:
-            server = copy_of(server)
-        assert dict(ask(server, "SELECT id, v FROM d.t")) == model

@@ -1,11 +1,17 @@
-"""Parser errors are the same in each process."""
+"""The parser's work is bounded, and its errors are the same in each process."""
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 
 import pytest
+from sqlglot.errors import SqlglotError
+
+from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
+from tests.helpers import calls_of
+from tests.office.warehouse.test_database import DIALECTS
 
 ERRORS = """
 import sys
@@ -30,7 +36,7 @@ for sql in texts:
 """
 
 
-@pytest.mark.parametrize("dialect", ["bigquery", "snowflake"])
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_error_is_the_same_in_a_process_that_hashes_otherwise(dialect: str) -> None:
     told = [
         subprocess.run(
@@ -44,3 +50,17 @@ def test_an_error_is_the_same_in_a_process_that_hashes_otherwise(dialect: str) -
     ]
     assert told[0].count("Required keyword") > 300
     assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "name", ["DATE", "TIMESTAMP", "STRING", "TIME", "DATETIME", "CHAR", "ARRAY"]
+)
+def test_the_work_to_parse_names_of_types_is_bounded(dialect: str, name: str) -> None:
+    """A possible type or function would be parsed twice per level."""
+
+    def parse() -> None:
+        with contextlib.suppress(SqlglotError, RecursionError):
+            parse_sql(f"SELECT {f'{name}(' * 40}x{')' * 40}", dialect)
+
+    assert calls_of(parse) <= 400_000

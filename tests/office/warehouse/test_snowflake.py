@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -40,27 +39,3 @@ def test_a_long_result_is_cut() -> None:
 
 def test_a_name_without_a_database_needs_a_current_one() -> None:
     refused(Snowflake(), "read_query", "no current database", query="SELECT * FROM t")
-
-
-def test_random_changes_agree_with_a_model() -> None:
-    rng = random.Random(8)
-    server: Any = prepared("snowflake")
-    model: dict[str, int] = {"INT-1": 0, "INT-2": 1, "INT-3": 1}
-    for step in range(40):
-        key = f"INT-{rng.randrange(8)}"
-        what = rng.choice(["merge", "update", "delete"])
-        if what == "merge":
-            server.write_query(
-                f"MERGE INTO invoice_payments t USING (SELECT '{key}' AS k) s ON t.invoice_id = s.k WHEN MATCHED THEN UPDATE SET "
-                f"outstanding_flag = {step} WHEN NOT MATCHED THEN INSERT (invoice_id, outstanding_flag) VALUES (s.k, {step})"
-            )
-            model[key] = step
-        elif what == "update":
-            server.write_query(
-                f"UPDATE invoice_payments SET outstanding_flag = outstanding_flag + 1 WHERE invoice_id <> '{key}'"
-            )
-            model = {k: v if k == key else v + 1 for k, v in model.items()}
-        else:
-            server.write_query(f"DELETE FROM invoice_payments WHERE invoice_id = '{key}'")
-            model.pop(key, None)
-        assert {row["INVOICE_ID"]: row["OUTSTANDING_FLAG"] for row in server.rows(PAID)} == model

@@ -37,14 +37,6 @@ def attempt(account: Account, sql: str) -> None:
         account.run(sql[:100_000])
 
 
-def child_seconds(account: Account) -> float:
-    live = account.server.engine._live
-    if live is None or not live.usable:
-        return 0.0
-    fields = Path(f"/proc/{live.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
-
-
 @pytest.fixture(scope="module", params=DIALECTS)
 def account(request: pytest.FixtureRequest) -> Iterator[Account]:
     yield (made := Account(request.param))

@@ -15,25 +15,10 @@ from agentgym.office.warehouse.dialects.bigquery_rewrites import FUNCTIONS, REWR
 from agentgym.office.warehouse.dialects.translation import Warehouse
 from agentgym.office.warehouse.dialects.trees import default_name, only_comment
 from agentgym.office.warehouse.engine import SQLEngine
-from agentgym.office.warehouse.statements import run
+from agentgym.office.warehouse.statements import action_of, run
 from agentgym.office.warehouse.tables import Table, TableName
 from agentgym.office.warehouse.values import ConversionResult, View, bigquery_type
 from agentgym.text.tools import ToolError, echo
-
-NOT_ENABLED = (
-    "permission denied: scripts, transactions, functions of your own and temporary tables are not "
-    "enabled for this project; send one ordinary statement"
-)
-"""The refusal of everything that needs GoogleSQL's procedural language."""
-
-# Comments, then a statement that needs the procedural language.
-_SCRIPT = re.compile(
-    r"(?:\s|--[^\n]*+\n|\#[^\n]*+\n|/\*(?:(?!\*/).)*+\*/)*+"
-    r"(?:DECLARE|SET|BEGIN|COMMIT|ROLLBACK|IF|CASE|LOOP|REPEAT|WHILE|FOR|RAISE|CALL|EXECUTE\s+IMMEDIATE"
-    r"|(?:CREATE|DROP)\s+(?:OR\s+REPLACE\s+)?"
-    r"(?:TEMP|TEMPORARY|PROCEDURE|(?:TABLE\s+|AGGREGATE\s+)?FUNCTION))\b",
-    re.IGNORECASE | re.DOTALL,
-)
 
 
 class GoogleSQL(Warehouse):
@@ -42,17 +27,10 @@ class GoogleSQL(Warehouse):
     dialect: ClassVar[str] = "bigquery"
     functions: ClassVar[frozenset[str]] = FUNCTIONS
     rewrites = REWRITES
-    cascades: ClassVar[bool] = False
 
     def __init__(self, engine: SQLEngine, now: datetime, project: str) -> None:
         super().__init__(engine, now)
         self.project = project
-
-    @override
-    def parse(self, sql: str) -> exp.Expression:
-        if _SCRIPT.match(sql):
-            raise ToolError(NOT_ENABLED)
-        return super().parse(sql)
 
     def run(self, sql: str, limit: int) -> ConversionResult:
         """Execute a statement, or raise `ToolError` and change nothing."""
@@ -63,8 +41,10 @@ class GoogleSQL(Warehouse):
         tree = self.parse(sql)
         kind = self.kind(tree)
         if self.reads(tree):
-            sql, needed, _ = self.translate(tree)
+            sql, needed = self.translate(tree)
             self.engine.read(f"EXPLAIN {sql}", needed, self.now, 1)
+        else:
+            action_of(self, tree)
         return kind
 
     @override
@@ -83,18 +63,6 @@ class GoogleSQL(Warehouse):
                 "not supported: wildcard tables; name each table and join them with UNION ALL"
             )
         return table.db, table.name
-
-    @override
-    def resolve_schema(self, table: exp.Table, kind: str) -> str:
-        if kind != "SCHEMA":
-            raise ToolError(f"invalid argument: {kind} is not supported; a dataset is a SCHEMA")
-        parts = filter(None, (table.catalog, table.db, table.name))
-        *project, name = ".".join(parts).split(".")
-        if project not in ([], [self.project]):
-            raise ToolError(
-                f"permission denied: there is no access to project {echo('.'.join(project))}; it is {self.project}"
-            )
-        return self.check_dataset(name)
 
     def check_dataset(self, name: str) -> str:
         """Return a valid dataset name, or raise `ToolError`."""

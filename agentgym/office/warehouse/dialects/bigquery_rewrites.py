@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sqlglot import exp
 
-from agentgym.office.warehouse.dialects.bigquery_dates import DATE_REWRITES
-from agentgym.office.warehouse.dialects.trees import COMMON_REWRITES, Node, duck, library
-from agentgym.office.warehouse.tables import quote
+from agentgym.office.warehouse.dialects.trees import (
+    COMMON_REWRITES,
+    NOW,
+    Node,
+    duck,
+    library,
+    refuse,
+)
 from agentgym.text.tools import ToolError
 
 # SQLGlot does not know these; DuckDB has them with the same meaning.
 FUNCTIONS = frozenset(
-    "error bit_count ascii chr array_reverse array_first array_last unicode cbrt ieee_divide".split()
+    "error bit_count ascii chr array_reverse array_first array_last unicode cbrt".split()
 )
+
+_PARTS = {
+    "DAYOFWEEK": "extract(dow FROM {0}) + 1", "ISOWEEK": "extract(week FROM {0})",
+    "WEEK": "CAST(strftime({0}, '%U') AS BIGINT)", "DAYOFYEAR": "extract(doy FROM {0})",
+    "DATE": "CAST({0} AS DATE)", "TIME": "CAST({0} AS TIME)",
+    "MICROSECOND": "extract(microseconds FROM {0}) % 1000000", "MILLISECOND": "extract(milliseconds FROM {0}) % 1000",
+}  # fmt: skip
+# The first day of a week, in the order from DuckDB's.
+_DAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
+_WEEKS = {"WEEK": "SUNDAY", "ISOWEEK": "MONDAY"}
+# Format elements with the same meaning in DuckDB. SQLGlot spells out others, such as `%F`.
+_ELEMENTS = frozenset(f"%{letter}" for letter in "AaBbdHIjMmpSUuWwYy%") | {"%f", "%-d"}
+_ELEMENT = re.compile(r"%-?.?", re.DOTALL)
 
 
 def _cast(node: Node) -> Node:
@@ -42,67 +61,6 @@ def _without_limit(node: Node) -> Node:
     if limit is not None and limit.find_ancestor(exp.AggFunc) is node:
         raise ToolError("not supported: LIMIT within an aggregate; limit a subquery")
     return node
-
-
-def _ignore_nulls(node: Node) -> Node:
-    """DuckDB knows IGNORE NULLS in window functions only."""
-    if isinstance(node.this, exp.ArrayAgg):
-        raise ToolError("not supported: ARRAY_AGG with IGNORE NULLS; filter with WHERE")
-    return node
-
-
-def _array(node: Node) -> Node:
-    """The first struct names the fields of all."""
-    first = node.expressions[0] if node.expressions else None
-    if not isinstance(first, exp.Struct) or not all(map(_has_name, first.expressions)):
-        return node
-    labels = [
-        field.this if isinstance(field, exp.PropertyEQ) else field.args["alias"]
-        for field in first.expressions
-    ]
-    for item in node.expressions[1:]:
-        plain = isinstance(item, (exp.Tuple, exp.Struct)) and len(item.expressions) == len(labels)
-        if plain and not any(map(_has_name, item.expressions)):
-            fields = [
-                exp.PropertyEQ(this=label.copy(), expression=value)
-                for label, value in zip(labels, item.expressions, strict=True)
-            ]
-            item.replace(exp.Struct(expressions=fields))
-    return node
-
-
-def _has_name(field: Node) -> bool:
-    return isinstance(field, (exp.PropertyEQ, exp.Alias))
-
-
-def _struct(node: Node) -> Node:
-    """Build a struct without names, or a ROW in an INSERT."""
-    if any(map(_has_name, node.expressions)) or not node.find_ancestor(exp.Insert):
-        return node
-    return exp.Anonymous(this="ROW", expressions=node.expressions)
-
-
-def _unnest(node: Node) -> Node:
-    """Unnest an array of structs into a column per field."""
-    array, offset = node.expressions[0], node.args.get("offset")
-    structs = (
-        isinstance(array, exp.Array)
-        and array.expressions
-        and isinstance(array.expressions[0], exp.Struct)
-    )
-    if not (structs or offset) or not isinstance(node.parent, (exp.From, exp.Join)):
-        return node
-    alias = node.args.get("alias")
-    columns = alias.columns if alias else []
-    label = columns[0].name if columns else alias.name if alias and alias.this else "unnested"
-    item = "unnest({0}, max_depth := 2)" if structs else f"unnest({{0}}) AS {quote(label)}"
-    number = f", generate_subscripts({{0}}, 1) - 1 AS {quote(offset.name)}" if offset else ""
-    select = duck(f"(SELECT {item}{number})", array).find(exp.Select)
-    # `x` alone must refer to the item, not the record.
-    outer = label if structs else f"{label} and its place"
-    return exp.Subquery(
-        this=select, alias=exp.TableAlias(this=exp.to_identifier(outer, quoted=True))
-    )
 
 
 def _pivot(node: Node) -> Node:
@@ -134,34 +92,123 @@ def _substring(node: Node) -> Node:
     return library("part", node.this, node.args["start"], node.args.get("length"))
 
 
-def _by_name(node: Node) -> Node:
-    """Call a function that both SQLGlot and DuckDB lack."""
-    return library("ieee", *node.expressions) if node.name.lower() == "ieee_divide" else node
+def _extract(node: Node) -> Node:
+    if isinstance(node.this, exp.WeekStart):
+        raise ToolError("not supported: EXTRACT of WEEK(day); use WEEK or ISOWEEK")
+    part = node.this.name.upper()
+    return duck(_PARTS[part], node.expression) if part in _PARTS else node
+
+
+def _now(text: str) -> Callable[[Node], Node]:
+    def change(node: Node) -> Node:
+        zone = node.this if isinstance(node.this, exp.Expression) else exp.Literal.string("UTC")
+        return duck(text, zone)
+
+    return change
+
+
+def _trunc(kind: str) -> Callable[[Node], Node]:
+    def change(node: Node) -> Node:
+        item, unit = node.this, node.args["unit"]
+        if node.args.get("zone"):
+            raise ToolError("not supported: truncation in a time zone; use DATETIME(time, zone)")
+        if isinstance(item, exp.Literal):
+            item = exp.Cast(this=item, to=exp.DataType.build(kind, dialect="duckdb"))
+        is_week = isinstance(unit, exp.WeekStart)
+        day = unit.this.name.upper() if is_week else _WEEKS.get(unit.name.upper())
+        if day is None:
+            return library("cut", exp.Literal.string(unit.name), item)
+        return library("cut_week", exp.Literal.number(_DAYS.index(day)), item)
+
+    return change
+
+
+def _as_date(node: Node) -> Node:
+    """DATE_ADD and similar functions return a DATE, DuckDB a timestamp."""
+    if isinstance(node.parent, exp.Cast) and node.parent.to.is_type("date"):
+        return node
+    return exp.Cast(this=node.copy(), to=exp.DataType.build("DATE"))
+
+
+def _between_moments(node: Node) -> Node:
+    """TIMESTAMP_DIFF counts whole units, DuckDB's date_diff unit boundaries."""
+    return duck(f"date_sub('{node.args['unit'].name}', {{1}}, {{0}})", node.this, node.expression)
+
+
+def _check_format(node: Node) -> None:
+    style = node.args["format"]
+    elements = _ELEMENT.findall(style.name) if isinstance(style, exp.Literal) else ["an expression"]
+    for element in elements:
+        if element not in _ELEMENTS:
+            raise ToolError(f"not supported: {element} in a format; use others, such as %d or %H")
+    if node.args.get("zone"):
+        raise ToolError("not supported: a time zone beside a format; use DATETIME(time, zone)")
+
+
+def _written(node: Node) -> Node:
+    """Format a date or time."""
+    _check_format(node)
+    item, style = node.this, node.args["format"]
+    if "%-d" in style.name:  # SQLGlot's form of `%e`, which pads with a blank
+        raise ToolError("not supported: %e in a format; use %d")
+    if isinstance(item, exp.TsOrDsToTime):
+        item = duck("DATE '1970-01-01' + CAST({0} AS TIME)", item.this)
+    elif isinstance(item, exp.TsOrDsToTimestamp):
+        item = duck("timezone('UTC', CAST({0} AS TIMESTAMPTZ))", item.this)
+    return duck("strftime({0}, {1})", item, style)
+
+
+def _read(node: Node) -> Node:
+    """Parse a time with a format; PARSE_TIMESTAMP returns UTC."""
+    _check_format(node)
+    return duck("timezone('UTC', {0})", node.copy()) if isinstance(node, exp.StrToTime) else node
+
+
+def _string(node: Node) -> Node:
+    if node.args.get("zone") is not None:
+        raise ToolError("not supported: STRING with a time zone; use DATETIME(time, zone)")
+    return library("text", node.this)
+
+
+def _from_epoch(node: Node) -> Node:
+    """TIMESTAMP_MILLIS and TIMESTAMP_MICROS return UTC times, DuckDB's functions local ones."""
+    return duck("timezone('UTC', {0})", node.copy()) if node.args.get("scale") else node
 
 
 REWRITES: dict[type, Callable[[Node], Node]] = {
+    **COMMON_REWRITES,
     exp.Div: lambda node: library("div", node.this, node.expression),
     exp.Mod: lambda node: library("modulo", node.this, node.expression),
     exp.IntDiv: lambda node: library("quotient", node.this, node.expression),
-    **COMMON_REWRITES,
-    **DATE_REWRITES,
+    exp.Extract: _extract,
+    exp.CurrentTimestamp: lambda node: duck(NOW),
+    exp.CurrentDatetime: _now(f"timezone({{0}}, {NOW})"),
+    exp.CurrentDate: _now(f"CAST(timezone({{0}}, {NOW}) AS DATE)"),
+    exp.CurrentTime: _now(f"CAST(timezone({{0}}, {NOW}) AS TIME)"),
+    exp.DateTrunc: _trunc("DATE"),
+    exp.TimestampTrunc: _trunc("TIMESTAMPTZ"),
+    exp.DatetimeTrunc: _trunc("TIMESTAMP"),
+    **dict.fromkeys((exp.DateAdd, exp.DateSub, exp.DateFromUnixDate), _as_date),
+    exp.TimestampDiff: _between_moments,
+    exp.TimeToStr: _written,
+    **dict.fromkeys((exp.StrToTime, exp.StrToDate, exp.ParseTime, exp.ParseDatetime), _read),
+    exp.String: _string,
+    exp.UnixToTime: _from_epoch,
     exp.Substring: _substring,
-    exp.Anonymous: _by_name,
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.DataType: _type,
     exp.ArrayAgg: _without_limit,
-    exp.IgnoreNulls: _ignore_nulls,
     exp.GroupConcat: _without_limit,
-    exp.Array: _array,
-    exp.Struct: _struct,
-    exp.Unnest: _unnest,
+    # DuckDB knows it in window functions only.
+    exp.IgnoreNulls: refuse("IGNORE NULLS; filter with WHERE"),
+    exp.Unnest: refuse("WITH OFFSET; use GENERATE_ARRAY for the places", "offset"),
     exp.Pivot: _pivot,
     exp.Literal: _literal,
     exp.Format: lambda node: exp.Anonymous(
-        this="printf", expressions=[library("style", node.this), *node.expressions]
+        this="printf", expressions=[node.this, *node.expressions]
     ),
     exp.SafeFunc: lambda node: exp.Anonymous(this="TRY", expressions=[node.this]),
-    exp.SessionUser: lambda node: exp.Literal.string("user@example.com"),
+    exp.SessionUser: refuse("SESSION_USER"),
     exp.Insert: _insert_row,
 }

@@ -12,17 +12,12 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 from typing_extensions import override
 
-from agentgym.office.warehouse.dialects.snowflake_rewrites import (
-    FUNCTIONS,
-    JSON_NODES,
-    JSON_TYPES,
-    REWRITES,
-)
+from agentgym.office.warehouse.dialects.snowflake_rewrites import FUNCTIONS, REWRITES
 from agentgym.office.warehouse.dialects.translation import Warehouse
-from agentgym.office.warehouse.dialects.trees import default_name, nodes_of
+from agentgym.office.warehouse.dialects.trees import default_name
 from agentgym.office.warehouse.engine import SQLEngine
 from agentgym.office.warehouse.statements import run
-from agentgym.office.warehouse.tables import Schema, Table, TableName
+from agentgym.office.warehouse.tables import Table, TableName
 from agentgym.office.warehouse.values import (
     ConversionResult,
     Rows,
@@ -32,24 +27,12 @@ from agentgym.office.warehouse.values import (
 )
 from agentgym.text.tools import ToolError, echo
 
-NO_STAGES = (
-    "permission denied: stages and file formats are not enabled for this account; write rows with "
-    "INSERT"
-)
-"""The refusal of every statement about a stage."""
-NO_JSON = (
-    "permission denied: semi-structured data (VARIANT, OBJECT, ARRAY) is not enabled for this "
-    "account; use columns, LISTAGG and SPLIT_PART"
-)
-_STAGE_STATEMENTS = ("COPY", "PUT", "GET", "REMOVE", "RM", "LIST", "LS", "LISTSTAGE")
-
 
 class SnowSQL(Warehouse):
     """Snowflake's dialect. Engine schemas are `DATABASE.SCHEMA`; USE changes `session`."""
 
     dialect: ClassVar[str] = "snowflake"
     functions: ClassVar[frozenset[str]] = FUNCTIONS
-    cascades: ClassVar[bool] = True
 
     def __init__(self, engine: SQLEngine, now: datetime, session: dict[str, Any]) -> None:
         super().__init__(engine, now)
@@ -61,52 +44,14 @@ class SnowSQL(Warehouse):
         }
 
     def parse(self, sql: str) -> exp.Expression:
-        """Parse one statement; raise `ToolError` for Snowflake Scripting and semi-structured data."""
-        if _SCRIPTING.match(sql):
-            raise ToolError(
-                "invalid argument: Snowflake Scripting is not supported; send each statement in a "
-                "call of its own"
-            )
-        tree = super().parse(sql)
-        for node in nodes_of(tree):
-            typed = isinstance(node, exp.DataType) and node.this in JSON_TYPES
-            if typed or isinstance(node, JSON_NODES):
-                raise ToolError(NO_JSON)
-        return normalize_identifiers(tree, dialect="snowflake")
-
-    @override
-    def check(self, tree: exp.Expression) -> None:
-        if any(table.name.startswith("@") for table in tree.find_all(exp.Table)):
-            raise ToolError(NO_STAGES)
-        super().check(tree)
+        """Parse one statement, with unquoted names in upper case."""
+        return normalize_identifiers(super().parse(sql), dialect="snowflake")
 
     @override
     def resolve_table(self, table: exp.Table) -> TableName:
         schema = self._schema(table.catalog, table.db)
         self._check_scope(f"schema {schema}", schema)
         return schema, table.name
-
-    @override
-    def resolve_schema(self, table: exp.Table, kind: str) -> str:
-        parts = [part for part in (table.catalog, table.db, table.name) if part]
-        if any(not re.fullmatch(r"[\w$ -]{1,255}", part) for part in parts):
-            raise ToolError(
-                f"invalid argument: {echo('.'.join(parts))} is no name of a {kind.lower()}"
-            )
-        if kind == "DATABASE":
-            return parts[-1]
-        return self._schema(parts[-2] if len(parts) > 1 else "", parts[-1])
-
-    def create_schema(self, name: str, tree: exp.Create, kind: str) -> ConversionResult:
-        """Create a schema, or a database with a PUBLIC schema, and make it current."""
-        database, _, schema = name.partition(".")
-        if kind == "SCHEMA":
-            self._check_scope(f"database {database}", database)
-        outcome = super().create_schema(name, tree, kind)
-        if kind == "DATABASE":
-            self.engine.schemas.setdefault(f"{name}.PUBLIC", Schema("", self.now.isoformat()))
-        self.session.update(database=database, schema=schema or "PUBLIC")
-        return outcome
 
     def use(self, tree: exp.Use) -> ConversionResult:
         """Execute USE DATABASE or USE SCHEMA."""
@@ -123,16 +68,9 @@ class SnowSQL(Warehouse):
 
     def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
         """Execute a statement, or raise `ToolError` and change nothing."""
-        if self._concerns_stages(tree):
-            raise ToolError(NO_STAGES)
         if writes and isinstance(tree, exp.Use):
             return self.use(tree)
         return run(self, tree, writes, limit)
-
-    def _concerns_stages(self, tree: exp.Expression) -> bool:
-        words = self.kind(tree).split()
-        named = words[-1] in ("STAGE", "STAGES") or words[1:] == ["FORMAT"]
-        return named or words[0] in _STAGE_STATEMENTS
 
     def parse_name(self, name: str, kind: str) -> exp.Table:
         """Parse a name, or raise `ToolError`."""
@@ -193,11 +131,12 @@ class SnowSQL(Warehouse):
             )
         if not isinstance(tree.this, exp.Table):
             raise ToolError("invalid argument: DESCRIBE needs the name of a table")
-        names = ("name", "type", "kind", "null?", "default", "primary key", "comment")
-        return Rows.of_texts(names, [
-            (c.name, snowflake_type(c.type), "COLUMN", "Y" if c.nullable else "N", default_name(c), "NY"[c.key], c.comment)
+        records = [
+            [c.name, snowflake_type(c.type), "COLUMN", "Y" if c.nullable else "N", default_name(c), "NY"[c.key], c.comment]
             for c in self.engine.tables[self.find_table(tree.this)].columns
-        ])  # fmt: skip
+        ]  # fmt: skip
+        names = ["name", "type", "kind", "null?", "default", "primary key", "comment"]
+        return Rows(names, records, len(records))
 
     def _schema(self, database: str, schema: str) -> str:
         within = database or self.session.get("database", "")
@@ -257,10 +196,3 @@ class SnowSQL(Warehouse):
             for name, schema in sorted(self.engine.schemas.items())
             if "." not in name
         ]
-
-
-# Start of a Snowflake Scripting block.
-_SCRIPTING = re.compile(
-    r"\s*(?:DECLARE\b|LET\b|EXECUTE\s+IMMEDIATE\b|BEGIN\s+(?!TRANSACTION\b|WORK\b|;)\w)",
-    re.IGNORECASE,
-)

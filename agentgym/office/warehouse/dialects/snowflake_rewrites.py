@@ -7,25 +7,31 @@ from collections.abc import Callable
 
 from sqlglot import Dialect, exp
 
-from agentgym.office.warehouse.dialects.trees import COMMON_REWRITES, NOW, Node, duck, library
+from agentgym.office.warehouse.dialects.trees import (
+    COMMON_REWRITES,
+    NOW,
+    Node,
+    duck,
+    library,
+    refuse,
+)
 from agentgym.text.tools import ToolError, echo
 
 FUNCTIONS = frozenset("bit_count ascii chr contains degrees radians cbrt factorial".split())
-
-# Semi-structured data: types, then the kinds of nodes that make or read it.
-JSON_TYPES = frozenset((exp.DType.VARIANT, exp.DType.OBJECT, exp.DType.ARRAY))
-JSON_NODES = (
-    *(exp.Array, exp.ArrayAgg, exp.ArrayContains, exp.ArrayToString, exp.Bracket),
-    *(exp.Explode, exp.JSONExtract, exp.ObjectAgg, exp.ParseJSON, exp.Split, exp.SplitToTable),
-    *(exp.Struct, exp.Typeof),
-)
 
 # All of Snowflake's integers have 38 digits.
 _WIDE = {exp.DType.INT, exp.DType.SMALLINT, exp.DType.TINYINT}
 _TEXT = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR}
 
 
+_refuse_json = refuse(
+    "semi-structured data (VARIANT, OBJECT, ARRAY); use columns, LISTAGG and SPLIT_PART"
+)
+
+
 def _type(node: Node) -> Node:
+    if node.this in (exp.DType.VARIANT, exp.DType.OBJECT, exp.DType.ARRAY):
+        return _refuse_json(node)
     if node.this in _WIDE:
         return exp.DataType.build("BIGINT", dialect="duckdb")
     if node.this in _TEXT and node.expressions:
@@ -35,11 +41,7 @@ def _type(node: Node) -> Node:
 
 def _cast(node: Node) -> Node:
     kind = node.to.this
-    text = node.this.name if isinstance(node.this, exp.Literal) and node.this.is_string else None
-    if text is not None and kind not in _TEXT:
-        if kind == exp.DType.TIMESTAMPTZ:  # DuckDB expects a colon, and no space before the offset
-            text = re.sub(r" ?([+-]\d\d):?(\d\d)$", r"\1:\2", text)
-            node.set("this", exp.Literal.string(text))
+    if isinstance(node.this, exp.Literal) and node.this.is_string and kind not in _TEXT:
         return node
     if kind in _TEXT:
         return library("text", node.this)
@@ -109,7 +111,7 @@ def _diff(node: Node) -> Node:
 
 def _extract(node: Node) -> Node:
     """Seconds since 1970 are whole numbers."""
-    return duck("CAST({0} AS BIGINT)", node) if node.this.name.upper() == "EPOCH" else node
+    return duck("CAST({0} AS BIGINT)", node.copy()) if node.this.name.upper() == "EPOCH" else node
 
 
 def _shift(node: Node) -> Node:
@@ -124,10 +126,6 @@ def _shift(node: Node) -> Node:
     return library("later", node.this, exp.Neg(this=span) if isinstance(node, exp.Sub) else span)
 
 
-def _constant(text: str) -> Callable[[Node], Node]:
-    return lambda node: exp.Literal.string(text)
-
-
 def _now(text: str) -> Callable[[Node], Node]:
     return lambda node: duck(text)
 
@@ -140,6 +138,14 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.Values: _values,
+    **dict.fromkeys(
+        (
+            *(exp.Array, exp.ArrayAgg, exp.ArrayContains, exp.ArrayToString, exp.Bracket),
+            *(exp.Explode, exp.JSONExtract, exp.ObjectAgg, exp.ParseJSON, exp.Split),
+            *(exp.SplitToTable, exp.Struct, exp.Typeof),
+        ),
+        _refuse_json,
+    ),
     exp.Xor: lambda node: duck(
         "CAST({0} AS BOOLEAN) <> CAST({1} AS BOOLEAN)", node.this, node.expression
     ),
@@ -165,11 +171,11 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
         (exp.CurrentTime, exp.Localtime), _now(f"CAST(timezone('UTC', {NOW}) AS TIME)")
     ),
     exp.Systimestamp: _now(NOW),
-    exp.CurrentTimezone: _constant("UTC"),
-    exp.CurrentAccount: _constant("OFFICE"),
-    exp.CurrentRegion: _constant("AWS_US_WEST_2"),
-    exp.CurrentVersion: _constant("9.3.1"),
-    exp.CurrentUser: _constant("AGENT"),
-    exp.CurrentRole: _constant("ANALYST"),
-    exp.CurrentWarehouse: _constant("COMPUTE_WH"),
+    **dict.fromkeys(
+        (
+            *(exp.CurrentTimezone, exp.CurrentAccount, exp.CurrentRegion, exp.CurrentVersion),
+            *(exp.CurrentUser, exp.CurrentRole, exp.CurrentWarehouse),
+        ),
+        refuse("functions that tell of the account"),
+    ),
 }

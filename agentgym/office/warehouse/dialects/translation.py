@@ -6,7 +6,6 @@ the engine itself.
 
 from __future__ import annotations
 
-import functools
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -17,21 +16,18 @@ from typing import Any, ClassVar
 import sqlglot
 from sqlglot import exp
 
-from agentgym.office.warehouse.dialects.bounded_parser import TooLargeError, parse_sql
+from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
 from agentgym.office.warehouse.dialects.trees import (
-    Growth,
     Node,
     check_length,
     comment_in,
     is_cte,
-    nodes_of,
     set_name,
     swap,
 )
 from agentgym.office.warehouse.engine import SQLEngine
-from agentgym.office.warehouse.tables import Column, Schema, TableName
-from agentgym.office.warehouse.values import ConversionResult, Rows, View
-from agentgym.office.warehouse.work_limits import limit_work
+from agentgym.office.warehouse.tables import Column, TableName
+from agentgym.office.warehouse.values import Rows, View
 from agentgym.text.tools import ToolError, echo
 
 logging.getLogger("sqlglot").addHandler(
@@ -41,18 +37,7 @@ logging.getLogger("sqlglot").addHandler(
 # SQLGlot raises these for some invalid texts.
 _PARSER_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
-# Results vary unless seeded.
-_RANDOM = (exp.Rand, exp.Randn, exp.Uuid, exp.TableSample)
-
 READS = (exp.Query, exp.Values, exp.Show, exp.Describe)  # Statements that return records
-
-
-# Bounds the memory of cached statements' trees to 100 MB.
-_CACHED_CHARACTERS = 1_000
-
-
-# Callers must not change the cached trees.
-_parse_cached = functools.lru_cache(maxsize=128)(parse_sql)
 
 
 class Warehouse(ABC):
@@ -63,23 +48,16 @@ class Warehouse(ABC):
     """Functions unknown to SQLGlot that DuckDB has with the same meaning."""
     rewrites: Mapping[type, Callable[[Node], Node]]
     """The rewrite of each kind of node that SQLGlot does not translate."""
-    cascades: ClassVar[bool]
-    """Whether dropping a schema drops its tables."""
 
     def __init__(self, engine: SQLEngine, now: datetime) -> None:
         self.engine = engine
         self.now = now
-        self.virtual_tables: list[str] = []
 
     # Hooks of a dialect.
 
     @abstractmethod
     def resolve_table(self, table: exp.Table) -> TableName:
         """Return the engine's name for a table, which need not exist."""
-
-    @abstractmethod
-    def resolve_schema(self, table: exp.Table, kind: str) -> str:
-        """Return the schema in a CREATE or DROP of a schema or database."""
 
     @abstractmethod
     def information_schema(self, table: exp.Table) -> View | None:
@@ -122,16 +100,12 @@ class Warehouse(ABC):
     def transpile(self, tree: exp.Expression) -> None:
         """Change a tree so that SQLGlot writes equivalent DuckDB SQL, or raise `ToolError`."""
         try:
-            # Children precede their parents, whose rewrites copy them.
-            growth = Growth()
-            for node in nodes_of(tree)[::-1]:
-                rewrite, parent = self.rewrites.get(type(node)), node.parent
-                before = list(map(id, node.args.values())) if rewrite else []
-                new = rewrite(node) if rewrite else node
-                changed = rewrite is not None and before != list(map(id, new.args.values()))
-                growth.record(node, parent, new if changed else None)
-                if new is not node:
-                    swap(node, new)
+            # Children precede their parents.
+            for node in list(tree.walk())[::-1]:
+                if rewrite := self.rewrites.get(type(node)):
+                    new = rewrite(node)
+                    if new is not node:
+                        swap(node, new)
         except _PARSER_ERRORS:
             raise ToolError(
                 "invalid argument: the statement has a part that cannot be understood"
@@ -140,9 +114,8 @@ class Warehouse(ABC):
     def parse(self, sql: str) -> exp.Expression:
         """Parse exactly one statement, or raise `ToolError`."""
         text = sql.strip().rstrip(";")
-        parse = _parse_cached if len(sql) <= _CACHED_CHARACTERS else parse_sql
         try:
-            parsed = parse(check_length(sql), self.dialect)
+            parsed = parse_sql(check_length(sql), self.dialect)
         except sqlglot.errors.SqlglotError as error:
             other = self.parse_command(text)
             if other is not None:
@@ -155,8 +128,6 @@ class Warehouse(ABC):
                 f"invalid argument: syntax error: {what} at "
                 f"[{problem[0]['line']}:{problem[0]['col']}]"
             ) from None
-        except TooLargeError as error:
-            raise ToolError(f"limit exceeded: {error}; write it more simply") from None
         except RecursionError:
             raise ToolError(
                 "invalid argument: syntax error: the statement is nested too deeply"
@@ -165,7 +136,7 @@ class Warehouse(ABC):
             raise ToolError(
                 "invalid argument: syntax error: the statement cannot be parsed"
             ) from None
-        trees = [tree.copy() for tree in parsed if tree is not None]
+        trees = [tree for tree in parsed if tree is not None]
         if len(trees) != 1:
             raise ToolError(
                 f"invalid argument: one statement a call, got {len(trees)}; make a call for each"
@@ -180,21 +151,18 @@ class Warehouse(ABC):
             raise ToolError(f"not found: there is no table {'.'.join(name)}")
         return name
 
-    def translate(self, tree: exp.Expression) -> tuple[str, list[TableName], str]:
-        """Return DuckDB SQL and `prepare`'s result; this consumes the tree."""
-        needed, seed = self.prepare(tree)
-        return self.to_duckdb(tree, copy=False), needed, seed
+    def translate(self, tree: exp.Expression) -> tuple[str, list[TableName]]:
+        """Return DuckDB SQL and its tables; this consumes the tree."""
+        needed = self.prepare(tree)
+        return self.to_duckdb(tree, copy=False), needed
 
-    def prepare(self, tree: exp.Expression) -> tuple[list[TableName], str]:
-        """Prepare a tree; return its tables and its random functions' inputs."""
-        is_random = any(isinstance(node, _RANDOM) for node in nodes_of(tree))
-        seed = tree.sql(self.dialect) if is_random else ""
+    def prepare(self, tree: exp.Expression) -> list[TableName]:
+        """Prepare a tree; return its tables."""
         self.check(tree)
         self._name_columns(tree)
         needed = self._resolve(tree)
         self.transpile(tree)
-        limit_work(tree, self.engine.rows_bound)
-        return needed, seed
+        return needed
 
     def to_duckdb(self, tree: exp.Expression, copy: bool = True) -> str:
         """Return a tree as DuckDB SQL, or raise `ToolError`; without `copy`, the tree changes."""
@@ -206,7 +174,7 @@ class Warehouse(ABC):
 
     def check(self, tree: exp.Expression) -> None:
         """Refuse unknown functions, parameters and other versions of a table."""
-        for node in nodes_of(tree):
+        for node in tree.walk():
             if isinstance(node, exp.Anonymous) and node.name.lower() not in self.functions:
                 raise ToolError(f"invalid argument: function not found: {echo(node.name)}")
             if isinstance(
@@ -243,16 +211,16 @@ class Warehouse(ABC):
     def _resolve(self, tree: exp.Expression) -> list[TableName]:
         """Replace every table by the engine's name; return the distinct tables."""
         needed: dict[TableName, None] = {}
-        nodes = nodes_of(tree)
+        nodes = list(tree.walk())
         for table in [n for n in nodes if isinstance(n, exp.Table) and not is_cte(n)]:
             if not isinstance(table.this, exp.Identifier):
                 raise ToolError(
                     f"invalid argument: {echo(table.sql(self.dialect)[:60])} is not a table"
                 )
             if view := self.information_schema(table):
-                name = ("lib", f"information {len(self.virtual_tables)}")
+                name = ("lib", f"information {len(needed)}")
                 self.engine.add_virtual_table(name, *view)
-                self.virtual_tables.append(name[1])
+                needed[name] = None
                 set_name(table, name, alias=table.alias or table.name.rsplit(".", 1)[-1])
             else:
                 name = self.find_table(table)
@@ -263,21 +231,6 @@ class Warehouse(ABC):
                 column.set("db", None)
                 column.set("catalog", None)
         return list(needed)
-
-    def create_schema(self, name: str, tree: exp.Create, kind: str) -> ConversionResult:
-        """Create a schema."""
-        if name in self.engine.schemas:
-            if tree.args.get("exists"):
-                return ConversionResult(
-                    f"CREATE_{kind}", message=f"{name} already exists, statement succeeded."
-                )
-            raise ToolError(f"conflict: {name} already exists")
-        self.engine.schemas[name] = Schema(
-            comment_in(tree.args.get("properties")), self.now.isoformat()
-        )
-        return ConversionResult(
-            f"CREATE_{kind}", message=f"{kind.capitalize()} {name} successfully created."
-        )
 
     def check_schema(self, name: str) -> None:
         """Refuse a missing schema."""

@@ -1,0 +1,46 @@
+"""Find programs' shared libraries."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+# The dynamic linkers, by machine. `ldd` starts a shell for each program, which takes seconds.
+_LINKERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}
+# A line such as `libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f…)`.
+_LISTED = re.compile(r"^\s*(\S+) => (/.*) \(0x", re.MULTILINE)
+
+
+def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict[str, Path]:
+    """Ask the dynamic linker for the libraries of programs and modules.
+
+    Folders `within` are mounted as a whole, including their libraries.
+
+    Returns:
+        The file of each library by name, except those missing on the host, and the linker by its
+        absolute path.
+
+    Raises:
+        OSError: There is no such linker.
+    """
+    linker = _LINKERS[platform.machine()]
+    folders = tuple(f"{folder.resolve()}{os.sep}" for folder in within)
+    result = {linker: Path(linker)}
+    for path in files:
+        listed = subprocess.run(
+            [linker, "--list", str(path)], capture_output=True, text=True, check=False
+        )
+        for name, library in _LISTED.findall(listed.stdout):
+            if not str(Path(library).resolve()).startswith(folders):
+                result.setdefault(name, Path(library))
+    return result
+
+
+def executable() -> Path:
+    """Return the running interpreter's file, or its virtual environment's base interpreter."""
+    return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
