@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym.envs.games.game import FREE, TEXTS, GameWorld
+from agentgym.envs.games.game import TEXTS, GameWorld, as_row, share
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, tool
 from agentgym.text.validation import check_int
@@ -201,12 +201,9 @@ class PursuitWorld(GameWorld[PursuitConfig]):
     def restate(self) -> str:
         """Return the board and the goal; the state contains the rest."""
         board = self.grid
-        goal = f"Make {len(board.cells)} catches."
+        goal = self.texts["alone"].format(catches=len(board.cells))
         if self.in_match:
-            goal = (
-                f"{self.other} {FREE}. With perfect play of both, the catches take {self.value} "
-                "moves of the pursuer; your reward compares the moves with this number."
-            )
+            goal = self.texts["match"].format(other=self.other, value=self.value)
         return (
             f"You are {self.seat}.\nBoard size: {board.size} x {board.size}\n"
             f"Walls: {board.names(board.walls)}\n"
@@ -215,13 +212,10 @@ class PursuitWorld(GameWorld[PursuitConfig]):
 
     def situation(self) -> str:
         """Return the places, the catches and the moves."""
-        places = [f"{name}: {self.grid.name(cell)}" for name, cell in self.places.items()]
-        return "\n".join(
-            [
-                *places,
-                f"Catches so far: {self.catches}",
-                f"Moves of the pursuer so far: {self.moves}",
-            ]
+        pursuer, evader = self.places[PURSUER], self.places[EVADER]
+        return (
+            f"{PURSUER}: {self.grid.name(pursuer)}\n{EVADER}: {self.grid.name(evader)}\n"
+            f"Catches so far: {self.catches}\nMoves of the pursuer so far: {self.moves}"
         )
 
     def board(self) -> str:
@@ -367,11 +361,8 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         planes[1, self.places[PURSUER]] = planes[2, self.places[EVADER]] = 1
         coming = np.full(self.config.catches, -1.0)
         coming[: len(cells)] = np.divide(cells, area)
-        shares = (
-            self.catches / self.config.catches,
-            min(1.0, self.turns_left / max(1, self.max_turns or 1)),
-        )
-        return np.concatenate([planes.ravel(), coming, shares]).astype(np.float32)
+        caught = self.catches / self.config.catches
+        return as_row(planes, coming, caught, share(self.turns_left, self.max_turns or 1))
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Name the direction and the cell."""
