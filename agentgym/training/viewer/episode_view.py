@@ -26,8 +26,11 @@ Entry = tuple[int, str]
 # tags of the blocks that wrappers append to a message, with the wrappers
 NOTES = {
     "plan": "PlanOracle",
+    "note": "PlanOracle",
     "state": "StateOracle",
+    "remark": "StateOracle",
     "team": "CommunicationOracle",
+    "aside": "CommunicationOracle",
     "system_warning": "ContextAwareness",
     "context_warning": "MemoryTool",
     "budget:token_budget": "ContextAwareness",

@@ -64,18 +64,12 @@ class Fact:
         arguments = self.call["arguments"]
         return str(arguments.get("text") or arguments.get("task") or "")
 
-    def data(self) -> dict[str, Any]:
-        """Return what the page needs."""
-        names = ("turn", "agent", "number", "result", "known", "arrived")
-        return {name: getattr(self, name) for name in names}
-
 
 @dataclass
 class _Shown:
-    """What one chat of a seat has shown: mails, lines of the log by message, and moves."""
+    """What one chat of a seat has shown: the log's lines by message and by line, and moves."""
 
     task: int = 1
-    mails: set[str] = field(default_factory=set)
     read: dict[str, int] = field(default_factory=dict)
     lines: Counter[str] = field(default_factory=Counter)
     moves: int = 0
@@ -103,7 +97,8 @@ def known_by_seat(
     reader = _Reader(facts, messages, in_turn)
     for place, step in enumerate(steps):
         reader.read(place, step)
-    return [fact.data() for fact in reader.facts]
+    names = ("turn", "agent", "number", "result", "known", "arrived")
+    return [{name: getattr(fact, name) for name in names} for fact in facts]
 
 
 def _facts(
@@ -197,14 +192,14 @@ class _Reader:
             self._shown[seat] = _Shown(_task(step))
             self._read_opening(place, seat, shown)
         for message in shown:
+            if message["id"].startswith("mail:") and message["id"] not in self._shown[seat].read:
+                self._read_mail(place, seat, message["parts"][0][1])
             self._read_log(place, seat, message)
-            if message["id"].startswith("mail:"):
-                self._read_mail(place, seat, message)
 
     def _read_opening(self, place: int, seat: str, shown: Sequence[Mapping[str, Any]]) -> None:
         """Read the task of a new chat: a message, or the state of a match after some moves."""
         if COMMITTED in {fact.text for fact in self.facts}:
-            for line, moves in list(self._moves.items()):
+            for line, moves in self._moves.items():
                 if moves[0].turn < place:
                     self._tell(place, seat, line, "")
                     self._shown[seat].moves = line + 1
@@ -220,17 +215,14 @@ class _Reader:
         for line in lines[shown.read.get(key, 0) :]:
             # Equal entries appear in the order of their calls.
             number = shown.lines[line]
-            for fact in self._by_line[line][number : number + 1]:
+            for fact in self._by_line.get(line, [])[number : number + 1]:
                 if fact.turn < place:
                     fact.known.setdefault(seat, place)
                     shown.lines[line] += 1
         shown.read[key] = max(shown.read.get(key, 0), len(lines))
 
-    def _read_mail(self, place: int, seat: str, message: Mapping[str, Any]) -> None:
-        shown, text = self._shown[seat], message["parts"][0][1]
-        if message["id"] in shown.mails:
-            return
-        shown.mails.add(message["id"])
+    def _read_mail(self, place: int, seat: str, text: str) -> None:
+        shown = self._shown[seat]
         if text.startswith(f"{PLAYED}\n"):
             for line in text.split("\n")[1:]:
                 self._tell(place, seat, shown.moves, line)
@@ -241,7 +233,7 @@ class _Reader:
             self._deliver(place, seat, sender, arrived)
 
     def _tell(self, place: int, seat: str, line: int, text: str) -> None:
-        for fact in self._moves[line]:
+        for fact in self._moves.get(line, ()):
             if seat not in fact.known:
                 fact.known[seat] = place
                 fact.arrived = text

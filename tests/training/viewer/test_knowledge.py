@@ -24,6 +24,7 @@ EPISODES: dict[str, tuple[str, float, dict[str, Any]]] = {
     "few words": ("ListWorld-team", 0.3, {"message_words": 60}),
     "sub-tasks": ("DocumentWorld-manager", 0.2, {"operations": 12, "oracles": "C"}),
     "questions": ("PuzzleWorld-host", 0.1, {}),
+    "placebos": ("RaceWorld-match", 0.3, {"oracles": "P_S_"}),
     "sealed worlds": ("PuzzleWorld-duel", 0.0, {}),
     "simultaneous moves": ("CommonsWorld-match", 0.3, {}),
     "moves in turn": ("PursuitWorld-match", 0.3, {}),
