@@ -148,28 +148,20 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     def restate(self) -> str:
         """Return the deals, the values and the goal; the state contains the rest."""
-        game = self.game
-        lines = [
-            f"You are {self.seat}.",
-            f"Offers per deal: {game.offers}",
-            f"Items of each deal: {'; '.join(map(describe, game.pools))}",
-            f"Your values: {describe(game.mine)}",
-        ]
+        game, types = self.game, [describe(values) for values in self.game.types]
+        pools = "; ".join(map(describe, game.pools))
         if self.in_match:
-            lines += [
-                f"Values of {self.other}: {describe(game.types[0])}",
-                _TEXTS["match"].format(other=self.other, value=self.worths[self.seat]),
-            ]
+            fair = self.worths[self.seat]
+            goal = _TEXTS["match"].format(other=self.other, values=types[0], value=fair)
         else:
-            types = [
-                f"{name}: {describe(each)}" for name, each in zip(_TYPES, game.types, strict=False)
-            ]
-            goal = {"other": self.other, "demand": game.demand, "target": self.target}
-            lines += [
-                f"Possible values of {self.other}: {'; '.join(types)}",
-                _TEXTS["alone"].format(**goal),
-            ]
-        return "\n".join(lines)
+            named = "; ".join(f"{_TYPES[number]}: {text}" for number, text in enumerate(types))
+            goal = _TEXTS["alone"].format(
+                other=self.other, values=named, demand=game.demand, target=self.target
+            )
+        return (
+            f"You are {self.seat}.\nOffers per deal: {game.offers}\nItems of each deal: {pools}\n"
+            f"Your values: {describe(game.mine)}\n{goal}"
+        )
 
     def situation(self) -> str:
         """Return the deal, the offer, the items of both, and the other's possible values."""
@@ -332,12 +324,12 @@ class BargainWorld(GameWorld[BargainConfig]):
         return [move for move, value in values.items() if value >= missing]
 
     def _equilibrium_moves(self) -> Collection[Move]:
-        game, pool, left = self.game, self.pool, self.game.offers - self.offers_made
-        mine, theirs = game.mine, game.types[0]
-        if self.open is not None:
-            least = reserve(pool, left, theirs, mine)
-            return ["accept" if worth(mine, rest(pool, self.open)) >= least else "reject"]
-        return [describe(kept) for kept in agreements(pool, left, mine, theirs)]
+        left = self.game.offers - self.offers_made
+        mine, theirs = self.game.mine, self.game.types[0]
+        if self.open is None:
+            return list(map(describe, agreements(self.pool, left, mine, theirs)))
+        least = reserve(self.pool, left, theirs, mine)
+        return ["accept" if worth(mine, rest(self.pool, self.open)) >= least else "reject"]
 
     def legal_moves(self) -> Collection[Move]:
         """Return both answers, or all divisions."""
