@@ -241,7 +241,8 @@ class BargainWorld(GameWorld[BargainConfig]):
             self._learn(self.game.offering(self.pool).get(kept, frozenset()))
 
     def _answer(self, answer: str) -> None:
-        game, pool, offerer, kept = self.game, self.pool, self.offerer, self.open or (0, 0, 0)
+        game, pool, offerer = self.game, self.pool, self.offerer
+        kept = self.open or (0, 0, 0)
         if offerer == self.seat:
             accepting = game.accepting(pool, kept)
             self._learn(accepting if answer == "accept" else self.possible - accepting)
@@ -369,7 +370,8 @@ class BargainWorld(GameWorld[BargainConfig]):
             share(self.turns_left, config.deals * config.offers),
             self.open is not None,
         )
-        mine, table = np.divide(game.mine, _MOST_VALUE), np.divide([self.pool, offer], _MOST_ITEMS)
+        mine = np.divide(game.mine, _MOST_VALUE)
+        table = np.divide([self.pool, offer], _MOST_ITEMS)
         return as_row(pools, types, mine, table, shares)
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
@@ -388,9 +390,11 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     def read_instance(self, found: re.Match[str]) -> None:
         """Read the deals, the values and the target."""
-        pools, types = tuple(read_items(found["pools"])), tuple(read_items(found["types"]))
+        pools = tuple(read_items(found["pools"]))
+        types = tuple(read_items(found["types"]))
         (mine,) = read_items(found["mine"])
-        self._start(Bargain(pools, int(found["offers"]), mine, types, int(found["demand"] or 0)))
+        demand = int(found["demand"] or 0)
+        self._start(Bargain(pools, int(found["offers"]), mine, types, demand))
         self.target = int(found["target"] or 0)
 
     def read_situation(self, found: re.Match[str]) -> None:

@@ -172,7 +172,8 @@ class CommonsWorld(GameWorld[CommonsConfig]):
             game = Commons(growth, config.capacity, config.limit, config.opponent)
             self._start(game, int(rng.integers(config.capacity // 2, config.capacity + 1)))
             self.target = self._best(self.stock, self.demand, 0)
-            if self.target > max(self._constant(take) for take in range(config.limit + 1)):
+            constants = map(self._constant, range(config.limit + 1))
+            if self.target > max(constants):
                 break
         self.max_turns = config.budget(config.rounds)
 
@@ -228,7 +229,8 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         if self.in_match:
             lines.append(_TEXTS["match"].format(other=self.other, value=self.fair))
         else:
-            rule, demand = _TEXTS[game.rule].format(other=self.other), game.first_demand()
+            rule = _TEXTS[game.rule].format(other=self.other)
+            demand = game.first_demand()
             lines.append(_TEXTS["alone"].format(rule=rule, demand=demand, target=self.target))
         return "\n".join(lines)
 
@@ -301,7 +303,8 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         """Return the takes that still reach the target; in a match, the equilibrium's take."""
         if self.in_match:
             return [equilibrium(self.game)[0][self.round][self.stock]]
-        missing, turns = self.target - self.totals[self.seat], self.known_turns - 1
+        missing = self.target - self.totals[self.seat]
+        turns = self.known_turns - 1
         good = []
         for take in self.legal_moves():
             after = self.game.after(self.round, self.stock, self.demand, take)
@@ -334,7 +337,8 @@ class CommonsWorld(GameWorld[CommonsConfig]):
             share(self.turns_left, rounds),
         )
         growth = np.full(rounds, -1.0)
-        growth[: rounds - self.round] = np.divide(self.game.growth[self.round :], max(_GROWTH))
+        coming = self.game.growth[self.round :]
+        growth[: len(coming)] = np.divide(coming, max(_GROWTH))
         return as_row(shares, growth)
 
     def situation(self) -> str:

@@ -237,7 +237,8 @@ class RaceWorld(GameWorld[RaceConfig]):
         numbers, after = self.game.numbers, _after(self.game, left)
         got = numbers[:left] + numbers[len(numbers) - right :]
         self.sums[player] += sum(got)
-        self.taken = (self.taken[0] + left, self.taken[1] + right)
+        taken_left, taken_right = self.taken
+        self.taken = (taken_left + left, taken_right + right)
         self.game, self.done = after, not after.numbers
         return f"{player} takes {', '.join(map(str, got))}. {self._counts()}"
 
@@ -245,7 +246,9 @@ class RaceWorld(GameWorld[RaceConfig]):
         """Read the taken numbers and the sums."""
         left, right = int(found["left"]), int(found["right"])
         numbers = self.game.numbers
-        first, last = left - self.taken[0], len(numbers) - (right - self.taken[1])
+        taken_left, taken_right = self.taken
+        first = left - taken_left
+        last = len(numbers) - (right - taken_right)
         if not 0 <= first <= last <= len(numbers):
             raise ValueError(f"{left} from the left and {right} from the right do not fit the list")
         self._set(numbers[first:last], found)
@@ -307,7 +310,8 @@ class RaceWorld(GameWorld[RaceConfig]):
             (-1 beyond its end).
         """
         config, numbers = self.config, self.game.numbers
-        won, left = share(self.sums[self.seat], self.target), share(self.turns_left, config.moves)
+        won = share(self.sums[self.seat], self.target)
+        left = share(self.turns_left, config.moves)
         row = np.full(2 * config.moves * config.per_move, -1.0)
         row[: len(numbers)] = np.divide(numbers, _LARGEST)
         return as_row(won, left, row)

@@ -261,7 +261,8 @@ class SignalWorld(GameWorld[SignalConfig]):
         if self.seat == LISTENER:
             return [self.scripted_move(LISTENER)]
         words = {word: 1 + self._needed(word) for word in self.legal_moves()}
-        best, later = min(words.values()), self._later(self.round + 1)
+        best = min(words.values())
+        later = self._later(self.round + 1)
         left = min(self.least - self.cost, self.known_turns)
         if not self.in_match and best + later > left:
             return []
