@@ -136,11 +136,16 @@ def _seats_table(world: str, results: Results) -> list[Table]:
 
 def _mean_reward(rows: Sequence[Result], seat: str) -> Interval:
     """Return a seat's mean reward; the games of a seed are one cluster."""
-    parts = []
+    parts, graded = [], False
     for games in group_by(rows, "seed").values():
-        parts.append(fmean((row.report or {})["team"]["rewards"][seat] for row in games))
-    # A payoff has no upper bound: a seat can earn more than its equilibrium value.
-    return around_zero(fmean(parts), np.array(parts), len(parts) - 1, change=1.0, bound=inf)
+        rewards = [(row.report or {})["team"]["rewards"][seat] for row in games]
+        parts.append(fmean(rewards))
+        graded = graded or not {0.0, 0.5, 1.0}.issuperset(rewards)
+    mean = fmean(parts)
+    # Few equal games prove little if a game is won or lost, and more if its payoff is graded.
+    change = 0.1 if graded else 1.0
+    around = around_zero(0.0, np.array(parts) - mean, len(parts) - 1, change, bound=inf)
+    return Interval(mean, mean + around.low, mean + around.high)
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
