@@ -27,7 +27,7 @@ _LOG_TAG = "team"
 
 
 @dataclass
-class Fact:
+class _Fact:
     """A call, and the seats that know it.
 
     Attributes:
@@ -103,7 +103,7 @@ def known_by_seat(
 
 def _facts(
     turns: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]
-) -> Iterator[Fact]:
+) -> Iterator[_Fact]:
     for place, turn in enumerate(turns):
         agent = turn["agent"]
         results = {}
@@ -116,7 +116,7 @@ def _facts(
             if call["name"] == "wait" and text in ("", _WAITED):
                 continue
             receiver = _receiver(agent, call, text)
-            yield Fact(place, agent, k, call, result, text, receiver, {agent: place})
+            yield _Fact(place, agent, k, call, result, text, receiver, {agent: place})
 
 
 def _task(step: Mapping[str, Any]) -> int:
@@ -162,19 +162,19 @@ class _Reader:
     """Reader of all chats in order, which notes what they tell their seats."""
 
     def __init__(
-        self, facts: list[Fact], messages: Sequence[Mapping[str, Any]], in_turn: bool
+        self, facts: list[_Fact], messages: Sequence[Mapping[str, Any]], in_turn: bool
     ) -> None:
         self.facts, self._messages = facts, messages
         self._shown: defaultdict[str, _Shown] = defaultdict(_Shown)
         self._undelivered = [fact for fact in facts if fact.is_message]
-        self._by_line: defaultdict[str, list[Fact]] = defaultdict(list)
+        self._by_line: defaultdict[str, list[_Fact]] = defaultdict(list)
         for fact in facts:
             if not fact.is_message and not fact.text.startswith(_REFUSED):
                 call = ToolCall(fact.call["name"], fact.call["arguments"])
                 entry = describe_action(TeamAction(fact.agent, call, ""))
                 self._by_line[entry.partition("\n")[0]].append(fact)
         # The moves of a match by the line that tells them, which all simultaneous ones share.
-        self._moves: defaultdict[int, list[Fact]] = defaultdict(list)
+        self._moves: defaultdict[int, list[_Fact]] = defaultdict(list)
         made: Counter[str] = Counter()
         for fact in facts:
             if fact.text in ("", COMMITTED):
