@@ -22,6 +22,8 @@ Roles = Mapping[str, Sequence[str]]
 AgentTools = dict[str, tuple[str, ...]]
 
 _ROLE = re.compile(r"[a-z]+(_[0-9]+)?")
+# The line above a message between agents, with the sender and the length.
+HEADING = re.compile(r"([a-z]+_[0-9]+) (?:tells you|reports) \(([0-9]+) characters\):\n")
 
 
 @dataclass(frozen=True, slots=True)

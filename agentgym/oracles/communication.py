@@ -61,10 +61,11 @@ class CommunicationOracle(HintOracle):
             self._messages, self._start = count, self._end
         self._end = len(actions)
         others = [each for each in actions[self._start :] if each.agent != self._agent_env.agent]
-        return "\n".join(map(_describe, others))
+        return "\n".join(map(describe_action, others))
 
 
-def _describe(action: TeamAction) -> str:
+def describe_action(action: TeamAction) -> str:
+    """Return an entry of the log: a line with the call, then its result."""
     arguments = json.dumps(dict(action.call.arguments), ensure_ascii=False)
     return (
         f"{action.agent} called {action.call.name} with {arguments} and was shown:\n{action.result}"

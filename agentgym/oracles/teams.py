@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from agentgym.multi.channel import NOISE_NOTE
+from agentgym.multi.team import HEADING
 from agentgym.oracles.hints import HISTORY_NOTE, split_hints
 from agentgym.oracles.policies import OraclePolicy, ScriptedPolicy, ask_for_state
 from agentgym.oracles.reading import ChatReading, ParsedChat, PastCalls, Readings
@@ -32,7 +33,6 @@ _ROOM = re.compile(r"you send another agent at most ([0-9]{1,9}) characters")
 _PART = re.compile(r"<part ([0-9]{1,6}) of ([0-9]{1,6})>\n(.*)\n</part>", re.DOTALL)
 _BEGUN = "\n<part "
 _PART_TAGS = len("<part 1000 of 1000>\n\n</part>")
-_MAIL = re.compile(r"[a-z]+_[0-9]+ (?:tells you|reports) \([0-9]+ characters\):\n")
 
 
 class _TeamReading(ChatReading):
@@ -58,7 +58,7 @@ class _TeamReading(ChatReading):
         names = {call.name for call in self._calls}
         if text.startswith(SUMMARY_FOLLOWS):
             self.take_summary(split_hints(before)[0])
-        elif message.role == "user" and (heading := _MAIL.match(text)):
+        elif message.role == "user" and (heading := HEADING.match(text)):
             self.take_mail(text[heading.end() :])
         elif (final := _FINAL.match(text)) and not self.past.empty:
             self.past.replace_newest(text[final.end() :])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import pytest
@@ -130,11 +132,18 @@ def test_a_duel_is_reported_by_seat(tmp_path: Path) -> None:
     assert [row.success for row in results] == [float("player_0" in each) for each in winners]
     (table,) = (each for each in ablation_tables(results) if "outcomes by seat" in each[0])
     _, header, lines = table
-    assert header == ["arm", "seat", "won", "drew", "lost", "unsolved", "games"]
+    assert header == ["arm", "seat", "mean reward", "won", "drew", "lost", "unsolved", "games"]
     won = sum(each == ["player_0"] for each in winners)
     lost = sum(each == ["player_1"] for each in winners)
-    assert lines[0][:3] == ["none", "player_0", percent(wilson(won, 12))]
-    assert lines[0][4] == lines[1][2] == percent(wilson(lost, 12))
+    assert [line[1] for line in lines] == ["player_0", "player_1"]
+    assert lines[0][3] == percent(wilson(won, 12))
+    assert lines[0][5] == lines[1][3] == percent(wilson(lost, 12))
+    for _, seat, shown, *_ in lines:
+        rewards = [row.report["team"]["rewards"][seat] for row in results if row.report]
+        mean, low, high = map(float, re.findall(r"-?[0-9.]+", shown))
+        assert mean == pytest.approx(100 * sum(rewards) / 12, abs=0.05)
+        # At least as wide as Student's interval over the twelve games.
+        assert high - low >= 200 * 2.2 * stdev(rewards) / 12**0.5 - 0.1
 
 
 @pytest.mark.parametrize("name", ["control", "noisy:p=0.5", "random"])

@@ -25,6 +25,7 @@ from agentgym.envs.games.bargaining import (
     Types,
     add,
     agreements,
+    call_for,
     describe,
     divisions,
     equilibrium_worths,
@@ -35,7 +36,7 @@ from agentgym.envs.games.bargaining import (
     to_items,
     worth,
 )
-from agentgym.envs.games.game import FREE, TEXTS, GameWorld
+from agentgym.envs.games.game import TEXTS, GameWorld, as_row, share
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, tool
 from agentgym.text.validation import check_int
@@ -105,11 +106,11 @@ class BargainWorld(GameWorld[BargainConfig]):
             game = Bargain(pools, config.offers, mine, tuple(types), config.demand)
             self._start(game)
             theirs = types[int(rng.integers(config.types))]
-            self.values = dict(zip(self.players, (mine, theirs), strict=True))
-            worths = equilibrium_worths(game, (mine, theirs))
-            self.worths = dict(zip(self.players, worths, strict=True))
+            self.values = self.by_player([mine, theirs])
+            self.worths = self.by_player(equilibrium_worths(game, (mine, theirs)))
             self.target = guarantee(game).value(0, 0, self.possible, MAX_DEALS * config.offers)
-            if self.target > 0 and min(worths) > 0 and len(set(types)) == len(types):
+            least = min(self.target, *self.worths.values())
+            if least > 0 and len(set(types)) == len(types):
                 break
         self.max_turns = config.budget(config.deals * config.offers)
 
@@ -132,6 +133,11 @@ class BargainWorld(GameWorld[BargainConfig]):
         return (0, 0, 0) if self.done else self.game.pool(self.deal, self.offers_made)
 
     @property
+    def earned(self) -> int:
+        """Return the worth of this seat's items."""
+        return worth(self.game.mine, self.held[self.seat])
+
+    @property
     def offerer(self) -> str:
         """Return the player who makes the current offer."""
         return self.players[(self.deal + self.offers_made) % 2]
@@ -142,34 +148,26 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     def restate(self) -> str:
         """Return the deals, the values and the goal; the state contains the rest."""
-        game = self.game
-        types = [describe(values) for values in game.types]
-        values = f"Values of {self.other}: {types[0]}"
-        if not self.in_match:
-            named = [f"{_TYPES[number]}: {text}" for number, text in enumerate(types)]
-            values = f"Possible values of {self.other}: {'; '.join(named)}"
-        lines = [
-            f"You are {self.seat}.",
-            f"Offers per deal: {game.offers}",
-            f"Items of each deal: {'; '.join(map(describe, game.pools))}",
-            f"Your values: {describe(game.mine)}",
-            values,
-        ]
+        game, types = self.game, [describe(values) for values in self.game.types]
+        pools = "; ".join(map(describe, game.pools))
         if self.in_match:
-            lines.append(
-                f"{self.other} {FREE}. If both players play the subgame-perfect equilibrium, your "
-                f"items are worth {self.worths[self.seat]} to you. Your reward is their worth "
-                "divided by this number."
-            )
+            fair = self.worths[self.seat]
+            goal = _TEXTS["match"].format(other=self.other, values=types[0], value=fair)
         else:
-            rule = _TEXTS["rule"].format(other=self.other, demand=game.demand)
-            lines += [rule, f"Target: keep items worth at least {self.target} to you"]
-        return "\n".join(lines)
+            named = "; ".join(f"{_TYPES[number]}: {text}" for number, text in enumerate(types))
+            goal = _TEXTS["alone"].format(
+                other=self.other, values=named, demand=game.demand, target=self.target
+            )
+        return (
+            f"You are {self.seat}.\nOffers per deal: {game.offers}\nItems of each deal: {pools}\n"
+            f"Your values: {describe(game.mine)}\n{goal}"
+        )
 
     def situation(self) -> str:
         """Return the deal, the offer, the items of both, and the other's possible values."""
-        game = self.game
-        offer = "none" if self.open is None else f"{self.offerer} keeps {describe(self.open)}"
+        game, offer = self.game, "none"
+        if self.open is not None:
+            offer = f"{self.offerer} keeps {describe(self.open)}"
         lines = [
             f"Deal: {self.deal + 1} of {len(game.pools)}",
             f"Offer: {self.offers_made + 1} of {game.offers}",
@@ -178,18 +176,13 @@ class BargainWorld(GameWorld[BargainConfig]):
             self._held(),
         ]
         if not self.in_match:
-            lines.append(
-                f"{self.other} may be: {', '.join(_TYPES[number] for number in sorted(self.possible))}"
-            )
+            names = [_TYPES[number] for number in sorted(self.possible)]
+            lines.append(f"{self.other} may be: {', '.join(names)}")
         return "\n".join(lines)
 
     def _held(self) -> str:
         held = [f"{player} {describe(items)}" for player, items in self.held.items()]
         return f"Held: {'; '.join(held)}"
-
-    def board(self) -> str:
-        """Draw the table."""
-        return self.situation()
 
     @tool
     def propose(self, books: int, hats: int, balls: int) -> str:
@@ -202,9 +195,9 @@ class BargainWorld(GameWorld[BargainConfig]):
         """
         if self.open is not None:
             raise ToolError("there is an open offer; accept or reject it first")
-        kept, pool = (books, hats, balls), self.pool
-        if any(not 0 <= count <= most for count, most in zip(kept, pool, strict=True)):
-            raise ToolError(f"on the table are {describe(pool)}; keep 0 or more of each")
+        kept = (books, hats, balls)
+        if min(kept) < 0 or min(rest(self.pool, kept)) < 0:
+            raise ToolError(f"on the table are {describe(self.pool)}; keep 0 or more of each")
         return self.make_move(describe(kept))
 
     @tool
@@ -241,14 +234,15 @@ class BargainWorld(GameWorld[BargainConfig]):
         return f"{line} {player} {move}s. {self._held()}"
 
     def _make_offer(self, kept: Items) -> None:
-        if any(count > most for count, most in zip(kept, self.pool, strict=True)):
+        if min(rest(self.pool, kept)) < 0:
             raise ValueError(f"{describe(kept)} is more than there is on the table")
         self.open = kept
         if self.offerer != self.seat:
             self._learn(self.game.offering(self.pool).get(kept, frozenset()))
 
     def _answer(self, answer: str) -> None:
-        game, pool, offerer, kept = self.game, self.pool, self.offerer, self.open or (0, 0, 0)
+        game, pool, offerer = self.game, self.pool, self.offerer
+        kept = self.open or (0, 0, 0)
         if offerer == self.seat:
             accepting = game.accepting(pool, kept)
             self._learn(accepting if answer == "accept" else self.possible - accepting)
@@ -271,7 +265,8 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     def _place(self, deal: int, offer: int) -> None:
         last = len(self.game.pools)
-        if not ((0 <= deal < last and 0 <= offer < self.game.offers) or (deal, offer) == (last, 0)):
+        is_open = 0 <= deal < last and 0 <= offer < self.game.offers
+        if not is_open and (deal, offer) != (last, 0):
             raise ValueError(f"deal {deal + 1}, offer {offer + 1} do not fit the task")
         self.deal, self.offers_made, self.done = deal, offer, deal == last
 
@@ -282,8 +277,10 @@ class BargainWorld(GameWorld[BargainConfig]):
         self._make_offer(read_items(kept)[0])
         if answer:
             self._answer(answer)
-            items = [read_items(text)[0] for text in held]
-            self.held = dict(zip(self.players, items, strict=True))
+            self._read_held(*held)
+
+    def _read_held(self, first: str, second: str) -> None:
+        self.held = self.by_player([read_items(first)[0], read_items(second)[0]])
 
     def scripted_move(self, player: str) -> Move:
         """Return the scripted player's offer or answer."""
@@ -295,11 +292,11 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     def payoff(self) -> float:
         """Return the worth of this seat's items as a share of their worth in the equilibrium."""
-        return worth(self.game.mine, self.held[self.seat]) / self.worths[self.seat]
+        return self.earned / self.worths[self.seat]
 
     def has_won(self) -> bool:
         """Report whether the target was reached."""
-        return worth(self.game.mine, self.held[self.seat]) >= self.target
+        return self.earned >= self.target
 
     def report(self) -> Mapping[str, Any]:
         """Return the worth of each player's items, and in the equilibrium."""
@@ -319,22 +316,21 @@ class BargainWorld(GameWorld[BargainConfig]):
     def _guaranteed_moves(self) -> Collection[Move]:
         solver, possible, turns = guarantee(self.game), self.possible, self.known_turns
         at = (self.deal, self.offers_made, possible, turns)
-        missing = self.target - worth(self.game.mine, self.held[self.seat])
+        missing = self.target - self.earned
         if self.open is None:
-            kept = [
-                kept for kept in divisions(self.pool) if solver.if_offered(*at, kept) >= missing
-            ]
-            return [describe(each) for each in kept]
-        values = {"accept": solver.if_accepted(*at, self.open), "reject": solver.if_rejected(*at)}
-        return [answer for answer, value in values.items() if value >= missing]
+            values = {describe(kept): solver.if_offered(*at, kept) for kept in divisions(self.pool)}
+        else:
+            accepted, rejected = solver.if_accepted(*at, self.open), solver.if_rejected(*at)
+            values = {"accept": accepted, "reject": rejected}
+        return [move for move, value in values.items() if value >= missing]
 
     def _equilibrium_moves(self) -> Collection[Move]:
-        game, pool, left = self.game, self.pool, self.game.offers - self.offers_made
-        mine, theirs = game.mine, game.types[0]
-        if self.open is not None:
-            least = reserve(pool, left, theirs, mine)
-            return ["accept" if worth(mine, rest(pool, self.open)) >= least else "reject"]
-        return [describe(kept) for kept in agreements(pool, left, mine, theirs)]
+        left = self.game.offers - self.offers_made
+        mine, theirs = self.game.mine, self.game.types[0]
+        if self.open is None:
+            return list(map(describe, agreements(self.pool, left, mine, theirs)))
+        least = reserve(self.pool, left, theirs, mine)
+        return ["accept" if worth(mine, rest(self.pool, self.open)) >= least else "reject"]
 
     def legal_moves(self) -> Collection[Move]:
         """Return both answers, or all divisions."""
@@ -344,7 +340,7 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     def calls(self, moves: Collection[Move]) -> Sequence[ToolCall]:
         """Return the calls that make some moves."""
-        return tuple(map(_call, map(str, moves)))
+        return tuple(call_for(str(move)) for move in moves)
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return both answers and all divisions of the largest deal: 127 calls."""
@@ -367,39 +363,38 @@ class BargainWorld(GameWorld[BargainConfig]):
         for number in self.possible:
             types[number] = np.divide(game.types[number], _MOST_VALUE)
         offer = (-_MOST_ITEMS,) * 3 if self.open is None else self.open
-        held = worth(game.mine, self.held[self.seat])
         shares = (
             self.deal / config.deals,
             self.offers_made / config.offers,
-            min(1.0, held / max(1, self.target)),
-            min(1.0, self.turns_left / (config.deals * config.offers)),
-            float(self.open is not None),
+            share(self.earned, self.target),
+            share(self.turns_left, config.deals * config.offers),
+            self.open is not None,
         )
-        rows = [*game.mine, *np.multiply([*self.pool, *offer], _MOST_VALUE / _MOST_ITEMS)]
-        parts = [pools.ravel(), types.ravel(), np.divide(rows, _MOST_VALUE), shares]
-        return np.concatenate(parts).astype(np.float32)
+        mine = np.divide(game.mine, _MOST_VALUE)
+        table = np.divide([self.pool, offer], _MOST_ITEMS)
+        return as_row(pools, types, mine, table, shares)
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Name the answer, or what to keep."""
         if call.name != "propose":
             return f"{call.name.capitalize()} the offer."
-        books, hats, balls = (call.arguments[kind] for kind in KINDS)
-        return _TEXTS["plan"].format(describe((books, hats, balls)))
+        kept = [f"{kind} {call.arguments[kind]}" for kind in KINDS]
+        return _TEXTS["plan"].format(", ".join(kept))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
         """Read the answer, or what to keep."""
         if rows := read_items(subtask):
-            return _call(describe(rows[0]))
-        answers = ("accept", "reject")
-        named = (name for name in answers if subtask == f"{name.capitalize()} the offer.")
-        return next((_call(name) for name in named), None)
+            return call_for(describe(rows[0]))
+        answers = {"Accept the offer.": "accept", "Reject the offer.": "reject"}
+        return call_for(answers[subtask]) if subtask in answers else None
 
     def read_instance(self, found: re.Match[str]) -> None:
         """Read the deals, the values and the target."""
-        rows = (read_items(found[name]) for name in ("pools", "mine", "types"))
-        pools, mine, types = map(tuple, rows)
-        game = Bargain(pools, int(found["offers"]), mine[0], types, int(found["demand"] or 0))
-        self._start(game)
+        pools = tuple(read_items(found["pools"]))
+        types = tuple(read_items(found["types"]))
+        (mine,) = read_items(found["mine"])
+        demand = int(found["demand"] or 0)
+        self._start(Bargain(pools, int(found["offers"]), mine, types, demand))
         self.target = int(found["target"] or 0)
 
     def read_situation(self, found: re.Match[str]) -> None:
@@ -407,14 +402,7 @@ class BargainWorld(GameWorld[BargainConfig]):
         deal, offer, kept, first, second, types = found.groups()
         self._place(int(deal) - 1, int(offer) - 1)
         self.open = read_items(kept)[0] if kept else None
-        items = [read_items(each)[0] for each in (first, second)]
-        self.held = dict(zip(self.players, items, strict=True))
+        self._read_held(first, second)
         if types:
             names = types.split(", ")
             self.possible = frozenset(k for k in range(len(self.game.types)) if _TYPES[k] in names)
-
-
-def _call(move: str) -> ToolCall:
-    if move in ("accept", "reject"):
-        return ToolCall(move, {})
-    return ToolCall("propose", dict(zip(KINDS, read_items(move)[0], strict=True)))

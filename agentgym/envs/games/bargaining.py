@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym.text.messages import ToolCall
+
 Items = tuple[int, int, int]  # numbers of books, hats and balls, or their values
 Types = frozenset[int]
 
@@ -28,6 +30,13 @@ def describe(items: Items) -> str:
 def read_items(text: str) -> list[Items]:
     """Return all items that a text contains in the words of `describe`."""
     return [(int(books), int(hats), int(balls)) for books, hats, balls in _ITEMS.findall(text)]
+
+
+def call_for(move: str) -> ToolCall:
+    """Return the call of an answer, or of an offer in the words of `describe`."""
+    if move in ("accept", "reject"):
+        return ToolCall(move, {})
+    return ToolCall("propose", dict(zip(KINDS, read_items(move)[0], strict=True)))
 
 
 def to_items(numbers: NDArray[np.int64]) -> tuple[Items, ...]:

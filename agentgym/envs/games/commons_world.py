@@ -10,13 +10,14 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym.envs.games.game import FREE, TEXTS, GameWorld
+from agentgym.envs.games.game import TEXTS, GameWorld, as_row, share
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, echo, tool
 from agentgym.text.validation import check_int
@@ -94,6 +95,11 @@ class Commons(NamedTuple):
             return take
         return self.limit if self.rule == "grudger" and take > demand else demand
 
+    def after(self, number: int, stock: int, demand: int, take: int) -> tuple[int, int]:
+        """Return the stock and the demand after a round against the scripted player."""
+        other = min(demand, self.most(stock))
+        return self.next_stock(number, stock, take + other), self.next_demand(demand, take)
+
 
 @lru_cache(maxsize=64)
 def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
@@ -102,20 +108,14 @@ def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
     Returns:
         By round, a dict from the stock and the scripted player's demand to units.
     """
-    pairs = [(s, d) for s in range(game.capacity + 1) for d in range(game.limit + 1)]
+    pairs = list(product(range(game.capacity + 1), range(game.limit + 1)))
     totals = [dict.fromkeys(pairs, 0)]
     for number in reversed(range(len(game.growth))):
         later, now = totals[-1], {}
         for stock, demand in pairs:
-            most = game.most(stock)
-            other = min(demand, most)
-            values = [
-                take
-                + later[
-                    game.next_stock(number, stock, take + other), game.next_demand(demand, take)
-                ]
-                for take in range(most + 1)
-            ]
+            values = []
+            for take in range(game.most(stock) + 1):
+                values.append(take + later[game.after(number, stock, demand, take)])
             now[stock, demand] = max(values)
         totals.append(now)
     return totals[::-1]
@@ -137,29 +137,18 @@ def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
     for number in reversed(range(len(game.growth))):
         now, chosen = [], []
         for stock in range(game.capacity + 1):
-            future = [
-                later[game.next_stock(number, stock, 2 * x)] for x in range(game.most(stock) + 1)
-            ]
-            # The smallest of equally good x leaves both players the most.
-            take = max(range(len(future)), key=lambda x: (2 * x + future[x], -x))
+            best = take = future = -1
+            for x in range(game.most(stock) + 1):
+                left = later[game.next_stock(number, stock, 2 * x)]
+                # The smallest of equally good x leaves both players the most.
+                if 2 * x + left > best:
+                    best, take, future = 2 * x + left, x, left
             chosen.append(take)
-            now.append(take + future[take])
+            now.append(take + future)
         takes.append(chosen)
         values.append(now)
         later = now
     return takes[::-1], values[::-1]
-
-
-def cooperation(game: Commons, stock: int) -> int:
-    """Return the most that two players can take together."""
-    later = [0] * (game.capacity + 1)
-    for number in reversed(range(len(game.growth))):
-        now = []
-        for left in range(game.capacity + 1):
-            takes = range(2 * game.most(left) + 1)
-            now.append(max(x + later[game.next_stock(number, left, x)] for x in takes))
-        later = now
-    return later[stock]
 
 
 class CommonsWorld(GameWorld[CommonsConfig]):
@@ -183,7 +172,8 @@ class CommonsWorld(GameWorld[CommonsConfig]):
             game = Commons(growth, config.capacity, config.limit, config.opponent)
             self._start(game, int(rng.integers(config.capacity // 2, config.capacity + 1)))
             self.target = self._best(self.stock, self.demand, 0)
-            if self.target > max(self._constant(take) for take in range(config.limit + 1)):
+            constants = map(self._constant, range(config.limit + 1))
+            if self.target > max(constants):
                 break
         self.max_turns = config.budget(config.rounds)
 
@@ -194,13 +184,11 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         self.totals = dict.fromkeys(self.players, 0)
 
     def _constant(self, amount: int) -> int:
-        game, stock, demand, total = self.game, self.stock, self.demand, 0
-        for number in range(len(game.growth)):
-            take, other = min(amount, game.most(stock)), min(demand, game.most(stock))
-            stock, demand = (
-                game.next_stock(number, stock, take + other),
-                game.next_demand(demand, take),
-            )
+        """Return the total of a player who always takes one amount, as far as it may."""
+        stock, demand, total = self.stock, self.demand, 0
+        for number in range(len(self.game.growth)):
+            take = min(amount, self.game.most(stock))
+            stock, demand = self.game.after(number, stock, demand, take)
             total += take
         return total
 
@@ -208,6 +196,12 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         """Return the most that this seat can still take from a round on, in at most some turns."""
         growth = self.game.growth[: number + turns]
         return best_totals(self.game._replace(growth=growth))[number][stock, demand]
+
+    @property
+    def fair(self) -> int:
+        """Return each player's total in the equilibrium."""
+        _, values = equilibrium(self.game)
+        return values[0][self._first]
 
     def instance_key(self) -> str:
         """Return a digest of the dynamics and the first stock."""
@@ -223,32 +217,22 @@ class CommonsWorld(GameWorld[CommonsConfig]):
 
     def _task(self, stock: Sequence[str]) -> str:
         game = self.game
+        growth = ", ".join(map(str, game.growth))
         lines = [
             f"You are {self.seat}.",
             f"Rounds: {len(game.growth)}",
             *stock,
             f"Largest stock: {game.capacity}",
             f"Limit per round: {game.limit}",
-            f"Growth after each round in %: {', '.join(map(str, game.growth))}",
+            f"Growth after each round in %: {growth}",
         ]
         if self.in_match:
-            value = equilibrium(game)[1][0][self._first]
-            lines.append(
-                f"{self.other} {FREE}. If both players play the equilibrium, you take {value} "
-                "units in all. Your reward is your total divided by this number."
-            )
+            lines.append(_TEXTS["match"].format(other=self.other, value=self.fair))
         else:
             rule = _TEXTS[game.rule].format(other=self.other)
-            lines += [
-                f"Rule: {rule}, as far as it may. Its first demand is {game.first_demand()}.",
-                f"Target: take in all at least {self.target} units",
-            ]
+            demand = game.first_demand()
+            lines.append(_TEXTS["alone"].format(rule=rule, demand=demand, target=self.target))
         return "\n".join(lines)
-
-    def board(self) -> str:
-        """Draw the stock and the totals as bars."""
-        bars = {"stock": self.stock, **self.totals}
-        return "\n".join(f"{name:8} {'#' * units} {units}" for name, units in bars.items())
 
     @tool
     def take(self, units: int) -> str:
@@ -280,7 +264,7 @@ class CommonsWorld(GameWorld[CommonsConfig]):
 
     def read_move(self, found: re.Match[str]) -> None:
         """Read the round, the stock and what both took."""
-        takes = dict(zip(self.players, map(int, found.group("first", "second")), strict=True))
+        takes = self.by_player(map(int, found.group("first", "second")))
         demand = self.game.next_demand(self.demand, takes[self.seat])
         self._set(int(found["round"]), int(found["stock"]), demand)
         for player, units in takes.items():
@@ -299,19 +283,15 @@ class CommonsWorld(GameWorld[CommonsConfig]):
 
     def payoff(self) -> float:
         """Return this seat's total as a share of its equilibrium total."""
-        return self.totals[self.seat] / equilibrium(self.game)[1][0][self._first]
+        return self.totals[self.seat] / self.fair
 
     def has_won(self) -> bool:
         """Report whether the target was reached."""
         return self.totals[self.seat] >= self.target
 
     def report(self) -> Mapping[str, Any]:
-        """Return the totals, each player's equilibrium total, and half of the best joint total."""
-        return {
-            "totals": dict(self.totals),
-            "equilibrium": equilibrium(self.game)[1][0][self._first],
-            "cooperation": cooperation(self.game, self._first) / 2,
-        }
+        """Return the totals, and each player's equilibrium total."""
+        return {"totals": dict(self.totals), "equilibrium": self.fair}
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
@@ -323,18 +303,16 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         """Return the takes that still reach the target; in a match, the equilibrium's take."""
         if self.in_match:
             return [equilibrium(self.game)[0][self.round][self.stock]]
-        game, stock, after = self.game, self.stock, self.round + 1
         missing = self.target - self.totals[self.seat]
-        other = min(self.demand, game.most(stock))
+        turns = self.known_turns - 1
         good = []
-        for take in range(game.most(stock) + 1):
-            left = game.next_stock(self.round, stock, take + other)
-            demand = game.next_demand(self.demand, take)
-            if take + self._best(left, demand, after, self.known_turns - 1) >= missing:
+        for take in self.legal_moves():
+            after = self.game.after(self.round, self.stock, self.demand, take)
+            if take + self._best(*after, self.round + 1, turns) >= missing:
                 good.append(take)
         return good
 
-    def legal_moves(self) -> Collection[Move]:
+    def legal_moves(self) -> Collection[int]:
         """Return every possible take."""
         return range(self.game.most(self.stock) + 1)
 
@@ -355,12 +333,13 @@ class CommonsWorld(GameWorld[CommonsConfig]):
             self.stock / config.capacity,
             self.demand / config.limit,
             self.round / rounds,
-            min(1.0, self.totals[self.seat] / max(1, self.target)),
-            min(1.0, self.turns_left / rounds),
+            share(self.totals[self.seat], self.target),
+            share(self.turns_left, rounds),
         )
         growth = np.full(rounds, -1.0)
-        growth[: rounds - self.round] = np.divide(self.game.growth[self.round :], max(_GROWTH))
-        return np.concatenate([shares, growth]).astype(np.float32)
+        coming = self.game.growth[self.round :]
+        growth[: len(coming)] = np.divide(coming, max(_GROWTH))
+        return as_row(shares, growth)
 
     def situation(self) -> str:
         """Return the round, the stock, the totals and the known demand."""
@@ -383,4 +362,4 @@ class CommonsWorld(GameWorld[CommonsConfig]):
     def read_situation(self, found: re.Match[str]) -> None:
         """Read the round, the stock, the totals and the demand."""
         self._set(int(found["round"]), int(found["stock"]), int(found["demand"] or 0))
-        self.totals = dict(zip(self.players, map(int, found.group("first", "second")), strict=True))
+        self.totals = self.by_player(map(int, found.group("first", "second")))

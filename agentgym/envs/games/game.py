@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from agentgym.envs.reading import expect, load_texts
 from agentgym.text.messages import ToolCall
@@ -13,6 +16,7 @@ from agentgym.world.seated import WAIT, Move, SeatedWorld
 from agentgym.world.world import CallSet
 
 ConfigT = TypeVar("ConfigT")
+ValueT = TypeVar("ValueT")
 
 TEXTS: Mapping[str, Mapping[str, str]] = load_texts(__file__, "prompts")
 # In the task of every match, and in no other task.
@@ -80,6 +84,10 @@ class GameWorld(SeatedWorld[ConfigT]):
         """Return the number of remaining turns, or a very large one if it is unknown."""
         return _MANY if self.max_turns is None else self.turns_left
 
+    def by_player(self, values: Iterable[ValueT]) -> dict[str, ValueT]:
+        """Return the players' values, given in turn order."""
+        return dict(zip(self.players, values, strict=True))
+
     def movers(self) -> Sequence[str]:
         """Return the player whose turn it is."""
         return (self.turn_of,)
@@ -91,6 +99,10 @@ class GameWorld(SeatedWorld[ConfigT]):
     def task(self) -> str:
         """Return the restated task, the situation and the budget."""
         return f"{self.restate()}\n{self.situation()}\nTurn budget: {self.max_turns}"
+
+    def board(self) -> str:
+        """Draw the situation."""
+        return self.situation()
 
     def state(self) -> str:
         """Return the situation and the remaining turns."""
@@ -158,3 +170,13 @@ class GameWorld(SeatedWorld[ConfigT]):
         """Read a line of `play`."""
         what = f"a move of {type(self).__name__}"
         self.read_move(expect(self.line_format.fullmatch(line), what, line))
+
+
+def share(part: float, whole: float) -> float:
+    """Return a part as a share of a whole, at most 1."""
+    return min(1.0, part / max(1, whole))
+
+
+def as_row(*parts: ArrayLike) -> NDArray[np.float32]:
+    """Return arrays and numbers as one row of features."""
+    return np.concatenate([np.ravel(part) for part in parts]).astype(np.float32)

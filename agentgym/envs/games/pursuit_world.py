@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym.envs.games.game import FREE, TEXTS, GameWorld
+from agentgym.envs.games.game import TEXTS, GameWorld, as_row, share
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, tool
 from agentgym.text.validation import check_int
@@ -86,7 +86,8 @@ class Board(NamedTuple):
     def target(self, cell: int, direction: str) -> int | None:
         """Return the cell in a direction, or None if it is a wall or off the board."""
         row, column = divmod(cell, self.size)
-        row, column = row + _STEPS[direction][0], column + _STEPS[direction][1]
+        down, right = _STEPS[direction]
+        row, column = row + down, column + right
         inside = 0 <= row < self.size and 0 <= column < self.size
         after = row * self.size + column
         return after if inside and after not in self.walls else None
@@ -171,9 +172,10 @@ class PursuitWorld(GameWorld[PursuitConfig]):
     def generate(self) -> None:
         """Draw the walls and cells; a board on which the evader can hide is drawn again."""
         config, rng = self.config, self.rng
-        count = min(round(config.wall_density * config.size**2), config.size**2 - 2)
+        area = config.size**2
+        count = min(round(config.wall_density * area), area - 2)
         for draw in range(_DRAWS):
-            order = rng.permutation(config.size**2).tolist()
+            order = rng.permutation(area).tolist()
             free = order[count:] if draw < _DRAWS - 1 else order
             walls = tuple(sorted(set(order) - set(free)))
             cells = [free[1], *rng.choice(free, size=config.catches - 1).tolist()]
@@ -201,12 +203,9 @@ class PursuitWorld(GameWorld[PursuitConfig]):
     def restate(self) -> str:
         """Return the board and the goal; the state contains the rest."""
         board = self.grid
-        goal = f"Make {len(board.cells)} catches."
+        goal = self.texts["alone"].format(catches=len(board.cells))
         if self.in_match:
-            goal = (
-                f"{self.other} {FREE}. With perfect play of both, the catches take {self.value} "
-                "moves of the pursuer; your reward compares the moves with this number."
-            )
+            goal = self.texts["match"].format(other=self.other, value=self.value)
         return (
             f"You are {self.seat}.\nBoard size: {board.size} x {board.size}\n"
             f"Walls: {board.names(board.walls)}\n"
@@ -215,13 +214,11 @@ class PursuitWorld(GameWorld[PursuitConfig]):
 
     def situation(self) -> str:
         """Return the places, the catches and the moves."""
-        places = [f"{name}: {self.grid.name(cell)}" for name, cell in self.places.items()]
-        return "\n".join(
-            [
-                *places,
-                f"Catches so far: {self.catches}",
-                f"Moves of the pursuer so far: {self.moves}",
-            ]
+        pursuer = self.grid.name(self.places[PURSUER])
+        evader = self.grid.name(self.places[EVADER])
+        return (
+            f"{PURSUER}: {pursuer}\n{EVADER}: {evader}\n"
+            f"Catches so far: {self.catches}\nMoves of the pursuer so far: {self.moves}"
         )
 
     def board(self) -> str:
@@ -232,7 +229,8 @@ class PursuitWorld(GameWorld[PursuitConfig]):
             marks[wall] = "#"
         marks[self.places[EVADER]] = "E"
         marks[self.places[PURSUER]] = "P"
-        return "\n".join(" ".join(marks[size * row : size * (row + 1)]) for row in range(size))
+        rows = [marks[start : start + size] for start in range(0, size**2, size)]
+        return "\n".join(map(" ".join, rows))
 
     @tool
     def move(self, direction: Direction) -> str:
@@ -364,14 +362,12 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         area, cells = self.grid.size**2, self.grid.cells[self.catches + 1 :]
         planes = np.zeros((3, area))
         planes[0, list(self.grid.walls)] = 1
-        planes[1, self.places[PURSUER]] = planes[2, self.places[EVADER]] = 1
+        planes[1, self.places[PURSUER]] = 1
+        planes[2, self.places[EVADER]] = 1
         coming = np.full(self.config.catches, -1.0)
         coming[: len(cells)] = np.divide(cells, area)
-        shares = (
-            self.catches / self.config.catches,
-            min(1.0, self.turns_left / max(1, self.max_turns or 1)),
-        )
-        return np.concatenate([planes.ravel(), coming, shares]).astype(np.float32)
+        caught = self.catches / self.config.catches
+        return as_row(planes, coming, caught, share(self.turns_left, self.max_turns or 1))
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
         """Name the direction and the cell."""

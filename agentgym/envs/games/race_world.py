@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym.envs.games.game import FREE, TEXTS, GameWorld
+from agentgym.envs.games.game import TEXTS, GameWorld, as_row, share
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, echo, tool
 from agentgym.text.validation import check_int
@@ -167,11 +167,11 @@ class RaceWorld(GameWorld[RaceConfig]):
             numbers = tuple(self.rng.integers(1, _LARGEST + 1, size=count).tolist())
             self._start(Race(numbers, config.per_move, config.opponent))
             self.target = max(best_sums(self.game, config.moves))
-            simple = [self._sum_of([move]) for move in range(config.per_move + 1)]
-            if self.target > max(*simple, self._sum_of([])):
+            simple = [self._sum_of(move) for move in (None, *range(config.per_move + 1))]
+            if self.target > max(simple):
                 break
         first = int(minimax(self.game)[-1][0])
-        self.perfect = dict(zip(self.players, (first, sum(numbers) - first), strict=True))
+        self.perfect = self.by_player([first, sum(numbers) - first])
         self.max_turns = config.budget(config.moves)
 
     def _start(self, game: Race) -> None:
@@ -179,12 +179,12 @@ class RaceWorld(GameWorld[RaceConfig]):
         self.taken = (0, 0)
         self.sums = dict.fromkeys(self.players, 0)
 
-    def _sum_of(self, always: Sequence[int]) -> int:
-        """Return the sum of a player who always makes one move, or greedy ones without any."""
+    def _sum_of(self, always: int | None) -> int:
+        """Return the sum of a player who always makes one move, or the greedy one if None."""
         game, total = self.game, 0
         while game.numbers:
             sums = game.sums(game.moves)[:, 0]
-            move = always[0] if always else int(sums.argmax())
+            move = int(sums.argmax()) if always is None else always
             total += int(sums[move])
             game = _after(game, move)
             game = _after(game, int(scripted_replies(game, game.moves)[0]))
@@ -203,15 +203,11 @@ class RaceWorld(GameWorld[RaceConfig]):
         """Return the goal; the state contains the list."""
         lines = [f"You are {self.seat}.", f"Numbers per move: {self.game.per_move}"]
         if self.in_match:
-            lines.append(
-                f"{self.other} {FREE}. With perfect play of both, your sum is "
-                f"{self.perfect[self.seat]}. Your reward is your sum divided by this number."
-            )
+            value = self.perfect[self.seat]
+            lines.append(_TEXTS["match"].format(other=self.other, value=value))
         else:
-            lines += [
-                f"Rule: {_TEXTS[self.game.rule].format(other=self.other)}.",
-                f"Target: take numbers with a sum of at least {self.target}",
-            ]
+            rule = _TEXTS[self.game.rule].format(other=self.other)
+            lines.append(_TEXTS["alone"].format(rule=rule, target=self.target))
         return "\n".join(lines)
 
     def situation(self) -> str:
@@ -222,10 +218,6 @@ class RaceWorld(GameWorld[RaceConfig]):
         sums = ", ".join(f"{player} {total}" for player, total in self.sums.items())
         left, right = self.taken
         return f"Taken so far: {left} from the left, {right} from the right. Sums: {sums}"
-
-    def board(self) -> str:
-        """Draw the list and the sums."""
-        return self.situation()
 
     @tool
     def take(self, from_left: int) -> str:
@@ -245,15 +237,18 @@ class RaceWorld(GameWorld[RaceConfig]):
         numbers, after = self.game.numbers, _after(self.game, left)
         got = numbers[:left] + numbers[len(numbers) - right :]
         self.sums[player] += sum(got)
-        self.taken = (self.taken[0] + left, self.taken[1] + right)
+        taken_left, taken_right = self.taken
+        self.taken = (taken_left + left, taken_right + right)
         self.game, self.done = after, not after.numbers
         return f"{player} takes {', '.join(map(str, got))}. {self._counts()}"
 
     def read_move(self, found: re.Match[str]) -> None:
         """Read the taken numbers and the sums."""
-        left, right = (int(found[side]) for side in ("left", "right"))
+        left, right = int(found["left"]), int(found["right"])
         numbers = self.game.numbers
-        first, last = left - self.taken[0], len(numbers) - (right - self.taken[1])
+        taken_left, taken_right = self.taken
+        first = left - taken_left
+        last = len(numbers) - (right - taken_right)
         if not 0 <= first <= last <= len(numbers):
             raise ValueError(f"{left} from the left and {right} from the right do not fit the list")
         self._set(numbers[first:last], found)
@@ -263,8 +258,7 @@ class RaceWorld(GameWorld[RaceConfig]):
             raise ValueError(f"a list of {len(numbers)} numbers does not fit the task")
         self.game = self.game._replace(numbers=numbers)
         self.taken = (int(found["left"]), int(found["right"]))
-        sums = map(int, found.group("first", "second"))
-        self.sums = dict(zip(self.players, sums, strict=True))
+        self.sums = self.by_player(map(int, found.group("first", "second")))
         self.done = not numbers
 
     def scripted_move(self, player: str) -> Move:
@@ -316,13 +310,11 @@ class RaceWorld(GameWorld[RaceConfig]):
             (-1 beyond its end).
         """
         config, numbers = self.config, self.game.numbers
-        shares = (
-            min(1.0, self.sums[self.seat] / max(1, self.target)),
-            min(1.0, self.turns_left / config.moves),
-        )
+        won = share(self.sums[self.seat], self.target)
+        left = share(self.turns_left, config.moves)
         row = np.full(2 * config.moves * config.per_move, -1.0)
         row[: len(numbers)] = np.divide(numbers, _LARGEST)
-        return np.concatenate([shares, row]).astype(np.float32)
+        return as_row(won, left, row)
 
     def read_instance(self, found: re.Match[str]) -> None:
         """Read the rules and the target."""

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from agentgym.envs.games.game import FREE, TEXTS, GameWorld
+from agentgym.envs.games.game import TEXTS, GameWorld, as_row, share
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, echo, tool
 from agentgym.text.validation import check_int
@@ -162,14 +162,8 @@ class SignalWorld(GameWorld[SignalConfig]):
         lines = [f"You are {self.seat}.", f"Rounds: {self.rounds}", "Objects:", *objects]
         if self.seat == SPEAKER:
             lines.append(f"Object of each round: {_names(self.targets)}")
-        if self.in_match:
-            lines.append(
-                f"{self.other} {FREE}. With perfect play of both, the rounds take {self.least} "
-                "words. Your reward is this number divided by the words and wrong picks of the game."
-            )
-        else:
-            lines += [_TEXTS["rule"], f"Target: say at most {self.least} words in all"]
-        return "\n".join(lines)
+        goal = _TEXTS["match" if self.in_match else "alone"]
+        return "\n".join([*lines, goal.format(other=self.other, least=self.least)])
 
     def situation(self) -> str:
         """Return the round, its words, and the objects that fit."""
@@ -267,7 +261,8 @@ class SignalWorld(GameWorld[SignalConfig]):
         if self.seat == LISTENER:
             return [self.scripted_move(LISTENER)]
         words = {word: 1 + self._needed(word) for word in self.legal_moves()}
-        best, later = min(words.values()), self._later(self.round + 1)
+        best = min(words.values())
+        later = self._later(self.round + 1)
         left = min(self.least - self.cost, self.known_turns)
         if not self.in_match and best + later > left:
             return []
@@ -303,15 +298,13 @@ class SignalWorld(GameWorld[SignalConfig]):
             marks[1, self.targets[self.round]] = 1
         said = np.zeros((len(_KINDS), len(_KINDS[0])))
         said.flat[[words.index(word) for word in self.said]] = 1
-        least = max(1, self.least)
         shares = (
             self.round / config.rounds,
-            min(1.0, self.cost / least),
-            min(1.0, self.turns_left / least),
+            share(self.cost, self.least),
+            share(self.turns_left, self.least),
         )
-        parts = [np.divide(rows, config.values).ravel(), marks.ravel()]
-        parts += [said[: config.kinds, : config.values].ravel(), np.array(shares)]
-        return np.concatenate(parts).astype(np.float32)
+        said = said[: config.kinds, : config.values]
+        return as_row(np.divide(rows, config.values), marks, said, shares)
 
     def read_instance(self, found: re.Match[str]) -> None:
         """Read the objects and the target."""

@@ -6,8 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from math import inf
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from agentgym.training.evaluation.comparison import comparison_tables, level_horizons, pass_table
 from agentgym.training.evaluation.intervals import (
@@ -27,7 +31,7 @@ from agentgym.training.evaluation.scoring import (
     ordered_arms,
     ordered_contexts,
 )
-from agentgym.training.evaluation.statistics import Interval, holm_by_key, wilson
+from agentgym.training.evaluation.statistics import Interval, around_zero, holm_by_key, wilson
 from agentgym.training.evaluation.tables import (
     INTERVENTIONS,
     METRIC_NAMES,
@@ -122,11 +126,26 @@ def _seats_table(world: str, results: Results) -> list[Table]:
         for seat in teams[0]["rewards"]:
             outcomes = Counter(seat_outcomes(team)[seat] for team in teams)
             shares = [percent(wilson(outcomes[each], len(teams))) for each in OUTCOMES]
-            lines.append([arm or "none", seat, *shares, str(len(teams))])
+            reward = percent(_mean_reward(rows, seat))
+            lines.append([arm or "none", seat, reward, *shares, str(len(teams))])
     if not lines:
         return []
-    header = ["arm", "seat", *OUTCOMES, "games"]
+    header = ["arm", "seat", "mean reward", *OUTCOMES, "games"]
     return [(f"{world}: outcomes by seat, % with 95 % intervals", header, lines)]
+
+
+def _mean_reward(rows: Sequence[Result], seat: str) -> Interval:
+    """Return a seat's mean reward; the games of a seed are one cluster."""
+    parts, graded = [], False
+    for games in group_by(rows, "seed").values():
+        rewards = [(row.report or {})["team"]["rewards"][seat] for row in games]
+        parts.append(fmean(rewards))
+        graded = graded or not {0.0, 0.5, 1.0}.issuperset(rewards)
+    mean = fmean(parts)
+    # Few equal games prove little if a game is won or lost, and more if its payoff is graded.
+    change = 0.1 if graded else 1.0
+    around = around_zero(0.0, np.array(parts) - mean, len(parts) - 1, change, bound=inf)
+    return Interval(mean, mean + around.low, mean + around.high)
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:

@@ -10,6 +10,7 @@ from agentgym.text.messages import Message, ToolCall
 from agentgym.text.parsing import DIALECTS, parse
 from agentgym.text.tokens import TokenCounter, counter
 from agentgym.training.rollout.token_usage import prompt_tokens
+from agentgym.training.viewer.knowledge import known_by_seat
 from agentgym.training.viewer.log_lines import (
     LoggedChat,
     LoggedEpisode,
@@ -25,7 +26,11 @@ Entry = tuple[int, str]
 # tags of the blocks that wrappers append to a message, with the wrappers
 NOTES = {
     "plan": "PlanOracle",
+    "note": "PlanOracle",
     "state": "StateOracle",
+    "remark": "StateOracle",
+    "team": "CommunicationOracle",
+    "aside": "CommunicationOracle",
     "system_warning": "ContextAwareness",
     "context_warning": "MemoryTool",
     "budget:token_budget": "ContextAwareness",
@@ -75,7 +80,9 @@ def mark_of(first: Message, now: Message, tags: frozenset[str]) -> str:
 def _made_by_wrapper(message: Message) -> str:
     wrapper, _, rest = message.id.partition(":")
     if wrapper != "compaction":
-        return "" if wrapper.isdecimal() or not wrapper else f"by {wrapper}"
+        # Other agents write the mail of a team.
+        unmarked = wrapper.isdecimal() or wrapper in ("", "mail")
+        return "" if unmarked else f"by {wrapper}"
     if message.role == "assistant":
         return "summary"
     return "request" if rest.endswith(":request") else "by compaction"
@@ -125,9 +132,14 @@ class Timeline:
         self._first: dict[str, Message] = {}
         self._places: dict[str, int] = {}
         self._shown: list[int] = []
+        self._restarted = False
 
     def __len__(self) -> int:
         return len(self._shown)
+
+    def restart(self) -> None:
+        """Forget the messages at the next update, because a new chat uses their ids again."""
+        self._restarted = True
 
     def update(self, kept: int, messages: Sequence[Message]) -> dict[str, Any]:
         """Apply a turn's chat: `kept` messages of the previous chat, then others.
@@ -145,6 +157,8 @@ class Timeline:
         gone = dict.fromkeys(self._shown[kept:])
         del self._shown[kept:]
         self.tokens -= sum(self._count(place) for place in gone)
+        if self._restarted:
+            return self._begin(messages)
         if not self._fits(messages):
             return self._rebuild(messages)
         changed: dict[int, Entry] = {}
@@ -195,6 +209,12 @@ class Timeline:
     def _mark(self, message: Message) -> str:
         return mark_of(self._first[message.id], message, self._pool.tags)
 
+    def _begin(self, messages: Sequence[Message]) -> dict[str, Any]:
+        self._restarted, self._first = False, {}
+        changes = self._rebuild(messages)
+        self.new = []  # the opening of a chat is no result of an earlier reply
+        return changes
+
     def _rebuild(self, messages: Sequence[Message]) -> dict[str, Any]:
         shown = [self._pool.messages[self._entries[place][0]] for place in self._shown]
         self._entries, self._places, self._shown, self.tokens = [], {}, [], 0
@@ -231,6 +251,8 @@ class _Builder:
             lambda: Timeline(self._pool, counter("heuristic"))
         )
         self._records: dict[str, Mapping[str, Any]] = {}
+        # by agent: the number of its current chat
+        self._tasks: dict[str, Any] = {}
         # by agent: the messages that its chats showed first
         self._news: list[tuple[str, list[int]]] = []
 
@@ -246,6 +268,7 @@ class _Builder:
             "edits": edits,
         }
         self._add_results(turns)
+        messages = self._pool.data()
         return {
             "world": short_world(episode.spec),
             "seed": episode.seed,
@@ -255,7 +278,8 @@ class _Builder:
             "window": _window(episode.spec),
             "turns": turns,
             "end": end,
-            "messages": self._pool.data(),
+            "messages": messages,
+            "knowledge": known_by_seat([*turns, end], messages),
             "tools": self._tools(),
         }
 
@@ -268,6 +292,10 @@ class _Builder:
     def _turn(self, number: int, step: LoggedStep) -> dict[str, Any]:
         info = step.info
         agent = str(info.get("agent") or "")
+        task = info.get("task")
+        if task != self._tasks.setdefault(agent, task):
+            self._timelines[agent].restart()
+        self._tasks[agent] = task
         changes, edits = self._update(agent, step)
         record = self._records[agent] = info.get("context") or {}
         turn = {

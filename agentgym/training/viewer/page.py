@@ -26,7 +26,7 @@ from agentgym.training.viewer.run_index import RunIndex
 # The script's parts, in order of dependency.
 _SCRIPTS = (
     "data.js", "address.js", "rows.js", "elements.js", "chart.js", "episode.js",
-    "compare.js", "list.js", "summary.js", "app.js",
+    "knowledge.js", "compare.js", "list.js", "summary.js", "app.js",
 )  # fmt: skip
 
 # Characters that could end a script element or a line in it, as JSON escapes.

@@ -13,7 +13,6 @@ from agentgym.envs.games.commons_world import (
     CommonsConfig,
     CommonsWorld,
     Opponent,
-    cooperation,
     equilibrium,
 )
 from agentgym.world.splits import draw
@@ -96,32 +95,6 @@ def test_no_player_gains_by_leaving_the_equilibrium_from_any_state(
             played += takes[at][left]
             left = regrow(game, at, left, takes[at][left], takes[at][left])
         assert played == best
-
-
-def test_two_players_take_together_what_a_search_of_all_pairs_finds() -> None:
-    game = Commons((25, 100, 50), 12, 3, "greedy")
-
-    def search(number: int, stock: int) -> int:
-        if number == len(game.growth):
-            return 0
-        most = min(game.limit, stock // 2)
-        return max(
-            one + other + search(number + 1, regrow(game, number, stock, one, other))
-            for one, other in itertools.product(range(most + 1), repeat=2)
-        )
-
-    for stock in range(game.capacity + 1):
-        assert cooperation(game, stock) == search(0, stock)
-
-
-def test_a_dilemma_tempts_the_players() -> None:
-    # In equilibrium both take more at first, and get less, than two who cooperate.
-    worse = 0
-    for seed in range(20):
-        report = draw(CommonsWorld, CommonsConfig(), seed).report()
-        assert report["equilibrium"] <= report["cooperation"]
-        worse += report["equilibrium"] < report["cooperation"]
-    assert worse >= 15
 
 
 def test_the_rules_by_hand() -> None:

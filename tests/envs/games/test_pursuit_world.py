@@ -17,8 +17,10 @@ from agentgym.envs.games.pursuit_world import (
     PursuitWorld,
     solve,
 )
-from agentgym.oracles import NoisyPolicy, TeamPolicy
+from agentgym.multi.game import Game
+from agentgym.oracles import NoisyPolicy
 from agentgym.world.splits import draw
+from tests.multi.team_checks import call, play_match
 
 Cell = tuple[int, int]
 ORTHOGONAL = {(0, 0), (0, 1), (1, 0), (0, -1), (-1, 0)}
@@ -129,42 +131,15 @@ def test_optimal_moves_are_those_after_which_the_value_is_still_reached(seed: in
         over = terminated or truncated
 
 
-def test_the_evader_chooses_the_moves_that_delay_most() -> None:
-    env = make("PursuitWorld-match", size=4, catches=2)
-    env.reset(seed=1)
-    game, policy = env.unwrapped.game, TeamPolicy("PursuitWorld-match")
-    compared = 0
-    while not game.over:
-        (agent,) = game.due
-        world = game.team.worlds[agent]
-        if agent == EVADER:
-            search = recursion_of(world)
-            pursuer, evader = (divmod(world.places[name], 4) for name in (PURSUER, EVADER))
-            lasts = {
-                name: next(k for k in range(40) if search.replies(pursuer, new, world.catches, k))
-                for step, name in NAMES.items()
-                if step in ORTHOGONAL
-                for new in search.after(evader, [step])
-            }
-            best = {name for name, last in lasts.items() if last == max(lasts.values())}
-            assert {call.arguments["direction"] for call in world.optimal_calls()} == best
-            compared += 1
-        game.play(agent, policy([game.chats[agent]])[0].text)
-        game.end_cycle()
-    assert compared >= 3
-    assert game.rewards == {PURSUER: 1.0, EVADER: 1.0}
+def test_perfect_play_of_both_takes_the_minimax_number_of_moves() -> None:
+    for seed in range(3):
+        game = play_match("PursuitWorld-match", seed, size=4, catches=2)
+        assert game.rewards == {PURSUER: 1.0, EVADER: 1.0}
 
 
 def test_an_evader_that_stands_still_is_caught_sooner() -> None:
-    env = make("PursuitWorld-match")
-    env.reset(seed=2)
-    game, policy = env.unwrapped.game, TeamPolicy("PursuitWorld-match")
-    while not game.over:
-        (agent,) = game.due
-        still = '<tool_call>{"name": "move", "arguments": {"direction": "stay"}}</tool_call>'
-        reply = still if agent == EVADER else policy([game.chats[agent]])[0].text
-        game.play(agent, reply)
-        game.end_cycle()
+    still = {PURSUER: "", EVADER: call("move", direction="stay")}
+    game = play_match("PursuitWorld-match", 2, lambda _, agent: still[agent])
     assert game.rewards[PURSUER] > 1.0 > game.rewards[EVADER] > 0.0
     assert game.rewards[PURSUER] * game.rewards[EVADER] == pytest.approx(1.0)
     assert [game.infos[agent]["success"] for agent in game.agents] == [True, False]
@@ -172,32 +147,14 @@ def test_an_evader_that_stands_still_is_caught_sooner() -> None:
 
 @pytest.mark.parametrize("quitter", [PURSUER, EVADER])
 def test_a_seat_that_stops_playing_costs_the_other_nothing(quitter: str) -> None:
-    env = make("PursuitWorld-match", budget_factor=1.0, budget_slack=0)
-    env.reset(seed=2)
-    game, policy = env.unwrapped.game, TeamPolicy("PursuitWorld-match")
-    while not game.over:
-        (agent,) = game.due
-        quits = agent == quitter and game.cycle >= 2
-        game.play(agent, "I quit." if quits else policy([game.chats[agent]])[0].text)
-        game.end_cycle()
+    def reply_of(game: Game, agent: str) -> str:
+        return "I quit." if agent == quitter and game.cycle >= 2 else ""
+
+    options = {"budget_factor": 1.0, "budget_slack": 0}
+    game = play_match("PursuitWorld-match", 2, reply_of, **options)
     other = PURSUER if quitter == EVADER else EVADER
     assert not game.terminated
     assert game.rewards[other] == 1.0 > game.rewards[quitter]
-
-
-def test_the_evader_is_first_asked_with_the_pursuers_move_in_its_task() -> None:
-    env = make("PursuitWorld-match")
-    env.reset(seed=2)
-    game = env.unwrapped.game
-    assert game.due == [PURSUER]
-    world = game.team.worlds[EVADER]
-    before = game.chats[EVADER].messages[-1].text
-    game.play(PURSUER, TeamPolicy("PursuitWorld-match")([game.chats[PURSUER]])[0].text)
-    assert game.chats[EVADER].messages[-1].text == before
-    game.end_cycle()
-    assert game.due == [EVADER]
-    assert "Moves of the pursuer so far: 1\n" in game.chats[EVADER].messages[-1].text
-    assert f"{PURSUER}: {divmod(world.places[PURSUER], 5)}" in game.chats[EVADER].messages[-1].text
 
 
 def test_every_default_board_lets_the_pursuer_win() -> None:

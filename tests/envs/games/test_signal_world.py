@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import pytest
 
 from agentgym import make
 from agentgym.envs.games.signal_world import LISTENER, SPEAKER, Object, SignalConfig, SignalWorld
-from agentgym.oracles import TeamPolicy
+from agentgym.multi.game import Game
 from agentgym.world.splits import draw
-from tests.multi.team_checks import call, cycle, newest
+from tests.multi.team_checks import call, cycle, newest, play_match
 
 OBJECTS: tuple[Object, ...] = (
     ("red", "circle", "small"),
@@ -93,23 +92,17 @@ def test_the_listener_knows_the_words_alone() -> None:
     assert "Object of" not in seats[0].task()
 
 
-def play_match(guess: bool) -> Any:
-    """Play a match whose listener guesses among two objects, if told, or asks for more."""
-    env = make("SignalWorld-match", rounds=3)
-    env.reset(seed=4)
-    game, policy = env.unwrapped.game, TeamPolicy("SignalWorld-match")
-    while not game.over:
-        (agent,) = game.due
-        world = game.team.worlds[agent]
-        reply = policy([game.chats[agent]])[0].text
-        if guess and agent == LISTENER and len(world.candidates) == 2:
-            reply = call("say", text="ABCDEFGHIJKL"[world.candidates[0]])
-        cycle(game, reply)
-    return game
-
-
 def test_both_earn_the_same_and_a_lucky_guess_more() -> None:
-    waits, guesses = play_match(guess=False), play_match(guess=True)
+    def guess(game: Game, agent: str) -> str:
+        fits = game.team.worlds[agent].candidates
+        return (
+            call("say", text="ABCDEFGHIJKL"[fits[0]])
+            if agent == LISTENER and len(fits) == 2
+            else ""
+        )
+
+    waits = play_match("SignalWorld-match", 4, rounds=3)
+    guesses = play_match("SignalWorld-match", 4, guess, rounds=3)
     assert waits.rewards == {SPEAKER: 1.0, LISTENER: 1.0}
     report = guesses.infos[SPEAKER]["detail"].report
     assert set(guesses.rewards.values()) == {report["least"] / report["cost"]}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
 import pytest
 
-from agentgym import Message
-from agentgym.oracles import NoisyPolicy, OraclePolicy
+from agentgym import Message, make
+from agentgym.oracles import NoisyPolicy, OraclePolicy, TeamPolicy
 from agentgym.text.tokens import counter
-from agentgym.training.rollout import Trajectory
+from agentgym.training.rollout import Trajectory, rollout
 from agentgym.training.viewer import build_view
 from agentgym.training.viewer.episode_view import MessagePool, Timeline, mark_of, split_notes
 from agentgym.training.viewer.optimal import build_view_with_optimal_calls, optimal_calls
@@ -83,13 +84,17 @@ def test_the_chat_of_each_turn_is_what_the_policy_saw(stack: str) -> None:
         assert_exact(played(policy, items=14, removals=11, **options))
 
 
-def test_each_agent_of_a_team_has_its_own_chat() -> None:
-    from agentgym import make  # noqa: PLC0415
-    from agentgym.oracles import TeamPolicy  # noqa: PLC0415
-    from agentgym.training.rollout import rollout  # noqa: PLC0415
-
-    view = assert_exact(rollout(TeamPolicy("ListWorld-team"), make("ListWorld-team"), 2))
+@pytest.mark.parametrize(
+    ("env_id", "options"), [("ListWorld-team", {}), ("DocumentWorld-manager", {"operations": 12})]
+)
+def test_each_agent_of_a_team_has_its_own_chats(env_id: str, options: dict[str, Any]) -> None:
+    view = assert_exact(rollout(TeamPolicy(env_id), make(env_id, **options), 2))
     assert len({turn["agent"] for turn in view["turns"]}) == 2
+    assert {mark for entries in chats(view, "worker_0") for _, mark in entries} <= {""}
+    # A worker's second chat uses the ids of its first one again.
+    for turn, later in itertools.pairwise(view["turns"]):
+        if later["agent"] == turn["agent"]:
+            assert turn["results"]
 
 
 def test_edits_of_the_context_are_marked() -> None:
