@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlglot import Dialect, Parser, TokenType
 
+MAX_TOKENS = 50_000  # half the maximum characters; each token takes some 20 microseconds
 MAX_BRACKETS = 40  # nested brackets and CASE expressions, over which the parser recurses
 
 # Maximum average re-reads per token; ordinary statements need less than one.
@@ -24,10 +25,12 @@ def parse_sql(sql: str, dialect: str) -> list[Any]:
 
     Raises:
         SqlglotError: The text is invalid in the dialect.
-        RecursionError: It is nested too deeply.
+        RecursionError: It is nested too deeply or has too many parts.
     """
     language = Dialect.get_or_raise(dialect)
     tokens = language.tokenize(sql)
+    if len(tokens) > MAX_TOKENS:
+        raise RecursionError
     _check_brackets(tokens)
     trees: list[Any] = _parser_class(language.parser_class)(dialect=language).parse(tokens, sql)
     return trees

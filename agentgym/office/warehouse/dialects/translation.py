@@ -130,7 +130,7 @@ class Warehouse(ABC):
             ) from None
         except RecursionError:
             raise ToolError(
-                "invalid argument: syntax error: the statement is nested too deeply"
+                "invalid argument: syntax error: the statement is nested too deeply or too long"
             ) from None
         except _PARSER_ERRORS:
             raise ToolError(
