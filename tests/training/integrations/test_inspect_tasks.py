@@ -143,7 +143,9 @@ def test_a_log_of_another_task_is_refused(tmp_path: Path) -> None:
 def test_wrong_arguments_are_refused_before_anything_is_played() -> None:
     with pytest.raises(ValueError, match="has no option 'itmes'"):
         world("ListWorld", itmes=3)
-    with pytest.raises(ValueError, match="is a team; name its world"):
+    with pytest.raises(
+        ValueError, match="is a team, and this bridge plays one agent; give its seat"
+    ):
         world("ListWorld-team")
 
 

@@ -270,7 +270,9 @@ def test_several_stacks_share_a_server() -> None:
 
 
 def test_a_team_is_refused() -> None:
-    with pytest.raises(ValueError, match="is a team; serve its world"):
+    with pytest.raises(
+        ValueError, match="is a team, and this bridge plays one agent; give its seat"
+    ):
         Stack("ListWorld-team")
     with pytest.raises(ValueError, match="there is no stack to serve"):
         create_app([])

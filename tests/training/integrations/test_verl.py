@@ -52,22 +52,25 @@ LOOPS = """
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
     chats = [agentgym.make(world).reset(seed=0)[0] for world in ("ListWorld", "TreeWorld")]
-    made = make_tokenizer([chat.to_text() for chat in chats], 900)
-    made.chat_template = TEMPLATE
-    made.add_special_tokens({"additional_special_tokens": ["<|stop|>"]})
-    return made
+    return make_tokenizer([chat.to_text() for chat in chats], 900)
 
 
 @pytest.fixture(scope="module")
 def folder(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("verl")
+    save(tokenizer, folder, LOOPS)
+    return folder
+
+
+def save(tokenizer: Any, folder: Path, loops: str) -> None:
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|stop|>"]})
     model = make_model(tokenizer, 32)
     stop = tokenizer.convert_tokens_to_ids("<|stop|>")
     model.generation_config.eos_token_id = [tokenizer.eos_token_id, stop]
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    (folder / "loops.yaml").write_text(LOOPS)
-    return folder
+    (folder / "loops.yaml").write_text(loops)
 
 
 def configured(folder: Path, **limits: Any) -> Any:
