@@ -153,8 +153,6 @@ class EpisodeSource:
         """Return seeds that no earlier step has used."""
         start = self.next_seed
         self.next_seed += count
-        if self._collector is not None:  # the next step probably needs as many
-            self._collector.prefetch(range(self.next_seed, self.next_seed + count))
         return range(start, start + count)
 
     def play(self, policy: Policy, seeds: Iterable[int], step: int) -> EpisodeBatch:

@@ -27,7 +27,6 @@ from agentgym.training.rollout.engines.base import (
     factory_of,
 )
 from agentgym.training.rollout.engines.dispatcher import Counts, Dispatcher
-from agentgym.training.rollout.engines.prefetch import Prefetcher
 from agentgym.training.rollout.engines.processes import Processes
 from agentgym.training.rollout.engines.threads import Asyncio, Threads
 from agentgym.training.rollout.episode import spec_of
@@ -103,7 +102,6 @@ class Collector:
         self._in_flight = in_flight if self._engine.isolates else 1
         self._reply_time = 0.0
         self._unsent: tuple[list[Slot], Sequence[Reply | PolicyError]] = ([], [])
-        self._prefetcher = Prefetcher(self._make_env)
 
     @property
     def counts(self) -> Counts:
@@ -124,11 +122,6 @@ class Collector:
     def close(self) -> None:
         """Close the slots, including hung ones."""
         self._dispatcher.close()
-        self._prefetcher.close()
-
-    def prefetch(self, seeds: Iterable[int]) -> None:
-        """Draw instances in the background if there is a reset cache."""
-        self._prefetcher.prefetch(seeds)
 
     def collect(
         self,
