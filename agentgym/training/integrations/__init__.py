@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         inspect_tasks,
         mcp,
         openenv,
-        renderers,
         skyrl,
         trl,
         verifiers,
@@ -41,7 +40,6 @@ __all__ = [
     "inspect_tasks",
     "mcp",
     "openenv",
-    "renderers",
     "skyrl",
     "to_chat_rows",
     "to_training_dict",
@@ -53,7 +51,7 @@ __all__ = [
 ]
 
 _EXTRAS = {
-    name: name for name in ("mcp", "openenv", "renderers", "skyrl", "trl", "verifiers", "verl")
+    name: name for name in ("mcp", "openenv", "skyrl", "trl", "verifiers", "verl")
 }
 _EXTRAS["inspect_tasks"] = "inspect"
 

@@ -45,7 +45,6 @@ from agentgym.training.integrations.common import (
     truncate,
 )
 from agentgym.training.integrations.datasets import TokenRow, TrainingDict, to_training_dict
-from agentgym.training.integrations.tool_template import with_tool_template
 from agentgym.training.rollout import Episode, Renderer
 
 __all__ = [
@@ -56,7 +55,6 @@ __all__ = [
     "prompts",
     "remote_environment",
     "rollout_func",
-    "with_tool_template",
 ]
 
 _TYPES: dict[Any, Any] = {
