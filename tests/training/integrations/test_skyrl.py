@@ -111,18 +111,6 @@ def test_several_calls_of_one_reply_are_answered_in_one_message() -> None:
     assert (step["reward"], step["done"]) == (1.0, True), "two right words in two turns"
 
 
-def test_a_policy_that_does_nothing_gets_nothing() -> None:
-    env, _ = started("ListWorld", **SMALL)
-    turns, step = 0, {"done": False}
-    while not step["done"]:
-        step = env.step("I wait.")
-        turns += 1
-        assert step["reward"] == 0.0
-        assert step["observations"][0]["content"].startswith("error: ")
-    assert turns == tool_env(env._env).world.max_turns
-    check_end(env, step, turns, "max_turns", success=False)
-
-
 def test_the_turns_of_the_generator_truncate_with_the_score_so_far() -> None:
     register("world", "TreeWorld", nodes=20)
     env = skyrl_gym.make("world", env_config={}, extras={"seed": 1, "max_turns": 2})
