@@ -50,9 +50,7 @@ __all__ = [
     "write_rows",
 ]
 
-_EXTRAS = {
-    name: name for name in ("mcp", "openenv", "skyrl", "trl", "verifiers", "verl")
-}
+_EXTRAS = {name: name for name in ("mcp", "openenv", "skyrl", "trl", "verifiers", "verl")}
 _EXTRAS["inspect_tasks"] = "inspect"
 
 __getattr__ = lazy_exports(__name__, {name: (extra, name) for name, extra in _EXTRAS.items()})

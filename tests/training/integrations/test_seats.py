@@ -16,10 +16,12 @@ from gymnasium.error import ResetNeeded
 
 import agentgym
 from agentgym import Chat, Reply, parse
+from agentgym.assemble.recorded_specs import make_recorded
 from agentgym.assemble.registry import teams
 from agentgym.oracles import NoisyPolicy, TeamPolicy
 from agentgym.play.policy import PolicyError
 from agentgym.training import integrations
+from agentgym.training.integrations.common import growing_spec, mcp_env
 from agentgym.training.rollout import PolicyConfig, collect, replay, rollout
 from tests.training.integrations.openenv_server import serving as serving_openenv
 from tests.training.rollout.endpoint_server import Answer, serving
@@ -261,3 +263,14 @@ def test_gymnasium_makes_vectors_and_features_of_seats() -> None:
 def test_wrong_seats_are_refused(options: dict[str, Any], error: str) -> None:
     with pytest.raises(ValueError, match=error):
         gymnasium.make(agentgym.assemble.registry.one_agent_spec(TEAM, **options))
+
+
+def test_what_cannot_play_a_seat_refuses_it() -> None:
+    worker = {"seat": "worker_0", "opponents": {"manager_0": "oracle"}}
+    with pytest.raises(ValueError, match="TRL keeps the history, and worker_0 starts several chat"):
+        growing_spec("TRL", "train with rollout_func", "TreeWorld-manager", worker)
+    with pytest.raises(ValueError, match="MCP has calls but no turns"):
+        mcp_env(agentgym.make(TEAM, **SEAT))
+    # A log must not choose the policies that run.
+    with pytest.raises(ValueError, match="if you trust it"):
+        make_recorded(agentgym.spec(TEAM, **SEAT).to_json())
