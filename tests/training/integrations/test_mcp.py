@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import agentgym
-from agentgym import Content, Image
 from tests.helpers import play_optimally, start
 from tests.training.integrations.openenv_server import serving as serving_app
 
@@ -88,12 +87,6 @@ def test_a_world_is_played_to_its_end(capsys: pytest.CaptureFixture[str]) -> Non
     ]
     assert texts(after) == ["error: the episode has ended; this call was not run"]
     assert "ListWorld: the episode has ended with score 1\n" in capsys.readouterr().err
-
-
-def test_pictures_are_pictures() -> None:
-    answer = serving._answer(lambda name, arguments: Content("look", (Image(b"\x89PNG"),)), "x", {})
-    assert [part.type for part in answer.content] == ["text", "image"]
-    assert (answer.content[1].mime_type, answer.content[1].data) == ("image/png", "iVBORw==")
 
 
 @pytest.mark.rotation

@@ -131,15 +131,6 @@ def test_the_last_turn_of_the_generator_may_succeed() -> None:
     assert steps[-1]["metadata"]["terminated"]
 
 
-def test_rows_name_the_instance() -> None:
-    register("world", "ListWorld", oracles="S", **SMALL)
-    rows = list(prompts("world", range(4, 7)))
-    assert [(row["seed"], row["env_class"]) for row in rows] == [(k, "world") for k in (4, 5, 6)]
-    for row in rows:
-        chat, _ = agentgym.make("ListWorld", oracles="S", **SMALL).reset(seed=row["seed"])
-        assert row["prompt"] == [{"role": m.role, "content": m.text} for m in chat.messages]
-
-
 def test_an_env_is_played_by_whichever_thread_is_free() -> None:
     """SkyRL plays its envs in a thread pool."""
     env, _ = started("TreeWorld", context="programmatic", nodes=20)

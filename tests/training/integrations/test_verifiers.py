@@ -16,9 +16,7 @@ pytest.importorskip(
 )
 
 import verifiers.v1 as vf
-from verifiers.v1.cli.eval.runner import run_eval
 from verifiers.v1.cli.validate import run_validate
-from verifiers.v1.configs.cli.eval import EvalConfig
 from verifiers.v1.configs.cli.validate import ValidateConfig
 
 import agentgym
@@ -34,7 +32,7 @@ from agentgym.training.integrations.verifiers import (
     load_environment,
 )
 from agentgym.training.rollout import rollout
-from tests.training.integrations.verifiers_runs import KEY, play_task
+from tests.training.integrations.verifiers_runs import play_task
 from tests.training.rollout.endpoint_server import Answer, Script, call, serving
 
 IDS = [entry.id for entry in worlds()]
@@ -352,39 +350,3 @@ def test_the_plugin_brings_its_env_and_harness() -> None:
     assert config.agent_harnesses()["agent"].id == PLUGIN
     assert len(list(vf.load_environment(config).taskset.take(3))) == 3
     assert len(list(load_environment().taskset.take(3))) == 3
-
-
-def test_verifiers_own_evaluation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VF_RUN_ID", "x")  # otherwise the run would set it permanently
-    env = {"taskset": {"id": PLUGIN, "world": "ListWorld", "options": SMALL, "start": 3, "stop": 5}}
-    solver: Script = lambda request, number: Answer({"content": solve(request["messages"])})  # noqa: E731 - a script is a function
-    with serving(solver) as server:
-        client = {"base_url": server.url, "api_key_var": KEY}
-        config = EvalConfig.model_validate(
-            {
-                "env": env,
-                "model": "m",
-                "client": client,
-                "num_rollouts": 2,
-                "push": False,
-                "rich": None,
-                "output_dir": tmp_path,
-            }
-        )
-        episodes = asyncio.run(run_eval(config))
-    assert [episode.ok for episode in episodes] == [True] * 4
-    assert {episode.traces[0].reward for episode in episodes} == {1.0}
-    assert len({episode.task.key for episode in episodes}) == 2
-    (lines,) = tmp_path.glob("*/traces.jsonl")
-    assert len(lines.read_text().splitlines()) == 4
-
-
-def solve(messages: list[dict[str, Any]]) -> str:
-    for seed in range(3, 5):
-        env = agentgym.make("ListWorld", **SMALL)
-        chat, _ = env.reset(seed=seed)
-        if chat.messages[1].text == messages[1]["content"]:
-            for message in messages[2::2]:
-                env.step(message["content"])
-            return render(tool_env(env).world.optimal_calls()[0])
-    raise ValueError("no such instance")
