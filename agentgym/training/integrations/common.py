@@ -46,7 +46,7 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
             f"{otherwise}"
         )
     env_spec = registry.spec(env_id, **options)
-    seat, team = env_spec.kwargs.get("seat"), env_spec.kwargs.get("team")
+    seat, team = env_spec.kwargs.get("seat", ""), env_spec.kwargs.get("team", "")
     if seat and seat != _ONE_CHAT.get(team, seat):
         raise ValueError(
             f"{trainer} keeps the history, and {seat} starts several chats in an episode; choose "

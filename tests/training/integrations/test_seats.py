@@ -174,10 +174,9 @@ def test_a_seat_plays_like_the_same_seat_of_a_whole_team(team: str) -> None:
     whole = rollout(policy, agentgym.make(team, labels=True), SEED)
     for seat, steps in whole.by_agent().items():
         others = [each for each in whole.seat_rewards() if each != seat]
-        env = agentgym.make(
-            team, labels=True, seat=seat, opponents=dict.fromkeys(others, "noisy:p=0.2")
-        )
-        (played,) = collect(policy, env.spec, [SEED])
+        opponents = dict.fromkeys(others, "noisy:p=0.2")
+        spec = agentgym.spec(team, labels=True, seat=seat, opponents=opponents)
+        (played,) = collect(policy, spec, [SEED])
         assert [step.chat for step in played.steps] == [whole.steps[k].chat for k in steps]
         assert [step.reply for step in played.steps] == [whole.steps[k].reply for k in steps]
         assert [step.info.get("optimal") for step in played.steps] == [
