@@ -115,10 +115,10 @@ test: $(VENV)/.dev
 ADAPTERS := .adapters-venv
 BRIDGES := .bridges-venv
 # Test files of these bridges.
-tests_of = tests/cli/test_package.py $(patsubst %,tests/training/integrations/test_%.py,$(1) images stack_commands)
+tests_of = tests/cli/test_package.py $(patsubst %,tests/training/integrations/test_%.py,$(1) images seats stack_commands)
 adapters: $(ADAPTERS)/.done $(BRIDGES)/.done
 	AGENTGYM_OPENENV_PYTHON=$(CURDIR)/$(BRIDGES)/bin/python $(ADAPTERS)/bin/python -m pytest \
-		$(call tests_of,verifiers verifiers_teams verifiers_openenv renderers verl recipes wandb)
+		$(call tests_of,verifiers verifiers_teams verifiers_openenv verl recipes wandb)
 	$(BRIDGES)/bin/python -m pytest -n 2 $(call tests_of,openenv inspect_tasks)
 
 $(ADAPTERS)/.done: EXTRAS := cli,endpoint,export,office,renderers,train,verifiers,verl

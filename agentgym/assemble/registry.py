@@ -34,6 +34,8 @@ TEAM_IDS = f"ids of teams end in -{', -'.join(TEAMS.values())}"
 _NAMESPACE = "agentgym/"
 _NAMESPACES = re.compile(r"[\w-]+", re.ASCII)
 _ENV, _TEAM_ENV = "agentgym.play.env:ToolEnv", "agentgym.multi.gym:TeamEnv"
+_SEAT_ENV = "agentgym.training.rollout.seat_env:SeatEnv"
+# Not `_SEAT_ENV`: recorded specs must not choose the policies that run.
 ENTRY_POINTS = (_ENV, _TEAM_ENV)
 # Keyword arguments of `ToolEnv` and of teams; all others are fields of the world's configuration.
 _ENV_OPTIONS = (
@@ -48,6 +50,8 @@ _TEAM_OPTIONS = (
     "message_words",
     "message_noise",
     "max_cycles",
+    "seat",
+    "opponents",
 )
 # Checking these worlds' presets would slow the import, so the tests do.
 _OWN_WORLDS = "agentgym.envs."
@@ -152,6 +156,21 @@ def teams() -> list[Entry]:
 def is_team(env_id: str) -> bool:
     """Report whether an id is a team's; raise ValueError for an unknown id."""
     return resolve(env_id) in _teams
+
+
+def one_agent_spec(env_id: str, **options: Any) -> EnvSpec:
+    """Return the spec of an env of one agent, with the arguments of `spec`.
+
+    Raises:
+        ValueError: The id is a team's, and no seat is chosen.
+    """
+    env_spec = spec(env_id, **options)
+    if env_spec.entry_point == _TEAM_ENV:
+        raise ValueError(
+            f"{env_spec.name} is a team, and this bridge plays one agent; give its seat, and the "
+            "policies of the others as opponents={'player_1': 'oracle'}"
+        )
+    return env_spec
 
 
 def register_plugins() -> None:
@@ -269,7 +288,8 @@ def spec(
         context_options: Arguments by strategy, including `trim` and `budget`.
         agents: For a team: overrides by agent name.
         **options: Keyword arguments of `ToolEnv` and of the world's configuration; for a team also
-            of `agentgym.multi.game.Game`.
+            of `agentgym.multi.game.Game`, or `seat` and `opponents`: frozen policies that play the
+            other seats (`agentgym.training.rollout.seat_env.SeatEnv`).
 
     Raises:
         ValueError: The id, an arm or an option is invalid; `MissingHook` if the world is
@@ -315,7 +335,9 @@ def _bare_spec(
     env_spec = copy.deepcopy(gymnasium.spec(resolve(env_id)))
     env_spec.kwargs.update(options)
     if has_own_entry_point(env_spec):
-        env_spec.entry_point = _TEAM_ENV if "team" in env_spec.kwargs else _ENV
+        is_seat = "seat" in env_spec.kwargs or "opponents" in env_spec.kwargs
+        team_env = _SEAT_ENV if is_seat else _TEAM_ENV
+        env_spec.entry_point = team_env if "team" in env_spec.kwargs else _ENV
     others = (*_ENV_OPTIONS, *_TEAM_OPTIONS) if "team" in env_spec.kwargs else _ENV_OPTIONS
     world = load_world(env_spec.kwargs["world"])
     own = {name: value for name, value in env_spec.kwargs.items() if name not in others}

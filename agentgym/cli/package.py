@@ -38,9 +38,9 @@ def package(
     """Write a package of a world, with its oracles and context, for OpenEnv or the verifiers hub."""
     with exit_on_user_error():
         given = parse_options(options)
-        spec = registry.spec(env_id, **given)
-        if registry.is_team(env_id) and target == "openenv":
-            raise ValueError(f"{env_id} is a team; name its world, which one agent plays")
+        # verifiers plays all seats of a team.
+        make_spec = registry.one_agent_spec if target == "openenv" else registry.spec
+        spec = make_spec(env_id, **given)
         short = spec.name.lower()
         name = name or f"agentgym-{short}"
         if not re.fullmatch(r"[a-z][a-z0-9-]*", name):

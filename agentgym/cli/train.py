@@ -102,8 +102,7 @@ Opponents = Annotated[
 Pool = Annotated[
     str | None,
     typer.Option(
-        help="Opponents in the GRPO steps of a team, comma-separated: current, past, or a policy. Without "
-        "--model only."
+        help="Opponents in the GRPO steps of a team, comma-separated: current, past, or a policy."
     ),
 ]
 Method = Annotated[str | None, typer.Option(help="clone, grpo or both.")]
@@ -258,13 +257,11 @@ def _read_opponents(texts: list[str]) -> dict[str, str]:
 def _steps(
     model: str | None, cloning: int | None, hints: int | None, rl: int | None, pool: str | None
 ) -> dict[str, Any]:
+    shared = {"rl_steps": rl, "pool": split(pool) if pool else None}
     if model is None:
-        opponents = split(pool) if pool else None
-        return {"cloning_steps": cloning, "hint_steps": hints, "rl_steps": rl, "pool": opponents}
-    _refuse(
-        {"hints": hints, "pool": pool}, "applies to training from scratch; omit it with --model"
-    )
-    return {"clone_steps": cloning, "rl_steps": rl}
+        return {"cloning_steps": cloning, "hint_steps": hints, **shared}
+    _refuse({"hints": hints}, "applies to training from scratch; omit it with --model")
+    return {"clone_steps": cloning, **shared}
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

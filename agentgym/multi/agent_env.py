@@ -36,7 +36,7 @@ class AgentEnv(ToolEnv):
         protocol: TeamProtocol,
         **options: Any,
     ) -> None:
-        self.agent, self.team, self._protocol = agent, team, protocol
+        self.agent, self.team, self.protocol = agent, team, protocol
         self.took_turn = False
         self._team_toolset = protocol.toolset_for(agent, team)
         self._team_tools = frozenset(tools_of(self._team_toolset))
@@ -45,16 +45,16 @@ class AgentEnv(ToolEnv):
     @property
     def shares_world(self) -> bool:
         """Report whether all agents of the team play one world."""
-        return self._protocol.one_world
+        return self.protocol.one_world
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
-        tools = tools_of(*self._protocol.toolsets(self.agent, world))
+        tools = tools_of(*self.protocol.toolsets(self.agent, world))
         if twice := tools.keys() & self._team_tools:
             raise ValueError(
                 f"the world has a tool called {sorted(twice)[0]}, which a team has too; rename it "
                 "to play in a team"
             )
-        own = {name: tools[name] for name in tools if name in self._protocol.agents[self.agent]}
+        own = {name: tools[name] for name in tools if name in self.protocol.agents[self.agent]}
         return {**own, **tools_of(self._team_toolset)}
 
     def _begin(self) -> World[Any]:
@@ -62,17 +62,17 @@ class AgentEnv(ToolEnv):
         return self.team.worlds[self.agent]
 
     def _opening(self, world: World[Any]) -> tuple[str, str | Content]:
-        rules, task = self._protocol.opening(self.agent, self.team)
-        notes = self._protocol.notes(self.agent) + self._protocol.channel.note
+        rules, task = self.protocol.opening(self.agent, self.team)
+        notes = self.protocol.notes(self.agent) + self.protocol.channel.note
         return f"{rules}\n\n{notes}", task
 
     def restated_task(self) -> str | None:
         """Return the restated task if this agent has the world's task."""
-        return self._protocol.restated_task(self.agent, self.team)
+        return self.protocol.restated_task(self.agent, self.team)
 
     def _moment(self, world: World[Any]) -> str:
         # Rivals need different moments, or they would draw alike.
-        rival = "" if self._protocol.one_world else f"-{self.agent}"
+        rival = "" if self.protocol.one_world else f"-{self.agent}"
         return f"{world.instance}{rival}:{world.turn}"
 
     def _read(self, world: World[Any], action: str) -> tuple[Message, int]:
@@ -93,7 +93,7 @@ class AgentEnv(ToolEnv):
                 result: str = tools[name](arguments)
                 return result
             go = partial(super()._run, world, tools, name, arguments)
-            answer = self._protocol.run(self.agent, self.team, ToolCall(name, arguments), go)
+            answer = self.protocol.run(self.agent, self.team, ToolCall(name, arguments), go)
         text = answer.text if isinstance(answer, Content) else answer
         self.team.actions.append(TeamAction(self.agent, ToolCall(name, dict(arguments)), text))
         return answer
@@ -105,10 +105,10 @@ class AgentEnv(ToolEnv):
     def _rebuilt(self, world: World[Any], calls: int) -> World[Any]:
         # The calls of all agents share one log.
         new = draw(self.world_class, self.config, world.instance_seed)
-        self._protocol.prepare(self.agent, new)
+        self.protocol.prepare(self.agent, new)
         owners: list[object] = []
-        for agent in self._protocol.agents:
-            owners += self._protocol.toolsets(agent, new)
+        for agent in self.protocol.agents:
+            owners += self.protocol.toolsets(agent, new)
         return rebuild(world, new, tools_of(*owners), calls)
 
     def _replace_world(self, world: World[Any]) -> None:
@@ -128,7 +128,7 @@ class AgentEnv(ToolEnv):
             self.team.end("fault")
         elif reason := super()._ended(world):
             with self.guard.watch("score", "the scorer broke"):  # a duel reads the score
-                self._protocol.finished(self.agent, self.team, reason)
+                self.protocol.finished(self.agent, self.team, reason)
         return ""
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:

@@ -79,3 +79,8 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     def render(self) -> str | None:
         """Return the chats as text in `ansi` mode, otherwise None."""
         return self.game.to_text() if self.render_mode == "ansi" else None
+
+    def close(self) -> None:
+        """Release the resources of all agents' tools."""
+        for stack in self.game.stacks.values():
+            stack.close()

@@ -422,11 +422,11 @@ def clone(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def tool_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
-    """Return the `ToolEnv` inside a stack of wrappers."""
-    inner = env.unwrapped
+    """Return the `ToolEnv` inside a stack of wrappers; in a team, that of the env's `seat`."""
+    inner = getattr(env.unwrapped, "agent_env", env.unwrapped)
     if not isinstance(inner, ToolEnv):
         raise TypeError(
-            f"expected an agentgym env with one agent, got {type(inner).__name__}; "
-            "collect, verifiers, TextArena and PettingZoo play teams"
+            f"expected an agentgym env with one agent, got {type(inner).__name__}; give a seat "
+            "and opponents, or use collect, verifiers, TextArena or PettingZoo, which play teams"
         )
     return inner

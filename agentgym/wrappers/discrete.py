@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.assemble.wrapper_order import StagedWrapper
+from agentgym.multi.agent_env import AgentEnv
 from agentgym.play.env import ToolEnv
 from agentgym.text.messages import Chat, ToolCall
 from agentgym.text.parsing import render
@@ -97,4 +98,6 @@ def example_world(env: ToolEnv) -> World[Any]:
     """Return an instance that has the shapes of all instances."""
     world = env.world_class(env.config, 0)
     world.generate()
+    if isinstance(env, AgentEnv):
+        env.protocol.prepare(env.agent, world)
     return world

@@ -48,7 +48,6 @@ class DiscreteTeam(BaseParallelWrapper):  # type: ignore[misc]  # it has no type
                 f"{', '.join(_KINDS)}"
             )
         world = example_world(self._game.agent_envs[first])
-        protocol.prepare(first, world)
         self.count = len(world.action_catalog()) + 1
         size = len(world.features()) + self.count
         self._box, self._discrete = Box(-1.0, 1.0, (size,), np.float32), {}

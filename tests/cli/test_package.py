@@ -102,7 +102,7 @@ def test_verifiers_validates_the_module(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("ListWorld-team", "--for", "openenv"), "is a team; name its world"),
+        (("ListWorld-team", "--for", "openenv"), "is a team, and this bridge plays one agent"),
         (("ListWorld", "--for", "openenv", "--set", "itmes=6"), "has no option 'itmes'"),
         (("ListWorld", "--for", "verifiers", "--name", "My Env"), "--name must be lower-case"),
     ],

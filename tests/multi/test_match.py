@@ -196,14 +196,3 @@ def test_only_a_world_with_seats_can_be_a_match() -> None:
         Game("agentgym.envs.lumina.list_world:ListWorld", team="match")
     with pytest.raises(ValueError, match="seats of a match are fixed: player_0, player_1; omit"):
         make("CommonsWorld-match", roles={"a": ["take"], "b": ["take"]})
-
-
-def test_the_report_names_who_earned_most() -> None:
-    game = commons()
-    while not game.over:
-        cycle(game, take(1), take(0))
-    team = game.infos["player_1"]["detail"].report["team"]
-    assert team["winners"] == ["player_0"]
-    assert team["rewards"] == game.rewards
-    assert game.rewards["player_1"] == 0.0 < game.rewards["player_0"] < 1.0
-    assert [game.infos[agent]["success"] for agent in game.agents] == [False, False]

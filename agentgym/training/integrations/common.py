@@ -12,6 +12,8 @@ from gymnasium.envs.registration import EnvSpec
 from agentgym.assemble import registry
 from agentgym.assemble import wrapper_stack as stacks
 from agentgym.assemble.context_options import split_context
+from agentgym.multi.host import GUESSER
+from agentgym.multi.kinds import MANAGER
 from agentgym.play.env import ToolEnv, tool_env
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat, Message
@@ -23,12 +25,14 @@ if TYPE_CHECKING:
 
 # context strategies that change earlier messages
 _EDITS = ("clear_results", "clear_thinking", "compaction")
+# the agents of these teams that do not start a new chat with each sub-task or question
+_ONE_CHAT = {"manager": MANAGER, "host": GUESSER}
 
 
 def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str, Any]) -> EnvSpec:
     """Return the spec of an append-only env, for a trainer that keeps the history itself.
 
-    Errors for context-editing stacks advise `otherwise`.
+    Errors for stacks that edit the context, or start several chats, advise `otherwise`.
     """
     edits = [name for name in stacks.check_context(options.get("context", "")) if name in _EDITS]
     edits += ["oracle H"] if "H" in stacks.check_arm(options.get("oracles", "")) else []
@@ -41,7 +45,21 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
             f"{trainer} keeps the history, so {edits[0]} cannot edit it; leave it out, or "
             f"{otherwise}"
         )
-    return registry.spec(env_id, **options)
+    env_spec = registry.spec(env_id, **options)
+    seat, team = env_spec.kwargs.get("seat", ""), env_spec.kwargs.get("team", "")
+    if seat and seat != _ONE_CHAT.get(team, seat):
+        raise ValueError(
+            f"{trainer} keeps the history, and {seat} starts several chats in an episode; choose "
+            f"the seat {_ONE_CHAT[team]}, or {otherwise}"
+        )
+    return env_spec
+
+
+def truncate(env: gymnasium.Env[Any, Any], reason: str) -> tuple[Any, ...]:
+    """End an episode with its current score; return the outcome of a step."""
+    inner: Any = env.unwrapped
+    outcome: tuple[Any, ...] = inner.truncate(reason)
+    return outcome
 
 
 def refuse_images(
@@ -67,6 +85,14 @@ def text_messages(
     """
     refuse_images(bridge, env, messages)
     return [{"role": each.role, "content": each.text} for each in as_text(messages).messages]
+
+
+def mcp_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
+    """Return an env whose tools an MCP client calls; refuse a seat, whose others need replies."""
+    inner = tool_env(env)
+    if inner is not env.unwrapped:
+        raise ValueError("MCP has calls but no turns, which a team needs; use OpenEnv or Inspect")
+    return inner
 
 
 def mcp_instructions(env: ToolEnv, chat: Chat) -> str:

@@ -88,16 +88,14 @@ def world(
         **options: Keyword arguments of `agentgym.make`, such as `oracles` and `context`.
 
     Raises:
-        ValueError: The id or an option is invalid, or the id is a team's.
+        ValueError: The id or an option is invalid, or a team has no seat.
     """
-    if registry.is_team(world):
-        raise ValueError(f"an Inspect sample has one agent, and {world} is a team; name its world")
     name = registry.resolve(world)
     options.setdefault("labels", True)
     if horizon:
         kind = load_world(registry.spec(world).kwargs["world"])
         options = {**kind.config_for_horizon(horizon), **options}
-    registry.spec(world, **options)
+    registry.one_agent_spec(world, **options)
     samples = [
         Sample(input=f"{name}, seed {seed}", id=seed) for seed in range(start, start + seeds)
     ]

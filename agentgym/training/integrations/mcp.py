@@ -23,12 +23,11 @@ from starlette.routing import Mount
 
 from agentgym.assemble.registry import make
 from agentgym.office.office import SERVERS, Office
-from agentgym.play.env import tool_env
 from agentgym.play.guard import FAULT, Guard
 from agentgym.text.messages import Content
 from agentgym.text.tool_results import run_tool
 from agentgym.text.tools import Tool, ToolError, check_jsonable, echo, first_paragraph, tools_of
-from agentgym.training.integrations.common import mcp_instructions
+from agentgym.training.integrations.common import mcp_env, mcp_instructions
 from agentgym.training.integrations.http_server import (
     LOOPBACK,
     MAX_BODY_BYTES,
@@ -100,7 +99,7 @@ class WorldEpisode:
 
     def __init__(self, env_id: str, seed: int, **options: Any) -> None:
         self.name = env_id
-        self._env = tool_env(make(env_id, **options))
+        self._env = mcp_env(make(env_id, **options))
         chat, _ = self._env.reset(seed=seed)
         self.tools: Sequence[Tool] = self._env.tools
         self.instructions = mcp_instructions(self._env, chat)

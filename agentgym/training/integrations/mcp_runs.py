@@ -14,7 +14,6 @@ from typing import Any
 import gymnasium
 
 from agentgym.assemble.registry import resolve
-from agentgym.play.env import tool_env
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Content, ToolCall
 from agentgym.text.parsing import Dialect, render
@@ -29,7 +28,7 @@ from agentgym.training.evaluation import (
 from agentgym.training.evaluation.ablation import HORIZON, finish
 from agentgym.training.evaluation.study import played_by_of
 from agentgym.training.evaluation.study_folder import result_cell
-from agentgym.training.integrations.common import mcp_instructions
+from agentgym.training.integrations.common import mcp_env, mcp_instructions
 from agentgym.training.rollout import Episode, PolicyConfig, RunLock, Trajectory
 from agentgym.training.rollout.policies import EXTERNAL
 
@@ -48,7 +47,7 @@ class RecordedEpisode:
         env = gymnasium.make(ablation.spec(*cell[:4]), disable_env_checker=True)
         self._episode = Episode(env, cell.seed, ablation.labels(cell, played_by_of(ablation)))
         self._write, self._calls = write, 0
-        inner, chat = tool_env(env), self._episode.chat
+        inner, chat = mcp_env(env), self._episode.chat
         self.name = str(cell)
         self.tools: Sequence[Tool] = inner.tools
         self.instructions = mcp_instructions(inner, chat)
@@ -60,7 +59,7 @@ class RecordedEpisode:
         check_jsonable(arguments)
         self._calls += 1
         outcome = self._episode.play(Reply(render(ToolCall(name, dict(arguments)), DIALECT)))
-        answer = tool_env(self._episode.env).chat.messages[-1]
+        answer = mcp_env(self._episode.env).chat.messages[-1]
         if outcome.terminated or outcome.truncated:
             self._end()
         if outcome.info["detail"]["errors"]:

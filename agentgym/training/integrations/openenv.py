@@ -45,6 +45,7 @@ from agentgym.play.spaces import ActionSpace, ChatSpace
 from agentgym.text.messages import Chat, Image, Message
 from agentgym.text.tools import Tool, first_paragraph
 from agentgym.text.validation import check_choice, check_int
+from agentgym.training.integrations.common import truncate
 from agentgym.world.splits import SPLITS
 from agentgym.world.step_info import StepInfo
 from agentgym.world.world import load_world
@@ -109,11 +110,7 @@ class Stack:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if registry.is_team(self.env_id):
-            raise ValueError(
-                f"an OpenEnv session has one agent, and {self.env_id} is a team; serve its world"
-            )
-        registry.spec(self.env_id, **self.options)
+        registry.one_agent_spec(self.env_id, **self.options)
 
     def spec(self, split: str) -> EnvSpec:
         """Return the spec for episodes of a split."""
@@ -194,7 +191,7 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
         if self._env is None:
             raise ValueError("this session has no episode; call reset before step")
         if action.stop:
-            outcome: tuple[Any, ...] = tool_env(self._env).truncate("stopped")
+            outcome = truncate(self._env, "stopped")
         else:
             outcome = self._env.step(action.text)
         chat, reward, terminated, truncated, info = outcome

@@ -17,6 +17,7 @@ from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.play.env import tool_env
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat
+from agentgym.training.integrations.common import truncate
 from agentgym.training.rollout import Episode
 
 # the seat of an agent that plays alone
@@ -112,7 +113,7 @@ class SharedEpisode:
                 self._team.game.advance()
                 self._cut = (reason,)
             elif not self.over:
-                self._cut = tool_env(self.env).truncate(reason)
+                self._cut = truncate(self.env, reason)
             self._changed.notify_all()
 
     async def leave(self, seat: str, failure: str) -> None:

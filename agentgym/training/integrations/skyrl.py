@@ -20,7 +20,6 @@ import skyrl_gym  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput, ConversationType  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 from agentgym.assemble.registry import make
-from agentgym.play.env import tool_env
 from agentgym.text.messages import Chat
 from agentgym.text.validation import check_int
 from agentgym.training.integrations.common import (
@@ -29,6 +28,7 @@ from agentgym.training.integrations.common import (
     refuse_images,
     seed_of,
     text_messages,
+    truncate,
 )
 
 _OTHERWISE = "train on the rows of training.export with a generator of your own"
@@ -72,7 +72,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         before = self._chat
         self._chat, reward, terminated, truncated, info = self._env.step(action)
         if self.turns == self.max_turns and not (terminated or truncated):
-            _, reward, terminated, truncated, info = tool_env(self._env).truncate("max_turns")
+            _, reward, terminated, truncated, info = truncate(self._env, "max_turns")
         self._outcome = {
             "terminated": terminated,
             "truncated": truncated,

@@ -42,9 +42,9 @@ from agentgym.training.integrations.common import (
     refuse_images,
     sampled_reply,
     seed_of,
+    truncate,
 )
 from agentgym.training.integrations.datasets import TokenRow, TrainingDict, to_training_dict
-from agentgym.training.integrations.tool_template import with_tool_template
 from agentgym.training.rollout import Episode, Renderer
 
 __all__ = [
@@ -55,7 +55,6 @@ __all__ = [
     "prompts",
     "remote_environment",
     "rollout_func",
-    "with_tool_template",
 ]
 
 _TYPES: dict[Any, Any] = {
@@ -107,7 +106,7 @@ class ToolEnvironment:
         A running episode ends now with its current score, because the policy has stopped calling.
         """
         if not self._over:
-            self._take(self._env.unwrapped.truncate("stopped"))
+            self._take(truncate(self._env, "stopped"))
         return None if self._invalid else self._reward
 
     def _call(self, name: str, arguments: Mapping[str, Any]) -> str | list[dict[str, Any]]:

@@ -322,7 +322,7 @@ def env_types(env_id: str, **options: Any) -> tuple[type[vf.Env], type[vf.EnvCon
 
     verifiers reads the seats from a class, so each team needs its own.
     """
-    if not registry.is_team(env_id):
+    if not registry.is_team(env_id) or "seat" in options:
         return WorldEnv, WorldEnvConfig
     env: Any = registry.make(env_id, **options)
     agent = vf.AgentConfig(runtime=vf.SubprocessConfig())

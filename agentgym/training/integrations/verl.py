@@ -32,12 +32,12 @@ from verl.utils.model import get_generation_config  # type: ignore[import-not-fo
 from verl.utils.profiler import simple_timer  # type: ignore[import-not-found,unused-ignore]
 
 from agentgym.assemble.registry import make, resolve
-from agentgym.play.env import tool_env
 from agentgym.training.integrations.common import (
     refuse_images,
     sampled_reply,
     seed_of,
     text_messages,
+    truncate,
 )
 from agentgym.training.integrations.datasets import TokenRow, to_training_dict
 from agentgym.training.rollout import Episode, Renderer
@@ -96,7 +96,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             trajectory = episode.trajectory()
             reward, truncated, invalid = trajectory.reward, trajectory.truncated, trajectory.failure
             if not episode.over:
-                _, reward, _, truncated, info = tool_env(env).truncate("length")
+                _, reward, _, truncated, info = truncate(env, "length")
                 invalid = info["detail"].invalid
             if invalid:
                 raise RuntimeError(

@@ -15,11 +15,13 @@ from agentgym.training.evaluation import (
     run_ablation,
     write_report,
 )
+from agentgym.training.evaluation.leagues import mean_points
 from agentgym.training.rl.batches import checkpoint_activations
 from agentgym.training.rl.cloning import Cloning, CloningConfig
 from agentgym.training.rl.finetuning_config import FineTuneConfig
 from agentgym.training.rl.grpo import GRPO
 from agentgym.training.rl.learning_curve import OnProgress, PhasedRun, Point
+from agentgym.training.rl.self_play import SelfPlay, with_pool
 from agentgym.training.rl.trainer import Trainer
 from agentgym.training.rl.trainer_config import GRPOConfig
 from agentgym.training.rollout import LocalPolicy, PolicyConfig, save_policy
@@ -34,7 +36,7 @@ from agentgym.training.rollout.models.pretrained import (
     load_model,
     save_model,
 )
-from agentgym.training.rollout.seat_policies import against
+from agentgym.training.rollout.seat_policies import adapt, against
 
 BASE, HANDOVER = "base", "handover"
 # Usual learning rates of full training and of adapters at this model size.
@@ -159,7 +161,8 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         if config.method != "clone" and config.rl_steps:
             curriculum, out = config.make_curriculum(), self.out / "rl"
             sampler = config.make_sampler(base, self.out / HANDOVER)
-            grpo = GRPO(
+            kind = SelfPlay if config.pool else GRPO
+            grpo = kind(
                 model,
                 tokenizer,
                 env,
@@ -185,7 +188,7 @@ class FineTuning(PhasedRun[FineTuneConfig]):
 
     def _grpo(self) -> GRPOConfig:
         config = self.config
-        return GRPOConfig(
+        options = GRPOConfig(
             steps=config.rl_steps,
             learning_rate=config.rl_rate or _RATES["rl"][bool(config.lora)],
             warmup=min(5, config.rl_steps),
@@ -193,6 +196,7 @@ class FineTuning(PhasedRun[FineTuneConfig]):
             **{name: getattr(config, name) for name in _SHARED},
             **self._common(2 * config.seed + 1),
         )
+        return with_pool(options, config)
 
     def _common(self, seed: int) -> dict[str, Any]:
         config = self.config
@@ -213,6 +217,8 @@ class FineTuning(PhasedRun[FineTuneConfig]):
         config = self.config
         env = mixture(config.specs(config.cells()[:1], split="test"))
         trials = config.curve_episodes
+        if config.pool:
+            return mean_points(policy, config.make_teacher(), env, range(trials)), None, trials
         rivals = config.make_opponents()
         return evaluate(policy, env, trials, config.batch_size, rivals), None, trials
 
@@ -231,5 +237,8 @@ class FineTuning(PhasedRun[FineTuneConfig]):
             done += episodes
             on_progress(name, done, total)
 
-        player = against(policy, config.make_opponents(), config.agents())
+        rivals = config.make_opponents()
+        if config.pool:  # the model would always draw against itself
+            rivals = dict.fromkeys(config.agents()[1:], adapt(config.make_teacher()))
+        player = against(policy, rivals, config.agents())
         write_report(run_ablation(ablation, out, 1, advance, player=player), out)

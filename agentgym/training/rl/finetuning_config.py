@@ -14,7 +14,8 @@ from agentgym.text.validation import list_names
 from agentgym.training.evaluation import Ablation
 from agentgym.training.extras import needs_extra
 from agentgym.training.rl.curriculum import Curriculum, HintCurriculum, HorizonCurriculum
-from agentgym.training.rl.trainer_config import MOST, TaskConfig
+from agentgym.training.rl.self_play import with_pool
+from agentgym.training.rl.trainer_config import MOST, GRPOConfig, TaskConfig
 from agentgym.training.rollout import ModelOptions, PolicyConfig, Sampler
 from agentgym.training.rollout.models.sampling import DType
 from agentgym.world.config import Share, TokenCount
@@ -120,6 +121,9 @@ class FineTuneConfig(TaskConfig):
                 "method grpo or both"
             )
         self._check_sampler()
+        if self.pool and self.method == "clone":
+            raise ValueError("a pool requires GRPO, got method='clone'; choose grpo or both")
+        with_pool(GRPOConfig(), self)  # checks the pool
         if self.curriculum == "hints" and len(self.arms) < 2:
             raise ValueError(
                 f"the curriculum hints shifts from the last arm to the first, got {list(self.arms)}; "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, cast
@@ -18,7 +17,7 @@ from agentgym.training.rl.cloning import Cloning, CloningConfig
 from agentgym.training.rl.episodes import TRAIN_SEED
 from agentgym.training.rl.grpo import GRPO
 from agentgym.training.rl.learning_curve import OnProgress, PhasedRun, Point
-from agentgym.training.rl.self_play import SelfPlay, SelfPlayConfig
+from agentgym.training.rl.self_play import SelfPlay, with_pool
 from agentgym.training.rl.trainer_config import MOST, GRPOConfig, TaskConfig
 from agentgym.training.rollout import (
     LocalPolicy,
@@ -52,9 +51,6 @@ class LearnConfig(TaskConfig):
             one of each.
         rl_steps: Further GRPO steps in all arms and contexts in turn.
         groups: Instances per GRPO step, each with eight episodes.
-        pool: The opponents in the GRPO steps of a team, as in `SelfPlayConfig`; none if one
-            policy plays all agents. Success is then the share of points against the teacher, over
-            all seats, where a draw is half a point.
         evaluations: Evaluations in each of the three phases, each with a checkpoint.
         episodes: Held-out episodes per evaluation.
         width: The width of the transformer.
@@ -69,7 +65,6 @@ class LearnConfig(TaskConfig):
     hint_steps: Annotated[int, Field(ge=1, le=MOST)] = 300
     rl_steps: Annotated[int, Field(ge=1, le=MOST)] = 120
     groups: Annotated[int, Field(ge=1, le=MOST)] = 16
-    pool: Sequence[str] = ()
     evaluations: Annotated[int, Field(ge=1, le=MOST)] = 10
     episodes: Annotated[int, Field(ge=1, le=MOST)] = 100
     width: Annotated[int, Field(ge=1, le=MOST)] = 64
@@ -85,14 +80,7 @@ class LearnConfig(TaskConfig):
                 f"width must be a multiple of heads, got {self.width} and {self.heads}"
             )
         self.make_teacher()
-        if self.pool:
-            if not self.agents():
-                raise ValueError(
-                    f"{self.world} has one agent; a pool needs a team, such as PursuitWorld-match"
-                )
-            if self.opponents:
-                raise ValueError("a pool takes turns in all seats; omit opponents")
-            SelfPlayConfig(pool=self.pool, world=self.world)
+        with_pool(GRPOConfig(), self)  # checks the pool
 
 
 class Learning(PhasedRun[LearnConfig]):
@@ -167,7 +155,6 @@ class Learning(PhasedRun[LearnConfig]):
 
     def _grpo(self) -> GRPOConfig:
         config = self.config
-        save_every = max(1, config.rl_steps // config.evaluations)
         options = GRPOConfig(
             steps=config.rl_steps,
             learning_rate=1e-3,
@@ -180,16 +167,9 @@ class Learning(PhasedRun[LearnConfig]):
             micro_batch=64,
             max_new_tokens=config.max_new_tokens,
             seed=3 * config.seed + 2,
-            save_every=save_every,
+            save_every=max(1, config.rl_steps // config.evaluations),
         )
-        if not config.pool:
-            return options
-        return SelfPlayConfig(
-            **vars(options),
-            pool=config.pool,
-            world=config.world,
-            snapshot_every=save_every,
-        )
+        return with_pool(options, config)
 
     def _begin(self) -> None:
         if self.curve.last("cloning"):

@@ -16,7 +16,7 @@ from agentgym.training.evaluation.leagues import seats_of
 from agentgym.training.rl.actor import Actor
 from agentgym.training.rl.episodes import EpisodeBatch
 from agentgym.training.rl.grpo import GRPO
-from agentgym.training.rl.trainer_config import MOST, GRPOConfig
+from agentgym.training.rl.trainer_config import MOST, GRPOConfig, TaskConfig
 from agentgym.training.rollout import ModelOptions, PolicyConfig, Trajectory, load_policy
 from agentgym.training.rollout.models.pretrained import save_model
 
@@ -49,6 +49,15 @@ class SelfPlayConfig(GRPOConfig):
         for name in self.pool:
             if name not in (CURRENT, PAST):
                 PolicyConfig(name).make(self.world)
+
+
+def with_pool(options: GRPOConfig, task: TaskConfig) -> GRPOConfig:
+    """Return GRPO's options, or those of self-play with a snapshot per checkpoint for a pool."""
+    if not task.pool:
+        return options
+    return SelfPlayConfig(
+        **vars(options), pool=task.pool, world=task.world, snapshot_every=options.save_every
+    )
 
 
 class SelfPlay(GRPO):

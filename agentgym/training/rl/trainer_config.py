@@ -45,6 +45,9 @@ class TaskConfig(Config):
             used.
         teacher: The policy to clone, with its options, in the form of `PolicyConfig`.
         opponents: Policies of a team's seats that are not trained, by seat, in the same form.
+        pool: The opponents in the GRPO steps of a team, as in `SelfPlayConfig`; none if one
+            policy plays all seats. The curve then shows points against the teacher over all seats,
+            where a draw is half a point.
         evaluations: Evaluations within each phase.
         seed: The random seed.
 
@@ -60,6 +63,7 @@ class TaskConfig(Config):
     window: Annotated[int, TokenCount()] | None = None
     teacher: str = "oracle"
     opponents: Mapping[str, str] = field(default_factory=dict)
+    pool: Sequence[str] = ()
     evaluations: Annotated[int, Field(ge=1, le=MOST)] = 2
     seed: Annotated[int, Field(ge=0, le=10**6)] = 0
 
@@ -75,6 +79,12 @@ class TaskConfig(Config):
         self.specs(self.cells())
         if self.opponents:
             against(self.make_teacher(), self.make_opponents(), self.agents())
+        if self.pool and not self.agents():
+            raise ValueError(
+                f"{self.world} has one agent; a pool needs a team, such as PursuitWorld-match"
+            )
+        if self.pool and self.opponents:
+            raise ValueError("a pool takes turns in all seats; omit opponents")
 
     def make_teacher(self) -> Policy:
         """Return the policy to clone."""

@@ -181,12 +181,6 @@ def test_sessions_expire() -> None:
         assert (gone.status, "Session not found" in gone.body) == (404, True)
 
 
-def test_no_stream_of_events_holds_a_connection() -> None:
-    with site() as server:
-        session = server.open().session
-        assert server.send("GET", None, {"mcp-session-id": session}).status == 405
-
-
 @pytest.mark.parametrize("chunked", [False, True])
 def test_an_oversize_body_is_refused_and_not_kept(chunked: bool) -> None:
     with site() as server:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from agentgym import make, tool_env
+from agentgym import make, parse, tool_env
 from agentgym.assemble.registry import worlds
 from agentgym.cli import app
 from agentgym.oracles import NoisyPolicy, OraclePolicy
@@ -270,46 +268,27 @@ def test_several_stacks_share_a_server() -> None:
 
 
 def test_a_team_is_refused() -> None:
-    with pytest.raises(ValueError, match="is a team; serve its world"):
+    with pytest.raises(
+        ValueError, match="is a team, and this bridge plays one agent; give its seat"
+    ):
         Stack("ListWorld-team")
     with pytest.raises(ValueError, match="there is no stack to serve"):
         create_app([])
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_trl_trains_on_a_served_stack(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two real training steps: one episode of the pair is played optimally, the other gives up."""
+def test_trl_calls_the_tools_of_a_served_stack(address: str) -> None:
     bridge = pytest.importorskip("agentgym.training.integrations.trl")
-    tests: Any = importlib.import_module("tests.training.integrations.trl_trainer")
-    tokenizer = tests.make_trl_tokenizer()
-    trainer = tests.trainer_for(
-        tokenizer,
-        tmp_path,
-        longest=512,
-        train_dataset=bridge.prompts("ListWorld", range(2), oracles="SP", **SMALL),
-        environment_factory=bridge.remote_environment(address),
-    )
-    shown: list[str] = []
-
-    def generate(prompt_ids: list[list[int]], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
-        shown.append(tokenizer.decode(prompt_ids[0]))
-        (reply,) = OraclePolicy("ListWorld")([trainer.environments[0]._chat])
-        played = trainer.environments[0]._over
-        replies = ["Done." if played else reply.text, "I give up."][: len(prompt_ids)]
-        return [tokenizer.encode(f"{each}<|im_end|>") for each in replies], None
-
-    monkeypatch.setattr(trainer, "_generate_single_turn", generate)
-    before = tests.weights(trainer)
-    trainer.train()
-    assert tests.logged(trainer, "rewards/OpenEnvEnvironment/mean") == [0.5, 0.5]
-    assert tests.logged(trainer, "tools/failure_frequency") == [0.0, 0.0]
-    assert not before.equal(tests.weights(trainer))
-    assert "Initial list:" in shown[0]
-    assert "The element has been removed." in shown[1]
-    for environment in trainer.environments:
-        environment._env.close()
+    environment = bridge.remote_environment(address)()
+    assert "Initial list:" in environment.reset(seed=1)
+    while not environment._over:
+        (reply,) = OraclePolicy("ListWorld")([environment._chat])
+        (call,) = parse(reply.text, "auto").calls
+        shown = getattr(environment, call.name)(**call.arguments)
+        assert shown == environment._chat.messages[-1].text
+    assert environment.get_reward() == 1.0
+    environment.reset(seed=2)
+    assert environment.get_reward() == 0.0, "an episode that is left keeps its score"
+    environment._env.close()
 
 
 @pytest.mark.parametrize(

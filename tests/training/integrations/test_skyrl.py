@@ -111,18 +111,6 @@ def test_several_calls_of_one_reply_are_answered_in_one_message() -> None:
     assert (step["reward"], step["done"]) == (1.0, True), "two right words in two turns"
 
 
-def test_a_policy_that_does_nothing_gets_nothing() -> None:
-    env, _ = started("ListWorld", **SMALL)
-    turns, step = 0, {"done": False}
-    while not step["done"]:
-        step = env.step("I wait.")
-        turns += 1
-        assert step["reward"] == 0.0
-        assert step["observations"][0]["content"].startswith("error: ")
-    assert turns == tool_env(env._env).world.max_turns
-    check_end(env, step, turns, "max_turns", success=False)
-
-
 def test_the_turns_of_the_generator_truncate_with_the_score_so_far() -> None:
     register("world", "TreeWorld", nodes=20)
     env = skyrl_gym.make("world", env_config={}, extras={"seed": 1, "max_turns": 2})
@@ -141,15 +129,6 @@ def test_the_last_turn_of_the_generator_may_succeed() -> None:
     steps = [env.step(render(tool_env(env._env).world.optimal_calls()[0])) for _ in range(3)]
     assert [step["reward"] for step in steps] == [0.0, 0.0, 1.0]
     assert steps[-1]["metadata"]["terminated"]
-
-
-def test_rows_name_the_instance() -> None:
-    register("world", "ListWorld", oracles="S", **SMALL)
-    rows = list(prompts("world", range(4, 7)))
-    assert [(row["seed"], row["env_class"]) for row in rows] == [(k, "world") for k in (4, 5, 6)]
-    for row in rows:
-        chat, _ = agentgym.make("ListWorld", oracles="S", **SMALL).reset(seed=row["seed"])
-        assert row["prompt"] == [{"role": m.role, "content": m.text} for m in chat.messages]
 
 
 def test_an_env_is_played_by_whichever_thread_is_free() -> None:

@@ -324,22 +324,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.mark.rotation
-def test_a_random_model_is_trained_in_the_environment(
-    tokenizer: PreTrainedTokenizerFast, tmp_path: Path
-) -> None:
-    factory, dataset = (
-        environment_factory("ListWorld", **SMALL),
-        prompts("ListWorld", range(4), **SMALL),
-    )
-    trainer = trainer_for(tokenizer, tmp_path, environment_factory=factory, train_dataset=dataset)
-    assert [each.__name__ for each in trainer.tools] == ["done", "pop"]
-    trainer.train()
-    assert trainer.state.global_step == 2
-    assert logged(trainer, "rewards/ListWorld/mean") == [0.0, 0.0]
-    assert len(logged(trainer, "tools/call_frequency")) == 2
-
-
 def tool_loop_trainer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> trl.GRPOTrainer:
     """Return a trainer whose tool loop plays small lists and logs their episodes."""
     return trainer_for(

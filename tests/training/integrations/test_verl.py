@@ -30,7 +30,6 @@ with warnings.catch_warnings():
     from hydra import compose, initialize_config_dir
     from verl.experimental.agent_loop import AgentLoopWorker
     from verl.protocol import DataProto
-    from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
     from verl.workers.rollout.replica import TokenOutput
 
     from agentgym.training.integrations.verl import prompts
@@ -52,22 +51,25 @@ LOOPS = """
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
     chats = [agentgym.make(world).reset(seed=0)[0] for world in ("ListWorld", "TreeWorld")]
-    made = make_tokenizer([chat.to_text() for chat in chats], 900)
-    made.chat_template = TEMPLATE
-    made.add_special_tokens({"additional_special_tokens": ["<|stop|>"]})
-    return made
+    return make_tokenizer([chat.to_text() for chat in chats], 900)
 
 
 @pytest.fixture(scope="module")
 def folder(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("verl")
+    save(tokenizer, folder, LOOPS)
+    return folder
+
+
+def save(tokenizer: Any, folder: Path, loops: str) -> None:
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|stop|>"]})
     model = make_model(tokenizer, 32)
     stop = tokenizer.convert_tokens_to_ids("<|stop|>")
     model.generation_config.eos_token_id = [tokenizer.eos_token_id, stop]
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    (folder / "loops.yaml").write_text(LOOPS)
-    return folder
+    (folder / "loops.yaml").write_text(loops)
 
 
 def configured(folder: Path, **limits: Any) -> Any:
@@ -310,18 +312,3 @@ def test_an_image_in_a_result_fails_its_group(
     run_prompt(configured(folder), engine, rows("albums", ALBUM, 3, cover=False))
     assert published == {"u": "failure"}
     assert "verl carries only text, and AlbumWorld shows images" in caplog.text
-
-
-def test_verls_data_set_reads_the_rows(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
-    prompts("lists", "ListWorld", range(4, 7), **SMALL).to_parquet(tmp_path / "rows.parquet")
-    config = configured(folder).data
-    config.max_prompt_length, config.filter_overlong_prompts_workers = 4_000, None
-    rows = [RLHFDataset([str(tmp_path / "rows.parquet")], tokenizer, config)[k] for k in range(3)]
-    assert [(row["seed"], row["index"], row["agent_name"]) for row in rows] == [
-        (4, 0, "lists"),
-        (5, 1, "lists"),
-        (6, 2, "lists"),
-    ]
-    chat, _ = agentgym.make("ListWorld", **SMALL).reset(seed=5)
-    assert rows[1]["raw_prompt"] == [{"role": m.role, "content": m.text} for m in chat.messages]
-    assert collate_fn(rows)["seed"].tolist() == [4, 5, 6]

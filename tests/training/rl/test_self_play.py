@@ -10,11 +10,13 @@ import pytest
 import torch
 
 import agentgym
-from agentgym.training.rl import LearnConfig, Learning
+from agentgym.training.evaluation import log_of
+from agentgym.training.rl import FineTuneConfig, FineTuning, LearnConfig, Learning
 from agentgym.training.rl.cloning import Tokenized
 from agentgym.training.rl.self_play import SelfPlay, SelfPlayConfig
 from agentgym.training.rl.token_rows import rows
 from agentgym.training.rollout import PolicyConfig, collect, load_policy, make_model, make_tokenizer
+from agentgym.training.rollout.models.pretrained import save_model
 
 POOL = ("current", "noisy:p=0.5", "past")
 TINY = LearnConfig(
@@ -77,6 +79,36 @@ def test_the_model_trains_one_seat_at_a_time_unless_it_plays_itself(tmp_path: Pa
     # snapshot forfeits before the evader moves.
     both, pursuer, evader = ["evader_0", "pursuer_0"], ["pursuer_0"], ["evader_0"]
     assert seats == [both, pursuer, pursuer, both, evader, []]
+
+
+def test_a_saved_model_plays_itself_and_its_past_too(tmp_path: Path) -> None:
+    """Its curve counts points against the teacher, and so does the evaluation afterwards."""
+    chat, _ = agentgym.make(TINY.world, **TINY.options).reset(seed=0)
+    tokenizer = make_tokenizer([chat.to_text()], 300)
+    save_model(make_model(tokenizer, 16, 1, 2), tokenizer, tmp_path / "model")
+    config = FineTuneConfig(
+        model=str(tmp_path / "model"),
+        world=TINY.world,
+        options={"size": 5, "catches": 1},
+        teacher="noisy:p=0.5",
+        method="grpo",
+        pool=("current", "past"),
+        rl_steps=2,
+        groups=1,
+        group_size=2,
+        save_every=1,
+        curve_episodes=2,
+        episodes=1,
+        max_new_tokens=4,
+    )
+    points = FineTuning(config, tmp_path / "run").run()
+    assert {point.phase for point in points} == {"rl"}
+    assert len(list((tmp_path / "run" / "rl" / "past").iterdir())) == 2
+    (after,) = log_of(tmp_path / "run" / "after")
+    assert set(after.by_agent()) <= {"pursuer_0", "evader_0"}
+    assert after.outcomes()["pursuer_0"] == "lost", "it writes nonsense"
+    with pytest.raises(ValueError, match="a pool requires GRPO, got method='clone'"):
+        replace(config, method="clone")
 
 
 @pytest.mark.parametrize(
