@@ -118,7 +118,7 @@ BRIDGES := .bridges-venv
 tests_of = tests/cli/test_package.py $(patsubst %,tests/training/integrations/test_%.py,$(1) images seats stack_commands)
 adapters: $(ADAPTERS)/.done $(BRIDGES)/.done
 	AGENTGYM_OPENENV_PYTHON=$(CURDIR)/$(BRIDGES)/bin/python $(ADAPTERS)/bin/python -m pytest \
-		$(call tests_of,verifiers verifiers_teams verifiers_openenv verl recipes wandb)
+		$(call tests_of,verifiers verifiers_teams verifiers_openenv renderers verl recipes wandb)
 	$(BRIDGES)/bin/python -m pytest -n 2 $(call tests_of,openenv inspect_tasks)
 
 $(ADAPTERS)/.done: EXTRAS := cli,endpoint,export,office,renderers,train,verifiers,verl

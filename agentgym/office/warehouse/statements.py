@@ -32,7 +32,9 @@ def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) ->
             )
         return action_of(warehouse, tree)(warehouse, tree)
     except RecursionError:
-        raise ToolError("invalid argument: the statement is nested too deeply or too long") from None
+        raise ToolError(
+            "invalid argument: the statement is nested too deeply or too long"
+        ) from None
     except sqlglot.errors.SqlglotError as error:
         raise ToolError(f"invalid argument: {str(error)[:300]}") from None
 

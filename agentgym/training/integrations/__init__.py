@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         inspect_tasks,
         mcp,
         openenv,
+        renderers,
         skyrl,
         trl,
         verifiers,
@@ -40,6 +41,7 @@ __all__ = [
     "inspect_tasks",
     "mcp",
     "openenv",
+    "renderers",
     "skyrl",
     "to_chat_rows",
     "to_training_dict",
@@ -50,7 +52,9 @@ __all__ = [
     "write_rows",
 ]
 
-_EXTRAS = {name: name for name in ("mcp", "openenv", "skyrl", "trl", "verifiers", "verl")}
+_EXTRAS = {
+    name: name for name in ("mcp", "openenv", "renderers", "skyrl", "trl", "verifiers", "verl")
+}
 _EXTRAS["inspect_tasks"] = "inspect"
 
 __getattr__ = lazy_exports(__name__, {name: (extra, name) for name, extra in _EXTRAS.items()})

@@ -279,12 +279,29 @@ def refuse_local_model(world: str, options: dict[str, Any]) -> None:
     policy([chat])
 
 
+def refuse_families(world: str, options: dict[str, Any]) -> None:
+    pytest.importorskip("renderers")
+    from renderers import Qwen3RendererConfig  # noqa: PLC0415 - has an environment of its own
+
+    words = "<|im_start|> <|im_end|> <|endoftext|> <think> </think> <tool_call> </tool_call>"
+    words += " <tool_response> </tool_response>"
+    tokenizer = make_tokenizer(["a"], 300)
+    tokenizer.add_tokens(words.split(), special_tokens=True)
+    renderer = integrations.renderers.FamilyRenderer(tokenizer, Qwen3RendererConfig())
+    env = agentgym.make(world, **options)
+    chat, _ = env.reset(seed=SEED)
+    while not images_of(chat):
+        chat, *_ = env.step(render(tool_env(env).world.optimal_calls()[0]))
+    renderer.ids(chat)
+
+
 REFUSERS: dict[str, tuple[Callable[[str, dict[str, Any]], None], str]] = {
     "trl.rollout_func": (refuse_trl_rollouts, "TRL's rollout_func carries only text, and {}"),
     "trl.prompts": (refuse_trl_examples, "TRL's prompts carry only text, and MultimodalWorld"),
     "skyrl": (refuse_skyrl, "SkyRL carries only text, and {}"),
     "skyrl, results": (refuse_skyrl_results, "SkyRL carries only text, and {}"),
     "verl": (refuse_verl, "verl carries only text, and {}"),
+    "renderers": (refuse_families, "a local model reads only text, and the chat shows"),
     "local model": (refuse_local_model, "a local model reads only text, and the chat shows"),
 }
 
