@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -22,7 +21,7 @@ from agentgym.office.spreadsheet.cell_values import (
 )
 from agentgym.office.spreadsheet.cells import Area, parse_area, quote_title, split_sheet
 from agentgym.office.spreadsheet.evaluation import Evaluator, Results, SheetCells, check_supported
-from agentgym.office.spreadsheet.formulas import retitle, rewrite
+from agentgym.office.spreadsheet.formulas import retitle
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
@@ -228,25 +227,7 @@ class Spreadsheets:
 
     def values(self, sheet: Row, text: str | None) -> list[list[Any]]:
         """Return typed numbers and booleans and formula results of `cells`."""
-        if self._results(sheet["spreadsheet"]):
-            return [[cell.shown if cell else "" for cell in row] for row in self.cells(sheet, text)]
-        values = self._typed_values(sheet, self.area(sheet, text))
-        count_cells(values)
-        return values
-
-    def _typed_values(self, sheet: Row, area: Area) -> list[list[Any]]:
-        """Return displayed values in a sheet without formulas; see `cells`."""
-        filled: dict[int, list[Any]] = {}
-        right = area.right or 0
-        for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
-            if area.left == 1 and len(cells) <= right and next(reversed(cells)) == len(cells):
-                values = list(cells.values())  # an ordered row without gaps
-            else:
-                last = max([k for k in cells if area.left <= k <= right], default=0)
-                values = [cells.get(k, "") for k in range(area.left, last + 1)]
-            if values:
-                filled[row] = [v["s"] if isinstance(v, dict) else v for v in values]
-        return [filled.get(row, []) for row in range(area.top, max(filled, default=0) + 1)]
+        return [[cell.shown if cell else "" for cell in row] for row in self.cells(sheet, text)]
 
     def entries(self, sheet: Row, text: str | None) -> list[list[Any]]:
         """Return the entered content of `cells`."""
@@ -347,7 +328,6 @@ class Spreadsheets:
 
     def retitle(self, sheet: Row, title: str) -> None:
         """Rename a sheet and update the formulas that refer to it."""
-        change = functools.partial(retitle, sheet["title"], title)
         self._server.store.update("sheets", sheet["id"], title=title)
         for each in self.sheets(sheet["spreadsheet"]):
             changed: dict[int, dict[int, Any]] = {}
@@ -356,7 +336,7 @@ class Spreadsheets:
             for cells in changed.values():
                 for cell in cells.values():
                     if isinstance(cell, dict) and "f" in cell:
-                        cell["f"] = rewrite(cell["f"], change)
+                        cell["f"] = retitle(cell["f"], sheet["title"], title)
             self.put(each, changed)
 
 
