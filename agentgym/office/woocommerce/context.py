@@ -213,6 +213,26 @@ def stamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
+# In the API's order, in which records show them.
+_ADDRESS = (
+    "first_name", "last_name", "company", "address_1", "address_2", "city", "state", "postcode",
+    "country", "email", "phone",
+)  # fmt: skip
+
+
+def in_address_order(address: Mapping[str, str]) -> Row:
+    """Return an author's address in the API's order; raise `ValueError` for an unknown field."""
+    check_fields(address, _ADDRESS)
+    return {name: address[name] for name in _ADDRESS if name in address}
+
+
+def check_fields(record: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise `ValueError` if an author's record has an unknown field."""
+    unknown = sorted(record.keys() - set(names))
+    if unknown:
+        raise ValueError(f"no field is called {unknown[0]!r}; there are {', '.join(names)}")
+
+
 def given_fields(record: Row) -> Row:
     """Return an address's or line's non-blank fields."""
     return {name: value for name, value in record.items() if value not in ("", None)}

@@ -11,6 +11,7 @@ from agentgym.office.woocommerce.categories import TERMS, Categories
 from agentgym.office.woocommerce.context import (
     ShopContext,
     ShopPart,
+    check_fields,
     merge_meta,
     slug_of,
     words,
@@ -22,7 +23,6 @@ from agentgym.office.woocommerce.shapes import (
     ProductData,
     parse_amount,
     validate,
-    validate_record,
 )
 from agentgym.office.woocommerce.views import (
     PRODUCT,
@@ -62,6 +62,8 @@ _IN_TAG = (
     "id IN (SELECT product_id FROM product_tags WHERE term_id IN (SELECT value FROM json_each(?)))"
 )
 
+_STOCKED = "(manage_stock AND status <> 'trash')"  # SQL: has managed stock
+
 
 class Products(ShopPart):
     """Products."""
@@ -93,8 +95,8 @@ class Products(ShopPart):
         for table in TERMS:
             ids[table] = {row["name"]: row["id"] for row in self._store.find(table)}
         with self._store.change():
-            for given in records:
-                record = dict(given)
+            for each in records:
+                record = dict(each)
                 for table in TERMS.keys() & record.keys():
                     terms = record[table]
                     found = [self._categories.find_or_add(table, t, ids[table]) for t in terms]
@@ -103,8 +105,10 @@ class Products(ShopPart):
                     meta = record["meta_data"].items()
                     record["meta_data"] = [{"key": key, "value": value} for key, value in meta]
                 record.setdefault("manage_stock", record.get("stock_quantity") is not None)
-                product = validate_record(ProductData, record, _AUTHOR_FIELDS)
-                products.append({**product, "date_created": self._shop.date_of(record)})
+                check_fields(record, (*ProductData.__annotations__, *_AUTHOR_FIELDS))
+                product = validate(ProductData, record, "record")
+                given = {name: record[name] for name in _AUTHOR_FIELDS if name in record}
+                products.append({**product, **given, "date_created": self._shop.date_of(record)})
             return self._insert(products)
 
     def all(self) -> list[Row]:
@@ -242,6 +246,29 @@ class Products(ShopPart):
             update=(update, self.woo_products_update),
             delete=(delete, self.woo_products_delete),
         )
+
+    @tool
+    def woo_reports_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:
+        """List products whose stock is managed.
+
+        Args:
+            perPage: Items per page, at most 100.
+            page: Page, from 1.
+        """
+        return select_products(self._shop, {f"{_STOCKED} = ?": 1}, "id", page, perPage)
+
+    @tool
+    def woo_reports_low_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:
+        """List products in stock at or below their (or the shop's) low-stock amount, lowest first.
+
+        Args:
+            perPage: Items per page, at most 100.
+            page: Page, from 1.
+        """
+        low = f"""{_STOCKED} AND stock_quantity > 0
+            AND stock_quantity <= coalesce(low_stock_amount, ?)"""
+        threshold = int(self._shop.setting("woocommerce_notify_low_stock_amount"))
+        return select_products(self._shop, {low: threshold}, "stock_quantity, id", page, perPage)
 
     # Helpers.
 

@@ -11,10 +11,8 @@ from agentgym.office.server import Server
 from agentgym.office.woocommerce.categories import Categories
 from agentgym.office.woocommerce.context import ShopContext
 from agentgym.office.woocommerce.customers import Customers
-from agentgym.office.woocommerce.lines import OrderLines
 from agentgym.office.woocommerce.orders import Orders
 from agentgym.office.woocommerce.products import Products
-from agentgym.office.woocommerce.reports import Reports
 from agentgym.office.woocommerce.settings import Settings
 from agentgym.office.woocommerce.tables import PRESETS, TABLES
 
@@ -29,13 +27,13 @@ class WooCommerce(Server):
 
     It follows WooCommerce in these points:
 
-    * Totals are computed in whole cents from an order's lines (`money`).
+    * Totals are computed in whole cents from an order's lines.
     * Dates are in site time (the setting `gmt_offset`).
     * Saving a product determines whether it is on sale.
     * Items of `meta_data` are matched by id or key; a null value removes one.
 
     Tasks fill the shop through its parts (`products`, `categories`, `orders`, `customers`,
-    `reports`, `settings`) with `add` and `add_all`, and read it with `all`:
+    `settings`) with `add` or `add_all`, and read it with `all`:
     `shop.products.add("Mug", regular_price="5")`. Ids count from 1; category 1 is Uncategorized and
     customer 1 the administrator.
     """
@@ -70,16 +68,14 @@ class WooCommerce(Server):
         shop = ShopContext(self)
         self.categories = Categories(shop)
         self.products = Products(shop, self.categories)
-        self.orders = Orders(shop, OrderLines(shop))
+        self.orders = Orders(shop)
         self.customers = Customers(shop)
-        self.reports = Reports(shop)
         self.settings = Settings(shop)
         self.parts = (
             self.products,
             self.categories,
             self.orders,
             self.customers,
-            self.reports,
             self.settings,
             DisabledShopTools(),
         )

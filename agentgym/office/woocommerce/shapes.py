@@ -7,7 +7,7 @@ send back a record as read.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Annotated, Any, Literal
 
@@ -25,10 +25,7 @@ from typing_extensions import TypedDict
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo
 
-MAX_AMOUNT = 10**9  # keeps order totals in cents far below 64 bits
-
-# Statuses that a caller may set.
-STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed")
+_MAX_AMOUNT = 10**9  # keeps order totals in cents far below 64 bits
 
 # Accept numbers for text, as the REST API does for prices.
 _CONFIG = ConfigDict(extra="ignore", coerce_numbers_to_str=True, allow_inf_nan=False)
@@ -47,8 +44,8 @@ def _amount(value: object) -> str:
         number = Decimal(text)
     except InvalidOperation:
         raise ValueError('an amount must look like "12.50"') from None
-    if not number.is_finite() or not 0 <= number <= MAX_AMOUNT:
-        raise ValueError(f"an amount is from 0 to {MAX_AMOUNT}")
+    if not number.is_finite() or not 0 <= number <= _MAX_AMOUNT:
+        raise ValueError(f"an amount is from 0 to {_MAX_AMOUNT}")
     number = abs(number)  # -0 is 0
     if not -2 <= int(number.as_tuple().exponent) <= 0:
         number = number.quantize(Decimal("0.01"), ROUND_HALF_UP)
@@ -58,13 +55,8 @@ def _amount(value: object) -> str:
 Amount = Annotated[str, BeforeValidator(_amount)]
 Id = Annotated[int, Field(ge=0, lt=2**63)]  # SQLite's integers
 Stock = Annotated[int, Field(ge=-(10**9), le=10**9)]  # backorders make it negative
-Quantity = Annotated[int, Field(ge=0, le=10**6)]  # times an amount, it fits into 64 bits
-Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s.]+$", max_length=100)]
 ProductStatus = Literal["publish", "draft", "private", "pending"]
 ProductType = Literal["simple", "grouped", "external", "variable"]
-OrderStatus = Literal[
-    "pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed"
-]
 
 
 class Meta(TypedDict, total=False):
@@ -172,89 +164,6 @@ class TermData(TypedDict, total=False):
     image: Annotated[ProductImage, Field(description="Picture")]
 
 
-class Address(TypedDict, total=False):
-    """A billing or shipping address."""
-
-    first_name: str
-    last_name: str
-    company: str
-    address_1: str
-    address_2: str
-    city: str
-    state: str
-    postcode: str
-    country: str
-    email: str
-    phone: str
-
-
-class LineItem(TypedDict, total=False):
-    """A product line; an `id` selects an existing line, and quantity 0 removes it."""
-
-    id: Id
-    product_id: Id | None
-    sku: str | None
-    name: str
-    quantity: Quantity
-    subtotal: Amount
-    total: Amount
-    meta_data: list[Meta]
-
-
-class ShippingLine(TypedDict, total=False):
-    """A shipping method of an order."""
-
-    id: Id
-    method_id: str | None
-    method_title: str
-    total: Amount
-    meta_data: list[Meta]
-
-
-class FeeLine(TypedDict, total=False):
-    """A fee in an order."""
-
-    id: Id
-    name: str | None
-    total: Amount
-    meta_data: list[Meta]
-
-
-@with_config(_CONFIG)
-class OrderData(TypedDict, total=False):
-    """An order."""
-
-    status: OrderStatus
-    currency: Annotated[str, Field(pattern="^[A-Z]{3}$")]
-    customer_id: Id
-    customer_note: str
-    billing: Address
-    shipping: Address
-    payment_method: str
-    payment_method_title: str
-    transaction_id: str
-    set_paid: bool
-    line_items: list[LineItem]
-    shipping_lines: list[ShippingLine]
-    fee_lines: list[FeeLine]
-    coupon_lines: Annotated[list[Any], Field(max_length=0)]  # coupons are disabled
-    meta_data: list[Meta]
-
-
-@with_config(_CONFIG)
-class CustomerData(TypedDict, total=False):
-    """A customer."""
-
-    email: Email
-    first_name: str
-    last_name: str
-    username: Annotated[str, Field(min_length=1, max_length=60, description="User name")]
-    password: str
-    billing: Address
-    shipping: Address
-    meta_data: list[Meta]
-
-
 def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) -> Row:
     """Return a record's settable fields, or raise `ToolError` with its name."""
     try:
@@ -269,16 +178,6 @@ def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) 
     if missing:
         raise ToolError(f"invalid argument: {name}.{missing[0]} is missing")
     return fields
-
-
-def validate_record(shape: Any, record: Mapping[str, Any], extra: Sequence[str] = ()) -> Row:
-    """Return an author's fields; `extra` ones are unchecked, unknown ones raise `ValueError`."""
-    names = dict.fromkeys([*shape.__annotations__, *extra])
-    unknown = record.keys() - names.keys()
-    if unknown:
-        raise ValueError(f"no field is called {sorted(unknown)[0]!r}; there are {', '.join(names)}")
-    given = {name: record[name] for name in extra if name in record}
-    return validate(shape, record, "record") | given
 
 
 def parse_amount(value: object, name: str) -> str:

@@ -14,7 +14,6 @@ from agentgym.office.woocommerce.context import (
     show_meta,
     slug_of,
 )
-from agentgym.office.woocommerce.money import money
 
 # A new product's `details` column.
 PRODUCT_DETAILS: Row = {
@@ -112,10 +111,18 @@ def _show_product(shop: ShopContext, row: Row, links: Row) -> Row:
     return shown
 
 
-_ADDRESSES = ("billing", "shipping")
-_NO_TAX = money(0)  # orders are untaxed: tax rates are disabled
 # SQL: the items of orders.
 _ITEMS = "SELECT * FROM items WHERE order_id IN (SELECT value FROM json_each(?)) ORDER BY id"
+
+
+def cents(text: str) -> int:
+    """Convert an amount such as `12.50` to cents; an empty text is 0."""
+    return int(Decimal(text or "0") * 100)
+
+
+def _money(amount: int) -> str:
+    """Format cents as the API does: `12.50`."""
+    return f"{amount // 100}.{amount % 100:02d}"
 
 
 def show_orders(shop: ShopContext, ids: list[int]) -> list[Row]:
@@ -129,18 +136,12 @@ def show_orders(shop: ShopContext, ids: list[int]) -> list[Row]:
 
 
 def _show_order(row: Row, items: list[Row]) -> Row:
-    details = row["details"]
-    by_type: dict[str, list[Row]] = {"line_item": [], "shipping": [], "fee": []}
-    for item in items:
-        by_type[item["type"]].append(item)
     given = {name: row[name] for name in ("date_paid", "date_completed") if row[name]}
-    texts = {name: text for name, text in details.items() if name not in _ADDRESSES}
-    given |= given_fields(texts)
-    for name in _ADDRESSES:
-        if details[name]:
-            given[name] = given_fields(details[name])
-    if row["meta_data"]:
-        given["meta_data"] = show_meta(row["meta_data"])
+    given |= given_fields({"customer_note": row["details"]["customer_note"]})
+    if row["details"]["billing"]:
+        given["billing"] = given_fields(row["details"]["billing"])
+    # Orders are untaxed, and nothing is deducted: the features are disabled.
+    nothing = _money(0)
     return {
         "id": row["id"],
         "number": str(row["id"]),
@@ -148,57 +149,30 @@ def _show_order(row: Row, items: list[Row]) -> Row:
         "currency": row["currency"],
         "date_created": row["date_created"],
         "date_modified": row["date_modified"],
-        "subtotal": money(sum(item["subtotal"] for item in by_type["line_item"])),
-        "discount_total": money(row["discount_total"]),
-        "discount_tax": _NO_TAX,
-        "shipping_total": money(row["shipping_total"]),
-        "shipping_tax": _NO_TAX,
-        "cart_tax": _NO_TAX,
-        "total": money(row["total"]),
-        "total_tax": _NO_TAX,
+        "subtotal": _money(row["total"]),
+        "discount_total": nothing,
+        "discount_tax": nothing,
+        "shipping_total": nothing,
+        "shipping_tax": nothing,
+        "cart_tax": nothing,
+        "total": _money(row["total"]),
+        "total_tax": nothing,
         "customer_id": row["customer_id"] or 0,
         **given,
-        "line_items": [_show_line(item) for item in by_type["line_item"]],
+        "line_items": [_show_line(item) for item in items],
         "tax_lines": [],
-        "shipping_lines": [_show_shipping(item) for item in by_type["shipping"]],
-        "fee_lines": [_show_fee(item) for item in by_type["fee"]],
+        "shipping_lines": [],
+        "fee_lines": [],
         "coupon_lines": [],
         "refunds": [],
     }
 
 
-def _show_extras(item: Row) -> Row:
-    return {"meta_data": show_meta(item["meta_data"])} if item["meta_data"] else {}
-
-
 def _show_line(item: Row) -> Row:
-    price = Decimal(item["total"]) / item["quantity"] / 100
-    shown = {
+    return {
         "id": item["id"],
         "name": item["name"],
         "product_id": item["product_id"] or 0,
         "quantity": item["quantity"],
-        "price": f"{price:.2f}",
-    }
-    if item["total"] % item["quantity"]:  # the rounded price does not give the total
-        shown |= {"price": f"{price:.6f}", "total": money(item["total"])}
-    return shown | _show_extras(item)
-
-
-def _show_shipping(item: Row) -> Row:
-    return {
-        "id": item["id"],
-        "method_title": item["name"],
-        "method_id": item["code"],
-        "total": money(item["total"]),
-        **_show_extras(item),
-    }
-
-
-def _show_fee(item: Row) -> Row:
-    return {
-        "id": item["id"],
-        "name": item["name"],
-        "total": money(item["total"]),
-        **_show_extras(item),
+        "price": _money(item["total"] // item["quantity"]),
     }
