@@ -28,7 +28,6 @@ REPEATS = (ops.MAX_REPEAT, ops.MIN_REPEAT)
 EXEMPT = {  # file and name of a pattern: the reason why it is linear
     ("envs/agentlongbench/scoring.py", "_TAG"): "matched up to the last end only",
     ("oracles/teams.py", "_STATE"): "matched up to the last end only",
-    ("office/gcloud/log_filter.py", "_SEGMENT"): "quotes are closed in a token",
     ("office/files/terminal.py", "_PIECE"): "in lines of at most 2,048 characters",
     (
         "office/warehouse/scripting/parser.py",

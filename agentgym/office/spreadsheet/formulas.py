@@ -50,8 +50,10 @@ class _Syntax(Exception):
 
 def tokens(formula: str) -> Iterator[tuple[str, str]]:
     """Yield each token's kind, `bad` if invalid, and text; `formula` lacks the `=`."""
-    for match in _TOKEN.finditer(formula):
+    at = 0
+    while match := _TOKEN.match(formula, at):
         yield match.lastgroup or "", match.group()
+        at = match.end()
 
 
 @functools.lru_cache(maxsize=4096)
