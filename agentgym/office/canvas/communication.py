@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.office.canvas.fields import When, line, moment, prose
-from agentgym.office.canvas.records import SITE, CanvasPart, fields_of
+from agentgym.office.canvas.records import SITE, CanvasPart, When, fields_of, moment
 from agentgym.office.canvas.schema import TEACHER
 from agentgym.office.store import Row
 from agentgym.text.tools import tool
@@ -37,10 +36,10 @@ class Announcements(CanvasPart):
         return self._records.add(
             "topics",
             course_id=course_id,
-            title=line("title", title),
-            message=prose("message", message),
+            title=title,
+            message=message,
             user_id=author,
-            posted_at=moment("posted_at", posted_at) or self._records.now(),
+            posted_at=moment(posted_at) or self._records.now(),
             extra=extra,
         )
 

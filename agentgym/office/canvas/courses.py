@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.office.canvas.fields import (
-    Text,
-    When,
-    choice,
-    line,
-    moment,
-    prose,
-)
-from agentgym.office.canvas.records import CanvasPart, show_courses
-from agentgym.office.canvas.schema import ROLES, STATES, STUDENT, TEACHER
+from agentgym.office.canvas.records import CanvasPart, When, moment, show_courses
+from agentgym.office.canvas.schema import STUDENT, TEACHER
 from agentgym.office.store import Row
 from agentgym.text.tools import tool
 
@@ -38,25 +30,22 @@ class Courses(CanvasPart):
         published: bool = True,
         start_at: When = None,
         end_at: When = None,
-        syllabus_body: Text = None,
-        is_public: bool = False,
-        time_zone: str = "UTC",
-        account_id: int = 1,
+        syllabus_body: str | None = None,
         **extra: Any,
     ) -> int:
         """Add a course with members and return its id; `extra` is shown too."""
         with self._store.change():
             course = self._records.add(
                 "courses",
-                name=line("name", name),
-                course_code=line("course_code", course_code),
-                account_id=account_id,
+                name=name,
+                course_code=course_code,
+                account_id=1,
                 workflow_state="available" if published else "unpublished",
-                start_at=moment("start_at", start_at) or None,
-                end_at=moment("end_at", end_at) or None,
-                syllabus_body=prose("syllabus_body", syllabus_body),
-                is_public=is_public,
-                time_zone=line("time_zone", time_zone),
+                start_at=moment(start_at),
+                end_at=moment(end_at),
+                syllabus_body=syllabus_body,
+                is_public=False,
+                time_zone="UTC",
                 created_at=self._records.now(),
                 extra=extra,
             )
@@ -70,7 +59,6 @@ class Courses(CanvasPart):
         self, course_id: int, user_id: int, role: str = STUDENT, state: str = "active"
     ) -> int:
         """Enroll a user, or change the enrollment's state; return its id."""
-        choice("role", role, ROLES), choice("enrollment_state", state, STATES)
         enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": role}
         sql = "SELECT id FROM enrollments WHERE course_id = ? AND user_id = ? AND type = ?"
         existing: int | None = self._store.value(sql, *enrollment.values())

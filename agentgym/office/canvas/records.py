@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
 
 from agentgym.office.canvas.schema import MAX_ID, RIGHTS, TEACHER
 from agentgym.office.context import iso
 from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
+
+When: TypeAlias = str | datetime | None
+"""A time for a task author: ISO 8601, or a datetime."""
 
 SITE = "https://canvas.example.edu"  # `example.edu` is reserved for examples
 
@@ -130,20 +134,12 @@ class CanvasRecords(ServerState):
         """Return the logged-in user, or raise `ToolError`."""
         if "user" not in self.session:
             raise ToolError("not logged in: call canvas_login with a login_id and a password first")
-        user, store = self.session["user"], self.store
-        # Copy: callers may change the row, but not the cache.
-        return dict(store.derive(("user", user), ("users",), lambda: store.get("users", user)))
+        return self.store.get("users", self.session["user"])
 
     def my_enrollments(self, course_id: int, *states: str) -> set[str]:
         """Return the user's enrollment types in a course, by state."""
-        user, store = self.session["user"], self.store
-        sql = "SELECT type, enrollment_state FROM enrollments WHERE user_id = ? AND course_id = ?"
-        rows: list[Row] = store.derive(
-            ("enrollments", user, course_id),
-            ("enrollments",),
-            lambda: store.rows(sql, user, course_id),
-        )
-        return {row["type"] for row in rows if row["enrollment_state"] in states}
+        mine = self.store.find("enrollments", user_id=self.session["user"], course_id=course_id)
+        return {row["type"] for row in mine if row["enrollment_state"] in states}
 
     def may(self, course_id: int, right: str) -> bool:
         """Return whether the user has a right; administrators lack only `learn`."""
@@ -154,8 +150,7 @@ class CanvasRecords(ServerState):
     def course(self, course_id: int, right: str = "read") -> Row:
         """Return a course, or raise `ToolError` without the right."""
         self.me()
-        key = ("course", course_id)
-        course = dict(self.store.derive(key, ("courses",), lambda: self.get("courses", course_id)))
+        course = self.get("courses", course_id)
         is_open = (
             right == "read"
             and course["workflow_state"] != "unpublished"
@@ -216,6 +211,14 @@ def fields_of(row: Mapping[str, Any], *hidden: str) -> Row:
     """Return a record's visible columns and extra fields."""
     fields = {key: value for key, value in row.items() if key not in ("extra", *hidden)}
     return fields | (row.get("extra") or {})
+
+
+def moment(value: When) -> str | None:
+    """Convert an author's time, by default in UTC, to table format."""
+    if not value:
+        return None
+    parsed = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return iso(parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC))
 
 
 def whole(number: float | None) -> float | int:

@@ -6,13 +6,10 @@ from pathlib import Path
 
 SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
-STUDENT, TEACHER, TA, DESIGNER, OBSERVER = (
-    f"{who}Enrollment" for who in ("Student", "Teacher", "Ta", "Designer", "Observer")
+# Enrollment types in Canvas's spelling.
+STUDENT, TEACHER, TA, DESIGNER = (
+    f"{who}Enrollment" for who in ("Student", "Teacher", "Ta", "Designer")
 )
-ROLES = (STUDENT, TEACHER, TA, DESIGNER, OBSERVER)  # enrollment types in Canvas's spelling
-
-# `active` grants rights, `completed` only read access.
-STATES = ("active", "invited", "inactive", "completed")
 
 # Roles per course right, after Canvas's default permissions.
 RIGHTS = {

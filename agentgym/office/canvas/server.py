@@ -8,7 +8,6 @@ from typing import ClassVar
 from agentgym.office.canvas.assignments import Assignments
 from agentgym.office.canvas.communication import Announcements
 from agentgym.office.canvas.courses import Courses
-from agentgym.office.canvas.dashboard import Dashboard
 from agentgym.office.canvas.people import People
 from agentgym.office.canvas.quizzes import Quizzes
 from agentgym.office.canvas.records import CanvasRecords
@@ -26,8 +25,8 @@ class DisabledCanvasTools:
 class Canvas(Server):
     """Canvas server. Most tools require a login (`people.login_as` or `canvas_login`).
 
-    Tasks fill it through its parts: `people`, `courses`, `assignments`, `discussions`,
-    `quizzes` and `dashboard`. Their `add_…` methods return ids, which count from 1 per table;
+    Tasks fill it through its parts: `people`, `courses`, `assignments`, `discussions`
+    and `quizzes`. Their `add_…` methods return ids, which count from 1 per table;
     times are ISO 8601 strings or datetimes.
     """
 
@@ -66,13 +65,11 @@ class Canvas(Server):
         self.assignments = Assignments(records)
         self.discussions = Announcements(records)
         self.quizzes = Quizzes(records)
-        self.dashboard = Dashboard(records)
         self.parts = (
             self.people,
             self.courses,
             self.assignments,
             self.discussions,
             self.quizzes,
-            self.dashboard,
             DisabledCanvasTools(),
         )
