@@ -31,13 +31,13 @@ SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 # Mails with their messages.
 _MAILS = """
 SELECT mails.id, folder, is_read, is_important, own, message, author, origin, message_id,
-  created, date, sender, "to", cc, bcc, subject, in_reply_to, "references", files, body, html
+  created, date, sender, "to", cc, bcc, subject, in_reply_to, files, body, html
 FROM mails JOIN messages ON messages.id = message
 """
 
 # Message columns that equal the mail attribute; bcc is shown selectively.
 _SAME = (
-    "sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to", "references",
+    "sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to",
 )  # fmt: skip
 
 

@@ -35,8 +35,6 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 # Fits into one unfolded header line.
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,240}>")
 
-_MAX_REFERENCES = 20  # RFC 5537, section 3.4.4, drops the middle of longer References headers
-
 _MAX_ADDRESS = 254  # path limit of RFC 5321, section 4.5.3.1.3
 
 # Cache only short address lists: the same few people write most mails.
@@ -51,7 +49,6 @@ class Mail:
         date: Date with a time zone.
         attachments: Bytes by file name.
         message_id: Message-ID; the server assigns one if empty.
-        references: Message-IDs of the thread, oldest first.
         origin: `sent` by a tool, `filled` by a task, `bounce` from the server, or `draft`.
     """
 
@@ -66,7 +63,6 @@ class Mail:
     attachments: Mapping[str, bytes] = field(default_factory=dict)
     message_id: str = ""
     in_reply_to: str = ""
-    references: str = ""
     read: bool = False
     important: bool = False
     folder: str = ""
@@ -173,7 +169,6 @@ def normalize(mail: Mail) -> Mail:
         attachments=_with_free_names(mail.attachments),
         message_id="".join(_MESSAGE_ID.findall(mail.message_id)[:1]),
         in_reply_to="".join(_MESSAGE_ID.findall(mail.in_reply_to)[:1]),
-        references=_trim_references(mail.references),
     )
 
 
@@ -187,13 +182,6 @@ def file_name(name: str) -> str:
 def iso_date(date: datetime) -> str:
     """Format a date as ISO 8601 with its offset."""
     return date.isoformat().replace("+00:00", "Z")
-
-
-def _trim_references(references: str) -> str:
-    ids = _MESSAGE_ID.findall(references)
-    if len(ids) > _MAX_REFERENCES:
-        ids = [ids[0], *ids[1 - _MAX_REFERENCES :]]
-    return " ".join(ids)
 
 
 def _format_all(text: str) -> str:

@@ -49,22 +49,6 @@ class Excel(Server):
         self.parts = (DisabledExcelTools(),)
 
     @tool
-    def apply_formula(self, filepath: str, sheet_name: str, cell: str, formula: str) -> str:
-        """Check a formula and write it to a cell. It is not computed, and no value is stored with
-        it.
-
-        Args:
-            filepath: Path of the workbook.
-            sheet_name: Title of the sheet.
-            cell: The cell, such as B2.
-            formula: The formula, starting with =.
-        """
-        parts.check_formula(formula)
-        with self._books.edit_sheet(filepath, sheet_name) as sheet:
-            sheets.put(sheet, *spot(cell), formula)
-        return f"Applied formula '{formula}' to cell {cell}"
-
-    @tool
     def read_data_from_excel(
         self,
         filepath: str,
@@ -149,20 +133,6 @@ class Excel(Server):
             sheets.check_title(book, sheet_name)
             book.create_sheet(sheet_name)
         return f"Sheet {sheet_name} created successfully"
-
-    @tool
-    def copy_worksheet(self, filepath: str, source_sheet: str, target_sheet: str) -> str:
-        """Copy a sheet within its workbook: values, styles and merged cells.
-
-        Args:
-            filepath: Path of the workbook.
-            source_sheet: Title of the sheet to copy.
-            target_sheet: Title of the copy.
-        """
-        with self._books.edit_sheet(filepath, source_sheet) as sheet:
-            sheets.check_title(sheet.parent, target_sheet)
-            sheet.parent.copy_worksheet(sheet).title = target_sheet
-        return f"Sheet '{source_sheet}' copied to '{target_sheet}'"
 
     @tool
     def delete_worksheet(self, filepath: str, sheet_name: str) -> str:
@@ -251,20 +221,6 @@ class Excel(Server):
             count: Number of rows.
         """
         return self._resize(filepath, sheet_name, "row", start_row, count, remove=True)
-
-    @tool
-    def delete_sheet_columns(
-        self, filepath: str, sheet_name: str, start_col: int, count: int = 1
-    ) -> str:
-        """Delete columns.
-
-        Args:
-            filepath: Path of the workbook.
-            sheet_name: Title of the sheet.
-            start_col: Number of the first column.
-            count: Number of columns.
-        """
-        return self._resize(filepath, sheet_name, "column", start_col, count, remove=True)
 
     def _resize(
         self, path: str, title: str, axis: str, start: int, count: int, *, remove: bool = False

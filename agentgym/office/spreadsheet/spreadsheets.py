@@ -297,7 +297,7 @@ class Spreadsheets:
     def insert(
         self, spreadsheet: str, title: str, axis: str, count: int, start: int | None
     ) -> None:
-        """Insert empty rows or columns after the first `start`, by default at the end."""
+        """Add empty rows or columns at the end, where `start` must be."""
         sheet = self.sheet(spreadsheet, title)
         rows, columns = sheet["row_count"], sheet["column_count"]
         size, other = (rows, columns) if axis == "row" else (columns, rows)
@@ -307,19 +307,15 @@ class Spreadsheets:
                 f"invalid argument: count must be at least 1, start 0 to {size}; got "
                 f"{echo(count)} and {echo(start)}"
             )
-        if start < size and any(self._formula_rows(each) for each in self.sheets(spreadsheet)):
-            # References would have to follow the moved cells.
+        if start < size:  # formulas and later cells would have to follow
             raise ToolError(
-                f"not supported: inserting {axis}s between others in a spreadsheet with formulas; "
-                "add them at the end"
+                f"not supported: inserting {axis}s between others; add them at the end, without "
+                f"start_{axis}"
             )
         if axis == "column" and columns + count > MAX_COLUMNS:
             raise ToolError(f"limit exceeded: a sheet has at most {MAX_COLUMNS} columns")
         self._check_size(spreadsheet, count * other)
         self._server.store.update("sheets", sheet["id"], **{f"{axis}_count": size + count})
-        lines = self.lines(sheet)
-        self._server.store.delete("lines", sheet=sheet["id"])
-        self.put(sheet, _spread(lines, axis, start, count))
         self.touch(spreadsheet)
 
     def _formula_rows(self, sheet: Row) -> list[int]:
@@ -338,14 +334,3 @@ class Spreadsheets:
                     if isinstance(cell, dict) and "f" in cell:
                         cell["f"] = retitle(cell["f"], sheet["title"], title)
             self.put(each, changed)
-
-
-def _spread(
-    lines: Mapping[int, Mapping[int, Any]], axis: str, start: int, count: int
-) -> dict[int, dict[int, Any]]:
-    if axis == "row":
-        return {row + count if row > start else row: dict(cells) for row, cells in lines.items()}
-    return {
-        row: {k + count if k > start else k: cell for k, cell in cells.items()}
-        for row, cells in lines.items()
-    }

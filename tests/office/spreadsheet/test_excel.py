@@ -103,8 +103,6 @@ def test_sheets_have_limits(server: Excel) -> None:
     data = {"sheet_name": "Games", "data": [[1] * 16_385]}
     refused(server, "write_data_to_excel", "limit exceeded", filepath=PATH, **data)
     refused(server, "create_worksheet", "1 to 31 characters", filepath=PATH, sheet_name="x" * 32)
-    formula = {"cell": "E1", "formula": "=" + "1+" * 5000}
-    refused(server, "apply_formula", "at most 8192", filepath=PATH, sheet_name="Games", **formula)
 
 
 def test_a_preview_has_ten_rows(server: Excel) -> None:
@@ -120,8 +118,7 @@ def test_rows_and_columns_are_inserted_and_deleted(server: Excel) -> None:
     moved = [[None, *row] for row in ROWS]
     assert values(server) == [*moved[:2], [], [], *moved[2:]]
     server.delete_sheet_rows(PATH, "Games", 3, 2)
-    server.delete_sheet_columns(PATH, "Games", 1)
-    assert values(server) == ROWS
+    assert values(server) == moved
     for start, count in ((0, 1), (1, 0), (10**9, 1), (1, 10**9), (99, 1)):
         with pytest.raises(ToolError, match=r"invalid argument|limit"):
             server.delete_sheet_rows(PATH, "Games", start, count)
@@ -214,16 +211,15 @@ def legal_call(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
         return f"{pick(list('ABCDE'))}{int(rng.integers(1, 7))}"
 
     title = pick(["Games", "Other one", "T"])
-    area, start = f"{cell()}:{cell()}", int(rng.integers(0, 6))
+    start = int(rng.integers(0, 6))
     data = [
         [pick(["x", 1, None, f"={cell()}+1", f"='V''w'!{cell()}", [], 2.5, ""]) for _ in range(3)]
         for _ in range(2)
     ]
     name, more = pick([
         ("write_data_to_excel", {"data": data, "start_cell": cell()}),
-        ("apply_formula", {"cell": cell(), "formula": f"=SUM({area})"}),
         ("insert_rows", {"start_row": start}), ("insert_columns", {"start_col": start, "count": 2}),
-        ("delete_sheet_rows", {"start_row": start}), ("delete_sheet_columns", {"start_col": start}), ("create_worksheet", {}),
+        ("delete_sheet_rows", {"start_row": start}), ("create_worksheet", {}),
         ("read_data_from_excel", {"start_cell": cell()}),
     ])  # fmt: skip
     return name, {"filepath": PATH, "sheet_name": title, **more}
