@@ -22,10 +22,6 @@ SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")  # in listing order
 
 MAX_RECIPIENTS = 500  # as in Gmail
 
-# Total attachment bytes, which keeps many offices in memory. A mail in several mailboxes
-# counts once.
-MAX_STORED_BYTES = 256 * 2**20
-
 SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
 # Mails with their messages.
@@ -115,13 +111,6 @@ class Mailboxes(ServerState):
     def check(self, mail: Mail) -> Mail:
         """Return a mail in stored form with a Message-ID, or raise `ToolError`."""
         mail = normalize(mail)
-        size = sum(map(len, mail.attachments.values()))
-        if size:
-            total = size + self.store.value("SELECT coalesce(sum(size), 0) FROM attachments")
-            if total > MAX_STORED_BYTES:
-                raise ToolError(
-                    f"limit exceeded: attachments take at most {MAX_STORED_BYTES} bytes in all mailboxes"
-                )
         if mail.message_id:
             return mail
         domain = addresses(mail.sender)[0][1].partition("@")[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import html as html_entities
 import itertools
 import re
@@ -36,9 +35,6 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,240}>")
 
 _MAX_ADDRESS = 254  # path limit of RFC 5321, section 4.5.3.1.3
-
-# Cache only short address lists: the same few people write most mails.
-_SHORT_LIST = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +94,6 @@ def text_of(body: str, html: str | None) -> str:
 
 def addresses(text: str) -> list[tuple[str, str]]:
     """Parse distinct (name, address) pairs, the names possibly empty, or raise `ToolError`."""
-    return list(_short_list(text) if len(text) <= _SHORT_LIST else _parse_list(text))
-
-
-def _parse_list(text: str) -> tuple[tuple[str, str], ...]:
     entries: dict[str, tuple[str, str]] = {}
     rest, position = text.strip().rstrip(","), 0
     has_control = CONTROL.search(rest)
@@ -119,10 +111,7 @@ def _parse_list(text: str) -> tuple[tuple[str, str], ...]:
         address = entry[3] or entry[4]
         entries.setdefault(address.casefold(), (name.strip(), address))
         position = entry.end()
-    return tuple(entries.values())
-
-
-_short_list = functools.lru_cache(maxsize=4096)(_parse_list)
+    return list(entries.values())
 
 
 def format_address(name: str, address: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import ClassVar
@@ -92,10 +91,19 @@ class PdfTools(Server):
         """
         if not pdf_paths:
             raise ToolError("invalid argument: pdf_paths must name at least one file")
-        count = self._write([(path, None) for path in pdf_paths], output_path)
-        return (
-            f"Successfully merged {len(pdf_paths)} PDFs into '{output_path}'\nTotal pages: {count}"
-        )
+        writer, buffer = pdf_library("pypdf").PdfWriter(), BytesIO()
+        with guarded():
+            for path in pdf_paths:
+                for page in open_pdf(self._bytes(path)).pages:
+                    writer.add_page(page)
+                if len(writer.pages) > MAX_PAGES:
+                    raise ToolError(
+                        f"limit exceeded: a PDF file may have at most {MAX_PAGES} pages"
+                    )
+            writer.write(buffer)
+        self.context.clock.tick()
+        self.context.files.write(output_path, buffer.getvalue())
+        return f"Successfully merged {len(pdf_paths)} PDFs into '{output_path}'\nTotal pages: {len(writer.pages)}"
 
     def _bytes(self, path: str) -> bytes:
         if path.startswith(("http://", "https://")):
@@ -103,22 +111,3 @@ class PdfTools(Server):
                 "permission denied: there is no network; give the path of a file in the workspace"
             )
         return self.context.files.read(path)
-
-    def _write(self, sources: Sequence[tuple[str, Sequence[int] | None]], target: str) -> int:
-        """Write pages, or all with None, into one file and return their count."""
-        writer, buffer, count = pdf_library("pypdf").PdfWriter(), BytesIO(), 0
-        with guarded():
-            for path, numbers in sources:
-                reader = open_pdf(self._bytes(path))
-                pages = range(1, len(reader.pages) + 1) if numbers is None else numbers
-                count += len(pages)
-                if count > MAX_PAGES:
-                    raise ToolError(
-                        f"limit exceeded: a PDF file may have at most {MAX_PAGES} pages"
-                    )
-                for number in pages:
-                    writer.add_page(reader.pages[number - 1])
-            writer.write(buffer)
-        self.context.clock.tick()
-        self.context.files.write(target, buffer.getvalue())
-        return count

@@ -42,8 +42,3 @@ def listing(heading: str, lines: Sequence[str], empty: str = "") -> str:
     if not lines and empty:
         return empty
     return "\n".join([f"{heading} ({len(lines)}):", *(f"- {line}" for line in lines)])
-
-
-def details(heading: str, *lines: tuple[str, object]) -> str:
-    """Format a heading and a line per field, `None` if empty."""
-    return "\n".join([heading, *(f"{label}: {value or None}" for label, value in lines)])

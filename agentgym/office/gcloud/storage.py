@@ -24,7 +24,6 @@ CREATE TABLE objects (id INTEGER PRIMARY KEY, bucket TEXT REFERENCES buckets(nam
 """
 
 PAGE = 20  # as in the published server
-MAX_BYTES = 256 * 2**20  # of all objects together
 
 # Multi-regions and dual-regions, and the names of regions.
 _LOCATION = r"US|EU|ASIA|NAM4|EUR[4-8]|ASIA1|[A-Z]+-[A-Z]+[0-9]{1,2}"
@@ -216,11 +215,6 @@ class Storage:
     def _write_object(self, bucket: str, name: str, data: bytes) -> None:
         into = self._bucket(bucket)
         _check_object_name(name)
-        used = self._server.store.value("SELECT sum(size) FROM objects") or 0
-        if used + len(data) > MAX_BYTES:
-            raise ToolError(
-                f"limit exceeded: the objects of a project have at most {MAX_BYTES} bytes together"
-            )
         self._put_object(into, name, data, self._server.context.clock.tick())
 
     def _put_object(self, bucket: Row, name: str, data: bytes, when: datetime) -> None:

@@ -13,7 +13,6 @@ from agentgym.office.spreadsheet import excel_sheets as sheets
 from agentgym.office.spreadsheet.excel_sheets import (
     Workbooks,
     area_of,
-    last_place,
     sheet_of,
     spot,
     spots,
@@ -69,7 +68,7 @@ class Excel(Server):
         sheet = self._books.read_sheet(filepath, sheet_name)
         first, _, last = start_cell.partition(":")
         (top, left), corner = spot(first), last or end_cell
-        filled = last_place(sheet)
+        filled = sheet.max_row, sheet.max_column
         bottom, right = spot(corner) if corner else filled
         if not corner and (top, left) == (1, 1):
             top, left = sheet.min_row, sheet.min_column

@@ -14,7 +14,6 @@ from agentgym.office.woocommerce.customers import Customers
 from agentgym.office.woocommerce.orders import Orders
 from agentgym.office.woocommerce.products import Products
 from agentgym.office.woocommerce.settings import Settings
-from agentgym.office.woocommerce.tables import PRESETS, TABLES
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
@@ -39,7 +38,7 @@ class WooCommerce(Server):
     """
 
     name: ClassVar[str] = "woocommerce"
-    schema: ClassVar[str] = TABLES + PRESETS
+    schema: ClassVar[str] = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
     # The published server's order, which prompts depend on.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """

@@ -7,8 +7,10 @@ send back a record as read.
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -63,14 +65,14 @@ class Meta(TypedDict, total=False):
     """A custom field."""
 
     id: Id
-    key: Annotated[str, Field(description="Name")]
-    value: Annotated[Any, Field(description="Value"), WithJsonSchema({"type": "string"})]
+    key: str
+    value: Any
 
 
 class Term(TypedDict):
     """A category or tag of a product."""
 
-    id: Annotated[Id, Field(description="Id")]
+    id: Id
 
 
 class Dimensions(TypedDict, total=False):
@@ -85,9 +87,9 @@ class ProductImage(TypedDict, total=False):
     """A product picture."""
 
     id: Id
-    src: Annotated[str, Field(description="URL of the picture")]
+    src: str
     name: str
-    alt: Annotated[str, Field(description="Alternative text")]
+    alt: str
 
 
 class Attribute(TypedDict, total=False):
@@ -106,30 +108,25 @@ class Attribute(TypedDict, total=False):
 class ProductData(TypedDict, total=False):
     """A product."""
 
-    name: Annotated[str, Field(description="Name")]
+    name: str
     slug: str
-    type: Annotated[ProductType, Field(description="Kind of product")]
-    status: Annotated[ProductStatus, Field(description="Visibility in the shop")]
-    featured: Annotated[bool, Field(description="Show among the featured products")]
-    catalog_visibility: Annotated[
-        Literal["visible", "catalog", "search", "hidden"],
-        Field(description="Where customers find it"),
-    ]
-    description: Annotated[str, Field(description="Long description, HTML allowed")]
-    short_description: Annotated[str, Field(description="Short description")]
-    sku: Annotated[str, Field(max_length=100, description="Stock keeping unit, unique")]
-    regular_price: Annotated[Amount, Field(description="Price such as 12.50")]
-    sale_price: Annotated[Amount, Field(description="Reduced price")]
+    type: ProductType
+    status: ProductStatus
+    featured: bool
+    catalog_visibility: Literal["visible", "catalog", "search", "hidden"]
+    description: str
+    short_description: str
+    sku: Annotated[str, Field(max_length=100)]
+    regular_price: Amount
+    sale_price: Amount
     date_on_sale_from: str | None
     date_on_sale_to: str | None
     virtual: bool
     downloadable: bool
     tax_status: Literal["taxable", "shipping", "none"]
     tax_class: str
-    manage_stock: Annotated[bool, Field(description="Track the stock")]
-    stock_quantity: Annotated[
-        Stock | None, Field(description="Quantity in stock, with manage_stock")
-    ]
+    manage_stock: bool
+    stock_quantity: Stock | None
     stock_status: Literal["instock", "outofstock", "onbackorder"]
     backorders: Literal["no", "notify", "yes"]
     low_stock_amount: Stock | None
@@ -138,9 +135,9 @@ class ProductData(TypedDict, total=False):
     dimensions: Dimensions
     reviews_allowed: bool
     purchase_note: str
-    categories: Annotated[list[Term], Field(description="Categories by id")]
+    categories: list[Term]
     tags: list[Term]
-    images: Annotated[list[ProductImage], Field(description="Pictures")]
+    images: list[ProductImage]
     attributes: list[Attribute]
     default_attributes: list[Attribute]
     menu_order: Stock
@@ -151,17 +148,14 @@ class ProductData(TypedDict, total=False):
 class TermData(TypedDict, total=False):
     """A category or tag."""
 
-    name: Annotated[str, Field(min_length=1, max_length=200, description="Name")]
-    slug: Annotated[str, Field(description="Name in addresses")]
-    parent: Annotated[Id, Field(description="Id of the category above")]
-    description: Annotated[str, Field(description="Description")]
-    display: Annotated[
-        Literal["default", "products", "subcategories", "both"],
-        Field(description="What its page shows"),
-    ]
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    slug: str
+    parent: Id
+    description: str
+    display: Literal["default", "products", "subcategories", "both"]
     menu_order: Stock
-    menuOrder: Annotated[Stock, Field(description="Place in the list")]
-    image: Annotated[ProductImage, Field(description="Picture")]
+    menuOrder: Stock
+    image: ProductImage
 
 
 def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) -> Row:
@@ -193,35 +187,11 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
 
 
-def schema_of(shape: Any, required: Sequence[str] = ()) -> WithJsonSchema:
-    """Return a record's JSON Schema with described fields only; all would double the prompt."""
-    schema = TypeAdapter(shape).json_schema()
-    described = _described(schema, schema.get("$defs", {})) | {"required": list(required)}
-    return WithJsonSchema({key: value for key, value in described.items() if value})
+# The fields that tools describe; all would double the prompt.
+_SCHEMAS = json.loads(Path(__file__).with_name("record_schemas.json").read_text(encoding="utf-8"))
 
-
-def _described(schema: Row, definitions: Row) -> Row:
-    """Simplify a schema: no references, null, value limits or undescribed fields."""
-    if "$ref" in schema:
-        schema = definitions[schema["$ref"].rsplit("/", 1)[-1]] | schema
-    schema = next(iter(schema.get("anyOf", ())), {}) | schema
-    fields = {}
-    for name, field in schema.get("properties", {}).items():
-        if "description" in field:
-            fields[name] = {
-                **_described(field, definitions),
-                "description": field["description"],
-            }
-    simple = {key: schema[key] for key in ("type", "enum") if key in schema}
-    if "items" in schema:
-        simple["items"] = _described(schema["items"], definitions)
-    if fields:
-        simple["properties"] = fields
-    return simple
-
-
-NewProduct = Annotated[dict[str, Any], schema_of(ProductData)]
-NewCategory = Annotated[dict[str, Any], schema_of(TermData, ["name"])]
+NewProduct = Annotated[dict[str, Any], WithJsonSchema(_SCHEMAS["product"])]
+NewCategory = Annotated[dict[str, Any], WithJsonSchema(_SCHEMAS["category"])]
 ChangedRecord = Annotated[
     dict[str, Any],
     WithJsonSchema(

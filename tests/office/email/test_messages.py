@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from agentgym.office.email.messages import Mail
 from tests.office.prepared import ADA, BOB, DAY, office
 from tests.office.test_laws import run
-
-PATIENT = settings(
-    max_examples=60,
-    deadline=None,
-    database=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)
 
 
 @pytest.mark.parametrize(

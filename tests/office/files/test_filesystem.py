@@ -57,10 +57,9 @@ def test_edits_of_texts() -> None:
         ("b/**", ["b/a", "b/c/a", "b"], ["a", "c/b/a"]),
         ("**", ["a", "a/b"], []),
         ("b/**/d", ["b/d", "b/c/d", "b/c/c/d"], ["b/c", "d"]),
-        ("{a,b/*}.{x,y}", ["a.x", "a.y", "b/c.x"], ["b.x", "a.z"]),
         ("[ab]?", ["ax", "by"], ["cx", "a", "a/"]),
         ("a", ["a"], ["b/a", "ab"]),
-        ("{", ["{"], ["a"]),
+        ("{a,b}", ["{a,b}"], ["a"]),
         ("", [""], ["a"]),
     ],
 )
@@ -69,21 +68,18 @@ def test_patterns(pattern: str, matching: list[str], other: list[str]) -> None:
     assert [path for path in matching + other if patterns.match(path)] == matching
 
 
-@pytest.mark.parametrize(
-    "pattern", ["*" * 200, "**/" * 80, "*a" * 100 + "b", "[" * 200, "{" * 120 + "}" * 120]
-)
+@pytest.mark.parametrize("pattern", ["*" * 200, "**/" * 80, "*a" * 100 + "b", "[" * 200])
 def test_patterns_never_backtrack(pattern: str) -> None:
     """A backtracking matcher would not terminate here."""
     assert isinstance(Patterns([pattern]).match("/".join(["a" * 200] * 30)), bool)
 
 
-@pytest.mark.parametrize("pattern", ["{a,b}" * 50, "{" + "," * 200 + "}", "x" * 300])
-def test_patterns_are_limited(pattern: str) -> None:
+def test_patterns_are_limited() -> None:
     with pytest.raises(ToolError, match="limit exceeded"):
-        Patterns([pattern])
+        Patterns(["x" * 300])
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_random_calls_match_a_dict(seed: int) -> None:
     rng = random.Random(seed)
     files, model = Client(Filesystem()), {}

@@ -1,4 +1,4 @@
-"""Cloud Storage: its quota, and random calls against a model."""
+"""Cloud Storage under random calls, against a model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.tools import ToolError
-from tests.office.test_laws import call, refused
+from tests.office.test_laws import call
 
 
 @pytest.fixture
@@ -17,19 +17,6 @@ def cloud() -> GoogleCloud:
     made = GoogleCloud()
     made.storage.add_bucket("box")
     return made
-
-
-def fields(text: str) -> dict[str, str]:
-    return dict(line.split(": ", 1) for line in text.split("\n")[1:] if ": " in line)
-
-
-def test_objects_have_a_quota(cloud: GoogleCloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentgym.office.gcloud.storage.MAX_BYTES", 10)
-    cloud.storage.put_object("box", "a", "x" * 6)
-    text = "limit exceeded: the objects of a project have at most 10 bytes"
-    cloud.context.files.write("up", "x" * 5)
-    place = {"bucket_name": "box", "source_file_path": "up", "destination_blob_name": "b"}
-    refused(cloud, "storage_upload_file", text, **place)
 
 
 Objects = dict[tuple[str, str], bytes]

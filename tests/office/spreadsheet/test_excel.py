@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 import copy
-import gc
 import io
 import json
 import re
-import weakref
 import zipfile
 from datetime import UTC, date, datetime, time
 from typing import Any
@@ -18,7 +16,6 @@ import openpyxl
 import pytest
 
 from agentgym.office.spreadsheet.excel import Excel
-from agentgym.office.spreadsheet.excel_sheets import last_place
 from agentgym.office.spreadsheet.workbooks import (
     open_workbook,
     read_workbook,
@@ -247,13 +244,3 @@ def test_random_calls_leave_a_workbook_that_opens(server: Excel, seed: int) -> N
         re.match("invalid argument|not found|conflict|limit exceeded", text) for text in errors
     )
     assert not [text for text in errors if "cannot hold this" in text]
-
-
-def test_a_sheet_that_was_measured_is_not_kept() -> None:
-    book = openpyxl.Workbook()
-    book.active["C5"] = 1
-    assert last_place(book.active) == last_place(book.active) == (5, 3)
-    sheet = weakref.ref(book.active)
-    del book
-    gc.collect()
-    assert sheet() is None
