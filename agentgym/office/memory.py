@@ -54,10 +54,6 @@ class MemoryGraph(TypedDict):
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_memory_tools.json"))
-class DisabledMemoryTools:
-    """Tools that the account lacks."""
-
-
 class KnowledgeGraph(Server):
     """The agent's memory as a graph.
 
@@ -78,7 +74,6 @@ class KnowledgeGraph(Server):
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
         self.path = "memory/memory.json"
-        self.parts = (DisabledMemoryTools(),)
 
     @tool
     def create_entities(self, entities: list[Entity]) -> list[Entity]:

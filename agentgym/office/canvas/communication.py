@@ -53,7 +53,7 @@ class Announcements(CanvasPart):
         rows = self._records.list_of_course("topics", course_id, "posted_at DESC, id DESC")
         now = self._records.now()
         posted = [row for row in rows if row["posted_at"] <= now]
-        if len(posted) < len(rows) and self._records.may(course_id, "edit"):
+        if len(posted) < len(rows) and self._records.teaches(course_id):
             return self._show(rows)
         return self._show(posted)
 

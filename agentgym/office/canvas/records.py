@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from agentgym.office.canvas.schema import MAX_ID, RIGHTS, TEACHER
+from agentgym.office.canvas.schema import MAX_ID, TA, TEACHER
 from agentgym.office.context import iso
 from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row, Store
@@ -141,11 +141,11 @@ class CanvasRecords(ServerState):
         mine = self.store.find("enrollments", user_id=self.session["user"], course_id=course_id)
         return {row["type"] for row in mine if row["enrollment_state"] in states}
 
-    def may(self, course_id: int, right: str) -> bool:
-        """Return whether the user has a right; administrators lack only `learn`."""
-        if right != "learn" and self.me()["admin"]:
+    def teaches(self, course_id: int) -> bool:
+        """Return whether the user is a teacher of a course, or an administrator."""
+        if self.me()["admin"]:
             return True
-        return not self.my_enrollments(course_id, "active").isdisjoint(RIGHTS[right])
+        return not self.my_enrollments(course_id, "active").isdisjoint((TEACHER, TA))
 
     def course(self, course_id: int, right: str = "read") -> Row:
         """Return a course, or raise `ToolError` without the right."""
@@ -156,7 +156,7 @@ class CanvasRecords(ServerState):
             and course["workflow_state"] != "unpublished"
             and (course["is_public"] or self.my_enrollments(course_id, "active", "completed"))
         )
-        if not is_open and not self.may(course_id, "edit" if right == "read" else right):
+        if not is_open and not self.teaches(course_id):
             raise ToolError(f"permission denied: this user may not {right} in course {course_id}")
         return course
 
@@ -175,12 +175,12 @@ class CanvasRecords(ServerState):
         return [(user, bool(user.pop("known", True))) for _, user in sorted(users.items())]
 
     def of_course(
-        self, table: str, course_id: int, id: int, right: str = "read", kind: str | None = None
+        self, table: str, course_id: int, id: int, kind: str | None = None
     ) -> Row:
         """Return a course's record, or raise `ToolError`; only editors find unpublished ones."""
-        self.course(course_id, right)
+        self.course(course_id)
         row = self.get(table, id, kind, course_id=course_id)
-        if not row.get("published", True) and not self.may(course_id, "edit"):
+        if not row.get("published", True) and not self.teaches(course_id):
             raise ToolError(f"not found: there is no {kind or table[:-1]} with id {id}")
         return row
 
@@ -191,7 +191,7 @@ class CanvasRecords(ServerState):
         self.course(course_id)
         rows = self.store.find(table, order, course_id=course_id, **equal)
         published = [row for row in rows if row.get("published", True)]
-        if len(published) == len(rows) or self.may(course_id, "edit"):
+        if len(published) == len(rows) or self.teaches(course_id):
             return rows
         return published
 
@@ -253,7 +253,7 @@ def show_assignments(records: CanvasRecords, assignments: Sequence[Row]) -> list
     rows = records.store.rows(_WORK_COUNTS, [assignment["id"] for assignment in assignments])
     counts = {row["id"]: row for row in rows}
     courses = {row["course_id"] for row in assignments}
-    graded = {course for course in courses if records.may(course, "grade")}
+    graded = {course for course in courses if records.teaches(course)}
     now = records.now()
     return [
         _show_assignment(row, counts[row["id"]], now, row["course_id"] in graded)

@@ -18,10 +18,6 @@ from agentgym.office.server import Server
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
-class DisabledCanvasTools:
-    """Tools of features that the account lacks."""
-
-
 class Canvas(Server):
     """Canvas server. Most tools require a login (`people.login_as` or `canvas_login`).
 
@@ -71,5 +67,4 @@ class Canvas(Server):
             self.assignments,
             self.discussions,
             self.quizzes,
-            DisabledCanvasTools(),
         )

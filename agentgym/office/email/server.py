@@ -21,10 +21,6 @@ from agentgym.text.tools import ToolError, echo, tool
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
-class DisabledMailTools:
-    """Tools of features that the account lacks."""
-
-
 class Email(Server):
     """Mail between the users of one server; mails to other domains leave the office."""
 
@@ -49,7 +45,6 @@ class Email(Server):
             Filing(boxes),
             Reading(boxes),
             Writing(boxes),
-            DisabledMailTools(),
         )
 
     def add_user(self, email: str, password: str = "", name: str = "") -> None:

@@ -6,7 +6,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import ClassVar
 
-from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.files.pdfs import MAX_PAGES, guarded, open_pdf, read_pdf
 from agentgym.office.libraries import pdf_library
@@ -15,10 +14,6 @@ from agentgym.text.tools import ToolError, tool
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_pdf_tools.json"))
-class DisabledPdfTools:
-    """Tools that the account lacks."""
-
-
 class PdfTools(Server):
     """Tools for the PDF files of the workspace."""
 
@@ -30,10 +25,6 @@ class PdfTools(Server):
         search_pdf_next_page search_pdf_prev_page search_pdf_go_page search_pdf_info
         """.split()
     )
-
-    def __init__(self, context: OfficeContext | None = None) -> None:
-        super().__init__(context)
-        self.parts = (DisabledPdfTools(),)
 
     @tool
     def read_pdf_pages(self, pdf_file_path: str, start_page: int = 1, end_page: int = 1) -> str:

@@ -146,11 +146,6 @@ def from_python(value: Any) -> Any:
     return {"v": exact, "s": text_of(exact)}
 
 
-def raw(cell: Any) -> Any:
-    """Return a formula-free cell as a bare value; a date is its number of days."""
-    return cell["v"] if isinstance(cell, dict) else cell
-
-
 def validate(value: Any) -> Any:
     """Store numbers with double precision, whole ones without a point."""
     if value is None or isinstance(value, (bool, str)):

@@ -22,10 +22,6 @@ from agentgym.text.tools import ToolError, echo, tool
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_excel_tools.json"))
-class DisabledExcelTools:
-    """Tools of features that the account lacks."""
-
-
 class Excel(Server):
     """Reads and changes the workbooks (.xlsx) of the workspace."""
 
@@ -45,7 +41,6 @@ class Excel(Server):
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
         self._books = Workbooks(self)
-        self.parts = (DisabledExcelTools(),)
 
     @tool
     def read_data_from_excel(

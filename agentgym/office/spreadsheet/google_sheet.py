@@ -19,10 +19,6 @@ from agentgym.text.tools import ToolError, tool
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_sheet_tools.json"))
-class DisabledSheetTools:
-    """Tools of features that the account lacks."""
-
-
 class GoogleSheet(Server):
     """A Google Sheets account."""
 
@@ -41,7 +37,6 @@ class GoogleSheet(Server):
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
         self._books = Spreadsheets(self)
-        self.parts = (DisabledSheetTools(),)
 
     # For task authors.
 

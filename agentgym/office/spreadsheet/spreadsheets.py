@@ -14,7 +14,6 @@ from agentgym.office.server import Server
 from agentgym.office.spreadsheet.cell_values import (
     SerialDate,
     parse_input,
-    raw,
     text_of,
     trim,
     validate,
@@ -43,11 +42,6 @@ class SheetCell(NamedTuple):
     result: Any
 
     @property
-    def is_formula(self) -> bool:
-        """Whether a formula was entered."""
-        return isinstance(self.content, dict) and "f" in self.content
-
-    @property
     def typed(self) -> Any:
         """The typed text."""
         if isinstance(self.content, dict):
@@ -55,25 +49,19 @@ class SheetCell(NamedTuple):
         return self.content
 
     @property
-    def value(self) -> Any:
-        """The bare value; a date is its number of days."""
-        if self.is_formula:
-            return validate(self.result)
-        return raw(self.content)
-
-    @property
     def shown(self) -> Any:
-        """The value in results: typed texts unchanged, dates as texts."""
-        if self.is_formula:
-            return text_of(self.result) if isinstance(self.result, SerialDate) else self.value
-        return self.content["s"] if isinstance(self.content, dict) else self.content
+        """The value in results: typed texts unchanged, dates as texts, formulas computed."""
+        if not isinstance(self.content, dict) or "f" not in self.content:
+            return self.typed
+        return (
+            text_of(self.result) if isinstance(self.result, SerialDate) else validate(self.result)
+        )
 
     @property
     def exact(self) -> Any:
         """The value with numbers in texts as numbers, and dates as typed."""
-        if isinstance(self.content, dict) and "f" not in self.content:
-            return self.content["s" if self.content.get("k") else "v"]
-        return self.shown
+        is_number = isinstance(self.content, dict) and "v" in self.content
+        return self.content["v"] if is_number and not self.content.get("k") else self.shown
 
 
 def count_cells(rows: Sequence[Sequence[Any]], before: int = 0) -> int:

@@ -17,10 +17,6 @@ from agentgym.office.woocommerce.settings import Settings
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
-class DisabledShopTools:
-    """Tools of features that the shop lacks."""
-
-
 class WooCommerce(Server):
     """A shop whose caller is the administrator.
 
@@ -76,5 +72,4 @@ class WooCommerce(Server):
             self.orders,
             self.customers,
             self.settings,
-            DisabledShopTools(),
         )
