@@ -174,9 +174,7 @@ class CanvasRecords(ServerState):
         users[me["id"]] = me
         return [(user, bool(user.pop("known", True))) for _, user in sorted(users.items())]
 
-    def of_course(
-        self, table: str, course_id: int, id: int, kind: str | None = None
-    ) -> Row:
+    def of_course(self, table: str, course_id: int, id: int, kind: str | None = None) -> Row:
         """Return a course's record, or raise `ToolError`; only editors find unpublished ones."""
         self.course(course_id)
         row = self.get(table, id, kind, course_id=course_id)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from agentgym.office.store import Row
-from agentgym.office.woocommerce.categories import TERMS, Categories
+from agentgym.office.woocommerce.categories import Categories
 from agentgym.office.woocommerce.context import (
     ShopContext,
     ShopPart,
@@ -58,10 +58,7 @@ _IN_CATEGORY = """id IN (SELECT product_id FROM product_categories WHERE term_id
     UNION SELECT c.id FROM categories AS c JOIN tree ON c.parent = tree.id)
   SELECT id FROM tree))"""
 
-_IN_TAG = (
-    "id IN (SELECT product_id FROM product_tags WHERE term_id IN (SELECT value FROM json_each(?)))"
-)
-
+_NO_TAGS = "permission denied: product tags are not enabled for this account; use categories"
 _STOCKED = "(manage_stock AND status <> 'trash')"  # SQL: has managed stock
 
 
@@ -83,24 +80,20 @@ class Products(ShopPart):
 
         Args:
             records: REST API fields with extensions: `date_created` is a datetime (by default now),
-                `total_sales` may be set, `categories` and `tags` are names or ids (new names are
-                added), `stock_quantity` enables stock management, and `meta_data` may be a mapping.
+                `total_sales` may be set, `categories` are names or ids (new names are added),
+                `stock_quantity` enables stock management, and `meta_data` may be a mapping.
 
         Raises:
             ValueError: A field name is unknown.
             ToolError: A value is invalid, or a SKU is taken.
         """
         products = []
-        ids = {}
-        for table in TERMS:
-            ids[table] = {row["name"]: row["id"] for row in self._store.find(table)}
         with self._store.change():
             for each in records:
                 record = dict(each)
-                for table in TERMS.keys() & record.keys():
-                    terms = record[table]
-                    found = [self._categories.find_or_add(table, t, ids[table]) for t in terms]
-                    record[table] = [{"id": term} for term in found]
+                if "categories" in record:
+                    keys = map(self._categories.find_or_add, record["categories"])
+                    record["categories"] = [{"id": key} for key in keys]
                 if isinstance(record.get("meta_data"), Mapping):
                     meta = record["meta_data"].items()
                     record["meta_data"] = [{"key": key, "value": value} for key, value in meta]
@@ -153,12 +146,13 @@ class Products(ShopPart):
             orderby: Sort key.
             order: Direction.
         """
+        if tag:
+            raise ToolError(_NO_TAGS)
         where = {
             "status <> ?": "trash",
             "status = ?": status,
             _IN_TEXTS: words(search),
             _IN_CATEGORY: _id_list(category, "category"),
-            _IN_TAG: _id_list(tag, "tag"),
             "sku IN (SELECT value FROM json_each(?))": _split(sku),
             "featured = ?": featured,
             "on_sale = ?": onSale,
@@ -296,6 +290,8 @@ class Products(ShopPart):
         return [row["id"] for row in rows]
 
     def _merge(self, row: Row, data: Row, now: str) -> Row:
+        if data.get("tags"):
+            raise ToolError(_NO_TAGS)
         new = {**row, **{name: data[name] for name in _COLUMNS & data.keys()}, "date_modified": now}
         details = {
             **row["details"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -72,6 +71,13 @@ _ALWAYS = tuple(
 )
 
 
+# SQL: the categories of products.
+_CATEGORIES = """SELECT l.product_id, t.id, t.name
+    FROM product_categories AS l JOIN categories AS t ON t.id = l.term_id
+    WHERE l.product_id IN (SELECT value FROM json_each(?)) AND t.slug <> 'uncategorized'
+    ORDER BY t.name, t.id"""
+
+
 def select_products(
     shop: ShopContext,
     where: Mapping[str, Any],
@@ -85,27 +91,18 @@ def select_products(
 
 def show_products(shop: ShopContext, ids: list[int]) -> list[Row]:
     """Return required fields and those that differ from a new product's."""
-    terms = {table: _terms_by_product(shop, table, ids) for table in ("categories", "tags")}
-    products = []
-    for row in shop.rows_by_id("products", ids):
-        links: Row = {table: by_product[row["id"]] for table, by_product in terms.items()}
-        products.append(_show_product(shop, row, links))
-    return products
+    categories = shop.rows_by_owner("product_id", _CATEGORIES, ids)
+    return [
+        _show_product(shop, row, categories[row["id"]]) for row in shop.rows_by_id("products", ids)
+    ]
 
 
-def _terms_by_product(shop: ShopContext, table: str, ids: list[int]) -> defaultdict[int, list[Row]]:
-    sql = f"""SELECT l.product_id, t.id, t.name
-        FROM product_{table} AS l JOIN {table} AS t ON t.id = l.term_id
-        WHERE l.product_id IN (SELECT value FROM json_each(?)) AND t.slug <> 'uncategorized'
-        ORDER BY t.name, t.id"""
-    return shop.rows_by_owner("product_id", sql, ids)
-
-
-def _show_product(shop: ShopContext, row: Row, links: Row) -> Row:
+def _show_product(shop: ShopContext, row: Row, categories: list[Row]) -> Row:
     shown = shop.show_fields(row, PRODUCT, _ALWAYS)
     if row["slug"] == slug_of(row["name"], set()):
         del shown["slug"]
-    shown |= {name: value for name, value in links.items() if value}
+    if categories:
+        shown["categories"] = categories
     if "meta_data" in shown:
         shown["meta_data"] = show_meta(shown["meta_data"])
     return shown
