@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym.office.canvas.records import (
+    MAX_ID,
     SITE,
+    STUDENT,
     CanvasPart,
     When,
     fields_of,
@@ -14,7 +16,6 @@ from agentgym.office.canvas.records import (
     show_assignments,
     show_courses,
 )
-from agentgym.office.canvas.schema import MAX_ID, STUDENT
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 

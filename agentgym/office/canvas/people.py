@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentgym.office.canvas.records import ROOT_ACCOUNT, CanvasPart
+from agentgym.office.canvas.records import CanvasPart
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
@@ -37,7 +37,7 @@ class People(CanvasPart):
             password=password,
             email=login_id,
             admin=admin,
-            account_id=ROOT_ACCOUNT,
+            account_id=1,
             created_at=self._records.now(),
             updated_at=self._records.now(),
         )

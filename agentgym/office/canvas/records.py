@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from agentgym.office.canvas.schema import MAX_ID, TA, TEACHER
 from agentgym.office.context import iso
 from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row, Store
@@ -17,59 +18,17 @@ from agentgym.text.tools import ToolError, echo
 When: TypeAlias = str | datetime | None
 """A time for a task author: ISO 8601, or a datetime."""
 
+SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
+
+# Enrollment types in Canvas's spelling. The last two may teach: they edit and grade.
+STUDENT, TEACHER, TA = "StudentEnrollment", "TeacherEnrollment", "TaEnrollment"
+
+MAX_ID = 2**63 - 1  # SQLite's largest integer
+
 SITE = "https://canvas.example.edu"  # `example.edu` is reserved for examples
 
-ROOT_ACCOUNT = 1  # the top account's id
-
-_MAX_NAME = 255  # shown in the record of each assignment
-
-# Canvas's defaults, equal for all courses here.
-_COURSE: Row = {
-    "conclude_at": None,
-    "integration_id": None,
-    "grading_standard_id": None,
-    "license": None,
-    "enrollment_term_id": 1,
-    "root_account_id": ROOT_ACCOUNT,
-    "default_view": "modules",
-    "storage_quota_mb": 500,
-    "is_public_to_auth_users": False,
-    "public_syllabus": False,
-    "public_syllabus_to_auth": False,
-    "apply_assignment_group_weights": False,
-    "hide_final_grades": False,
-    "allow_student_forum_attachments": False,
-    "allow_wiki_comments": False,
-    "open_enrollment": False,
-    "self_enrollment": False,
-    "restrict_enrollments_to_course_dates": False,
-}
-
-# Canvas's defaults, equal for all assignments here.
-_ASSIGNMENT: Row = {
-    "grading_type": "points",
-    "assignment_group_id": 1,
-    "grading_standard_id": None,
-    "group_category_id": None,
-    "integration_id": None,
-    "integration_data": {},
-    "max_name_length": _MAX_NAME,
-    "anonymous_instructor_annotations": False,
-    "anonymous_peer_reviews": False,
-    "automatic_peer_reviews": False,
-    "due_date_required": False,
-    "grade_group_students_individually": False,
-    "has_overrides": False,
-    "in_closed_grading_period": False,
-    "intra_group_peer_reviews": False,
-    "is_quiz_assignment": False,
-    "moderated_grading": False,
-    "muted": False,
-    "omit_from_final_grade": False,
-    "only_visible_to_overrides": False,
-    "peer_reviews": False,
-    "post_to_sis": False,
-}
+# Canvas's defaults, equal for all courses and assignments here.
+_DEFAULTS = json.loads(Path(__file__).with_name("defaults.json").read_text(encoding="utf-8"))
 
 # Teachers by a JSON list of course ids.
 _TEACHERS = """
@@ -240,7 +199,7 @@ def _show_course(course: Row, teachers: Sequence[str]) -> Row:
         shown["teacher_name"] = ", ".join(teachers)
     return {
         **shown,
-        **_COURSE,
+        **_DEFAULTS["course"],
         "uuid": uuid,
         "calendar": {"ics": f"{SITE}/feeds/calendars/course_{uuid}.ics"},
     }
@@ -273,7 +232,7 @@ def _show_assignment(row: Row, counts: Row, now: str, grades: bool) -> Row:
         "html_url": url,
         "submissions_download_url": f"{url}/submissions?zip=1",
     }
-    return shown | _ASSIGNMENT | shown  # own fields come first and take priority
+    return shown | _DEFAULTS["assignment"] | shown  # own fields come first and take priority
 
 
 def _uuid(kind: str, record: Row) -> str:

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from agentgym.office.canvas.assignments import Assignments
-from agentgym.office.canvas.communication import Announcements
-from agentgym.office.canvas.courses import Courses
+from agentgym.office.canvas.courses import Announcements, Courses
 from agentgym.office.canvas.people import People
 from agentgym.office.canvas.quizzes import Quizzes
-from agentgym.office.canvas.records import CanvasRecords
-from agentgym.office.canvas.schema import SCHEMA
+from agentgym.office.canvas.records import SCHEMA, CanvasRecords
 from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from agentgym.office.store import Row
@@ -14,53 +16,9 @@ from agentgym.office.woocommerce.context import (
     slug_of,
 )
 
-# A new product's `details` column.
-PRODUCT_DETAILS: Row = {
-    "catalog_visibility": "visible",
-    "description": "",
-    "short_description": "",
-    "date_on_sale_from": None,
-    "date_on_sale_to": None,
-    "virtual": False,
-    "downloadable": False,
-    "tax_status": "taxable",
-    "tax_class": "",
-    "sold_individually": False,
-    "weight": "",
-    "dimensions": {"length": "", "width": "", "height": ""},
-    "reviews_allowed": True,
-    "purchase_note": "",
-    "images": [],
-    "attributes": [],
-    "default_attributes": [],
-    "menu_order": 0,
-}
-
-# A new product's defaults.
-PRODUCT: Row = {
-    "name": "",
-    "slug": "",
-    "type": "simple",
-    "status": "publish",
-    "sku": "",
-    "regular_price": "",
-    "sale_price": "",
-    "price": "",
-    "on_sale": False,
-    "featured": False,
-    "manage_stock": False,
-    "stock_quantity": None,
-    "stock_status": "instock",
-    "backorders": "no",
-    "low_stock_amount": None,
-    "total_sales": 0,
-    "average_rating": "0.00",
-    "rating_count": 0,
-    "date_created": "",
-    "date_modified": "",
-    "details": PRODUCT_DETAILS,
-    "meta_data": [],
-}
+# A new product's columns; `details` contains the fields that no query uses.
+PRODUCT: Row = json.loads(Path(__file__).with_name("new_product.json").read_text(encoding="utf-8"))
+PRODUCT_DETAILS: Row = PRODUCT["details"]
 
 # Other fields are shown only if given, as in the published records.
 _ALWAYS = tuple(
