@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from agentgym.office.email.messages import Mail, addresses, iso_date, normalize, text_of
 from agentgym.office.files.media_types import BYTES, media_type
 from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo
-
-UserIds: TypeAlias = Callable[[str], int | None]
-"""Returns the id of the user with an address, or None."""
 
 SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")  # in listing order
 
@@ -84,10 +81,8 @@ class Mailboxes(ServerState):
             self.store.insert("folders", user=user, name=name)
         return self.folder(user, name)
 
-    def places(
-        self, mail: Mail, author: int | None, user_id: UserIds | None = None
-    ) -> list[tuple[int, str]]:
-        """Return the (user, folder) pairs that receive a mail; `user_id` may cache lookups."""
+    def places(self, mail: Mail, author: int | None) -> list[tuple[int, str]]:
+        """Return the (user, folder) pairs that receive a mail."""
         places = [] if author is None else [(author, "Sent")]
         recipients = mail.recipients
         if len(recipients) > MAX_RECIPIENTS:
@@ -95,17 +90,16 @@ class Mailboxes(ServerState):
                 f"limit exceeded: a mail has at most {MAX_RECIPIENTS} recipients, got {len(recipients)}"
             )
         for address in recipients:
-            user = (user_id or self.user_id)(address)
+            user = self.user_id(address)
             if user is not None:
                 places.append((user, "INBOX"))
         return places
 
-    def unknown_recipients(self, mail: Mail, user_id: UserIds | None = None) -> list[str]:
+    def unknown_recipients(self, mail: Mail) -> list[str]:
         """Return missing local recipients; other mails leave the office."""
-        user_id = user_id or self.user_id
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
-        strangers = [address for address in mail.recipients if user_id(address) is None]
+        strangers = [address for address in mail.recipients if self.user_id(address) is None]
         return [each for each in strangers if self.store.value(sql, each.partition("@")[2])]
 
     def check(self, mail: Mail) -> Mail:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -37,6 +37,8 @@ _COLUMNS = PRODUCT.keys() & ProductData.__annotations__.keys() - {"meta_data"}
 
 # Only task authors may set these.
 _AUTHOR_FIELDS = ("date_created", "total_sales")
+
+MAX_BATCH = 100  # as in WooCommerce's REST API
 
 ProductOrder = Literal["date", "id", "include", "title", "slug", "price", "popularity", "rating"]
 # Prices and ratings are text, which would sort 10 before 9.
@@ -217,9 +219,17 @@ class Products(ShopPart):
             productId: Product.
             force: Delete permanently; otherwise move to the trash, which lists leave out.
         """
-        return self._shop.delete_or_trash(
-            "products", "product", productId, force, self.woo_products_get
-        )
+        shown = self.woo_products_get(productId)
+        if force:
+            self._store.delete("products", id=productId)
+            return shown
+        if shown["status"] == "trash":
+            raise ToolError(
+                f"conflict: product {productId} is in the trash already; force deletes it "
+                "permanently"
+            )
+        self._store.update("products", productId, status="trash", date_modified=self._shop.tick())
+        return self.woo_products_get(productId)
 
     @tool
     def woo_products_batch_update(
@@ -235,11 +245,18 @@ class Products(ShopPart):
             update: Records to change, each with its id.
             delete: Ids to delete permanently.
         """
-        return self._shop.run_batch(
-            create=(create, self.woo_products_create),
-            update=(update, self.woo_products_update),
-            delete=(delete, self.woo_products_delete),
-        )
+        if sum(len(items or ()) for items in (create, update, delete)) > MAX_BATCH:
+            raise ToolError(f"limit exceeded: a batch has at most {MAX_BATCH} items")
+        jobs: dict[str, tuple[Sequence[Any] | None, Callable[[Any], Row]]] = {
+            "create": (create, self.woo_products_create),
+            "update": (update, lambda data: self.woo_products_update(_id_of(data), data)),
+            "delete": (delete, lambda key: self.woo_products_delete(key, force=True)),
+        }
+        results = {}
+        for verb, (items, call) in jobs.items():
+            if items is not None:
+                results[verb] = [self._attempt(item, call) for item in items]
+        return results
 
     @tool
     def woo_reports_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:
@@ -265,6 +282,14 @@ class Products(ShopPart):
         return select_products(self._shop, {low: threshold}, "stock_quantity, id", page, perPage)
 
     # Helpers.
+
+    def _attempt(self, item: Any, call: Callable[[Any], Row]) -> Row:
+        """Process an item of a batch; a failing one changes nothing."""
+        try:
+            with self._store.change():
+                return call(item)
+        except ToolError as error:
+            return {"error": str(error)}
 
     def _insert(self, records: Sequence[Row]) -> list[int]:
         slugs = self._shop.column_values("products", "slug")
@@ -312,6 +337,13 @@ class Products(ShopPart):
         new["on_sale"] = _is_on_sale(new, details, self._shop.now())
         new["price"] = new["sale_price"] if new["on_sale"] else new["regular_price"]
         return {**new, "details": details, "meta_data": merge_meta(row, data)}
+
+
+def _id_of(data: Row) -> int:
+    key = data.get("id")
+    if isinstance(key, bool) or not isinstance(key, int):
+        raise ToolError("invalid argument: an item to update needs an integer id")
+    return key
 
 
 def _is_on_sale(row: Row, details: Row, now: str) -> bool:
