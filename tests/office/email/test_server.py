@@ -10,7 +10,7 @@ from agentgym.office.email.messages import Mail
 from agentgym.text.tools import ToolError, tools_of
 from tests.office.prepared import ADA, BOB, CYD, DAY, office
 from tests.office.test_disabled import DISABLED_TOOLS
-from tests.office.test_laws import call, refused
+from tests.office.test_laws import call, refused, run
 
 
 def test_tools_need_a_login() -> None:
@@ -114,3 +114,37 @@ def test_tasks_fill_mailboxes() -> None:
     with pytest.raises(ToolError, match="not found: there is no mailbox"):
         server.deliver([old, Mail(ADA, "eve@x.org", "", "", DAY)])
     assert server.users()[0] == {"email": ADA, "name": "Ada L", "password": "pa"}
+
+
+@pytest.mark.parametrize(
+    ("body", "html", "parts"),
+    [
+        ("text ", None, ["text"]),
+        ("text", "  ", ["text"]),
+        ("text", "<b>other</b>", ["other", "text"]),
+        ("", "<b>other</b>", ["other"]),
+        ("text", "<a@b.org>", ["", "text"]),  # mail programs show the HTML, which is empty
+        ("", None, [""]),
+    ],
+)
+def test_parts_are_in_display_order(body: str, html: str, parts: list[str]) -> None:
+    assert Mail(BOB, ADA, "subject", body, DAY, html=html).parts == parts
+
+
+def test_hostile_texts_take_linear_time() -> None:
+    server = office()
+    for text in (
+        "<" * 200_000,
+        "<style>" * 30_000,
+        "&" * 200_000,
+        '"' * 200_000,
+        "(" * 99 + "x" * 100_000,
+        "from:" * 40_000,
+        f"{BOB}," * 20_000,
+    ):
+        for tool, arguments in (
+            ("send_email", {"to": BOB, "subject": "x", "body": "", "html_body": text}),
+            ("send_email", {"to": text, "subject": "x", "body": ""}),
+            ("search_emails", {"query": text}),
+        ):
+            run(server, tool, arguments)
