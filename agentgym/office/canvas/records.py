@@ -28,7 +28,9 @@ MAX_ID = 2**63 - 1  # SQLite's largest integer
 SITE = "https://canvas.example.edu"  # `example.edu` is reserved for examples
 
 # Canvas's defaults, equal for all courses and assignments here.
-_DEFAULTS = json.loads(Path(__file__).with_name("defaults.json").read_text(encoding="utf-8"))
+_DEFAULTS: dict[str, Row] = json.loads(
+    Path(__file__).with_name("defaults.json").read_text(encoding="utf-8")
+)
 
 # Teachers by a JSON list of course ids.
 _TEACHERS = """

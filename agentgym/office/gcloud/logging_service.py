@@ -37,7 +37,6 @@ CREATE INDEX log_times ON log_entries(timestamp, id);
 
 MAX_ENTRY_BYTES = 256 * 1024  # as in Cloud Logging
 MAX_SHOWN = 200  # where the published server cuts messages in lists
-_MAX_NESTING = 50  # filters recurse
 
 
 class Logging:
@@ -166,13 +165,8 @@ def _log(name: str) -> str:
 
 def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
     """Return an entry's record without its id."""
-    if (
-        _nesting(payload) > _MAX_NESTING
-        or len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES
-    ):
-        raise ToolError(
-            f"limit exceeded: an entry has at most {MAX_ENTRY_BYTES} bytes and {_MAX_NESTING} levels"
-        )
+    if len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES:
+        raise ToolError(f"limit exceeded: an entry has at most {MAX_ENTRY_BYTES} bytes")
     return {
         "log": _log(log),
         "timestamp": when,
@@ -180,18 +174,6 @@ def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
         "severity": severity,
         "payload": {"textPayload" if isinstance(payload, str) else "jsonPayload": payload},
     }
-
-
-def _nesting(value: Any) -> int:
-    levels, below = 0, [value]
-    while below:
-        levels += 1
-        items: list[Any] = []
-        for each in below:
-            if isinstance(each, (dict, list)):
-                items += each.values() if isinstance(each, dict) else each
-        below = items
-    return levels
 
 
 def _show(row: Row) -> Row:

@@ -319,18 +319,6 @@ def _concatenate(*arguments: Any) -> str:
     return whole
 
 
-def _length(value: Any) -> int:
-    count = int(_number(value))
-    if count < 0:
-        raise FormulaError(VALUE)
-    return count
-
-
-def _right(text: Any, count: Any = 1.0) -> str:
-    whole = _text(text)
-    return whole[max(0, len(whole) - _length(count)) :]
-
-
 TAKE_ERRORS = frozenset(("IF", "IFERROR"))  # the others return an argument that is an error
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -359,8 +347,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "INDEX": _index,
     "CONCATENATE": _concatenate,
     "LEN": lambda a: float(len(_text(a))),
-    "LEFT": lambda a, n=1.0: _text(a)[: _length(n)],
-    "RIGHT": _right,
     "TRIM": lambda a: " ".join(_text(a).split()),
     "UPPER": lambda a: _text(a).upper(),
     "LOWER": lambda a: _text(a).lower(),
