@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from agentgym.text.tools import Tool, ToolError, tool_with_schema
 
+ServerT = TypeVar("ServerT", bound=type)
 
-def with_disabled_tools(path: Path) -> Callable[[type], type]:
+
+def with_disabled_tools(path: Path) -> Callable[[ServerT], ServerT]:
     """Return a class decorator that adds the tools of a JSON file, all of which refuse their calls.
 
     The file maps a feature, as the error message names it, to the published schemas of its tools.
     """
 
-    def add(cls: type) -> type:
+    def add(cls: ServerT) -> ServerT:
         for feature, schemas in json.loads(path.read_text(encoding="utf-8")).items():
             for schema in schemas:
                 setattr(cls, schema["name"], _refusal(Tool(**schema), feature))

@@ -8,12 +8,14 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from agentgym.office.context import OfficeContext
+from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server
 from agentgym.text.tools import ToolError, echo, tool
 
@@ -44,13 +46,6 @@ class Added(TypedDict):
     contents: Annotated[list[str], Field(description="Observations to add.")]
 
 
-class Deleted(TypedDict):
-    """Observations to remove from an entity."""
-
-    entityName: Annotated[str, Field(description="Name of the entity.")]
-    observations: Annotated[list[str], Field(description="Observations to remove.")]
-
-
 class MemoryGraph(TypedDict):
     """A graph or a part of one."""
 
@@ -58,6 +53,7 @@ class MemoryGraph(TypedDict):
     relations: list[Relation]
 
 
+@with_disabled_tools(Path(__file__).with_name("disabled_memory_tools.json"))
 class KnowledgeGraph(Server):
     """The agent's memory as a graph.
 
@@ -67,6 +63,13 @@ class KnowledgeGraph(Server):
 
     name: ClassVar[str] = "memory"
     episode_state: ClassVar[tuple[str, ...]] = (*Server.episode_state, "path")
+    # The published server's order, which prompts depend on.
+    tool_order: ClassVar[tuple[str, ...]] = tuple(
+        """
+        create_entities create_relations add_observations delete_entities delete_observations
+        delete_relations read_graph search_nodes open_nodes
+        """.split()
+    )
 
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
@@ -87,24 +90,6 @@ class KnowledgeGraph(Server):
             if name not in names
         ][::-1]
         graph["entities"] += new
-        self.save(graph)
-        return new
-
-    @tool
-    def create_relations(self, relations: list[Relation]) -> list[Relation]:
-        """Create relations between entities, in active voice. Existing relations are skipped.
-        Returns the new ones.
-
-        Args:
-            relations: The relations.
-        """
-        graph = self.load()
-        new = [
-            relation
-            for place, relation in enumerate(relations)
-            if relation not in (*graph["relations"], *relations[:place])
-        ]
-        graph["relations"] += new
         self.save(graph)
         return new
 
@@ -130,54 +115,6 @@ class KnowledgeGraph(Server):
             additions.append({"entityName": item["entityName"], "addedObservations": new})
         self.save(graph)
         return additions
-
-    @tool
-    def delete_entities(self, entityNames: list[str]) -> str:
-        """Delete entities with their relations.
-
-        Args:
-            entityNames: Names of the entities.
-        """
-        graph, names = self.load(), set(entityNames)
-        graph["entities"] = [entity for entity in graph["entities"] if entity["name"] not in names]
-        graph["relations"] = [
-            relation
-            for relation in graph["relations"]
-            if not {relation["from"], relation["to"]} & names
-        ]
-        self.save(graph)
-        return "Entities deleted successfully"
-
-    @tool
-    def delete_observations(self, deletions: list[Deleted]) -> str:
-        """Delete observations from entities.
-
-        Args:
-            deletions: The observations to delete, by entity.
-        """
-        graph = self.load()
-        for item in deletions:
-            entity = _find_entity(graph, item["entityName"])
-            if entity is not None:
-                entity["observations"] = [
-                    text for text in entity["observations"] if text not in item["observations"]
-                ]
-        self.save(graph)
-        return "Observations deleted successfully"
-
-    @tool
-    def delete_relations(self, relations: list[Relation]) -> str:
-        """Delete relations.
-
-        Args:
-            relations: The relations.
-        """
-        graph = self.load()
-        graph["relations"] = [
-            relation for relation in graph["relations"] if relation not in relations
-        ]
-        self.save(graph)
-        return "Relations deleted successfully"
 
     @tool
     def read_graph(self) -> MemoryGraph:

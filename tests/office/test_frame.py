@@ -8,19 +8,17 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
-from agentgym.office import ROOT, Clock, Office, OfficeContext, Server, Workspace
+from agentgym.office import ROOT, Clock, Office, Server, Workspace
 from agentgym.office.context import iso
 from agentgym.office.files.pdfs import write_pdf
 from agentgym.office.libraries import install_hint
-from agentgym.office.office import SERVERS, server_class
+from agentgym.office.office import SERVERS
 from agentgym.office.server import page_of
 from agentgym.office.spreadsheet.workbooks import write_workbook
 from agentgym.office.store import Store
-from agentgym.office.warehouse.engine_server import EngineServer
 from agentgym.text.tools import ToolError, tool, tools_of
 
 SCHEMA = """
@@ -127,39 +125,6 @@ def test_an_overflow_of_ours_is_no_refusal() -> None:
     with pytest.raises(OverflowError):
         tools_of(server)["overflow"]({})
     assert server.store.rows("SELECT * FROM owners") == before
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
-def test_servers_copy_with_their_records(copied: Any) -> None:
-    server = Cats()
-    server.store.insert("cats", name="Mia")
-    server.context.files.write("a.txt", "x")
-    other = copied(server)
-    other.store.insert("cats", name="Bo")
-    other.context.files.write("b.txt", "x")
-    other.context.clock.tick()
-    assert len(server.store.find("cats")) == 1
-    assert server.context.files.names() == ["a.txt"]
-    assert server.context.clock.now() < other.context.clock.now() == other.context.files.clock()
-    assert (
-        server.context.new_id("cat") == other.context.new_id("cat") != server.context.new_id("cat")
-    )
-
-
-def test_an_episode_begins_as_the_server_was_first_mounted() -> None:
-    server = Cats(OfficeContext())
-    server.store.insert("cats", name="Mia")
-    for _ in range(3):
-        server.begin()
-        assert [row["name"] for row in server.store.find("cats")] == ["Mia"]
-        assert (server.context.files.names(), iso(server.context.clock.now())) == (
-            [],
-            "2025-01-15T09:00:00Z",
-        )
-        server.store.insert("cats", name="Bo")
-        server.context.clock.tick()
-        server.context.files.write("a", "x")
-        assert server.context.files.clock() == server.context.clock.now()
 
 
 def test_a_name_that_is_taken_gets_the_name_of_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,21 +260,6 @@ def test_files_become_what_a_program_left() -> None:
     )
     assert files.become({}) == []
     assert (list(files.walk()), files.size(), files.exists("x")) == ([], 0, False)
-
-
-COMPOSED = (
-    "filesystem", "terminal", "python_execute", "pdf_tools", "excel", "memory", "calendar", "google_cloud", "google_sheet",
-    "snowflake", "claim_done",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", COMPOSED)
-def test_a_server_is_composed_and_inherits_from_the_framework_only(name: str) -> None:
-    server = server_class(name)
-    # The two with an SQL engine inherit its copying and undoing.
-    assert server.__mro__[1:] in (Server.__mro__, EngineServer.__mro__)
-    assert EngineServer.__bases__ == (Server,)
-    assert all(type(part).__bases__ == (object,) for part in server().parts)
 
 
 LIBRARIES: dict[str, Callable[[], object]] = {

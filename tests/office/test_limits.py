@@ -43,10 +43,3 @@ def test_arguments_have_limits(
 @pytest.mark.parametrize("name", ["summary", "description", "location"])
 def test_texts_of_events_have_no_control_characters(name: str, text: str) -> None:
     refused(prepared("calendar"), "create_event", f"{name} has at most", **{**EVENT, name: text})
-
-
-@pytest.mark.parametrize("count", [2**31, 2**63, 10**30])
-@pytest.mark.parametrize("end", ["head", "tail"])
-def test_any_number_of_lines_can_be_read(end: str, count: int) -> None:
-    text = call(prepared("filesystem"), "read_text_file", path="a.txt", **{end: count})
-    assert text == "one\ntwo\nthree\n"

@@ -81,7 +81,7 @@ def test_many_offices_live_side_by_side_and_leave_nothing_on_disk(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    offices = [Office(SERVERS) for _ in range(64)]
+    offices = [Office(SERVERS) for _ in range(8)]
     for k, office in enumerate(offices):
         office.get(GoogleCloud).bigquery.load("shop", "sales", {"n": "INT64"}, [(k,)])
         office.call("write_file", {"path": "n.txt", "content": str(k)})

@@ -5,31 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.office.canvas.fields import (
-    Text,
-    When,
-    choice,
-    grade_text,
-    line,
-    moment,
-    points,
-    prose,
-)
 from agentgym.office.canvas.records import (
+    MAX_ID,
     SITE,
+    STUDENT,
     CanvasPart,
+    When,
     fields_of,
+    moment,
     show_assignments,
+    show_courses,
 )
-from agentgym.office.canvas.schema import MAX_ID, STUDENT
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-# Types in Canvas's API that need no external tools.
-_SUBMISSION_TYPES = (
-    "online_text_entry", "online_url", "online_upload", "on_paper", "none", "not_graded",
-    "external_tool",
-)  # fmt: skip
+# A user's published courses.
+_MY_COURSES = """
+SELECT course_id FROM enrollments WHERE user_id = :user AND enrollment_state = 'active'
+AND course_id IN (SELECT id FROM courses WHERE workflow_state != 'unpublished')
+"""
+
+# A student's assignments due after a time.
+_UPCOMING = f"""
+SELECT * FROM assignments WHERE published AND due_at >= :now
+AND course_id IN ({_MY_COURSES} AND type = 'StudentEnrollment')
+ORDER BY due_at, id LIMIT :limit
+"""
 
 # Fields of a submission that a grade sets.
 _GRADING = ("score", "grade", "grader_id", "graded_at", "graded_attempt")
@@ -49,7 +50,7 @@ class Assignments(CanvasPart):
         course_id: int,
         name: str,
         *,
-        description: Text = None,
+        description: str | None = None,
         points_possible: float | None = None,
         due_at: When = None,
         unlock_at: When = None,
@@ -59,18 +60,16 @@ class Assignments(CanvasPart):
         **extra: Any,
     ) -> int:
         """Add an assignment and return its id; `extra` is shown too."""
-        for kind in submission_types:
-            choice("submission_types", kind, _SUBMISSION_TYPES)
         return self._records.add(
             "assignments",
             course_id=course_id,
-            name=line("name", name),
-            description=prose("description", description),
-            points_possible=points("points_possible", points_possible),
-            due_at=moment("due_at", due_at) or None,
-            unlock_at=moment("unlock_at", unlock_at) or None,
-            lock_at=moment("lock_at", lock_at) or None,
-            submission_types=list(dict.fromkeys(submission_types)),
+            name=name,
+            description=description,
+            points_possible=points_possible,
+            due_at=moment(due_at),
+            unlock_at=moment(unlock_at),
+            lock_at=moment(lock_at),
+            submission_types=list(submission_types),
             published=published,
             created_at=self._records.now(),
             updated_at=self._records.now(),
@@ -84,8 +83,8 @@ class Assignments(CanvasPart):
         *,
         submitted_at: When = None,
         submission_type: str = "online_text_entry",
-        body: Text = None,
-        url: Text = None,
+        body: str | None = None,
+        url: str | None = None,
         score: float | None = None,
     ) -> int:
         """Add a submission, by default made now, and return its id; a score grades it."""
@@ -98,8 +97,8 @@ class Assignments(CanvasPart):
             body=body,
             url=url,
             attempt=1,
-            submitted_at=moment("submitted_at", submitted_at) or now,
-            **_grading(points("score", score), None, now, attempt=1),
+            submitted_at=moment(submitted_at) or now,
+            **_grading(score, now),
         )
 
     @tool
@@ -142,6 +141,25 @@ class Assignments(CanvasPart):
         self._check_student(course_id, student)
         return self._show_submission(assignment, student)
 
+    @tool
+    def canvas_get_upcoming_assignments(self, limit: int = 10) -> list[Row]:
+        """List the next due assignments of your courses as a student, each with its course.
+
+        Args:
+            limit: Maximum number of assignments, 1 to 100.
+        """
+        me = self._records.me()["id"]
+        if not 1 <= limit <= 100:
+            raise ToolError(f"invalid argument: limit must be between 1 and 100, got {echo(limit)}")
+        rows = self._store.rows(_UPCOMING, user=me, now=self._records.now(), limit=limit)
+        courses = [self._store.get("courses", key) for key in {row["course_id"] for row in rows}]
+        shown = {course["id"]: course for course in show_courses(self._records, courses)}
+        upcoming = []
+        for assignment in show_assignments(self._records, rows):
+            course = shown[assignment["course_id"]]
+            upcoming.append({"assignment": assignment, "course": course})
+        return upcoming
+
     def _show(self, assignment: Row) -> Row:
         return show_assignments(self._records, [assignment])[0]
 
@@ -177,8 +195,8 @@ class Assignments(CanvasPart):
         }
 
 
-def _grading(score: float | None, grader_id: int | None, now: str, attempt: int) -> Row:
+def _grading(score: float | None, now: str) -> Row:
     if score is None:
         return dict.fromkeys(_GRADING)
-    values = (score, grade_text(score), grader_id, now, attempt)
-    return dict(zip(_GRADING, values, strict=True))
+    # Ten digits hide rounding errors.
+    return dict(zip(_GRADING, (score, f"{score:.10g}", None, now, 1), strict=True))

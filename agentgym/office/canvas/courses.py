@@ -1,20 +1,20 @@
-"""Canvas: courses and enrollments."""
+"""Canvas: courses, enrollments and announcements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.office.canvas.fields import (
-    Text,
+from agentgym.office.canvas.records import (
+    SITE,
+    STUDENT,
+    TEACHER,
+    CanvasPart,
     When,
-    choice,
-    line,
+    fields_of,
     moment,
-    prose,
+    show_courses,
 )
-from agentgym.office.canvas.records import CanvasPart, show_courses
-from agentgym.office.canvas.schema import ROLES, STATES, STUDENT, TEACHER
 from agentgym.office.store import Row
 from agentgym.text.tools import tool
 
@@ -23,6 +23,9 @@ _COURSES_OF_USER = """
 SELECT * FROM courses WHERE id IN (SELECT course_id FROM enrollments
 WHERE user_id = ? AND enrollment_state IN (SELECT value FROM json_each(?))) ORDER BY id
 """
+
+# Users' names by a JSON list of ids.
+_NAMES = "SELECT id, name FROM users WHERE id IN (SELECT value FROM json_each(?))"
 
 
 class Courses(CanvasPart):
@@ -38,25 +41,22 @@ class Courses(CanvasPart):
         published: bool = True,
         start_at: When = None,
         end_at: When = None,
-        syllabus_body: Text = None,
-        is_public: bool = False,
-        time_zone: str = "UTC",
-        account_id: int = 1,
+        syllabus_body: str | None = None,
         **extra: Any,
     ) -> int:
         """Add a course with members and return its id; `extra` is shown too."""
         with self._store.change():
             course = self._records.add(
                 "courses",
-                name=line("name", name),
-                course_code=line("course_code", course_code),
-                account_id=account_id,
+                name=name,
+                course_code=course_code,
+                account_id=1,
                 workflow_state="available" if published else "unpublished",
-                start_at=moment("start_at", start_at) or None,
-                end_at=moment("end_at", end_at) or None,
-                syllabus_body=prose("syllabus_body", syllabus_body),
-                is_public=is_public,
-                time_zone=line("time_zone", time_zone),
+                start_at=moment(start_at),
+                end_at=moment(end_at),
+                syllabus_body=syllabus_body,
+                is_public=False,
+                time_zone="UTC",
                 created_at=self._records.now(),
                 extra=extra,
             )
@@ -70,7 +70,6 @@ class Courses(CanvasPart):
         self, course_id: int, user_id: int, role: str = STUDENT, state: str = "active"
     ) -> int:
         """Enroll a user, or change the enrollment's state; return its id."""
-        choice("role", role, ROLES), choice("enrollment_state", state, STATES)
         enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": role}
         sql = "SELECT id FROM enrollments WHERE course_id = ? AND user_id = ? AND type = ?"
         existing: int | None = self._store.value(sql, *enrollment.values())
@@ -94,7 +93,7 @@ class Courses(CanvasPart):
         courses = []
         for course in self._store.rows(_COURSES_OF_USER, me, states):
             is_hidden = course["workflow_state"] == "unpublished"
-            if is_hidden and not self._records.may(course["id"], "edit"):
+            if is_hidden and not self._records.teaches(course["id"]):
                 continue
             if include_ended or not self._records.has_ended(course):
                 courses.append(course)
@@ -121,3 +120,61 @@ class Courses(CanvasPart):
             course_id: Course.
         """
         return {"syllabus_body": self._records.course(course_id)["syllabus_body"] or ""}
+
+
+class Announcements(CanvasPart):
+    """Announcements, which Canvas stores as discussion topics."""
+
+    def add_announcement(
+        self,
+        course_id: int,
+        title: str,
+        message: str,
+        *,
+        posted_at: When = None,
+        author: int | None = None,
+        **extra: Any,
+    ) -> int:
+        """Add an announcement, by default by the first teacher, visible to students from
+        `posted_at`, and return its id.
+        """
+        if author is None:
+            sql = "SELECT user_id FROM enrollments WHERE course_id = ? AND type = ? ORDER BY id"
+            author = self._store.value(sql, course_id, TEACHER)
+        return self._records.add(
+            "topics",
+            course_id=course_id,
+            title=title,
+            message=message,
+            user_id=author,
+            posted_at=moment(posted_at) or self._records.now(),
+            extra=extra,
+        )
+
+    @tool
+    def canvas_list_announcements(self, course_id: int) -> list[Row]:
+        """List the announcements of a course, newest first.
+
+        Args:
+            course_id: Course.
+        """
+        rows = self._records.list_of_course("topics", course_id, "posted_at DESC, id DESC")
+        now = self._records.now()
+        posted = [row for row in rows if row["posted_at"] <= now]
+        if len(posted) < len(rows) and self._records.teaches(course_id):
+            return self._show(rows)
+        return self._show(posted)
+
+    def _show(self, topics: Sequence[Row]) -> list[Row]:
+        names = dict(self._store.tuples(_NAMES, [topic["user_id"] for topic in topics]))
+        return [_show_topic(topic, names.get(topic["user_id"], "")) for topic in topics]
+
+
+def _show_topic(row: Row, author: str) -> Row:
+    url = f"{SITE}/courses/{row['course_id']}/discussion_topics/{row['id']}"
+    return {
+        **fields_of(row, "user_id"),
+        "author": {"id": row["user_id"], "display_name": author},
+        "url": url,
+        "html_url": url,
+    }

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from agentgym.office.canvas.fields import line
-from agentgym.office.canvas.records import ROOT_ACCOUNT, CanvasPart
+from agentgym.office.canvas.records import CanvasPart
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
@@ -27,7 +26,6 @@ class People(CanvasPart):
         admin: bool = False,
     ) -> int:
         """Add a user with an e-mail address as login id; an administrator has all rights."""
-        line("name", name), line("unique_id", login_id), line("password", password)
         if self._store.value("SELECT 1 FROM users WHERE login_id = ?", login_id):
             raise ToolError(f"conflict: login id {echo(login_id)} is taken")
         return self._records.add(
@@ -39,7 +37,7 @@ class People(CanvasPart):
             password=password,
             email=login_id,
             admin=admin,
-            account_id=ROOT_ACCOUNT,
+            account_id=1,
             created_at=self._records.now(),
             updated_at=self._records.now(),
         )

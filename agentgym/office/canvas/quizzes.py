@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agentgym.office.canvas.fields import (
-    Text,
-    When,
-    choice,
-    line,
-    moment,
-    points,
-    prose,
-)
-from agentgym.office.canvas.questions import QUESTION_TYPES, show_question, without_key
-from agentgym.office.canvas.records import SITE, CanvasPart, fields_of, whole
+from agentgym.office.canvas.records import SITE, CanvasPart, When, fields_of, moment, whole
 from agentgym.office.store import Row
 from agentgym.text.tools import tool
 
-_QUIZ_TYPES = ("assignment", "practice_quiz", "graded_survey", "survey")  # values of Canvas's API
+# Only these types show their answers to students; elsewhere answers are the key.
+_CHOICES = (
+    "multiple_answers_question", "multiple_choice_question", "multiple_dropdowns_question",
+    "true_false_question",
+)  # fmt: skip
 # Shown only if set.
 _OPTIONAL = ("shuffle_answers", "unlock_at", "lock_at")
 
@@ -32,7 +26,7 @@ class Quizzes(CanvasPart):
         course_id: int,
         title: str,
         *,
-        description: Text = None,
+        description: str | None = None,
         quiz_type: str = "assignment",
         time_limit: int | None = None,
         due_at: When = None,
@@ -50,26 +44,22 @@ class Quizzes(CanvasPart):
         return self._records.add(
             "quizzes",
             course_id=course_id,
-            title=line("title", title),
-            description=prose("description", description),
-            quiz_type=choice("quiz_type", quiz_type, _QUIZ_TYPES),
+            title=title,
+            description=description,
+            quiz_type=quiz_type,
             time_limit=time_limit,
             allowed_attempts=allowed_attempts,
             scoring_policy=scoring_policy,
-            due_at=moment("due_at", due_at) or None,
+            due_at=moment(due_at),
             published=published,
             shuffle_answers=shuffle_answers,
-            unlock_at=moment("unlock_at", unlock_at) or None,
-            lock_at=moment("lock_at", lock_at) or None,
+            unlock_at=moment(unlock_at),
+            lock_at=moment(lock_at),
             created_at=self._records.now(),
             question_count=question_count,
-            points_possible=points("points_possible", points_possible),
+            points_possible=points_possible,
             extra=extra,
         )
-
-    def add_question(self, quiz_id: int, question_text: str, **fields: Any) -> int:
-        """Add a question like `add_questions` and return its id."""
-        return self.add_questions(quiz_id, [{"question_text": question_text, **fields}])[0]
 
     def add_questions(self, quiz_id: int, questions: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add questions, update the quiz's totals and return their ids.
@@ -90,7 +80,6 @@ class Quizzes(CanvasPart):
                     "answers": [],
                     **fields,
                 }
-                choice("question_type", question["question_type"], QUESTION_TYPES)
                 key = {"quiz_id": quiz_id, "position": position}
                 ids.append(self._records.add("quiz_questions", **key, **question))
             self._update_totals(quiz_id)
@@ -145,11 +134,11 @@ class Quizzes(CanvasPart):
     def _questions(self, quiz: Row) -> list[Row]:
         """Hide the key from students, and questions before the quiz opens."""
         rows = self._store.find("quiz_questions", "position", quiz_id=quiz["id"])
-        if not rows or self._records.may(quiz["course_id"], "edit"):
-            return [show_question(row) for row in rows]
+        if not rows or self._records.teaches(quiz["course_id"]):
+            return [_show_question(row) for row in rows]
         if self._records.now() < (quiz["unlock_at"] or ""):
             return []
-        return [without_key(show_question(row)) for row in rows]
+        return [_without_key(_show_question(row)) for row in rows]
 
     def _update_totals(self, quiz_id: int) -> None:
         sql = "SELECT points_possible FROM quiz_questions WHERE quiz_id = ? ORDER BY position"
@@ -157,3 +146,17 @@ class Quizzes(CanvasPart):
         self._store.update(
             "quizzes", quiz_id, question_count=len(points), points_possible=float(sum(points))
         )
+
+
+def _show_question(row: Row) -> Row:
+    return {**fields_of(row, "position"), "points_possible": whole(row["points_possible"])}
+
+
+def _without_key(question: Row) -> Row:
+    """Return a question as students see it."""
+    shown = []
+    if question["question_type"] in _CHOICES:
+        for answer in question["answers"]:
+            visible = [key for key in answer if key in ("text", "answer_text", "blank_id")]
+            shown.append({key: answer[key] for key in visible})
+    return {**question, "answers": shown}

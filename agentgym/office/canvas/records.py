@@ -3,69 +3,34 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from agentgym.office.canvas.schema import MAX_ID, RIGHTS, TEACHER
 from agentgym.office.context import iso
 from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
+When: TypeAlias = str | datetime | None
+"""A time for a task author: ISO 8601, or a datetime."""
+
+SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
+
+# Enrollment types in Canvas's spelling. The last two may teach: they edit and grade.
+STUDENT, TEACHER, TA = "StudentEnrollment", "TeacherEnrollment", "TaEnrollment"
+
+MAX_ID = 2**63 - 1  # SQLite's largest integer
+
 SITE = "https://canvas.example.edu"  # `example.edu` is reserved for examples
 
-ROOT_ACCOUNT = 1  # the top account's id
-
-_MAX_NAME = 255  # shown in the record of each assignment
-
-# Canvas's defaults, equal for all courses here.
-_COURSE: Row = {
-    "conclude_at": None,
-    "integration_id": None,
-    "grading_standard_id": None,
-    "license": None,
-    "enrollment_term_id": 1,
-    "root_account_id": ROOT_ACCOUNT,
-    "default_view": "modules",
-    "storage_quota_mb": 500,
-    "is_public_to_auth_users": False,
-    "public_syllabus": False,
-    "public_syllabus_to_auth": False,
-    "apply_assignment_group_weights": False,
-    "hide_final_grades": False,
-    "allow_student_forum_attachments": False,
-    "allow_wiki_comments": False,
-    "open_enrollment": False,
-    "self_enrollment": False,
-    "restrict_enrollments_to_course_dates": False,
-}
-
-# Canvas's defaults, equal for all assignments here.
-_ASSIGNMENT: Row = {
-    "grading_type": "points",
-    "assignment_group_id": 1,
-    "grading_standard_id": None,
-    "group_category_id": None,
-    "integration_id": None,
-    "integration_data": {},
-    "max_name_length": _MAX_NAME,
-    "anonymous_instructor_annotations": False,
-    "anonymous_peer_reviews": False,
-    "automatic_peer_reviews": False,
-    "due_date_required": False,
-    "grade_group_students_individually": False,
-    "has_overrides": False,
-    "in_closed_grading_period": False,
-    "intra_group_peer_reviews": False,
-    "is_quiz_assignment": False,
-    "moderated_grading": False,
-    "muted": False,
-    "omit_from_final_grade": False,
-    "only_visible_to_overrides": False,
-    "peer_reviews": False,
-    "post_to_sis": False,
-}
+# Canvas's defaults, equal for all courses and assignments here.
+_DEFAULTS: dict[str, Row] = json.loads(
+    Path(__file__).with_name("defaults.json").read_text(encoding="utf-8")
+)
 
 # Teachers by a JSON list of course ids.
 _TEACHERS = """
@@ -130,38 +95,29 @@ class CanvasRecords(ServerState):
         """Return the logged-in user, or raise `ToolError`."""
         if "user" not in self.session:
             raise ToolError("not logged in: call canvas_login with a login_id and a password first")
-        user, store = self.session["user"], self.store
-        # Copy: callers may change the row, but not the cache.
-        return dict(store.derive(("user", user), ("users",), lambda: store.get("users", user)))
+        return self.store.get("users", self.session["user"])
 
     def my_enrollments(self, course_id: int, *states: str) -> set[str]:
         """Return the user's enrollment types in a course, by state."""
-        user, store = self.session["user"], self.store
-        sql = "SELECT type, enrollment_state FROM enrollments WHERE user_id = ? AND course_id = ?"
-        rows: list[Row] = store.derive(
-            ("enrollments", user, course_id),
-            ("enrollments",),
-            lambda: store.rows(sql, user, course_id),
-        )
-        return {row["type"] for row in rows if row["enrollment_state"] in states}
+        mine = self.store.find("enrollments", user_id=self.session["user"], course_id=course_id)
+        return {row["type"] for row in mine if row["enrollment_state"] in states}
 
-    def may(self, course_id: int, right: str) -> bool:
-        """Return whether the user has a right; administrators lack only `learn`."""
-        if right != "learn" and self.me()["admin"]:
+    def teaches(self, course_id: int) -> bool:
+        """Return whether the user is a teacher of a course, or an administrator."""
+        if self.me()["admin"]:
             return True
-        return not self.my_enrollments(course_id, "active").isdisjoint(RIGHTS[right])
+        return not self.my_enrollments(course_id, "active").isdisjoint((TEACHER, TA))
 
     def course(self, course_id: int, right: str = "read") -> Row:
         """Return a course, or raise `ToolError` without the right."""
         self.me()
-        key = ("course", course_id)
-        course = dict(self.store.derive(key, ("courses",), lambda: self.get("courses", course_id)))
+        course = self.get("courses", course_id)
         is_open = (
             right == "read"
             and course["workflow_state"] != "unpublished"
             and (course["is_public"] or self.my_enrollments(course_id, "active", "completed"))
         )
-        if not is_open and not self.may(course_id, "edit" if right == "read" else right):
+        if not is_open and not self.teaches(course_id):
             raise ToolError(f"permission denied: this user may not {right} in course {course_id}")
         return course
 
@@ -179,13 +135,11 @@ class CanvasRecords(ServerState):
         users[me["id"]] = me
         return [(user, bool(user.pop("known", True))) for _, user in sorted(users.items())]
 
-    def of_course(
-        self, table: str, course_id: int, id: int, right: str = "read", kind: str | None = None
-    ) -> Row:
+    def of_course(self, table: str, course_id: int, id: int, kind: str | None = None) -> Row:
         """Return a course's record, or raise `ToolError`; only editors find unpublished ones."""
-        self.course(course_id, right)
+        self.course(course_id)
         row = self.get(table, id, kind, course_id=course_id)
-        if not row.get("published", True) and not self.may(course_id, "edit"):
+        if not row.get("published", True) and not self.teaches(course_id):
             raise ToolError(f"not found: there is no {kind or table[:-1]} with id {id}")
         return row
 
@@ -196,7 +150,7 @@ class CanvasRecords(ServerState):
         self.course(course_id)
         rows = self.store.find(table, order, course_id=course_id, **equal)
         published = [row for row in rows if row.get("published", True)]
-        if len(published) == len(rows) or self.may(course_id, "edit"):
+        if len(published) == len(rows) or self.teaches(course_id):
             return rows
         return published
 
@@ -216,6 +170,14 @@ def fields_of(row: Mapping[str, Any], *hidden: str) -> Row:
     """Return a record's visible columns and extra fields."""
     fields = {key: value for key, value in row.items() if key not in ("extra", *hidden)}
     return fields | (row.get("extra") or {})
+
+
+def moment(value: When) -> str | None:
+    """Convert an author's time, by default in UTC, to table format."""
+    if not value:
+        return None
+    parsed = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return iso(parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC))
 
 
 def whole(number: float | None) -> float | int:
@@ -239,7 +201,7 @@ def _show_course(course: Row, teachers: Sequence[str]) -> Row:
         shown["teacher_name"] = ", ".join(teachers)
     return {
         **shown,
-        **_COURSE,
+        **_DEFAULTS["course"],
         "uuid": uuid,
         "calendar": {"ics": f"{SITE}/feeds/calendars/course_{uuid}.ics"},
     }
@@ -250,7 +212,7 @@ def show_assignments(records: CanvasRecords, assignments: Sequence[Row]) -> list
     rows = records.store.rows(_WORK_COUNTS, [assignment["id"] for assignment in assignments])
     counts = {row["id"]: row for row in rows}
     courses = {row["course_id"] for row in assignments}
-    graded = {course for course in courses if records.may(course, "grade")}
+    graded = {course for course in courses if records.teaches(course)}
     now = records.now()
     return [
         _show_assignment(row, counts[row["id"]], now, row["course_id"] in graded)
@@ -272,7 +234,7 @@ def _show_assignment(row: Row, counts: Row, now: str, grades: bool) -> Row:
         "html_url": url,
         "submissions_download_url": f"{url}/submissions?zip=1",
     }
-    return shown | _ASSIGNMENT | shown  # own fields come first and take priority
+    return shown | _DEFAULTS["assignment"] | shown  # own fields come first and take priority
 
 
 def _uuid(kind: str, record: Row) -> str:

@@ -6,28 +6,21 @@ from pathlib import Path
 from typing import ClassVar
 
 from agentgym.office.canvas.assignments import Assignments
-from agentgym.office.canvas.communication import Announcements
-from agentgym.office.canvas.courses import Courses
-from agentgym.office.canvas.dashboard import Dashboard
+from agentgym.office.canvas.courses import Announcements, Courses
 from agentgym.office.canvas.people import People
 from agentgym.office.canvas.quizzes import Quizzes
-from agentgym.office.canvas.records import CanvasRecords
-from agentgym.office.canvas.schema import SCHEMA
+from agentgym.office.canvas.records import SCHEMA, CanvasRecords
 from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.server import Server
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
-class DisabledCanvasTools:
-    """Tools of features that the account lacks."""
-
-
 class Canvas(Server):
     """Canvas server. Most tools require a login (`people.login_as` or `canvas_login`).
 
-    Tasks fill it through its parts: `people`, `courses`, `assignments`, `discussions`,
-    `quizzes` and `dashboard`. Their `add_…` methods return ids, which count from 1 per table;
+    Tasks fill it through its parts: `people`, `courses`, `assignments`, `discussions`
+    and `quizzes`. Their `add_…` methods return ids, which count from 1 per table;
     times are ISO 8601 strings or datetimes.
     """
 
@@ -66,13 +59,10 @@ class Canvas(Server):
         self.assignments = Assignments(records)
         self.discussions = Announcements(records)
         self.quizzes = Quizzes(records)
-        self.dashboard = Dashboard(records)
         self.parts = (
             self.people,
             self.courses,
             self.assignments,
             self.discussions,
             self.quizzes,
-            self.dashboard,
-            DisabledCanvasTools(),
         )

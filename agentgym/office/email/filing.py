@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym.office.email.mailboxes import SYSTEM_FOLDERS, EmailPart, show_mail
+from agentgym.office.email.mailboxes import EmailPart, show_mail
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
@@ -45,22 +45,6 @@ class Filing(EmailPart):
         if folder_name.casefold() in map(str.casefold, self._mailboxes.folders(me)):
             raise ToolError(f"conflict: folder {echo(folder_name)} already exists")
         return f'Folder "{self._mailboxes.ensure_folder(me, folder_name)}" created'
-
-    @tool
-    def delete_folder(self, folder_name: str) -> str:
-        """Delete a folder; its emails move to Trash.
-
-        Args:
-            folder_name: Folder name; INBOX, Sent, Drafts and Trash cannot be deleted.
-        """
-        store, me = self._mailboxes.store, self._mailboxes.me()["id"]
-        name = self._mailboxes.folder(me, folder_name)
-        if name in SYSTEM_FOLDERS:
-            raise ToolError(f"permission denied: the folder {name} cannot be deleted")
-        for row in store.find("mails", user=me, folder=name):
-            store.update("mails", row["id"], folder="Trash")
-        store.delete("folders", user=me, name=name)
-        return f'Folder "{name}" deleted'
 
     @tool
     def mark_emails(self, email_ids: list[str], status: str) -> Row:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from agentgym.office.email.messages import Mail, addresses, iso_date, normalize, text_of
 from agentgym.office.files.media_types import BYTES, media_type
@@ -15,29 +15,22 @@ from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo
 
-UserIds: TypeAlias = Callable[[str], int | None]
-"""Returns the id of the user with an address, or None."""
-
 SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")  # in listing order
 
 MAX_RECIPIENTS = 500  # as in Gmail
-
-# Total attachment bytes, which keeps many offices in memory. A mail in several mailboxes
-# counts once.
-MAX_STORED_BYTES = 256 * 2**20
 
 SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
 # Mails with their messages.
 _MAILS = """
 SELECT mails.id, folder, is_read, is_important, own, message, author, origin, message_id,
-  created, date, sender, "to", cc, bcc, subject, in_reply_to, "references", files, body, html
+  created, date, sender, "to", cc, bcc, subject, in_reply_to, files, body, html
 FROM mails JOIN messages ON messages.id = message
 """
 
 # Message columns that equal the mail attribute; bcc is shown selectively.
 _SAME = (
-    "sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to", "references",
+    "sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to",
 )  # fmt: skip
 
 
@@ -88,10 +81,8 @@ class Mailboxes(ServerState):
             self.store.insert("folders", user=user, name=name)
         return self.folder(user, name)
 
-    def places(
-        self, mail: Mail, author: int | None, user_id: UserIds | None = None
-    ) -> list[tuple[int, str]]:
-        """Return the (user, folder) pairs that receive a mail; `user_id` may cache lookups."""
+    def places(self, mail: Mail, author: int | None) -> list[tuple[int, str]]:
+        """Return the (user, folder) pairs that receive a mail."""
         places = [] if author is None else [(author, "Sent")]
         recipients = mail.recipients
         if len(recipients) > MAX_RECIPIENTS:
@@ -99,29 +90,21 @@ class Mailboxes(ServerState):
                 f"limit exceeded: a mail has at most {MAX_RECIPIENTS} recipients, got {len(recipients)}"
             )
         for address in recipients:
-            user = (user_id or self.user_id)(address)
+            user = self.user_id(address)
             if user is not None:
                 places.append((user, "INBOX"))
         return places
 
-    def unknown_recipients(self, mail: Mail, user_id: UserIds | None = None) -> list[str]:
+    def unknown_recipients(self, mail: Mail) -> list[str]:
         """Return missing local recipients; other mails leave the office."""
-        user_id = user_id or self.user_id
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
-        strangers = [address for address in mail.recipients if user_id(address) is None]
+        strangers = [address for address in mail.recipients if self.user_id(address) is None]
         return [each for each in strangers if self.store.value(sql, each.partition("@")[2])]
 
     def check(self, mail: Mail) -> Mail:
         """Return a mail in stored form with a Message-ID, or raise `ToolError`."""
         mail = normalize(mail)
-        size = sum(map(len, mail.attachments.values()))
-        if size:
-            total = size + self.store.value("SELECT coalesce(sum(size), 0) FROM attachments")
-            if total > MAX_STORED_BYTES:
-                raise ToolError(
-                    f"limit exceeded: attachments take at most {MAX_STORED_BYTES} bytes in all mailboxes"
-                )
         if mail.message_id:
             return mail
         domain = addresses(mail.sender)[0][1].partition("@")[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import html as html_entities
 import itertools
 import re
@@ -35,12 +34,7 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 # Fits into one unfolded header line.
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,240}>")
 
-_MAX_REFERENCES = 20  # RFC 5537, section 3.4.4, drops the middle of longer References headers
-
 _MAX_ADDRESS = 254  # path limit of RFC 5321, section 4.5.3.1.3
-
-# Cache only short address lists: the same few people write most mails.
-_SHORT_LIST = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +45,6 @@ class Mail:
         date: Date with a time zone.
         attachments: Bytes by file name.
         message_id: Message-ID; the server assigns one if empty.
-        references: Message-IDs of the thread, oldest first.
         origin: `sent` by a tool, `filled` by a task, `bounce` from the server, or `draft`.
     """
 
@@ -66,7 +59,6 @@ class Mail:
     attachments: Mapping[str, bytes] = field(default_factory=dict)
     message_id: str = ""
     in_reply_to: str = ""
-    references: str = ""
     read: bool = False
     important: bool = False
     folder: str = ""
@@ -102,10 +94,6 @@ def text_of(body: str, html: str | None) -> str:
 
 def addresses(text: str) -> list[tuple[str, str]]:
     """Parse distinct (name, address) pairs, the names possibly empty, or raise `ToolError`."""
-    return list(_short_list(text) if len(text) <= _SHORT_LIST else _parse_list(text))
-
-
-def _parse_list(text: str) -> tuple[tuple[str, str], ...]:
     entries: dict[str, tuple[str, str]] = {}
     rest, position = text.strip().rstrip(","), 0
     has_control = CONTROL.search(rest)
@@ -123,10 +111,7 @@ def _parse_list(text: str) -> tuple[tuple[str, str], ...]:
         address = entry[3] or entry[4]
         entries.setdefault(address.casefold(), (name.strip(), address))
         position = entry.end()
-    return tuple(entries.values())
-
-
-_short_list = functools.lru_cache(maxsize=4096)(_parse_list)
+    return list(entries.values())
 
 
 def format_address(name: str, address: str) -> str:
@@ -173,7 +158,6 @@ def normalize(mail: Mail) -> Mail:
         attachments=_with_free_names(mail.attachments),
         message_id="".join(_MESSAGE_ID.findall(mail.message_id)[:1]),
         in_reply_to="".join(_MESSAGE_ID.findall(mail.in_reply_to)[:1]),
-        references=_trim_references(mail.references),
     )
 
 
@@ -187,13 +171,6 @@ def file_name(name: str) -> str:
 def iso_date(date: datetime) -> str:
     """Format a date as ISO 8601 with its offset."""
     return date.isoformat().replace("+00:00", "Z")
-
-
-def _trim_references(references: str) -> str:
-    ids = _MESSAGE_ID.findall(references)
-    if len(ids) > _MAX_REFERENCES:
-        ids = [ids[0], *ids[1 - _MAX_REFERENCES :]]
-    return " ".join(ids)
 
 
 def _format_all(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,10 +20,6 @@ from agentgym.text.tools import ToolError, echo, tool
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
-class DisabledMailTools:
-    """Tools of features that the account lacks."""
-
-
 class Email(Server):
     """Mail between the users of one server; mails to other domains leave the office."""
 
@@ -49,7 +44,6 @@ class Email(Server):
             Filing(boxes),
             Reading(boxes),
             Writing(boxes),
-            DisabledMailTools(),
         )
 
     def add_user(self, email: str, password: str = "", name: str = "") -> None:
@@ -96,13 +90,12 @@ class Email(Server):
             if user is not None:
                 user_id = boxes.existing_user_id(user)
                 place = (user_id, boxes.ensure_folder(user_id, folder))
-            id_of = functools.cache(boxes.user_id)  # cacheable: no mailbox is added meanwhile
             for mail in [mails] if isinstance(mails, Mail) else mails:
                 stored = boxes.check(mail)
-                author = id_of(addresses(stored.sender)[0][1])
-                if place is None and (unknown := boxes.unknown_recipients(stored, id_of)):
+                author = boxes.user_id(addresses(stored.sender)[0][1])
+                if place is None and (unknown := boxes.unknown_recipients(stored)):
                     raise ToolError(f"not found: there is no mailbox {echo(unknown[0])}")
-                places = [place] if place else boxes.places(stored, author, id_of)
+                places = [place] if place else boxes.places(stored, author)
                 boxes.put(stored, "filled", author, places)
 
     def messages(self, user: str, folder: str | None = None) -> list[Mail]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from agentgym.office.email.mailboxes import EmailPart, columns_of, show_draft, show_mails
+from agentgym.office.email.mailboxes import EmailPart, show_draft, show_mails
 from agentgym.office.email.messages import (
     MAX_SUBJECT,
     Mail,
     addresses,
     file_name,
     format_address,
-    iso_date,
 )
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
@@ -80,39 +78,7 @@ class Writing(EmailPart):
                     copies.append(format_address(name, address))
         subject = _with_prefix("Re: ", old.subject)
         mail = self._compose(to, subject, body, html_body, ", ".join(copies), bcc)
-        references = f"{old.references} {old.message_id}"
-        return self._send(replace(mail, in_reply_to=old.message_id, references=references))
-
-    @tool
-    def forward_email(
-        self,
-        email_id: str,
-        to: str,
-        body: str | None = None,
-        html_body: str | None = None,
-        cc: str | None = None,
-        bcc: str | None = None,
-    ) -> Row:
-        """Forward an email with its attachments.
-
-        Args:
-            email_id: ID of the email to forward.
-            to: Recipient addresses, comma-separated.
-            body: Text to put before the forwarded email.
-            html_body: HTML version of the whole text.
-            cc: Cc addresses, comma-separated.
-            bcc: Bcc addresses, comma-separated.
-        """
-        old = self._original(email_id)
-        text = (
-            "---------- Forwarded message ----------\n"
-            f"From: {old.sender}\nDate: {iso_date(old.date)}\n"
-            f"Subject: {old.subject}\nTo: {old.to}\n\n{old.text}"
-        )
-        if body:
-            text = f"{body}\n\n{text}"
-        mail = self._compose(to, _with_prefix("Fwd: ", old.subject), text, html_body, cc, bcc)
-        return self._send(replace(mail, attachments=old.attachments))
+        return self._send(replace(mail, in_reply_to=old.message_id))
 
     @tool
     def save_draft(
@@ -138,44 +104,6 @@ class Writing(EmailPart):
         mail = boxes.check(self._compose(to, subject, body, html_body, cc, bcc))
         draft = replace(mail, date=boxes.context.clock.tick())
         return show_draft(boxes.by_id(boxes.put(draft, "draft", me, [(me, "Drafts")]))[0])
-
-    @tool
-    def update_draft(
-        self,
-        draft_id: str,
-        subject: str | None = None,
-        body: str | None = None,
-        html_body: str | None = None,
-        to: str | None = None,
-        cc: str | None = None,
-        bcc: str | None = None,
-    ) -> Row:
-        """Change the given fields of a draft.
-
-        Args:
-            draft_id: Draft ID.
-            subject: Subject line.
-            body: Plain text.
-            html_body: HTML version of the text.
-            to: Recipient addresses, comma-separated.
-            cc: Cc addresses, comma-separated.
-            bcc: Bcc addresses, comma-separated.
-        """
-        boxes, row = self._mailboxes, self._draft(draft_id)
-        fields = {
-            "subject": subject,
-            "body": body,
-            "html": html_body,
-            "to": to,
-            "cc": cc,
-            "bcc": bcc,
-        }
-        changes: dict[str, Any] = {key: text for key, text in fields.items() if text is not None}
-        mail = boxes.check(replace(boxes.to_mail(row), **changes))
-        draft = replace(mail, date=boxes.context.clock.tick())
-        boxes.store.update("messages", row["message"], **columns_of(draft))
-        boxes.store.update("mails", row["id"], at=int(draft.date.timestamp()))
-        return show_draft(self._draft(draft_id))
 
     @tool
     def delete_draft(self, draft_id: str) -> str:
@@ -252,7 +180,6 @@ class Writing(EmailPart):
             + "\n".join(unknown),
             boxes.context.clock.tick(),
             in_reply_to=mail.message_id,
-            references=mail.message_id,
         )
         boxes.put(boxes.check(report), "bounce", None, [(me["id"], "INBOX")])
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import ClassVar
 
-from agentgym.office.context import OfficeContext
 from agentgym.office.disabled import with_disabled_tools
 from agentgym.office.files.pdfs import MAX_PAGES, guarded, open_pdf, read_pdf
 from agentgym.office.libraries import pdf_library
@@ -16,10 +14,6 @@ from agentgym.text.tools import ToolError, tool
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_pdf_tools.json"))
-class DisabledPdfTools:
-    """Tools that the account lacks."""
-
-
 class PdfTools(Server):
     """Tools for the PDF files of the workspace."""
 
@@ -31,10 +25,6 @@ class PdfTools(Server):
         search_pdf_next_page search_pdf_prev_page search_pdf_go_page search_pdf_info
         """.split()
     )
-
-    def __init__(self, context: OfficeContext | None = None) -> None:
-        super().__init__(context)
-        self.parts = (DisabledPdfTools(),)
 
     @tool
     def read_pdf_pages(self, pdf_file_path: str, start_page: int = 1, end_page: int = 1) -> str:
@@ -92,10 +82,19 @@ class PdfTools(Server):
         """
         if not pdf_paths:
             raise ToolError("invalid argument: pdf_paths must name at least one file")
-        count = self._write([(path, None) for path in pdf_paths], output_path)
-        return (
-            f"Successfully merged {len(pdf_paths)} PDFs into '{output_path}'\nTotal pages: {count}"
-        )
+        writer, buffer = pdf_library("pypdf").PdfWriter(), BytesIO()
+        with guarded():
+            for path in pdf_paths:
+                for page in open_pdf(self._bytes(path)).pages:
+                    writer.add_page(page)
+                if len(writer.pages) > MAX_PAGES:
+                    raise ToolError(
+                        f"limit exceeded: a PDF file may have at most {MAX_PAGES} pages"
+                    )
+            writer.write(buffer)
+        self.context.clock.tick()
+        self.context.files.write(output_path, buffer.getvalue())
+        return f"Successfully merged {len(pdf_paths)} PDFs into '{output_path}'\nTotal pages: {len(writer.pages)}"
 
     def _bytes(self, path: str) -> bytes:
         if path.startswith(("http://", "https://")):
@@ -103,22 +102,3 @@ class PdfTools(Server):
                 "permission denied: there is no network; give the path of a file in the workspace"
             )
         return self.context.files.read(path)
-
-    def _write(self, sources: Sequence[tuple[str, Sequence[int] | None]], target: str) -> int:
-        """Write pages, or all with None, into one file and return their count."""
-        writer, buffer, count = pdf_library("pypdf").PdfWriter(), BytesIO(), 0
-        with guarded():
-            for path, numbers in sources:
-                reader = open_pdf(self._bytes(path))
-                pages = range(1, len(reader.pages) + 1) if numbers is None else numbers
-                count += len(pages)
-                if count > MAX_PAGES:
-                    raise ToolError(
-                        f"limit exceeded: a PDF file may have at most {MAX_PAGES} pages"
-                    )
-                for number in pages:
-                    writer.add_page(reader.pages[number - 1])
-            writer.write(buffer)
-        self.context.clock.tick()
-        self.context.files.write(target, buffer.getvalue())
-        return count

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 import struct
-import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -206,9 +205,12 @@ def open_pdf(data: bytes) -> Any:
 def guarded() -> Iterator[None]:
     """Convert pypdf's errors on malformed files to `ToolError`."""
     errors = pdf_library("pypdf.errors")
+    # The library's warnings quote files that a model wrote.
+    logger = logging.getLogger("pypdf")
+    logger.addHandler(_NO_OUTPUT)
+    logger.propagate = False
     try:
-        with _QUIET:
-            yield
+        yield
     except (
         errors.PyPdfError,
         errors.DependencyError,
@@ -220,33 +222,11 @@ def guarded() -> Iterator[None]:
             f"invalid argument: the file cannot be read as PDF: {type(error).__name__}: "
             f"{str(error)[:200]}"
         ) from None
+    finally:
+        logger.propagate = True
 
 
-class _Quiet:
-    """Thread-safe silencer of pypdf's log, whose warnings quote model-written files on stderr."""
-
-    def __init__(self) -> None:
-        self._lock, self._inside = threading.Lock(), 0
-        self._logger = logging.getLogger("pypdf")
-        self._handler = logging.NullHandler()
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._inside += 1
-            if self._inside == 1:
-                self._propagated = self._logger.propagate
-                self._logger.propagate = False
-                self._logger.addHandler(self._handler)
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                self._logger.removeHandler(self._handler)
-                self._logger.propagate = self._propagated
-
-
-_QUIET = _Quiet()
+_NO_OUTPUT = logging.NullHandler()
 
 # Errors that pypdf raises on malformed files.
 _STUMBLES = (

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from agentgym.office.context import iso
-from agentgym.office.gcloud.cloud import PROJECT, details, listing
+from agentgym.office.gcloud.cloud import PROJECT, listing
 from agentgym.office.gcloud.storage import Storage
 from agentgym.office.warehouse.database import sql_hint
 from agentgym.office.warehouse.engine_server import EngineServer
@@ -83,26 +82,6 @@ class BigQuery:
             description, self._server.context.clock.tick().isoformat(), location
         )
         return f"Created dataset {name} in {location}"
-
-    @tool
-    def bigquery_get_dataset_info(self, dataset_id: str) -> str:
-        """Get location, description and dates of a dataset; INFORMATION_SCHEMA.TABLES and COLUMNS list its tables.
-
-        Args:
-            dataset_id: The dataset.
-        """
-        self._check_dataset(dataset_id)
-        schema = self._server.engine.schemas[dataset_id]
-        created = iso(datetime.fromisoformat(schema.created))
-        return details(
-            f"Dataset {dataset_id}",
-            ("Full Name", f"{PROJECT}:{dataset_id}"),
-            ("Location", schema.notes or "US"),
-            ("Description", schema.comment),
-            ("Created", created),
-            ("Modified", created),
-            ("Labels", ""),
-        )
 
     # For tasks.
 

@@ -14,10 +14,6 @@ from agentgym.office.warehouse.engine_server import EngineServer
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
-class DisabledCloudTools:
-    """Tools of services and features that the project lacks."""
-
-
 class GoogleCloud(EngineServer):
     """All services of one project. BigQuery also reads and writes workspace files and gs://
     objects.
@@ -49,4 +45,4 @@ class GoogleCloud(EngineServer):
         self.storage = Storage(self)
         self.bigquery = BigQuery(self, self.storage)
         self.logging = Logging(self)
-        self.parts = (self.bigquery, self.storage, self.logging, DisabledCloudTools())
+        self.parts = (self.bigquery, self.storage, self.logging)

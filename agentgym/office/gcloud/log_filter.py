@@ -1,9 +1,8 @@
 """Filters in the Logging query language.
 
 Supported are comparisons (`=`, `!=`, `<`, `<=`, `>`, `>=`, `:` contains, `field:*`), text in any
-field, NOT (or `-`), OR, AND (the default, with the lowest precedence), parentheses, comments
-(`-- …`) and `LOG_ID`. Only AND, OR and NOT are case-sensitive. Regular expressions, alternatives of
-one field and other functions are refused.
+field, NOT, OR, AND (the default, with the lowest precedence), parentheses and `LOG_ID`. Everything
+else is refused.
 """
 
 from __future__ import annotations
@@ -37,15 +36,10 @@ MAX_CHARS = 20_000  # as in Cloud Logging
 MAX_TERMS = 100  # each scans all entries
 MAX_DEPTH = 20  # the parser recurses
 
-_QUOTED = r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'"
-_BARE = r"[^\s()=<>:!~,\"']"
-_FUNCTION = r"-?(?!(?:AND|OR|NOT)\()[A-Za-z_][A-Za-z_0-9]*\("
+_FUNCTION = r"(?!(?:AND|OR|NOT)\()[A-Za-z_]\w*\([^()]*\)"
 _TOKEN = re.compile(
-    rf"\s+|--[^\n]*|({_FUNCTION}|{_BARE}+(?:(?:{_QUOTED}){_BARE}*)*|{_QUOTED}|!=|<=|>=|[=<>:(),])",
-    re.DOTALL,
+    rf'\s+|({_FUNCTION}|"(?:[^"\\]|\\.)*"|!=|<=|>=|[=<>:()]|[^\s()=<>:!~,"\']+)', re.DOTALL
 )
-_SEGMENT = re.compile(rf"({_QUOTED})|([^.\"']+)", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}  # in a filter's text
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -117,11 +111,11 @@ class _Reader:
 
     def _not(self) -> Test:
         negated = False
-        while self._peek() in ("NOT", "-"):
+        while self._peek() == "NOT":
             self._take()
             negated = not negated
         test = self._group() if self._peek() == "(" else self._term()
-        return _negation(test) if negated else test
+        return (lambda entry: not test(entry)) if negated else test
 
     def _group(self) -> Test:
         self._take()
@@ -139,106 +133,73 @@ class _Reader:
         if self._terms > MAX_TERMS:
             raise ToolError(f"limit exceeded: a filter has at most {MAX_TERMS} comparisons")
         token = self._take()
-        # `-5` is a number, `-error` a negated text.
-        negated = token.startswith("-") and not re.fullmatch(r"-[0-9.]+", token)
-        word = token[1:] if negated else token
-        if word.endswith("("):
-            test = self._function(word[:-1])
-        elif self._peek() in (*_ORDERS, ":"):
-            test = self._comparison(_path(word), self._take())
-        else:
-            test = _anywhere(_value(word))
-        return _negation(test) if negated else test
+        if token.endswith(")") and token != ")":
+            return _log_id(token)
+        if self._peek() in (*_ORDERS, ":"):
+            return self._comparison(_path(token), self._take())
+        part = _value(token).lower()
+        return lambda entry: any(_contains(value, part) for value in entry.values())
 
     def _comparison(self, path: tuple[str, ...], sign: str) -> Test:
         token = self._take()
         if (sign, token) == (":", "*"):
-            return lambda entry: bool(_at(entry, path))
+            return lambda entry: _at(entry, path) is not None
         return _compare(path, sign, _value(token))
-
-    def _function(self, name: str) -> Test:
-        if name.lower() != "log_id":
-            raise _bad(f"the function {echo(name)} is not supported; only LOG_ID is")
-        log = _value(self._take())
-        if self._take() != ")":
-            raise _bad('LOG_ID has one argument, as in LOG_ID("name")')
-        return _compare(("logName",), "=", log)
 
 
 def _bad(problem: str) -> ToolError:
     return ToolError(f"invalid argument: invalid filter in the Logging query language: {problem}")
 
 
-def _negation(test: Test) -> Test:
-    return lambda entry: not test(entry)
-
-
-def _unquote(token: str) -> str:
-    return re.sub(
-        r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), token[1:-1], flags=re.DOTALL
-    )
+def _log_id(call: str) -> Test:
+    name, _, argument = call[:-1].partition("(")
+    if name.lower() != "log_id":
+        raise _bad(f"the function {echo(name)} is not supported; only LOG_ID is")
+    return _compare(("logName",), "=", _value(argument.strip()))
 
 
 def _value(token: str) -> str:
-    if token in ("", "AND", "OR", "NOT", ",", ":") or token[0] in "=<>!()":
-        where = "at the end"
-        if token:
-            where = f"before {echo(token)} (put text with special characters in double quotes)"
-        raise _bad(f"a value is missing {where}")
-    return _unquote(token) if token[0] in "\"'" else token
+    if token in ("", "AND", "OR", "NOT") or token[0] in "=<>!():":
+        where = f"before {echo(token)}" if token else "at the end"
+        raise _bad(f"a value is missing {where}; put text with special characters in double quotes")
+    if token[0] == "-" and _number(token) is None:
+        raise _bad(f"write NOT in place of the sign before {echo(token[1:])}")
+    return re.sub(r"\\(.)", r"\1", token[1:-1], flags=re.DOTALL) if token[0] == '"' else token
 
 
 def _path(word: str) -> tuple[str, ...]:
-    path = []
-    for quoted, plain in _SEGMENT.findall(word):
-        path.append(_unquote(quoted) if quoted else plain)
-    if not path or path[0] not in FIELDS:
+    path = tuple(word.split("."))
+    if path[0] not in FIELDS:
         raise _bad(f"an entry has no field {echo(word)}; its fields are {', '.join(FIELDS)}")
-    return tuple(path)
+    return path
 
 
-def _at(value: Any, path: Sequence[str]) -> list[Any]:
-    for place, name in enumerate(path):
-        if isinstance(value, list):
-            return _at_all(value, path[place:])
-        if not isinstance(value, dict) or name not in value:
-            return []
-        value = value[name]
-    return _at_all(value, ()) if isinstance(value, list) else [value]
-
-
-def _at_all(items: Sequence[Any], path: Sequence[str]) -> list[Any]:
-    leaves: list[Any] = []
-    for item in items:
-        leaves += _at(item, path)
-    return leaves
-
-
-def _texts(value: Any) -> list[str]:
-    """Return all nested scalars as text."""
-    if isinstance(value, (dict, list)):
-        texts = []
-        for item in value.values() if isinstance(value, dict) else value:
-            texts += _texts(item)
-        return texts
-    return [value if isinstance(value, str) else json.dumps(value)]
-
-
-def _anywhere(text: str) -> Test:
-    part = text.lower()
-    return lambda entry: any(_contains(value, part) for value in entry.values())
+def _at(value: Any, path: Sequence[str]) -> Any:
+    """Return the value at a path, or None."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def _contains(value: Any, part: str) -> bool:
-    return any(part in text.lower() for text in _texts(value))
+    """Return whether a text, or a scalar inside of a value, contains a part."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return any(_contains(item, part) for item in value)
+    return part in _scalar_text(value).lower()
+
+
+def _scalar_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _compare(path: tuple[str, ...], sign: str, text: str) -> Test:
+    part = text.lower()
     if sign == ":":
-        part = text.lower()
-        return lambda entry: any(_contains(leaf, part) for leaf in _at(entry, path))
+        return lambda entry: (found := _at(entry, path)) is not None and _contains(found, part)
     order, holds = _ORDERS[sign], _comparable(path, text)
-    return lambda entry: any(holds(order, leaf) for leaf in _at(entry, path))
+    return lambda entry: (found := _at(entry, path)) is not None and holds(order, found)
 
 
 def _comparable(
@@ -257,8 +218,7 @@ def _comparable(
     def holds(order: Callable[[Any, Any], bool], value: Any) -> bool:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return number is not None and order(value, number)
-        candidate = value if isinstance(value, str) else json.dumps(value)
-        return not isinstance(value, dict) and order(candidate.lower(), lower)
+        return not isinstance(value, (dict, list)) and order(_scalar_text(value).lower(), lower)
 
     return holds
 

@@ -15,8 +15,7 @@ from agentgym.office.gcloud.cloud import (
     check_one_of,
     check_range,
     listing,
-    next_page,
-    read_token,
+    more,
 )
 from agentgym.office.gcloud.log_filter import SEVERITIES, log_path, read_filter
 from agentgym.office.server import Server
@@ -38,8 +37,6 @@ CREATE INDEX log_times ON log_entries(timestamp, id);
 
 MAX_ENTRY_BYTES = 256 * 1024  # as in Cloud Logging
 MAX_SHOWN = 200  # where the published server cuts messages in lists
-_MAX_NESTING = 50  # filters recurse
-_CHUNK = 2_000  # entries read at a time for a selective filter, to bound memory
 
 
 class Logging:
@@ -85,29 +82,21 @@ class Logging:
         """
         test = read_filter(log_filter)
         check_range("max_entries", max_entries, 1, 1000)
-        place = read_token(page_token) if page_token else ("\U0010ffff", 0)
+        if page_token:
+            raise ToolError(
+                "not supported: page_token; raise max_entries, or limit the timestamp in log_filter"
+            )
         if log_bucket.removeprefix(_LOCATION).removeprefix("global/") not in ("", "_Default"):
             raise ToolError(f"not found: there is no log bucket {echo(log_bucket)}")
-        sql = (
-            "SELECT * FROM log_entries WHERE timestamp >= ? AND (timestamp, id) < (?, ?) "
-            "ORDER BY timestamp DESC, id DESC LIMIT ?"
-        )
-        matches: list[Row] = []
-        size = max_entries + 1  # one more reveals whether there is a next page
-        while len(matches) <= max_entries:
-            rows = self._server.store.rows(sql, self._oldest(), *place, size)
-            matches += [row for row in rows if test(_show(row))]
-            if len(rows) < size:
-                break
-            # Read larger and larger chunks for a selective filter.
-            place, size = (rows[-1]["timestamp"], rows[-1]["id"]), min(4 * size, _CHUNK)
+        sql = "SELECT * FROM log_entries WHERE timestamp >= ? ORDER BY timestamp DESC, id DESC"
+        matches = [row for row in self._server.store.rows(sql, self._oldest()) if test(_show(row))]
         if not matches:
             return "No log entries match."
         entries = matches[:max_entries]
         most = MAX_SHOWN if len(entries) > 1 else None
         parts = [f"Log entries ({len(entries)}):", *(_show_lines(row, most) for row in entries)]
         if len(matches) > max_entries:
-            parts.append(next_page(entries[-1]["timestamp"], entries[-1]["id"]))
+            parts.append(more(len(matches) - max_entries))
         return "\n\n".join(parts)
 
     @tool
@@ -176,13 +165,8 @@ def _log(name: str) -> str:
 
 def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
     """Return an entry's record without its id."""
-    if (
-        _nesting(payload) > _MAX_NESTING
-        or len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES
-    ):
-        raise ToolError(
-            f"limit exceeded: an entry has at most {MAX_ENTRY_BYTES} bytes and {_MAX_NESTING} levels"
-        )
+    if len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES:
+        raise ToolError(f"limit exceeded: an entry has at most {MAX_ENTRY_BYTES} bytes")
     return {
         "log": _log(log),
         "timestamp": when,
@@ -190,18 +174,6 @@ def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
         "severity": severity,
         "payload": {"textPayload" if isinstance(payload, str) else "jsonPayload": payload},
     }
-
-
-def _nesting(value: Any) -> int:
-    levels, below = 0, [value]
-    while below:
-        levels += 1
-        items: list[Any] = []
-        for each in below:
-            if isinstance(each, (dict, list)):
-                items += each.values() if isinstance(each, dict) else each
-        below = items
-    return levels
 
 
 def _show(row: Row) -> Row:

@@ -8,13 +8,10 @@ from datetime import datetime
 
 from agentgym.office.context import iso
 from agentgym.office.gcloud.cloud import (
-    REGIONS,
     check_name,
-    check_one_of,
     check_range,
     listing,
-    next_page,
-    read_token,
+    more,
 )
 from agentgym.office.server import Server
 from agentgym.office.store import Row
@@ -27,21 +24,9 @@ CREATE TABLE objects (id INTEGER PRIMARY KEY, bucket TEXT REFERENCES buckets(nam
 """
 
 PAGE = 20  # as in the published server
-MAX_BYTES = 256 * 2**20  # of all objects together
 
-# Three multi-regions, six dual-regions, and all regions.
-LOCATIONS = (
-    "US",
-    "EU",
-    "ASIA",
-    "NAM4",
-    "EUR4",
-    "EUR5",
-    "EUR7",
-    "EUR8",
-    "ASIA1",
-    *(region.upper() for region in REGIONS),
-)
+# Multi-regions and dual-regions, and the names of regions.
+_LOCATION = r"US|EU|ASIA|NAM4|EUR[4-8]|ASIA1|[A-Z]+-[A-Z]+[0-9]{1,2}"
 # Omits the data, which is large.
 _PLAIN = "id, bucket, name, generation, created, size, md5"
 # Cloud Storage reserves names that resemble Google's.
@@ -91,22 +76,16 @@ class Storage:
             page_token: Token of the next page, from the previous answer.
         """
         check_range("max_results", max_results, 1, 1000)
-        after = read_token(page_token) if page_token else ("", 0)
-        self._bucket(bucket_name)
-        where = "bucket = ? AND substr(name, 1, length(?)) = ?"
-        key = (bucket_name, prefix, prefix)
-        # A page starts after a record, so later writes do not shift it.
-        count = self._server.store.value(f"SELECT count(*) FROM objects WHERE {where}", *key)
-        sql = (
-            f"SELECT {_PLAIN} FROM objects WHERE {where} AND (name, generation) > (?, ?) "
-            "ORDER BY name, generation LIMIT ?"
-        )
-        rows = self._server.store.rows(sql, *key, *after, max_results + 1)
-        lines = [f"- {_show(row, versions)}" for row in rows[:max_results]]
-        if len(rows) > max_results:
-            last = rows[max_results - 1]
-            lines.append(next_page(last["name"], last["generation"]))
-        return "\n".join([f"Objects in bucket {bucket_name} ({count}):", *lines])
+        if page_token:
+            raise ToolError("not supported: page_token; raise max_results, or give a prefix")
+        _refuse_versions(versions)
+        names = self.objects(bucket_name, prefix)
+        lines = []
+        for name in names[:max_results]:
+            lines.append(f"- {name}: {self._object(bucket_name, name)['size']} bytes")
+        if len(names) > max_results:
+            lines.append(more(len(names) - max_results))
+        return "\n".join([f"Objects in bucket {bucket_name} ({len(names)}):", *lines])
 
     @tool
     def storage_upload_file(
@@ -139,7 +118,8 @@ class Storage:
             destination_file_path: The file to write.
             generation: The version of the object; the live one by default.
         """
-        row = self._object(bucket_name, source_blob_name, generation)
+        _refuse_versions(generation)
+        row = self._object(bucket_name, source_blob_name)
         path = self._server.context.files.write(destination_file_path, self._object_data(row))
         return f"Downloaded {bucket_name}/{source_blob_name} to {path}"
 
@@ -154,7 +134,8 @@ class Storage:
             blob_name: The object.
             generation: The version to delete permanently.
         """
-        row = self._object(bucket_name, blob_name, generation)
+        _refuse_versions(generation)
+        row = self._object(bucket_name, blob_name)
         self._server.store.delete("objects", id=row["id"])
         self._server.context.clock.tick()
         return f"Deleted {blob_name} from bucket {bucket_name}"
@@ -166,7 +147,12 @@ class Storage:
     ) -> None:
         """Add a bucket; the creation time defaults to now."""
         check_name("bucket", name, _NAME, _NAME_RULE)
-        place = check_one_of("location", location, LOCATIONS)
+        place = location.upper()
+        if not re.fullmatch(_LOCATION, place):
+            raise ToolError(
+                f"invalid argument: location must be US, EU, ASIA or a region such as europe-west1, "
+                f"got {echo(location)}"
+            )
         if self._server.store.value("SELECT 1 FROM buckets WHERE name = ?", name):
             raise ToolError(f"conflict: bucket {echo(name)} already exists")
         self._server.store.insert(
@@ -215,15 +201,12 @@ class Storage:
             raise ToolError(f"not found: there is no bucket {echo(name)}")
         return bucket
 
-    def _object(self, bucket: str, name: str, generation: int | None = None) -> Row:
+    def _object(self, bucket: str, name: str) -> Row:
         self._bucket(bucket)
         sql = f"SELECT {_PLAIN} FROM objects WHERE bucket = ? AND name = ?"
         row = self._server.store.row(sql, bucket, name)
-        if row is None or generation not in (None, row["generation"]):
-            version = "" if generation is None else f" with generation {generation}"
-            raise ToolError(
-                f"not found: there is no object {echo(name)}{version} in bucket {echo(bucket)}"
-            )
+        if row is None:
+            raise ToolError(f"not found: there is no object {echo(name)} in bucket {echo(bucket)}")
         return row
 
     def _object_data(self, row: Row) -> bytes:
@@ -232,11 +215,6 @@ class Storage:
     def _write_object(self, bucket: str, name: str, data: bytes) -> None:
         into = self._bucket(bucket)
         _check_object_name(name)
-        used = self._server.store.value("SELECT sum(size) FROM objects") or 0
-        if used + len(data) > MAX_BYTES:
-            raise ToolError(
-                f"limit exceeded: the objects of a project have at most {MAX_BYTES} bytes together"
-            )
         self._put_object(into, name, data, self._server.context.clock.tick())
 
     def _put_object(self, bucket: Row, name: str, data: bytes, when: datetime) -> None:
@@ -260,6 +238,8 @@ def _check_object_name(name: str) -> str:
     return name
 
 
-def _show(row: Row, with_generation: bool) -> str:
-    note = f" (generation {row['generation']})" if with_generation else ""
-    return f"{row['name']}: {row['size']} bytes{note}"
+def _refuse_versions(wanted: int | None) -> None:
+    if wanted:
+        raise ToolError(
+            "permission denied: object versions not enabled for this account; name the object only"
+        )

@@ -3,17 +3,13 @@
 A stored cell is a JSON value: a text, a number, a boolean, `{"f": formula}`, or `{"v": value, "s":
 text as typed}`, with `"k": "date"` if the value counts days.
 
-A formula's value is a number, a text, a boolean, `None` for an empty cell, a `CellError`, a
-`SerialDate` or a `Grid`.
+A formula's value is a number, a text, a boolean, a `CellError` or a `SerialDate`.
 """
 
 from __future__ import annotations
 
 import math
-import operator
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
@@ -46,83 +42,13 @@ NOT_AVAILABLE, NO_REFERENCE, SYNTAX = CellError("#N/A"), CellError("#REF!"), Cel
 CYCLE = NO_REFERENCE  # a formula that depends on itself, as in Google Sheets
 
 
-class FormulaError(Exception):
-    """Raised to make an error a function's value."""
-
-    def __init__(self, error: CellError) -> None:
-        super().__init__(error)
-        self.error = error
-
-
-# By sign in formulas, criteria and queries.
-COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq, "<>": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
-}  # fmt: skip
-
-
-@dataclass(slots=True)
-class Grid:
-    """A range's values; `cells` maps row and column, from 0, to non-empty values.
-
-    Attributes:
-        searched: Cache of `positions`.
-    """
-
-    height: int
-    width: int
-    cells: dict[tuple[int, int], Any]
-    searched: dict[bool, dict[Any, int]] = field(default_factory=dict)
-
-    def line(self, *, down: bool, at: int = 0) -> list[Any]:
-        """Return a column (`down`) or a row."""
-        if down:
-            return [self.cells.get((k, at)) for k in range(self.height)]
-        return [self.cells.get((at, k)) for k in range(self.width)]
-
-    def positions(self, *, down: bool) -> dict[Any, int]:
-        """Return each value's first position in the first column (`down`) or row, cached."""
-        if down not in self.searched:
-            line = list(enumerate(self.line(down=down)))
-            # Reversed, so the first of equal values wins.
-            places = {match_key(value): k for k, value in reversed(line) if value is not None}
-            self.searched[down] = places
-        return self.searched[down]
-
-
-def match_key(value: Any) -> Any:
-    """Return a key equal for matching values, without case; booleans are not numbers."""
-    if isinstance(value, str):
-        return value.lower()
-    return (value,) if isinstance(value, bool) else float(value)
-
-
 def serial(moment: datetime) -> float:
     """Return a time as a number of days, ignoring its zone."""
     return (moment.replace(tzinfo=None) - DAY_ZERO) / timedelta(days=1)
 
 
-def scalar(value: Any) -> Any:
-    """Return a one-cell range's value; a larger range has none."""
-    if isinstance(value, Grid):
-        return value.cells.get((0, 0)) if (value.height, value.width) == (1, 1) else VALUE
-    return value
-
-
-def number(value: Any) -> Any:
-    """Convert a value to a number or an error."""
-    value = scalar(value)
-    if value is None:
-        return 0.0
-    if isinstance(value, CellError):
-        return value
-    if isinstance(value, (bool, int, float)):
-        return float(value)
-    return float(value) if _NUMBER.fullmatch(value.strip()) else VALUE
-
-
 def text_of(value: Any) -> str:
     """Return a value as displayed."""
-    value = scalar(value)
     if isinstance(value, SerialDate):
         return _date_text(value)
     if isinstance(value, str):
@@ -143,18 +69,6 @@ def _date_text(value: float) -> str:
         return str(float(value))
     day = f"{moment.month}/{moment.day}/{moment.year}"
     return day if float(value).is_integer() else f"{day} {moment.hour}:{moment:%M:%S}"
-
-
-def ordering(value: Any, other: Any) -> tuple[int, Any]:
-    """Return a sort key: numbers before texts before booleans, ignoring case.
-
-    An empty cell counts as the other type's empty value: 0, empty text or FALSE.
-    """
-    if value is None:
-        value = "" if isinstance(other, str) else False if isinstance(other, bool) else 0
-    if isinstance(value, bool):
-        return 2, value
-    return (1, value.lower()) if isinstance(value, str) else (0, float(value))
 
 
 def trim(items: list[Any], empty: Any) -> list[Any]:
@@ -232,11 +146,6 @@ def from_python(value: Any) -> Any:
     return {"v": exact, "s": text_of(exact)}
 
 
-def raw(cell: Any) -> Any:
-    """Return a formula-free cell as a bare value; a date is its number of days."""
-    return cell["v"] if isinstance(cell, dict) else cell
-
-
 def validate(value: Any) -> Any:
     """Store numbers with double precision, whole ones without a point."""
     if value is None or isinstance(value, (bool, str)):
@@ -280,80 +189,3 @@ def _since_midnight(match: re.Match[str]) -> timedelta:
             raise ValueError("no such hour")
         hour = hour % 12 + 12 * (half.lower() == "pm")
     return datetime.combine(DAY_ZERO, time(hour, int(minutes or 0), int(seconds or 0))) - DAY_ZERO
-
-
-# Function arguments as numbers, texts and booleans.
-
-
-def flat(arguments: Sequence[Any]) -> Iterator[Any]:
-    """Yield the arguments' non-empty values, ranges row by row."""
-    for argument in arguments:
-        if isinstance(argument, Grid):
-            yield from argument.cells.values()
-        else:
-            yield argument
-
-
-def is_number(value: Any) -> bool:
-    """Return whether a value is a number; booleans are not."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def numbers(arguments: Sequence[Any]) -> list[float]:
-    """Return the arguments' numbers; only ranges may contain other values."""
-    values: list[float] = []
-    for argument in arguments:
-        if isinstance(argument, Grid):
-            values += [float(value) for value in argument.cells.values() if is_number(check(value))]
-        else:
-            values.append(to_number(argument))
-    return values
-
-
-def check(value: Any) -> Any:
-    """Return a value, or raise `FormulaError` if it is an error."""
-    if isinstance(value, CellError):
-        raise FormulaError(value)
-    return value
-
-
-def to_number(value: Any) -> float:
-    """Convert a value to a number; texts are parsed as typed."""
-    converted = number(value)
-    if isinstance(converted, CellError) and type(value) is str:
-        cell = parse_input(value.strip())
-        if isinstance(cell, dict) and is_number(cell.get("v")):
-            converted = cell["v"]
-    return float(check(converted))
-
-
-def to_int(value: Any) -> int:
-    """Convert a value to an integer, dropping the fraction."""
-    return int(to_number(value))
-
-
-def to_text(value: Any) -> str:
-    """Convert a value to text."""
-    return text_of(check(scalar(value)))
-
-
-def limited(text: str) -> str:
-    """Return a text that fits into a cell."""
-    if len(text) > MAX_TEXT:
-        raise FormulaError(VALUE)
-    return text
-
-
-def to_truth(value: Any) -> bool:
-    """Convert a value to a boolean."""
-    value = check(scalar(value))
-    if isinstance(value, str):
-        if value.upper() not in ("TRUE", "FALSE", ""):
-            raise FormulaError(VALUE)
-        return value.upper() == "TRUE"
-    return bool(value)
-
-
-def to_moment(value: Any) -> datetime:
-    """Convert a date, or its text, to a datetime."""
-    return DAY_ZERO + timedelta(days=to_number(value))

@@ -1,14 +1,14 @@
 """Evaluation of spreadsheet formulas with bounded work, never as code.
 
-An engine such as IronCalc would not fit: here a step limit keeps any formula from stalling an
-episode, TODAY and NOW use the episode's clock, and results are equal on every machine and library
-version, as rewards require.
+The engine is our own because no library bounds the size of texts: in Formualizer 0.13 a short chain
+of `=A1&A1` ends the process. TODAY uses the episode's clock, and results are equal on every machine,
+as rewards require.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -17,52 +17,43 @@ from agentgym.office.spreadsheet.cell_values import (
     CYCLE,
     NAME,
     NO_REFERENCE,
-    NUMBER,
     SYNTAX,
     CellError,
-    FormulaError,
-    Grid,
     SerialDate,
-    scalar,
+    serial,
 )
 from agentgym.office.spreadsheet.cells import Area
 from agentgym.office.spreadsheet.formulas import Node, parse, parts_of, references, tokens
-from agentgym.office.spreadsheet.functions.aggregates import AGGREGATES
-from agentgym.office.spreadsheet.functions.forms import FORMS
-from agentgym.office.spreadsheet.functions.lookups import LOOKUPS
-from agentgym.office.spreadsheet.functions.operators import guarded, operate, plain, size_of
-from agentgym.office.spreadsheet.functions.scalars import SCALARS
+from agentgym.office.spreadsheet.functions import (
+    FUNCTIONS,
+    TAKE_ERRORS,
+    FormulaError,
+    Grid,
+    apply,
+    operate,
+    single,
+)
 from agentgym.text import reply_work
 from agentgym.text.tools import ToolError, echo
 
-# Functions that compute all their arguments first.
-FUNCTIONS: dict[str, Callable[..., Any]] = {**SCALARS, **AGGREGATES, **LOOKUPS}
-
 # Cells visited and formula parts computed per change, which take less than a second.
 MAX_STEPS = 500_000
-
-MAX_LEVELS = 80  # twice a formula's depth: a call takes two levels
 
 Spot: TypeAlias = tuple[str, int, int]
 """Lower-case sheet title, row and column of a cell."""
 Results: TypeAlias = dict[str, dict[tuple[int, int], Any]]
 """Values by lower-case sheet title, then by row and column."""
+Lines: TypeAlias = Mapping[int, Mapping[int, Any]]
+"""Cells by row and column, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class SheetCells:
-    """A sheet's size and cells as entered, by row and column."""
+    """A sheet's size and cells as entered."""
 
-    lines: dict[int, dict[int, Any]]
+    lines: Lines
     height: int = 1000
     width: int = 26
-
-
-class _Missing(Exception):
-    """Raised when a formula needs uncomputed cells."""
-
-    def __init__(self, spots: Sequence[Spot]) -> None:
-        self.spots = spots
 
 
 class Evaluator:
@@ -70,34 +61,25 @@ class Evaluator:
 
     def __init__(self, load: Callable[[str], SheetCells | None], now: datetime) -> None:
         self._load = functools.cache(load)
-        self.now = now
+        self._functions = {**FUNCTIONS, "TODAY": lambda: SerialDate(serial(now) // 1)}
         self._known: dict[Spot, Any] = {}
         self._opened: set[Spot] = set()
         self._grids: dict[tuple[str, Area], Grid] = {}
         self._formulas: dict[str, dict[int, dict[int, Node]]] = {}
-        self._steps = self._depth = 0
+        self._steps = 0
 
     def results(self, sheets: Iterable[str]) -> Results:
         """Return all formulas' results."""
         for sheet in sheets:
-            self._find_formulas(sheet)
+            self._formulas[sheet] = _formulas_of(self._sheet(sheet).lines)
+        results: Results = {}
         for sheet, lines in self._formulas.items():
             for row, cells in lines.items():
                 for column in cells:
-                    self._evaluate((sheet, row, column))
-        results: Results = {}
-        for (sheet, row, column), value in self._known.items():
-            results.setdefault(sheet, {})[row, column] = value
+                    value = self._evaluate((sheet, row, column))
+                    results.setdefault(sheet, {})[row, column] = value
         reply_work.spend(self._steps / MAX_STEPS)
         return results
-
-    def _find_formulas(self, sheet: str) -> None:
-        formulas: dict[int, dict[int, Node]] = {}
-        for row, cells in self._sheet(sheet).lines.items():
-            for column, cell in cells.items():
-                if isinstance(cell, dict) and "f" in cell:
-                    formulas.setdefault(row, {})[column] = parse(cell["f"])
-        self._formulas[sheet] = formulas
 
     def _sheet(self, title: str) -> SheetCells:
         sheet = self._load(title)
@@ -105,160 +87,145 @@ class Evaluator:
             raise FormulaError(NO_REFERENCE)
         return sheet
 
-    def spend(self, steps: int) -> None:
-        """Count work; raise `FormulaError` above the limit per change."""
+    def _spend(self, steps: int) -> None:
         self._steps += steps
         if self._steps > MAX_STEPS:
             raise FormulaError(SYNTAX)
 
     # The order of computation.
 
-    def _evaluate(self, start: Spot) -> None:
+    def _evaluate(self, start: Spot) -> Any:
+        """Return a formula's value, after those of the formulas that it needs."""
         waiting = [start]
         while waiting:
             spot = waiting[-1]
             if spot in self._known:
                 waiting.pop()
-                continue
-            node = self._formulas[spot[0]][spot[1]][spot[2]]
-            try:
-                if spot not in self._opened:
-                    self._opened.add(spot)
-                    self._require([(title or spot[0], area) for title, area in references(node)])
-                value = self._result(spot, node)
-            except _Missing as missing:
-                # A formula that waits for itself, possibly through others, becomes a cycle
-                # error.
-                self._known |= {need: CYCLE for need in missing.spots if need in self._opened}
-                waiting += [need for need in missing.spots if need not in self._opened]
-                continue
-            except FormulaError as stop:
-                value = stop.error
-            self._known[spot] = value
-            waiting.pop()
+            elif spot in self._opened:
+                self._known[spot] = self._result(spot)
+            else:
+                self._opened.add(spot)
+                needs = self._needs(spot)
+                # A formula that waits for itself, possibly through others, is a cycle.
+                self._known |= {need: CYCLE for need in needs if need in self._opened}
+                waiting += [need for need in needs if need not in self._opened]
+        return self._known[start]
 
-    def _require(self, areas: Iterable[tuple[str, Area]]) -> None:
-        """Raise `_Missing` if cells are not computed yet."""
-        missing: list[Spot] = []
-        for sheet, area in areas:
-            if (sheet, area) not in self._grids:
-                cells = self._within(self._formulas.get(sheet, {}), area)
-                spots = [(sheet, row, column) for row, column, _ in cells]
-                missing += [spot for spot in spots if spot not in self._known]
-        if missing:
-            raise _Missing(missing)
+    def _needs(self, spot: Spot) -> list[Spot]:
+        """Return the formulas without a value in the areas of a formula."""
+        needs = []
+        try:
+            for title, area in references(self._node(spot)):
+                sheet = title or spot[0]
+                for row, column, _ in self._within(self._formulas.get(sheet, {}), area):
+                    needs.append((sheet, row, column))
+        except FormulaError:
+            return []  # the limit of work, which computing the formula will meet again
+        return [need for need in needs if need not in self._known]
 
-    def _within(
-        self, lines: Mapping[int, Mapping[int, Any]], area: Area
-    ) -> Iterator[tuple[int, int, Any]]:
-        near = area.bottom is not None and area.bottom - area.top < len(lines)
-        rows = range(area.top, (area.bottom or 0) + 1) if near else sorted(lines)
-        self.spend(len(rows))
+    def _node(self, spot: Spot) -> Node:
+        return self._formulas[spot[0]][spot[1]][spot[2]]
+
+    def _within(self, lines: Lines, area: Area) -> Iterator[tuple[int, int, Any]]:
+        """Yield the cells of an area."""
+        last = max(lines, default=0)
+        rows = range(area.top, min(last, area.bottom or last) + 1)
+        self._spend(len(rows))
         for row in rows:
-            if (
-                row not in lines
-                or row < area.top
-                or (area.bottom is not None and row > area.bottom)
-            ):
-                continue
-            columns = sorted(
-                column
-                for column in lines[row]
-                if column >= area.left and (area.right is None or column <= area.right)
-            )
-            self.spend(len(columns))
-            for column in columns:
-                yield row, column, lines[row][column]
+            cells = lines.get(row, {})
+            self._spend(len(cells))
+            for column, cell in cells.items():
+                if area.left <= column <= (area.right or column):
+                    yield row, column, cell
 
-    def _result(self, spot: Spot, node: Node) -> Any:
-        """Return a formula's value."""
-        value = scalar(self.compute(node, spot[0]))
-        if value is None:
-            return "" if node[:2] == ("call", "INDEX") else 0.0
-        return plain(value)
+    def _result(self, spot: Spot) -> Any:
+        """Return the value that a formula's cell shows."""
+        try:
+            value = apply(single, self._compute(self._node(spot), spot[0]))
+        except FormulaError as stop:
+            return stop.error
+        return 0.0 if value is None else value
 
     # Computation of a tree.
 
-    def compute(self, node: Node, sheet: str) -> Any:
-        """Return a tree's value."""
-        if self._depth >= MAX_LEVELS:
-            raise FormulaError(NUMBER)
-        self.spend(2)
-        self._depth += 1
-        try:
-            return self._value(node, sheet)
-        finally:
-            self._depth -= 1
-
-    def _value(self, node: Node, sheet: str) -> Any:
+    def _compute(self, node: Node, sheet: str) -> Any:
+        """Return a tree's value, possibly an error; raise `FormulaError` above the limit of work."""
+        self._spend(2)
         match node[0]:
-            case "value" | "fault":
+            case "value":
                 return node[1]
             case "reference":
-                return self.area(node[1] or sheet, node[2])
-            case "name":
-                return NAME
+                return self._area(node[1] or sheet, node[2])
             case "call":
-                return self.call(node[1], node[2], sheet)
+                return self._call(node[1], node[2], sheet)
         return self._operations(node, sheet)
 
     def _operations(self, node: Node, sheet: str) -> Any:
         """Compute operators from the inside out along the left side, which may be long."""
         operations = []
-        while node[0] in ("binary", "unary"):
+        while node[0] == "operation":
             operations.append((node[1], node[3:]))
             node = node[2]
-        self.spend(len(operations) - 1)
-        value = self.compute(node, sheet)
-        apply = guarded(operate)
+        self._spend(len(operations))
+        value = self._compute(node, sheet)
         for sign, others in reversed(operations):
-            operands = [value, *(self.compute(part, sheet) for part in others)]
-            value = apply(sign, *map(scalar, operands))
-            self.spend(size_of(value))
+            value = apply(operate, sign, value, *(self._compute(each, sheet) for each in others))
+            self._spend(_text_steps(value))
         return value
 
-    def area(self, sheet: str, area: Area) -> Grid:
-        """Return an area's values, or raise `FormulaError`."""
+    def _area(self, sheet: str, area: Area) -> Any:
+        """Return an area's values, or an error."""
         if (sheet, area) in self._grids:
-            self.spend(len(self._grids[sheet, area].cells) // 4)
+            self._spend(len(self._grids[sheet, area].cells) // 4)
             return self._grids[sheet, area]
-        cells = self._sheet(sheet)
-        self._require([(sheet, area)])
-        bottom = cells.height if area.bottom is None else area.bottom
-        right = cells.width if area.right is None else area.right
+        source = self._load(sheet)
+        if source is None:
+            return NO_REFERENCE
+        bottom = source.height if area.bottom is None else area.bottom
+        right = source.width if area.right is None else area.right
         grid = Grid(max(1, bottom - area.top + 1), max(1, right - area.left + 1), {})
-        for row, column, cell in self._within(cells.lines, area):
-            grid.cells[row - area.top, column - area.left] = self._read((sheet, row, column), cell)
+        for row, column, cell in self._within(source.lines, area):
+            value = self._known[sheet, row, column] if _is_formula(cell) else _typed_value(cell)
+            grid.cells[row - area.top, column - area.left] = value
         self._grids[sheet, area] = grid
         return grid
 
-    def _read(self, spot: Spot, cell: Any) -> Any:
-        if spot in self._known:
-            return self._known[spot]
-        if isinstance(cell, dict):
-            return SerialDate(cell["v"]) if cell.get("k") == "date" else cell.get("v", CYCLE)
-        return cell
-
-    def call(self, name: str, parts: Sequence[Node], sheet: str) -> Any:
-        """Return a function's value, including errors."""
-        try:
-            if name in FORMS:
-                return guarded(FORMS[name])(self, parts, sheet)
-            arguments = [self.compute(part, sheet) for part in parts]
-            for argument in arguments:
-                if isinstance(argument, CellError):
-                    return argument
-                if isinstance(argument, Grid):
-                    self.spend((argument.height + argument.width) // 4)
-            value = guarded(FUNCTIONS.get(name, _unknown))(*arguments)
-            self.spend(size_of(value))
-            return value
-        except FormulaError as stop:
-            return stop.error
+    def _call(self, name: str, parts: Iterable[Node], sheet: str) -> Any:
+        """Return a function's value."""
+        arguments = [self._compute(part, sheet) for part in parts]
+        for argument in arguments:
+            if isinstance(argument, CellError) and name not in TAKE_ERRORS:
+                return argument
+            if isinstance(argument, Grid):
+                self._spend((argument.height + argument.width) // 4)
+        if name not in self._functions:
+            return NAME
+        value = apply(self._functions[name], *arguments)
+        self._spend(_text_steps(value))
+        return value
 
 
-def _unknown(*arguments: Any) -> CellError:
-    return NAME
+def _formulas_of(lines: Lines) -> dict[int, dict[int, Node]]:
+    formulas: dict[int, dict[int, Node]] = {}
+    for row, cells in lines.items():
+        for column, cell in cells.items():
+            if _is_formula(cell):
+                formulas.setdefault(row, {})[column] = parse(cell["f"])
+    return formulas
+
+
+def _is_formula(cell: Any) -> bool:
+    return isinstance(cell, dict) and "f" in cell
+
+
+def _typed_value(cell: Any) -> Any:
+    if isinstance(cell, dict):
+        return SerialDate(cell["v"]) if cell.get("k") == "date" else cell["v"]
+    return cell
+
+
+def _text_steps(value: Any) -> int:
+    return len(value) // 100 if isinstance(value, str) else 0
 
 
 def check_supported(formula: str) -> None:
@@ -269,7 +236,7 @@ def check_supported(formula: str) -> None:
     if ("sign", "{") in tokens(formula[1:]):
         raise ToolError("not supported: arrays are not computed here; use a range of cells")
     for part in parts_of(parse(formula)):
-        if part[0] == "call" and part[1] not in FORMS and part[1] not in FUNCTIONS:
+        if part[0] == "call" and part[1] not in FUNCTIONS and part[1] != "TODAY":
             raise ToolError(
                 f"not supported: {echo(part[1])} is not computed here; use other functions, or "
                 "enter the value itself"

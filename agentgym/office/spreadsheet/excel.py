@@ -13,7 +13,6 @@ from agentgym.office.spreadsheet import excel_sheets as sheets
 from agentgym.office.spreadsheet.excel_sheets import (
     Workbooks,
     area_of,
-    last_place,
     sheet_of,
     spot,
     spots,
@@ -23,10 +22,6 @@ from agentgym.text.tools import ToolError, echo, tool
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_excel_tools.json"))
-class DisabledExcelTools:
-    """Tools of features that the account lacks."""
-
-
 class Excel(Server):
     """Reads and changes the workbooks (.xlsx) of the workspace."""
 
@@ -46,23 +41,6 @@ class Excel(Server):
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
         self._books = Workbooks(self)
-        self.parts = (DisabledExcelTools(),)
-
-    @tool
-    def apply_formula(self, filepath: str, sheet_name: str, cell: str, formula: str) -> str:
-        """Check a formula and write it to a cell. It is not computed, and no value is stored with
-        it.
-
-        Args:
-            filepath: Path of the workbook.
-            sheet_name: Title of the sheet.
-            cell: The cell, such as B2.
-            formula: The formula, starting with =.
-        """
-        parts.check_formula(formula)
-        with self._books.edit_sheet(filepath, sheet_name) as sheet:
-            sheets.put(sheet, *spot(cell), formula)
-        return f"Applied formula '{formula}' to cell {cell}"
 
     @tool
     def read_data_from_excel(
@@ -85,7 +63,7 @@ class Excel(Server):
         sheet = self._books.read_sheet(filepath, sheet_name)
         first, _, last = start_cell.partition(":")
         (top, left), corner = spot(first), last or end_cell
-        filled = last_place(sheet)
+        filled = sheet.max_row, sheet.max_column
         bottom, right = spot(corner) if corner else filled
         if not corner and (top, left) == (1, 1):
             top, left = sheet.min_row, sheet.min_column
@@ -149,20 +127,6 @@ class Excel(Server):
             sheets.check_title(book, sheet_name)
             book.create_sheet(sheet_name)
         return f"Sheet {sheet_name} created successfully"
-
-    @tool
-    def copy_worksheet(self, filepath: str, source_sheet: str, target_sheet: str) -> str:
-        """Copy a sheet within its workbook: values, styles and merged cells.
-
-        Args:
-            filepath: Path of the workbook.
-            source_sheet: Title of the sheet to copy.
-            target_sheet: Title of the copy.
-        """
-        with self._books.edit_sheet(filepath, source_sheet) as sheet:
-            sheets.check_title(sheet.parent, target_sheet)
-            sheet.parent.copy_worksheet(sheet).title = target_sheet
-        return f"Sheet '{source_sheet}' copied to '{target_sheet}'"
 
     @tool
     def delete_worksheet(self, filepath: str, sheet_name: str) -> str:
@@ -251,20 +215,6 @@ class Excel(Server):
             count: Number of rows.
         """
         return self._resize(filepath, sheet_name, "row", start_row, count, remove=True)
-
-    @tool
-    def delete_sheet_columns(
-        self, filepath: str, sheet_name: str, start_col: int, count: int = 1
-    ) -> str:
-        """Delete columns.
-
-        Args:
-            filepath: Path of the workbook.
-            sheet_name: Title of the sheet.
-            start_col: Number of the first column.
-            count: Number of columns.
-        """
-        return self._resize(filepath, sheet_name, "column", start_col, count, remove=True)
 
     def _resize(
         self, path: str, title: str, axis: str, start: int, count: int, *, remove: bool = False

@@ -6,37 +6,6 @@ import math
 from typing import Any
 
 from agentgym.office.spreadsheet.cells import column_name
-from agentgym.office.spreadsheet.workbooks import library
-from agentgym.text.tools import ToolError, echo
-
-# Effects outside the workbook; the published server refuses these, too.
-UNSAFE = frozenset(
-    ("CALL", "DGET", "HYPERLINK", "INDIRECT", "REGISTER", "REGISTER.ID", "RTD", "WEBSERVICE")
-)
-MAX_FORMULA = 8_192  # characters, as in Excel
-
-
-def check_formula(formula: str) -> None:
-    """Raise `ToolError` for formulas that Excel cannot read or that act outside the file."""
-    if not formula.startswith("=") or len(formula) > MAX_FORMULA:
-        raise ToolError(
-            f"invalid argument: a formula begins with = and has at most {MAX_FORMULA} characters, "
-            f"got {echo(formula)}"
-        )
-    tokenizer = library().formula.tokenizer
-    depth = 0
-    try:
-        items = tokenizer.Tokenizer(formula).items
-    except (tokenizer.TokenizerError, IndexError) as error:
-        raise ToolError(f"invalid argument: the formula cannot be read: {error}") from None
-    for item in items:
-        if item.type == "FUNC" and item.subtype == "OPEN" and item.value[:-1].upper() in UNSAFE:
-            raise ToolError(f"invalid argument: unsafe function {item.value[:-1].upper()}")
-        depth += {"OPEN": 1, "CLOSE": -1}.get(item.subtype, 0)
-    if depth or not items:
-        raise ToolError(
-            "invalid argument: the formula has a parenthesis that is not closed, or nothing in it"
-        )
 
 
 def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from agentgym.office.server import Server
 from agentgym.office.spreadsheet import excel_parts as parts
@@ -35,16 +34,6 @@ _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _SET = re.compile(r"\{([^{}]*)\}")
 # Valid titles in Excel.
 _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
-
-
-_last_places: WeakKeyDictionary[Any, tuple[int, int]] = WeakKeyDictionary()
-
-
-def last_place(sheet: Any) -> tuple[int, int]:
-    """Return a sheet's last row and column, stored on it because the search is slow."""
-    if sheet not in _last_places:
-        _last_places[sheet] = sheet.max_row, sheet.max_column
-    return _last_places[sheet]
 
 
 class Workbooks:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from agentgym.office.spreadsheet.cell_values import SYNTAX, CellError
+from agentgym.office.spreadsheet.cell_values import NAME, SYNTAX, CellError
 from agentgym.office.spreadsheet.cells import (
     Area,
     parse_area,
@@ -16,7 +16,9 @@ from agentgym.office.spreadsheet.cells import (
 )
 
 Node: TypeAlias = tuple[Any, ...]
-"""A parsed formula: its kind, then its parts."""
+"""A parsed formula: `("value", value)`, `("reference", sheet, area)`, `("call", name, arguments)` or
+`("operation", sign, operand, …)`.
+"""
 
 MAX_DEPTH = 40  # levels of brackets, arguments and right operands, over which parsing recurses
 
@@ -27,17 +29,12 @@ _REFERENCE = (
 )
 _TOKEN = re.compile(
     rf"""(?P<space>\s+)|(?P<text>"(?:[^"]|"")*")|(?P<reference>{_REFERENCE})|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"""
-    r"""|(?P<fault>\#(?:REF!|DIV/0!|N/A|NAME\?|VALUE!|NUM!|ERROR!))|(?P<name>[A-Za-z_][\w.]*)|(?P<sign><=|>=|<>|[-+*/^&=<>(),;%{}])|(?P<bad>.)""",
+    r"""|(?P<error>\#(?:REF!|DIV/0!|N/A|NAME\?|VALUE!|NUM!|ERROR!))|(?P<name>[A-Za-z_][\w.]*)|(?P<sign><=|>=|<>|[-+*/^&=<>(),;%{}])|(?P<bad>.)""",
     re.DOTALL,
 )
 # Precedence; higher numbers bind more tightly, and a sign most tightly.
 _BINARY = {
-    "=": 1,
-    "<>": 1,
-    "<": 1,
-    ">": 1,
-    "<=": 1,
-    ">=": 1,
+    **dict.fromkeys(("=", "<>", "<", ">", "<=", ">="), 1),
     "&": 2,
     "+": 3,
     "-": 3,
@@ -61,13 +58,13 @@ def tokens(formula: str) -> Iterator[tuple[str, str]]:
 
 @functools.lru_cache(maxsize=4096)
 def parse(formula: str) -> Node:
-    """Return the tree of a formula that starts with `=`; `("fault", "#ERROR!")` if it cannot be
+    """Return the tree of a formula that starts with `=`; the value `#ERROR!` if it cannot be
     parsed.
     """
     try:
         return _Parser([token for token in tokens(formula[1:]) if token[0] != "space"]).whole()
     except _Syntax:
-        return ("fault", SYNTAX)
+        return ("value", SYNTAX)
 
 
 class _Parser:
@@ -81,11 +78,12 @@ class _Parser:
             raise _Syntax
         return node
 
-    def _take(self, sign: str) -> bool:
-        if self._left[-1] == ("sign", sign):
-            self._left.pop()
-            return True
-        return False
+    def _take(self, *signs: str) -> bool:
+        kind, text = self._left[-1]
+        if kind != "sign" or text not in signs:
+            return False
+        self._left.pop()
+        return True
 
     def _binary(self, least: int) -> Node:
         self._depth += 1
@@ -94,17 +92,18 @@ class _Parser:
         node = self._unary()
         while self._left[-1][0] == "sign" and _BINARY.get(self._left[-1][1], 0) > least:
             sign = self._left.pop()[1]
-            node = ("binary", sign, node, self._binary(_BINARY[sign]))
+            node = ("operation", sign, node, self._binary(_BINARY[sign]))
         self._depth -= 1
         return node
 
     def _unary(self) -> Node:
-        if self._left[-1] in (("sign", "-"), ("sign", "+")):
+        sign = self._left[-1][1]
+        if self._take("-", "+"):
             # A sign binds more tightly than a power: -2^2 is 4.
-            return ("unary", self._left.pop()[1], self._binary(_BINARY["^"]))
+            return ("operation", sign, self._binary(_BINARY["^"]))
         node = self._atom()
         while self._take("%"):
-            node = ("unary", "%", node)
+            node = ("operation", "%", node)
         return node
 
     def _atom(self) -> Node:
@@ -113,8 +112,8 @@ class _Parser:
                 return ("value", float(text))
             case "text", text:
                 return ("value", text[1:-1].replace('""', '"'))
-            case "fault", text:
-                return ("fault", CellError(text))
+            case "error", text:
+                return ("value", CellError(text))
             case "reference", text:
                 title, rest = split_sheet(text)
                 return ("reference", title and title.lower(), parse_area(rest))
@@ -127,14 +126,14 @@ class _Parser:
         raise _Syntax
 
     def _named(self, name: str) -> Node:
-        if not self._take("("):
-            return ("value", name == "TRUE") if name in ("TRUE", "FALSE") else ("name", name)
-        return ("call", name, self._arguments())
+        if self._take("("):
+            return ("call", name, self._arguments())
+        return ("value", {"TRUE": True, "FALSE": False}.get(name, NAME))
 
     def _arguments(self) -> list[Node]:
         arguments: list[Node] = []
         while not self._take(")"):
-            if arguments and not (self._take(",") or self._take(";")):
+            if arguments and not self._take(",", ";"):
                 raise _Syntax
             is_empty = self._left[-1] in (("sign", ","), ("sign", ";"), ("sign", ")"))
             arguments.append(("value", None) if is_empty else self._binary(0))
@@ -147,28 +146,23 @@ def parts_of(node: Node) -> Iterator[Node]:
     while waiting:
         node = waiting.pop()
         yield node
-        match node[0]:
-            case "call":
-                waiting += reversed(node[2])
-            case "unary" | "binary":
-                waiting += reversed(node[2:])
+        if node[0] == "call":
+            waiting += node[2]
+        elif node[0] == "operation":
+            waiting += node[2:]
 
 
 def references(node: Node) -> Iterator[tuple[str | None, Area]]:
-    """Yield the areas that a tree refers to."""
+    """Yield the sheets and areas that a tree refers to."""
     return ((part[1], part[2]) for part in parts_of(node) if part[0] == "reference")
 
 
-def rewrite(formula: str, change: Callable[[str | None, str], str]) -> str:
-    """Replace each reference by `change(sheet, rest)`; texts stay."""
-    return "=" + "".join(
-        change(*split_sheet(text)) if kind == "reference" else text
-        for kind, text in tokens(formula[1:])
-    )
-
-
-def retitle(old: str, new: str, named: str | None, rest: str) -> str:
-    """Update a reference (`named` sheet, `rest`) after a sheet was renamed."""
-    if named is None:
-        return rest
-    return f"{quote_title(new if named.lower() == old.lower() else named)}!{rest}"
+def retitle(formula: str, old: str, new: str) -> str:
+    """Update a formula's references after a sheet was renamed; texts stay."""
+    parts = ["="]
+    for kind, text in tokens(formula[1:]):
+        title, rest = split_sheet(text) if kind == "reference" else (None, text)
+        if title is not None:
+            title = quote_title(new if title.lower() == old.lower() else title)
+        parts.append(rest if title is None else f"{title}!{rest}")
+    return "".join(parts)

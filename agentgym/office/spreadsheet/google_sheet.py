@@ -19,10 +19,6 @@ from agentgym.text.tools import ToolError, tool
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_sheet_tools.json"))
-class DisabledSheetTools:
-    """Tools of features that the account lacks."""
-
-
 class GoogleSheet(Server):
     """A Google Sheets account."""
 
@@ -41,7 +37,6 @@ class GoogleSheet(Server):
     def __init__(self, context: OfficeContext | None = None) -> None:
         super().__init__(context)
         self._books = Spreadsheets(self)
-        self.parts = (DisabledSheetTools(),)
 
     # For task authors.
 
@@ -212,27 +207,6 @@ class GoogleSheet(Server):
             spreadsheet_id: Id of the spreadsheet.
         """
         return [row["title"] for row in self._books.sheets(spreadsheet_id)]
-
-    @tool
-    def copy_sheet(
-        self, src_spreadsheet: str, src_sheet: str, dst_spreadsheet: str, dst_sheet: str
-    ) -> Any:
-        """Copy a sheet to the same or another spreadsheet.
-
-        Args:
-            src_spreadsheet: Id of the source spreadsheet.
-            src_sheet: Title of the sheet to copy.
-            dst_spreadsheet: Id of the target spreadsheet.
-            dst_sheet: Title of the copy.
-        """
-        source = self._books.sheet(src_spreadsheet, src_sheet)
-        self._books.sheets(dst_spreadsheet)
-        target = self._books.add_sheet(
-            dst_spreadsheet, dst_sheet, source["row_count"], source["column_count"]
-        )
-        self._books.put(target, self._books.lines(source))
-        self._books.touch(dst_spreadsheet)
-        return {"sheetId": target["number"], "title": dst_sheet}
 
     @tool
     def rename_sheet(self, spreadsheet: str, sheet: str, new_name: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -15,14 +14,13 @@ from agentgym.office.server import Server
 from agentgym.office.spreadsheet.cell_values import (
     SerialDate,
     parse_input,
-    raw,
     text_of,
     trim,
     validate,
 )
 from agentgym.office.spreadsheet.cells import Area, parse_area, quote_title, split_sheet
 from agentgym.office.spreadsheet.evaluation import Evaluator, Results, SheetCells, check_supported
-from agentgym.office.spreadsheet.formulas import retitle, rewrite
+from agentgym.office.spreadsheet.formulas import retitle
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
@@ -44,11 +42,6 @@ class SheetCell(NamedTuple):
     result: Any
 
     @property
-    def is_formula(self) -> bool:
-        """Whether a formula was entered."""
-        return isinstance(self.content, dict) and "f" in self.content
-
-    @property
     def typed(self) -> Any:
         """The typed text."""
         if isinstance(self.content, dict):
@@ -56,25 +49,19 @@ class SheetCell(NamedTuple):
         return self.content
 
     @property
-    def value(self) -> Any:
-        """The bare value; a date is its number of days."""
-        if self.is_formula:
-            return validate(self.result)
-        return raw(self.content)
-
-    @property
     def shown(self) -> Any:
-        """The value in results: typed texts unchanged, dates as texts."""
-        if self.is_formula:
-            return text_of(self.result) if isinstance(self.result, SerialDate) else self.value
-        return self.content["s"] if isinstance(self.content, dict) else self.content
+        """The value in results: typed texts unchanged, dates as texts, formulas computed."""
+        if not isinstance(self.content, dict) or "f" not in self.content:
+            return self.typed
+        return (
+            text_of(self.result) if isinstance(self.result, SerialDate) else validate(self.result)
+        )
 
     @property
     def exact(self) -> Any:
         """The value with numbers in texts as numbers, and dates as typed."""
-        if isinstance(self.content, dict) and "f" not in self.content:
-            return self.content["s" if self.content.get("k") else "v"]
-        return self.shown
+        is_number = isinstance(self.content, dict) and "v" in self.content
+        return self.content["v"] if is_number and not self.content.get("k") else self.shown
 
 
 def count_cells(rows: Sequence[Sequence[Any]], before: int = 0) -> int:
@@ -228,25 +215,7 @@ class Spreadsheets:
 
     def values(self, sheet: Row, text: str | None) -> list[list[Any]]:
         """Return typed numbers and booleans and formula results of `cells`."""
-        if self._results(sheet["spreadsheet"]):
-            return [[cell.shown if cell else "" for cell in row] for row in self.cells(sheet, text)]
-        values = self._typed_values(sheet, self.area(sheet, text))
-        count_cells(values)
-        return values
-
-    def _typed_values(self, sheet: Row, area: Area) -> list[list[Any]]:
-        """Return displayed values in a sheet without formulas; see `cells`."""
-        filled: dict[int, list[Any]] = {}
-        right = area.right or 0
-        for row, cells in self.lines(sheet, area.top, area.bottom or 0).items():
-            if area.left == 1 and len(cells) <= right and next(reversed(cells)) == len(cells):
-                values = list(cells.values())  # an ordered row without gaps
-            else:
-                last = max([k for k in cells if area.left <= k <= right], default=0)
-                values = [cells.get(k, "") for k in range(area.left, last + 1)]
-            if values:
-                filled[row] = [v["s"] if isinstance(v, dict) else v for v in values]
-        return [filled.get(row, []) for row in range(area.top, max(filled, default=0) + 1)]
+        return [[cell.shown if cell else "" for cell in row] for row in self.cells(sheet, text)]
 
     def entries(self, sheet: Row, text: str | None) -> list[list[Any]]:
         """Return the entered content of `cells`."""
@@ -316,7 +285,7 @@ class Spreadsheets:
     def insert(
         self, spreadsheet: str, title: str, axis: str, count: int, start: int | None
     ) -> None:
-        """Insert empty rows or columns after the first `start`, by default at the end."""
+        """Add empty rows or columns at the end, where `start` must be."""
         sheet = self.sheet(spreadsheet, title)
         rows, columns = sheet["row_count"], sheet["column_count"]
         size, other = (rows, columns) if axis == "row" else (columns, rows)
@@ -326,19 +295,15 @@ class Spreadsheets:
                 f"invalid argument: count must be at least 1, start 0 to {size}; got "
                 f"{echo(count)} and {echo(start)}"
             )
-        if start < size and any(self._formula_rows(each) for each in self.sheets(spreadsheet)):
-            # References would have to follow the moved cells.
+        if start < size:  # formulas and later cells would have to follow
             raise ToolError(
-                f"not supported: inserting {axis}s between others in a spreadsheet with formulas; "
-                "add them at the end"
+                f"not supported: inserting {axis}s between others; add them at the end, without "
+                f"start_{axis}"
             )
         if axis == "column" and columns + count > MAX_COLUMNS:
             raise ToolError(f"limit exceeded: a sheet has at most {MAX_COLUMNS} columns")
         self._check_size(spreadsheet, count * other)
         self._server.store.update("sheets", sheet["id"], **{f"{axis}_count": size + count})
-        lines = self.lines(sheet)
-        self._server.store.delete("lines", sheet=sheet["id"])
-        self.put(sheet, _spread(lines, axis, start, count))
         self.touch(spreadsheet)
 
     def _formula_rows(self, sheet: Row) -> list[int]:
@@ -347,7 +312,6 @@ class Spreadsheets:
 
     def retitle(self, sheet: Row, title: str) -> None:
         """Rename a sheet and update the formulas that refer to it."""
-        change = functools.partial(retitle, sheet["title"], title)
         self._server.store.update("sheets", sheet["id"], title=title)
         for each in self.sheets(sheet["spreadsheet"]):
             changed: dict[int, dict[int, Any]] = {}
@@ -356,16 +320,5 @@ class Spreadsheets:
             for cells in changed.values():
                 for cell in cells.values():
                     if isinstance(cell, dict) and "f" in cell:
-                        cell["f"] = rewrite(cell["f"], change)
+                        cell["f"] = retitle(cell["f"], sheet["title"], title)
             self.put(each, changed)
-
-
-def _spread(
-    lines: Mapping[int, Mapping[int, Any]], axis: str, start: int, count: int
-) -> dict[int, dict[int, Any]]:
-    if axis == "row":
-        return {row + count if row > start else row: dict(cells) for row, cells in lines.items()}
-    return {
-        row: {k + count if k > start else k: cell for k, cell in cells.items()}
-        for row, cells in lines.items()
-    }

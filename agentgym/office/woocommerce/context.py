@@ -1,21 +1,19 @@
-"""Records, settings, dates and batches, shared by the parts of the shop."""
+"""Records, settings and dates, shared by the parts of the shop."""
 
 from __future__ import annotations
 
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any
 
 from agentgym.office.context import Clock
 from agentgym.office.server import page_of
 from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
-
-MAX_BATCH = 100  # as in WooCommerce's REST API
 
 _SLUG_CHARS = 180  # leaves room for a number within WordPress's 200 characters
 MAX_WORDS = 50  # each is compared with every record
@@ -24,9 +22,6 @@ _YEARS = range(1900, 9001)  # far enough from `datetime`'s limits to add a time 
 
 # Product fields that are dates.
 _DATES = frozenset({"date_created", "date_modified", "date_on_sale_from", "date_on_sale_to"})
-
-BatchJob: TypeAlias = tuple[Sequence[Any] | None, Callable[..., Row]]
-"""Items of a batch, and the tool that handles one."""
 
 
 class ShopContext(ServerState):
@@ -139,52 +134,6 @@ class ShopContext(ServerState):
         """Return a column's distinct values."""
         return {row[column] for row in self.store.rows(f'SELECT "{column}" FROM "{table}"')}
 
-    def delete_or_trash(
-        self, table: str, kind: str, id: int, force: bool, show: Callable[[int], Row]
-    ) -> Row:
-        """Delete a record (`force`) or trash it, unless already trashed, and `show` it."""
-        record = show(id)
-        if force:
-            self.store.delete(table, id=id)
-        elif self.store.get(table, id)["status"] == "trash":
-            raise ToolError(
-                f"conflict: {kind} {id} is in the trash already; force deletes it permanently"
-            )
-        else:
-            self.store.update(table, id, status="trash", date_modified=self.tick())
-            record = show(id)
-        return record
-
-    # Batches.
-
-    def run_batch(
-        self, create: BatchJob, update: BatchJob, delete: BatchJob
-    ) -> dict[str, list[Row]]:
-        """Process a batch's items one by one; a failing item changes nothing.
-
-        Each job is a list of records or ids, and the tool for one. Returns records or errors by
-        verb.
-        """
-        jobs: dict[str, BatchJob] = {
-            "create": create,
-            "update": (update[0], lambda data: update[1](_id_of(data), data)),
-            "delete": (delete[0], lambda key: delete[1](key, force=True)),
-        }
-        if sum(len(items or ()) for items, _ in jobs.values()) > MAX_BATCH:
-            raise ToolError(f"limit exceeded: a batch has at most {MAX_BATCH} items")
-        results = {}
-        for verb, (items, call) in jobs.items():
-            if items is not None:
-                results[verb] = [self._attempt(item, call) for item in items]
-        return results
-
-    def _attempt(self, item: Any, call: Callable[[Any], Row]) -> Row:
-        try:
-            with self.store.change():
-                return call(item)
-        except ToolError as error:
-            return {"error": str(error)}
-
 
 class ShopPart:
     """A part of the shop with some tools."""
@@ -197,13 +146,6 @@ class ShopPart:
         return self._shop.store
 
 
-def _id_of(data: Row) -> int:
-    key = data.get("id")
-    if isinstance(key, bool) or not isinstance(key, int):
-        raise ToolError("invalid argument: an item to update needs an integer id")
-    return key
-
-
 def stamp(moment: datetime) -> str:
     """Format a time with a time zone in GMT for storage."""
     if moment.tzinfo is None:
@@ -211,6 +153,26 @@ def stamp(moment: datetime) -> str:
             f"a date must have a time zone, got {moment!r}; write datetime(..., tzinfo=UTC)"
         )
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+# In the API's order, in which records show them.
+_ADDRESS = (
+    "first_name", "last_name", "company", "address_1", "address_2", "city", "state", "postcode",
+    "country", "email", "phone",
+)  # fmt: skip
+
+
+def in_address_order(address: Mapping[str, str]) -> Row:
+    """Return an author's address in the API's order; raise `ValueError` for an unknown field."""
+    check_fields(address, _ADDRESS)
+    return {name: address[name] for name in _ADDRESS if name in address}
+
+
+def check_fields(record: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise `ValueError` if an author's record has an unknown field."""
+    unknown = sorted(record.keys() - set(names))
+    if unknown:
+        raise ValueError(f"no field is called {unknown[0]!r}; there are {', '.join(names)}")
 
 
 def given_fields(record: Row) -> Row:

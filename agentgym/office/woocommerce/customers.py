@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from agentgym.office.store import Row
 from agentgym.office.woocommerce.context import (
     ShopPart,
+    check_fields,
     free_name,
     given_fields,
-    merge_meta,
-    show_meta,
+    in_address_order,
     words,
     words_in,
 )
-from agentgym.office.woocommerce.shapes import (
-    CustomerData,
-    validate_record,
-)
 from agentgym.text.tools import ToolError, echo, tool
 
-_NAMES = ("email", "username", "first_name", "last_name")  # settable columns
-# A new customer's defaults.
-_CUSTOMER: Row = {
-    "email": "",
-    "username": "",
-    "first_name": "",
-    "last_name": "",
-    "role": "customer",
-    "date_created": "",
-    "date_modified": "",
-    "details": {"billing": {}, "shipping": {}},
-    "meta_data": [],
-}
+_NAMES = ("email", "username", "first_name", "last_name")  # searched columns
+# An author's fields.
+_FIELDS = ("email", "first_name", "last_name", "billing")
 
 # SQL for sort keys other than `id`.
 _ORDERS = {"name": "first_name || ' ' || last_name", "registered_date": "date_created"}
@@ -44,23 +30,51 @@ class Customers(ShopPart):
 
     # For task authors.
 
-    def add(self, email: str, first_name: str = "", last_name: str = "", **fields: Any) -> int:
-        """Add a customer like `add_all` and return the id."""
-        record = {"email": email, "first_name": first_name, "last_name": last_name, **fields}
-        return self.add_all([record])[0]
-
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
-        """Add customers and return their ids, in order.
+        """Add customers, created now, and return their ids, in order.
 
-        Records are REST API fields with an `email`, plus `role` and `date_created` (a datetime).
-        Unknown fields raise `ValueError`, invalid values `ToolError`.
+        Args:
+            records: `email`, and optionally `first_name`, `last_name` and `billing`.
+
+        Raises:
+            ValueError: A field name is unknown.
+            ToolError: The email address is missing or taken.
         """
-        customers = []
-        for record in records:
-            data = validate_record(CustomerData, record, ("role", "date_created"))
-            customers.append({**data, "date_created": self._shop.date_of(record)})
-        with self._store.change():
-            return self._insert(customers)
+        emails, usernames = (
+            {text.lower() for text in self._shop.column_values("customers", column)}
+            for column in ("email", "username")
+        )
+        now, rows = self._shop.now(), []
+        for key, record in enumerate(records, self._shop.next_id("customers")):
+            check_fields(record, _FIELDS)
+            email = record.get("email", "").lower()
+            if not email or email in emails:
+                raise ToolError(
+                    "conflict: a customer needs an email address that no other has, got "
+                    f"{echo(record.get('email'))}"
+                )
+            username = free_name(email.partition("@")[0], usernames)
+            emails.add(email)
+            usernames.add(username)
+            rows.append(
+                {
+                    "id": key,
+                    "email": record["email"],
+                    "username": username,
+                    "first_name": record.get("first_name", ""),
+                    "last_name": record.get("last_name", ""),
+                    "role": "customer",
+                    "date_created": now,
+                    "date_modified": now,
+                    "details": {
+                        "billing": in_address_order(record.get("billing", {})),
+                        "shipping": {},
+                    },
+                    "meta_data": [],
+                }
+            )
+        self._store.insert_all("customers", rows)
+        return [row["id"] for row in rows]
 
     def all(self) -> list[Row]:
         """Return all customers, including the administrator, in API form, by id."""
@@ -110,36 +124,6 @@ class Customers(ShopPart):
 
     # Helpers.
 
-    def _insert(self, records: Sequence[Row]) -> list[int]:
-        emails = {str(email).lower() for email in self._shop.column_values("customers", "email")}
-        usernames = {
-            str(name).lower() for name in self._shop.column_values("customers", "username")
-        }
-        rows = []
-        for key, data in enumerate(records, self._shop.next_id("customers")):
-            email = data.get("email", "").lower()
-            if not email:
-                raise ToolError("invalid argument: a customer needs an email")
-            if email in emails:
-                raise ToolError(
-                    f"conflict: another customer has the email address {echo(data['email'])}"
-                )
-            username = data.get("username") or free_name(email.partition("@")[0], usernames)
-            if username.lower() in usernames:
-                raise ToolError(f"conflict: another customer has the user name {echo(username)}")
-            emails.add(email)
-            usernames.add(username.lower())
-            date = data["date_created"]
-            new = {
-                **_CUSTOMER,
-                "id": key,
-                "role": data.get("role", "customer"),
-                "date_created": date,
-            }
-            rows.append(_merge(new, {**data, "username": username}, date))
-        self._store.insert_all("customers", rows)
-        return [row["id"] for row in rows]
-
     def _show_all(self, ids: list[int]) -> list[Row]:
         """Show the user name only if it differs from the generated one."""
         return [self._show(row) for row in self._shop.rows_by_id("customers", ids)]
@@ -151,21 +135,8 @@ class Customers(ShopPart):
         return {
             **shown,
             "billing": given_fields(row["details"]["billing"]),
-            "shipping": given_fields(row["details"]["shipping"]),
-            "meta_data": show_meta(row["meta_data"]),
+            "shipping": {},
+            "meta_data": [],
             "date_created": self._shop.site_time(row["date_created"]),
             "date_modified": self._shop.site_time(row["date_modified"]),
         }
-
-
-def _merge(row: Row, data: Row, now: str) -> Row:
-    names = {name: data[name] for name in _NAMES if name in data}
-    old = row["details"]
-    details = {name: {**old[name], **data.get(name, {})} for name in ("billing", "shipping")}
-    return {
-        **row,
-        **names,
-        "date_modified": now,
-        "details": details,
-        "meta_data": merge_meta(row, data),
-    }

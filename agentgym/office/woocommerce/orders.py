@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import WithJsonSchema
 
 from agentgym.office.store import Row
-from agentgym.office.woocommerce.context import ShopContext, ShopPart, merge_meta
-from agentgym.office.woocommerce.lines import OrderLines
-from agentgym.office.woocommerce.money import money, totals
-from agentgym.office.woocommerce.shapes import (
-    MAX_AMOUNT,
-    STATUSES,
-    OrderData,
-    validate_record,
-)
-from agentgym.office.woocommerce.views import show_orders
+from agentgym.office.woocommerce.context import ShopPart, check_fields, in_address_order
+from agentgym.office.woocommerce.views import cents, show_orders
 from agentgym.text.tools import ToolError, echo, tool
+
+# Order statuses in the API's order.
+STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed")
 
 ListedStatus = Annotated[str, WithJsonSchema({"type": "string", "enum": list(STATUSES)})]
 """Order status filter; `any` and `trash` are accepted too."""
@@ -27,28 +22,15 @@ ListedStatus = Annotated[str, WithJsonSchema({"type": "string", "enum": list(STA
 # An order of these statuses has taken its products from the stock.
 _BOOKING = ("processing", "completed", "on-hold")
 
-# A new order's defaults.
-_NEW: Row = {
-    "status": "pending",
-    "currency": "",
-    "customer_id": None,
-    "date_created": "",
-    "date_modified": "",
-    "date_paid": None,
-    "date_completed": None,
-    "details": {
-        "billing": {},
-        "shipping": {},
-        "payment_method": "",
-        "payment_method_title": "",
-        "transaction_id": "",
-        "customer_note": "",
-    },
-    "meta_data": [],
-}
+_MAX_QUANTITY = 10**6  # times an amount, it fits into 64 bits
 
-_DETAILS = tuple(_NEW["details"])  # stored in the column `details`
-_DATES = ("date_created", "date_paid", "date_completed")  # settable by an author
+_DATES = ("date_created", "date_paid", "date_completed")
+# An author's fields.
+_FIELDS = ("status", "customer_id", "customer_note", "billing", "line_items", *_DATES)
+
+# Fields that are equal for all orders.
+_NEW: Row = {"discount_total": 0, "shipping_total": 0, "meta_data": []}
+_TEXTS = dict.fromkeys(("payment_method", "payment_method_title", "transaction_id"), "")
 
 # SQL: the order contains a product.
 _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?)"
@@ -57,41 +39,39 @@ _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?)"
 class Orders(ShopPart):
     """Orders, which tools only read. The stock and sales of products already account for them."""
 
-    def __init__(self, shop: ShopContext, lines: OrderLines) -> None:
-        super().__init__(shop)
-        self._lines = lines
-
     # For task authors.
-
-    def add(self, **record: Any) -> int:
-        """Add an order like `add_all` and return its id."""
-        return self.add_all([record])[0]
 
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add orders and return their ids, in order. Totals are computed from the lines.
 
         Args:
-            records: REST API fields; `date_created` (by default now), `date_paid` and
-                `date_completed` are datetimes. The latter two default to the creation date if the
-                status implies them, and `billing` to the customer's address.
+            records: REST API fields: `status` (by default pending), `customer_id`,
+                `customer_note`, `billing`, `line_items` (each with `product_id` and `quantity`), and the datetimes
+                `date_created` (by default now), `date_paid` and `date_completed`. The latter two
+                default to the creation date if the status implies them, and `billing` to the
+                customer's address.
 
         Raises:
-            ValueError: A field name is unknown.
-            ToolError: A value is invalid, or a product or customer does not exist.
+            ValueError: A field name or the status is unknown.
+            ToolError: A product or customer does not exist.
         """
-        orders, customers = [], {row["id"]: row for row in self._store.find("customers")}
-        for record in records:
-            data = validate_record(OrderData, record, _DATES)
-            customer = customers.get(data.get("customer_id", 0))
-            if customer and "billing" not in data:
-                names = {name: customer[name] for name in ("first_name", "last_name", "email")}
-                data["billing"] = {**names, **customer["details"]["billing"]}
-            for name in _DATES:
-                if data.get(name) or name == "date_created":
-                    data[name] = self._shop.date_of(data, name)
-            orders.append(data)
+        currency = self._shop.setting("woocommerce_currency")
+        customers = {row["id"]: row for row in self._store.find("customers")}
+        orders: list[Row] = []
+        items: list[Row] = []
+        item_ids = itertools.count(self._shop.next_id("items"))
+        for key, record in enumerate(records, self._shop.next_id("orders")):
+            order = {"id": key, "currency": currency, **self._order(record, customers)}
+            lines = [self._line(line, order) for line in record.get("line_items", ())]
+            for line in lines:
+                line["id"] = next(item_ids)
+            order["total"] = sum(line["total"] for line in lines)
+            orders.append(order)
+            items += lines
         with self._store.change():
-            return self._insert(orders)
+            self._store.insert_all("orders", orders)
+            self._store.insert_all("items", items)
+        return [order["id"] for order in orders]
 
     def all(self) -> list[Row]:
         """Return all orders, including trash, in API form, by id."""
@@ -156,57 +136,59 @@ class Orders(ShopPart):
 
     # Helpers.
 
-    def _insert(self, records: Sequence[Row]) -> list[int]:
-        prices = self._lines.look_up(records)
-        currency = self._shop.setting("woocommerce_currency")
-        rows, all_items, item_ids = [], [], itertools.count(self._shop.next_id("items"))
-        for key, data in enumerate(records, self._shop.next_id("orders")):
-            date = data["date_created"]
-            new = {**_NEW, "id": key, "currency": currency, "date_created": date}
-            order = self._merge(new, data, date)
-            order |= {name: data[name] for name in _DATES if name in data}
-            items = self._lines.compose(data, prices)
-            for item in items:
-                item |= {"id": next(item_ids), "order_id": key}
-                product = prices.products.get(item["product_id"])
-                if order["booked"] and product and product["manage_stock"]:
-                    item["reduced"] = item["quantity"]
-            rows.append({**order, **_checked_totals(items)})
-            all_items += items
-        self._store.insert_all("orders", rows)
-        self._store.insert_all("items", all_items)
-        return [row["id"] for row in rows]
-
-    def _merge(self, order: Row, data: Row, now: str) -> Row:
-        status = data.get("status", order["status"])
-        # Payment advances an unpaid order, as in WooCommerce.
-        if data.get("set_paid") and status in ("pending", "on-hold", "failed", "cancelled"):
-            status = "processing"
-        new = {
-            **order,
+    def _order(self, record: Mapping[str, Any], customers: Mapping[int, Row]) -> Row:
+        """Return an order without id, currency and total."""
+        check_fields(record, _FIELDS)
+        status = record.get("status", "pending")
+        if status not in STATUSES:
+            raise ValueError(f"status must be one of {', '.join(STATUSES)}, got {status!r}")
+        dates = {name: self._shop.date_of(record, name) for name in _DATES if record.get(name)}
+        created = dates.get("date_created") or self._shop.now()
+        is_paid = status in ("processing", "completed")
+        owner = record.get("customer_id") or None
+        billing = in_address_order(record.get("billing", {}))
+        if owner is not None and owner not in customers:
+            raise ToolError(f"not found: there is no customer with id {owner}")
+        if owner is not None and "billing" not in record:
+            customer = customers[owner]
+            names = {name: customer[name] for name in ("first_name", "last_name", "email")}
+            billing = {**names, **customer["details"]["billing"]}
+        return {
+            **_NEW,
             "status": status,
-            "currency": data.get("currency", order["currency"]),
+            "customer_id": owner,
+            "date_created": created,
+            "date_modified": created,
+            "date_paid": dates.get("date_paid", created if is_paid else None),
+            "date_completed": dates.get(
+                "date_completed", created if status == "completed" else None
+            ),
             "booked": status in _BOOKING,
-            "date_modified": now,
+            "details": {
+                "billing": billing,
+                "shipping": {},
+                **_TEXTS,
+                "customer_note": record.get("customer_note", ""),
+            },
         }
-        if status in ("processing", "completed") or data.get("set_paid"):
-            new["date_paid"] = order["date_paid"] or now
-        if status == "completed" != order["status"]:
-            new["date_completed"] = now
-        if "customer_id" in data:
-            new["customer_id"] = data["customer_id"] or None
-            if data["customer_id"]:
-                self._store.get("customers", data["customer_id"])
-        details = {**order["details"], **{name: data[name] for name in _DETAILS if name in data}}
-        for name in ("billing", "shipping"):
-            details[name] = {**order["details"][name], **data.get(name, {})}
-        return {**new, "details": details, "meta_data": merge_meta(order, data)}
 
-
-def _checked_totals(items: Sequence[Row]) -> dict[str, int]:
-    sums = totals(items)
-    if sums["total"] + sums["discount_total"] > MAX_AMOUNT * 100:
-        raise ToolError(
-            f"limit exceeded: the total of an order is at most {money(MAX_AMOUNT * 100)}"
-        )
-    return sums
+    def _line(self, line: Mapping[str, Any], order: Row) -> Row:
+        """Return a product line without its id."""
+        check_fields(line, ("product_id", "quantity"))
+        product, quantity = self._store.get("products", line["product_id"]), line["quantity"]
+        if not 1 <= quantity <= _MAX_QUANTITY:
+            raise ValueError(f"quantity must be 1 to {_MAX_QUANTITY}, got {quantity!r}")
+        amount = cents(product["price"]) * quantity
+        return {
+            "order_id": order["id"],
+            "type": "line_item",
+            "name": product["name"],
+            "product_id": product["id"],
+            "quantity": quantity,
+            "subtotal": amount,
+            "total": amount,
+            # The quantity that it has taken from the stock.
+            "reduced": quantity if order["booked"] and product["manage_stock"] else 0,
+            "code": "",
+            "meta_data": [],
+        }

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal
 
 from agentgym.office.store import Row
-from agentgym.office.woocommerce.categories import TERMS, Categories
+from agentgym.office.woocommerce.categories import Categories
 from agentgym.office.woocommerce.context import (
     ShopContext,
     ShopPart,
+    check_fields,
     merge_meta,
     slug_of,
     words,
@@ -22,7 +23,6 @@ from agentgym.office.woocommerce.shapes import (
     ProductData,
     parse_amount,
     validate,
-    validate_record,
 )
 from agentgym.office.woocommerce.views import (
     PRODUCT,
@@ -37,6 +37,8 @@ _COLUMNS = PRODUCT.keys() & ProductData.__annotations__.keys() - {"meta_data"}
 
 # Only task authors may set these.
 _AUTHOR_FIELDS = ("date_created", "total_sales")
+
+MAX_BATCH = 100  # as in WooCommerce's REST API
 
 ProductOrder = Literal["date", "id", "include", "title", "slug", "price", "popularity", "rating"]
 # Prices and ratings are text, which would sort 10 before 9.
@@ -58,9 +60,8 @@ _IN_CATEGORY = """id IN (SELECT product_id FROM product_categories WHERE term_id
     UNION SELECT c.id FROM categories AS c JOIN tree ON c.parent = tree.id)
   SELECT id FROM tree))"""
 
-_IN_TAG = (
-    "id IN (SELECT product_id FROM product_tags WHERE term_id IN (SELECT value FROM json_each(?)))"
-)
+_NO_TAGS = "permission denied: product tags are not enabled for this account; use categories"
+_STOCKED = "(manage_stock AND status <> 'trash')"  # SQL: has managed stock
 
 
 class Products(ShopPart):
@@ -81,30 +82,28 @@ class Products(ShopPart):
 
         Args:
             records: REST API fields with extensions: `date_created` is a datetime (by default now),
-                `total_sales` may be set, `categories` and `tags` are names or ids (new names are
-                added), `stock_quantity` enables stock management, and `meta_data` may be a mapping.
+                `total_sales` may be set, `categories` are names or ids (new names are added),
+                `stock_quantity` enables stock management, and `meta_data` may be a mapping.
 
         Raises:
             ValueError: A field name is unknown.
             ToolError: A value is invalid, or a SKU is taken.
         """
         products = []
-        ids = {}
-        for table in TERMS:
-            ids[table] = {row["name"]: row["id"] for row in self._store.find(table)}
         with self._store.change():
-            for given in records:
-                record = dict(given)
-                for table in TERMS.keys() & record.keys():
-                    terms = record[table]
-                    found = [self._categories.find_or_add(table, t, ids[table]) for t in terms]
-                    record[table] = [{"id": term} for term in found]
+            for each in records:
+                record = dict(each)
+                if "categories" in record:
+                    keys = map(self._categories.find_or_add, record["categories"])
+                    record["categories"] = [{"id": key} for key in keys]
                 if isinstance(record.get("meta_data"), Mapping):
                     meta = record["meta_data"].items()
                     record["meta_data"] = [{"key": key, "value": value} for key, value in meta]
                 record.setdefault("manage_stock", record.get("stock_quantity") is not None)
-                product = validate_record(ProductData, record, _AUTHOR_FIELDS)
-                products.append({**product, "date_created": self._shop.date_of(record)})
+                check_fields(record, (*ProductData.__annotations__, *_AUTHOR_FIELDS))
+                product = validate(ProductData, record, "record")
+                given = {name: record[name] for name in _AUTHOR_FIELDS if name in record}
+                products.append({**product, **given, "date_created": self._shop.date_of(record)})
             return self._insert(products)
 
     def all(self) -> list[Row]:
@@ -149,12 +148,13 @@ class Products(ShopPart):
             orderby: Sort key.
             order: Direction.
         """
+        if tag:
+            raise ToolError(_NO_TAGS)
         where = {
             "status <> ?": "trash",
             "status = ?": status,
             _IN_TEXTS: words(search),
             _IN_CATEGORY: _id_list(category, "category"),
-            _IN_TAG: _id_list(tag, "tag"),
             "sku IN (SELECT value FROM json_each(?))": _split(sku),
             "featured = ?": featured,
             "on_sale = ?": onSale,
@@ -219,9 +219,17 @@ class Products(ShopPart):
             productId: Product.
             force: Delete permanently; otherwise move to the trash, which lists leave out.
         """
-        return self._shop.delete_or_trash(
-            "products", "product", productId, force, self.woo_products_get
-        )
+        shown = self.woo_products_get(productId)
+        if force:
+            self._store.delete("products", id=productId)
+            return shown
+        if shown["status"] == "trash":
+            raise ToolError(
+                f"conflict: product {productId} is in the trash already; force deletes it "
+                "permanently"
+            )
+        self._store.update("products", productId, status="trash", date_modified=self._shop.tick())
+        return self.woo_products_get(productId)
 
     @tool
     def woo_products_batch_update(
@@ -237,13 +245,51 @@ class Products(ShopPart):
             update: Records to change, each with its id.
             delete: Ids to delete permanently.
         """
-        return self._shop.run_batch(
-            create=(create, self.woo_products_create),
-            update=(update, self.woo_products_update),
-            delete=(delete, self.woo_products_delete),
-        )
+        if sum(len(items or ()) for items in (create, update, delete)) > MAX_BATCH:
+            raise ToolError(f"limit exceeded: a batch has at most {MAX_BATCH} items")
+        jobs: dict[str, tuple[Sequence[Any] | None, Callable[[Any], Row]]] = {
+            "create": (create, self.woo_products_create),
+            "update": (update, lambda data: self.woo_products_update(_id_of(data), data)),
+            "delete": (delete, lambda key: self.woo_products_delete(key, force=True)),
+        }
+        results = {}
+        for verb, (items, call) in jobs.items():
+            if items is not None:
+                results[verb] = [self._attempt(item, call) for item in items]
+        return results
+
+    @tool
+    def woo_reports_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:
+        """List products whose stock is managed.
+
+        Args:
+            perPage: Items per page, at most 100.
+            page: Page, from 1.
+        """
+        return select_products(self._shop, {f"{_STOCKED} = ?": 1}, "id", page, perPage)
+
+    @tool
+    def woo_reports_low_stock(self, perPage: int = 10, page: int = 1) -> list[Row]:
+        """List products in stock at or below their (or the shop's) low-stock amount, lowest first.
+
+        Args:
+            perPage: Items per page, at most 100.
+            page: Page, from 1.
+        """
+        low = f"""{_STOCKED} AND stock_quantity > 0
+            AND stock_quantity <= coalesce(low_stock_amount, ?)"""
+        threshold = int(self._shop.setting("woocommerce_notify_low_stock_amount"))
+        return select_products(self._shop, {low: threshold}, "stock_quantity, id", page, perPage)
 
     # Helpers.
+
+    def _attempt(self, item: Any, call: Callable[[Any], Row]) -> Row:
+        """Process an item of a batch; a failing one changes nothing."""
+        try:
+            with self._store.change():
+                return call(item)
+        except ToolError as error:
+            return {"error": str(error)}
 
     def _insert(self, records: Sequence[Row]) -> list[int]:
         slugs = self._shop.column_values("products", "slug")
@@ -269,6 +315,8 @@ class Products(ShopPart):
         return [row["id"] for row in rows]
 
     def _merge(self, row: Row, data: Row, now: str) -> Row:
+        if data.get("tags"):
+            raise ToolError(_NO_TAGS)
         new = {**row, **{name: data[name] for name in _COLUMNS & data.keys()}, "date_modified": now}
         details = {
             **row["details"],
@@ -289,6 +337,13 @@ class Products(ShopPart):
         new["on_sale"] = _is_on_sale(new, details, self._shop.now())
         new["price"] = new["sale_price"] if new["on_sale"] else new["regular_price"]
         return {**new, "details": details, "meta_data": merge_meta(row, data)}
+
+
+def _id_of(data: Row) -> int:
+    key = data.get("id")
+    if isinstance(key, bool) or not isinstance(key, int):
+        raise ToolError("invalid argument: an item to update needs an integer id")
+    return key
 
 
 def _is_on_sale(row: Row, details: Row, now: str) -> bool:

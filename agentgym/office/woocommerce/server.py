@@ -11,37 +11,30 @@ from agentgym.office.server import Server
 from agentgym.office.woocommerce.categories import Categories
 from agentgym.office.woocommerce.context import ShopContext
 from agentgym.office.woocommerce.customers import Customers
-from agentgym.office.woocommerce.lines import OrderLines
 from agentgym.office.woocommerce.orders import Orders
 from agentgym.office.woocommerce.products import Products
-from agentgym.office.woocommerce.reports import Reports
 from agentgym.office.woocommerce.settings import Settings
-from agentgym.office.woocommerce.tables import PRESETS, TABLES
 
 
 @with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
-class DisabledShopTools:
-    """Tools of features that the shop lacks."""
-
-
 class WooCommerce(Server):
     """A shop whose caller is the administrator.
 
     It follows WooCommerce in these points:
 
-    * Totals are computed in whole cents from an order's lines (`money`).
+    * Totals are computed in whole cents from an order's lines.
     * Dates are in site time (the setting `gmt_offset`).
     * Saving a product determines whether it is on sale.
     * Items of `meta_data` are matched by id or key; a null value removes one.
 
     Tasks fill the shop through its parts (`products`, `categories`, `orders`, `customers`,
-    `reports`, `settings`) with `add` and `add_all`, and read it with `all`:
+    `settings`) with `add` or `add_all`, and read it with `all`:
     `shop.products.add("Mug", regular_price="5")`. Ids count from 1; category 1 is Uncategorized and
     customer 1 the administrator.
     """
 
     name: ClassVar[str] = "woocommerce"
-    schema: ClassVar[str] = TABLES + PRESETS
+    schema: ClassVar[str] = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
     # The published server's order, which prompts depend on.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
@@ -70,16 +63,13 @@ class WooCommerce(Server):
         shop = ShopContext(self)
         self.categories = Categories(shop)
         self.products = Products(shop, self.categories)
-        self.orders = Orders(shop, OrderLines(shop))
+        self.orders = Orders(shop)
         self.customers = Customers(shop)
-        self.reports = Reports(shop)
         self.settings = Settings(shop)
         self.parts = (
             self.products,
             self.categories,
             self.orders,
             self.customers,
-            self.reports,
             self.settings,
-            DisabledShopTools(),
         )

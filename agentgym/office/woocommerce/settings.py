@@ -6,10 +6,23 @@ from typing import Literal
 
 from agentgym.office.store import Row
 from agentgym.office.woocommerce.context import ShopPart
-from agentgym.office.woocommerce.tables import GROUPS
 from agentgym.text.tools import tool
 
 _VERSION = "9.5.1"  # the modelled release, of January 2025
+
+# Label and description by group of settings.
+_GROUPS = {
+    "general": ("General", "Where the shop is and what it sells in."),
+    "products": ("Products", "Stock, reviews and measures."),
+    "tax": ("Tax", "How taxes are computed."),
+    "shipping": ("Shipping", "How shipping is offered."),
+    "checkout": ("Payments", "What a customer needs to pay."),
+    "account": ("Accounts & Privacy", "Who may register."),
+    "email": ("Emails", "Who is named as the sender."),
+    "integration": ("Integration", "Other services; none is installed."),
+    "advanced": ("Advanced", "Addresses of the steps of the checkout."),
+    "rest-api": ("REST API", "Access by programs; this connection has all of it."),
+}
 
 GroupId = Literal[
     "general",
@@ -62,7 +75,7 @@ class Settings(ShopPart):
         """List the groups of settings."""
         return [
             {"id": key, "label": label, "description": text}
-            for key, (label, text) in GROUPS.items()
+            for key, (label, text) in _GROUPS.items()
         ]
 
     @tool

@@ -7,8 +7,10 @@ send back a record as read.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -25,10 +27,7 @@ from typing_extensions import TypedDict
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo
 
-MAX_AMOUNT = 10**9  # keeps order totals in cents far below 64 bits
-
-# Statuses that a caller may set.
-STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed")
+_MAX_AMOUNT = 10**9  # keeps order totals in cents far below 64 bits
 
 # Accept numbers for text, as the REST API does for prices.
 _CONFIG = ConfigDict(extra="ignore", coerce_numbers_to_str=True, allow_inf_nan=False)
@@ -47,8 +46,8 @@ def _amount(value: object) -> str:
         number = Decimal(text)
     except InvalidOperation:
         raise ValueError('an amount must look like "12.50"') from None
-    if not number.is_finite() or not 0 <= number <= MAX_AMOUNT:
-        raise ValueError(f"an amount is from 0 to {MAX_AMOUNT}")
+    if not number.is_finite() or not 0 <= number <= _MAX_AMOUNT:
+        raise ValueError(f"an amount is from 0 to {_MAX_AMOUNT}")
     number = abs(number)  # -0 is 0
     if not -2 <= int(number.as_tuple().exponent) <= 0:
         number = number.quantize(Decimal("0.01"), ROUND_HALF_UP)
@@ -58,27 +57,22 @@ def _amount(value: object) -> str:
 Amount = Annotated[str, BeforeValidator(_amount)]
 Id = Annotated[int, Field(ge=0, lt=2**63)]  # SQLite's integers
 Stock = Annotated[int, Field(ge=-(10**9), le=10**9)]  # backorders make it negative
-Quantity = Annotated[int, Field(ge=0, le=10**6)]  # times an amount, it fits into 64 bits
-Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s.]+$", max_length=100)]
 ProductStatus = Literal["publish", "draft", "private", "pending"]
 ProductType = Literal["simple", "grouped", "external", "variable"]
-OrderStatus = Literal[
-    "pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed"
-]
 
 
 class Meta(TypedDict, total=False):
     """A custom field."""
 
     id: Id
-    key: Annotated[str, Field(description="Name")]
-    value: Annotated[Any, Field(description="Value"), WithJsonSchema({"type": "string"})]
+    key: str
+    value: Any
 
 
 class Term(TypedDict):
     """A category or tag of a product."""
 
-    id: Annotated[Id, Field(description="Id")]
+    id: Id
 
 
 class Dimensions(TypedDict, total=False):
@@ -93,9 +87,9 @@ class ProductImage(TypedDict, total=False):
     """A product picture."""
 
     id: Id
-    src: Annotated[str, Field(description="URL of the picture")]
+    src: str
     name: str
-    alt: Annotated[str, Field(description="Alternative text")]
+    alt: str
 
 
 class Attribute(TypedDict, total=False):
@@ -114,30 +108,25 @@ class Attribute(TypedDict, total=False):
 class ProductData(TypedDict, total=False):
     """A product."""
 
-    name: Annotated[str, Field(description="Name")]
+    name: str
     slug: str
-    type: Annotated[ProductType, Field(description="Kind of product")]
-    status: Annotated[ProductStatus, Field(description="Visibility in the shop")]
-    featured: Annotated[bool, Field(description="Show among the featured products")]
-    catalog_visibility: Annotated[
-        Literal["visible", "catalog", "search", "hidden"],
-        Field(description="Where customers find it"),
-    ]
-    description: Annotated[str, Field(description="Long description, HTML allowed")]
-    short_description: Annotated[str, Field(description="Short description")]
-    sku: Annotated[str, Field(max_length=100, description="Stock keeping unit, unique")]
-    regular_price: Annotated[Amount, Field(description="Price such as 12.50")]
-    sale_price: Annotated[Amount, Field(description="Reduced price")]
+    type: ProductType
+    status: ProductStatus
+    featured: bool
+    catalog_visibility: Literal["visible", "catalog", "search", "hidden"]
+    description: str
+    short_description: str
+    sku: Annotated[str, Field(max_length=100)]
+    regular_price: Amount
+    sale_price: Amount
     date_on_sale_from: str | None
     date_on_sale_to: str | None
     virtual: bool
     downloadable: bool
     tax_status: Literal["taxable", "shipping", "none"]
     tax_class: str
-    manage_stock: Annotated[bool, Field(description="Track the stock")]
-    stock_quantity: Annotated[
-        Stock | None, Field(description="Quantity in stock, with manage_stock")
-    ]
+    manage_stock: bool
+    stock_quantity: Stock | None
     stock_status: Literal["instock", "outofstock", "onbackorder"]
     backorders: Literal["no", "notify", "yes"]
     low_stock_amount: Stock | None
@@ -146,9 +135,9 @@ class ProductData(TypedDict, total=False):
     dimensions: Dimensions
     reviews_allowed: bool
     purchase_note: str
-    categories: Annotated[list[Term], Field(description="Categories by id")]
+    categories: list[Term]
     tags: list[Term]
-    images: Annotated[list[ProductImage], Field(description="Pictures")]
+    images: list[ProductImage]
     attributes: list[Attribute]
     default_attributes: list[Attribute]
     menu_order: Stock
@@ -159,100 +148,14 @@ class ProductData(TypedDict, total=False):
 class TermData(TypedDict, total=False):
     """A category or tag."""
 
-    name: Annotated[str, Field(min_length=1, max_length=200, description="Name")]
-    slug: Annotated[str, Field(description="Name in addresses")]
-    parent: Annotated[Id, Field(description="Id of the category above")]
-    description: Annotated[str, Field(description="Description")]
-    display: Annotated[
-        Literal["default", "products", "subcategories", "both"],
-        Field(description="What its page shows"),
-    ]
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    slug: str
+    parent: Id
+    description: str
+    display: Literal["default", "products", "subcategories", "both"]
     menu_order: Stock
-    menuOrder: Annotated[Stock, Field(description="Place in the list")]
-    image: Annotated[ProductImage, Field(description="Picture")]
-
-
-class Address(TypedDict, total=False):
-    """A billing or shipping address."""
-
-    first_name: str
-    last_name: str
-    company: str
-    address_1: str
-    address_2: str
-    city: str
-    state: str
-    postcode: str
-    country: str
-    email: str
-    phone: str
-
-
-class LineItem(TypedDict, total=False):
-    """A product line; an `id` selects an existing line, and quantity 0 removes it."""
-
-    id: Id
-    product_id: Id | None
-    sku: str | None
-    name: str
-    quantity: Quantity
-    subtotal: Amount
-    total: Amount
-    meta_data: list[Meta]
-
-
-class ShippingLine(TypedDict, total=False):
-    """A shipping method of an order."""
-
-    id: Id
-    method_id: str | None
-    method_title: str
-    total: Amount
-    meta_data: list[Meta]
-
-
-class FeeLine(TypedDict, total=False):
-    """A fee in an order."""
-
-    id: Id
-    name: str | None
-    total: Amount
-    meta_data: list[Meta]
-
-
-@with_config(_CONFIG)
-class OrderData(TypedDict, total=False):
-    """An order."""
-
-    status: OrderStatus
-    currency: Annotated[str, Field(pattern="^[A-Z]{3}$")]
-    customer_id: Id
-    customer_note: str
-    billing: Address
-    shipping: Address
-    payment_method: str
-    payment_method_title: str
-    transaction_id: str
-    set_paid: bool
-    line_items: list[LineItem]
-    shipping_lines: list[ShippingLine]
-    fee_lines: list[FeeLine]
-    coupon_lines: Annotated[list[Any], Field(max_length=0)]  # coupons are disabled
-    meta_data: list[Meta]
-
-
-@with_config(_CONFIG)
-class CustomerData(TypedDict, total=False):
-    """A customer."""
-
-    email: Email
-    first_name: str
-    last_name: str
-    username: Annotated[str, Field(min_length=1, max_length=60, description="User name")]
-    password: str
-    billing: Address
-    shipping: Address
-    meta_data: list[Meta]
+    menuOrder: Stock
+    image: ProductImage
 
 
 def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) -> Row:
@@ -271,16 +174,6 @@ def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) 
     return fields
 
 
-def validate_record(shape: Any, record: Mapping[str, Any], extra: Sequence[str] = ()) -> Row:
-    """Return an author's fields; `extra` ones are unchecked, unknown ones raise `ValueError`."""
-    names = dict.fromkeys([*shape.__annotations__, *extra])
-    unknown = record.keys() - names.keys()
-    if unknown:
-        raise ValueError(f"no field is called {sorted(unknown)[0]!r}; there are {', '.join(names)}")
-    given = {name: record[name] for name in extra if name in record}
-    return validate(shape, record, "record") | given
-
-
 def parse_amount(value: object, name: str) -> str:
     """Convert an amount that is an argument by itself, or raise `ToolError`."""
     try:
@@ -294,35 +187,11 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
 
 
-def schema_of(shape: Any, required: Sequence[str] = ()) -> WithJsonSchema:
-    """Return a record's JSON Schema with described fields only; all would double the prompt."""
-    schema = TypeAdapter(shape).json_schema()
-    described = _described(schema, schema.get("$defs", {})) | {"required": list(required)}
-    return WithJsonSchema({key: value for key, value in described.items() if value})
+# The fields that tools describe; all would double the prompt.
+_SCHEMAS = json.loads(Path(__file__).with_name("record_schemas.json").read_text(encoding="utf-8"))
 
-
-def _described(schema: Row, definitions: Row) -> Row:
-    """Simplify a schema: no references, null, value limits or undescribed fields."""
-    if "$ref" in schema:
-        schema = definitions[schema["$ref"].rsplit("/", 1)[-1]] | schema
-    schema = next(iter(schema.get("anyOf", ())), {}) | schema
-    fields = {}
-    for name, field in schema.get("properties", {}).items():
-        if "description" in field:
-            fields[name] = {
-                **_described(field, definitions),
-                "description": field["description"],
-            }
-    simple = {key: schema[key] for key in ("type", "enum") if key in schema}
-    if "items" in schema:
-        simple["items"] = _described(schema["items"], definitions)
-    if fields:
-        simple["properties"] = fields
-    return simple
-
-
-NewProduct = Annotated[dict[str, Any], schema_of(ProductData)]
-NewCategory = Annotated[dict[str, Any], schema_of(TermData, ["name"])]
+NewProduct = Annotated[dict[str, Any], WithJsonSchema(_SCHEMAS["product"])]
+NewCategory = Annotated[dict[str, Any], WithJsonSchema(_SCHEMAS["category"])]
 ChangedRecord = Annotated[
     dict[str, Any],
     WithJsonSchema(

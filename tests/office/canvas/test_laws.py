@@ -23,7 +23,8 @@ def busy() -> Canvas:
     """Return a full school; private records contain `private-` and the owner."""
     canvas: Any = prepared("canvas")
     quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz")
-    canvas.quizzes.add_question(quiz, "2 + 2?", answers=[{"text": "4", "weight": 100}])
+    question = {"question_text": "2 + 2?", "answers": [{"text": "4", "weight": 100}]}
+    canvas.quizzes.add_questions(quiz, [question])
     canvas.quizzes.add_quiz(DRAFT, "private-2 quiz")
     canvas.discussions.add_announcement(DRAFT, "private-2 news", "x")
     canvas.assignments.add_submission(2, SAM, body="private-4")

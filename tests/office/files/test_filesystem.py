@@ -1,4 +1,4 @@
-"""Filesystem server: answers, patterns, edits, and random calls against a small model."""
+"""Filesystem server: patterns and edits; `recorded/filesystem.txt` has the rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from agentgym.office.files.filesystem import Filesystem
 from agentgym.office.files.patterns import Patterns
 from agentgym.office.files.textedit import EditOperation, apply_edits, show_diff
 from agentgym.text.tools import ToolError, tools_of
@@ -57,10 +56,9 @@ def test_edits_of_texts() -> None:
         ("b/**", ["b/a", "b/c/a", "b"], ["a", "c/b/a"]),
         ("**", ["a", "a/b"], []),
         ("b/**/d", ["b/d", "b/c/d", "b/c/c/d"], ["b/c", "d"]),
-        ("{a,b/*}.{x,y}", ["a.x", "a.y", "b/c.x"], ["b.x", "a.z"]),
         ("[ab]?", ["ax", "by"], ["cx", "a", "a/"]),
         ("a", ["a"], ["b/a", "ab"]),
-        ("{", ["{"], ["a"]),
+        ("{a,b}", ["{a,b}"], ["a"]),
         ("", [""], ["a"]),
     ],
 )
@@ -69,49 +67,12 @@ def test_patterns(pattern: str, matching: list[str], other: list[str]) -> None:
     assert [path for path in matching + other if patterns.match(path)] == matching
 
 
-@pytest.mark.parametrize(
-    "pattern", ["*" * 200, "**/" * 80, "*a" * 100 + "b", "[" * 200, "{" * 120 + "}" * 120]
-)
+@pytest.mark.parametrize("pattern", ["*" * 200, "**/" * 80, "*a" * 100 + "b", "[" * 200])
 def test_patterns_never_backtrack(pattern: str) -> None:
     """A backtracking matcher would not terminate here."""
     assert isinstance(Patterns([pattern]).match("/".join(["a" * 200] * 30)), bool)
 
 
-@pytest.mark.parametrize("pattern", ["{a,b}" * 50, "{" + "," * 200 + "}", "x" * 300])
-def test_patterns_are_limited(pattern: str) -> None:
+def test_patterns_are_limited() -> None:
     with pytest.raises(ToolError, match="limit exceeded"):
-        Patterns([pattern])
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_random_calls_match_a_dict(seed: int) -> None:
-    rng = random.Random(seed)
-    files, model = Client(Filesystem()), {}
-    names = ["a", "b", "d/a", "d/b", "e/f/a"]
-    for folder in ("d", "e/f"):
-        files("create_directory", path=folder)
-    for _ in range(200):
-        one, two = rng.choice(names), rng.choice(names)
-        match rng.randrange(3):
-            case 0:
-                model[one] = str(rng.random())
-                files("write_file", path=one, content=model[one])
-            case 1 if one in model and two not in model:
-                model[two] = model.pop(one)
-                files("move_file", source=one, destination=two)
-            case 1:
-                assert files.refused("move_file", source=one, destination=two).startswith(
-                    ("not found", "conflict")
-                )
-            case _ if one in model:
-                new = model[one].replace("0", "x", 1)
-                files("edit_file", path=one, edits=[{"oldText": model[one], "newText": new}])
-                model[one] = new
-        held = files.server.context.files
-        assert {
-            path.removeprefix("/workspace/"): held.read_text(path) for path in held.walk()
-        } == model
-        assert held.size() == sum(map(len, model.values()))
-    assert sorted(files("search_files", path=".", pattern="**/[ab]").split("\n")) == sorted(
-        f"/workspace/{name}" for name in model
-    )
+        Patterns(["x" * 300])

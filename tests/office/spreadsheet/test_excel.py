@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 import copy
-import gc
 import io
 import json
 import re
-import weakref
 import zipfile
 from datetime import UTC, date, datetime, time
 from typing import Any
@@ -18,7 +16,6 @@ import openpyxl
 import pytest
 
 from agentgym.office.spreadsheet.excel import Excel
-from agentgym.office.spreadsheet.excel_sheets import last_place
 from agentgym.office.spreadsheet.workbooks import (
     open_workbook,
     read_workbook,
@@ -103,8 +100,6 @@ def test_sheets_have_limits(server: Excel) -> None:
     data = {"sheet_name": "Games", "data": [[1] * 16_385]}
     refused(server, "write_data_to_excel", "limit exceeded", filepath=PATH, **data)
     refused(server, "create_worksheet", "1 to 31 characters", filepath=PATH, sheet_name="x" * 32)
-    formula = {"cell": "E1", "formula": "=" + "1+" * 5000}
-    refused(server, "apply_formula", "at most 8192", filepath=PATH, sheet_name="Games", **formula)
 
 
 def test_a_preview_has_ten_rows(server: Excel) -> None:
@@ -120,8 +115,7 @@ def test_rows_and_columns_are_inserted_and_deleted(server: Excel) -> None:
     moved = [[None, *row] for row in ROWS]
     assert values(server) == [*moved[:2], [], [], *moved[2:]]
     server.delete_sheet_rows(PATH, "Games", 3, 2)
-    server.delete_sheet_columns(PATH, "Games", 1)
-    assert values(server) == ROWS
+    assert values(server) == moved
     for start, count in ((0, 1), (1, 0), (10**9, 1), (1, 10**9), (99, 1)):
         with pytest.raises(ToolError, match=r"invalid argument|limit"):
             server.delete_sheet_rows(PATH, "Games", start, count)
@@ -214,16 +208,15 @@ def legal_call(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
         return f"{pick(list('ABCDE'))}{int(rng.integers(1, 7))}"
 
     title = pick(["Games", "Other one", "T"])
-    area, start = f"{cell()}:{cell()}", int(rng.integers(0, 6))
+    start = int(rng.integers(0, 6))
     data = [
         [pick(["x", 1, None, f"={cell()}+1", f"='V''w'!{cell()}", [], 2.5, ""]) for _ in range(3)]
         for _ in range(2)
     ]
     name, more = pick([
         ("write_data_to_excel", {"data": data, "start_cell": cell()}),
-        ("apply_formula", {"cell": cell(), "formula": f"=SUM({area})"}),
         ("insert_rows", {"start_row": start}), ("insert_columns", {"start_col": start, "count": 2}),
-        ("delete_sheet_rows", {"start_row": start}), ("delete_sheet_columns", {"start_col": start}), ("create_worksheet", {}),
+        ("delete_sheet_rows", {"start_row": start}), ("create_worksheet", {}),
         ("read_data_from_excel", {"start_cell": cell()}),
     ])  # fmt: skip
     return name, {"filepath": PATH, "sheet_name": title, **more}
@@ -251,13 +244,3 @@ def test_random_calls_leave_a_workbook_that_opens(server: Excel, seed: int) -> N
         re.match("invalid argument|not found|conflict|limit exceeded", text) for text in errors
     )
     assert not [text for text in errors if "cannot hold this" in text]
-
-
-def test_a_sheet_that_was_measured_is_not_kept() -> None:
-    book = openpyxl.Workbook()
-    book.active["C5"] = 1
-    assert last_place(book.active) == last_place(book.active) == (5, 3)
-    sheet = weakref.ref(book.active)
-    del book
-    gc.collect()
-    assert sheet() is None

@@ -1,0 +1,353 @@
+"""Operators and functions of spreadsheet formulas.
+
+A value is a number, a text, a boolean, `None` for an empty cell, a `CellError`, a `SerialDate` or a
+`Grid`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from typing import Any
+
+from agentgym.office.spreadsheet.cell_values import (
+    DIVISION,
+    MAX_TEXT,
+    NO_REFERENCE,
+    NOT_AVAILABLE,
+    NUMBER,
+    VALUE,
+    CellError,
+    SerialDate,
+    parse_input,
+    text_of,
+)
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+}
+_MAX_AREA = 50_000  # cells that a criterion compares if it also matches empty ones
+_CONDITION = re.compile(r"(<=|>=|<>|=|<|>)?(.*)", re.DOTALL)
+
+
+class FormulaError(Exception):
+    """Raised to make an error a formula's value."""
+
+    def __init__(self, error: CellError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A range's values; `cells` maps row and column, from 0, to non-empty values."""
+
+    height: int
+    width: int
+    cells: dict[tuple[int, int], Any]
+
+    def line(self, *, down: bool) -> list[Any]:
+        """Return the first column (`down`) or row."""
+        if down:
+            return [self.cells.get((k, 0)) for k in range(self.height)]
+        return [self.cells.get((0, k)) for k in range(self.width)]
+
+
+def single(value: Any) -> Any:
+    """Return a value that is no error, or a one-cell range's; raise `FormulaError` otherwise."""
+    if isinstance(value, Grid):
+        is_cell = (value.height, value.width) == (1, 1)
+        value = value.cells.get((0, 0)) if is_cell else VALUE
+    if isinstance(value, CellError):
+        raise FormulaError(value)
+    return value
+
+
+def apply(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return a function's value; its exceptions become cell errors."""
+    try:
+        value = function(*arguments)
+    except FormulaError as stop:
+        return stop.error
+    except ZeroDivisionError:
+        return DIVISION
+    except (OverflowError, InvalidOperation):
+        return NUMBER
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return VALUE  # wrong number or kind of arguments
+    if isinstance(value, complex) or (isinstance(value, float) and not math.isfinite(value)):
+        return NUMBER
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        return VALUE
+    return value
+
+
+# Conversions.
+
+
+def _number(value: Any) -> float:
+    """Convert a value to a number; texts are parsed as typed."""
+    value = single(value)
+    if isinstance(value, str):
+        cell = parse_input(value.strip())
+        if not isinstance(cell, dict) or not _is_number(cell.get("v")):
+            raise FormulaError(VALUE)
+        value = cell["v"]
+    return float(value or 0)
+
+
+def _text(value: Any) -> str:
+    return text_of(single(value))
+
+
+def _truth(value: Any) -> bool:
+    value = single(value)
+    if isinstance(value, str):
+        return {"TRUE": True, "FALSE": False}[value.upper()]
+    return bool(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _flat(arguments: Sequence[Any]) -> Iterator[Any]:
+    """Yield the arguments' non-empty values, ranges row by row."""
+    for argument in arguments:
+        if isinstance(argument, Grid):
+            yield from argument.cells.values()
+        else:
+            yield argument
+
+
+def _numbers(arguments: Sequence[Any]) -> list[float]:
+    """Return the arguments' numbers; only ranges may contain other values."""
+    values: list[float] = []
+    for argument in arguments:
+        if isinstance(argument, Grid):
+            values += [float(v) for v in map(single, argument.cells.values()) if _is_number(v)]
+        else:
+            values.append(_number(argument))
+    return values
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+# Operators.
+
+
+def operate(sign: str, *operands: Any) -> Any:
+    """Apply an operator."""
+    values = [single(operand) for operand in operands]
+    if sign == "&":
+        return "".join(map(text_of, values))
+    if sign in _COMPARISONS:
+        left, right = values
+        return _COMPARISONS[sign](_ordering(left, right), _ordering(right, left))
+    result = _arithmetic(sign, *map(_number, values))
+    dates = sum(isinstance(value, SerialDate) for value in values)
+    return SerialDate(result) if dates == 1 and sign in "+-" else result
+
+
+def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
+    if right is None:
+        return {"%": left / 100, "-": -left, "+": left}[sign]
+    if sign == "/":
+        return left / right
+    if sign == "^":
+        return left**right
+    return {"+": left + right, "-": left - right, "*": left * right}[sign]
+
+
+def _ordering(value: Any, other: Any) -> tuple[int, Any]:
+    """Return a sort key: numbers before texts before booleans, ignoring case.
+
+    An empty cell counts as the other type's empty value: 0, empty text or FALSE.
+    """
+    if value is None:
+        value = type(other)() if isinstance(other, (str, bool)) else 0
+    if isinstance(value, bool):
+        return 2, value
+    return (1, value.lower()) if isinstance(value, str) else (0, float(value))
+
+
+# Criteria.
+
+
+def _condition(criterion: Any) -> Callable[[Any], bool]:
+    """Return a criterion's predicate, such as for `">5"`, `"a*"` or `7`."""
+    criterion = single(criterion)
+    if not isinstance(criterion, str):
+        return lambda value: value is not None and not isinstance(value, str) and value == criterion
+    sign, rest = _CONDITION.fullmatch(criterion).groups()  # type: ignore[union-attr]  # it matches anything
+    relation = _COMPARISONS[sign or "="]
+    amount = apply(_number, rest) if rest.strip() else VALUE
+    if not isinstance(amount, CellError):
+        return lambda value: relation(float(value), amount) if _is_number(value) else sign == "<>"
+    text = rest.lower()
+    if sign in (None, "=", "<>"):
+        return _text_condition(text, same=sign != "<>")
+    return lambda value: isinstance(value, str) and relation(value.lower(), text)
+
+
+def _text_condition(text: str, *, same: bool) -> Callable[[Any], bool]:
+    """Match, or reject (`same` false), a text with the wildcards `*` and `?`."""
+    pattern = re.sub(r"~([*?])", r"[\1]", text.replace("[", "[[]"))
+    return lambda value: (
+        fnmatch.fnmatchcase(text_of(value).lower(), pattern) == same
+        and not (same and text and value is None)
+    )
+
+
+def _matching(pairs: Sequence[Any]) -> list[tuple[int, int]]:
+    """Return the positions at which all (range, criterion) pairs hold."""
+    first = pairs[0]
+    tests = []
+    for grid, criterion in zip(pairs[::2], pairs[1::2], strict=True):
+        if (grid.height, grid.width) != (first.height, first.width):
+            raise FormulaError(VALUE)
+        tests.append((grid.cells, _condition(criterion)))
+    # Non-empty cells suffice, far fewer than an open range contains, unless empty ones match.
+    places = sorted({spot for cells, _ in tests for spot in cells})
+    if all(test(None) for _, test in tests):
+        if first.height * first.width > _MAX_AREA:
+            raise FormulaError(VALUE)
+        places = [(row, column) for row in range(first.height) for column in range(first.width)]
+    return [spot for spot in places if all(test(cells.get(spot)) for cells, test in tests)]
+
+
+def _chosen(summed: Any, pairs: Sequence[Any]) -> list[float]:
+    """Return a range's numbers at the matching positions."""
+    cells = summed.cells
+    return _numbers([Grid(1, 1, {spot: cells[spot] for spot in _matching(pairs) if spot in cells})])
+
+
+# Lookups.
+
+
+def _key(value: Any) -> Any:
+    """Return a key equal for matching values, without case; booleans are not numbers."""
+    return value.lower() if isinstance(value, str) else (type(value) is bool, value)
+
+
+def _place(target: Any, line: Sequence[Any], near: bool) -> int:
+    """Return a value's position, or the last one not above it in a sorted line (`near`)."""
+    target = single(target)
+    if not near:
+        keys = [None if value is None else _key(value) for value in line]
+        if _key(target) not in keys:
+            raise FormulaError(NOT_AVAILABLE)
+        return keys.index(_key(target))
+    key = _ordering(target, target)
+    places = []
+    for k, value in enumerate(line):
+        own = _ordering(value, target)
+        if value is not None and own[0] == key[0]:
+            if own > key:
+                break
+            places.append(k)
+    if not places:
+        raise FormulaError(NOT_AVAILABLE)
+    return places[-1]
+
+
+def _lookup(target: Any, grid: Grid, index: Any, near: Any = True) -> Any:
+    at = int(_number(index)) - 1
+    if at < 0 or at >= grid.width:
+        raise FormulaError(NO_REFERENCE if at >= 0 else VALUE)
+    return grid.cells.get((_place(target, grid.line(down=True), _truth(near)), at))
+
+
+def _match(target: Any, grid: Grid, kind: Any = 1.0) -> float:
+    way, down = _number(kind), grid.width == 1
+    if way < 0 or (not down and grid.height != 1):
+        raise FormulaError(NOT_AVAILABLE)
+    return float(_place(target, grid.line(down=down), way > 0) + 1)
+
+
+def _index(grid: Grid, row: Any = 0.0, column: Any = 0.0) -> Any:
+    down, across = int(_number(row)), int(_number(column))
+    if grid.height == 1 and not across:
+        down, across = 1, down
+    down = down or int(grid.height == 1)
+    across = across or int(grid.width == 1)
+    if not (down and across):
+        raise FormulaError(VALUE)  # a whole row or column
+    if not (0 < down <= grid.height and 0 < across <= grid.width):
+        raise FormulaError(NO_REFERENCE)
+    return grid.cells.get((down - 1, across - 1))
+
+
+# Other functions.
+
+
+def _if(test: Any, yes: Any, no: Any = False) -> Any:
+    return yes if _truth(test) else no
+
+
+def _if_error(value: Any, other: Any = "") -> Any:
+    return other if isinstance(apply(single, value), CellError) else value
+
+
+def _round(value: Any, digits: Any = 0.0) -> float:
+    places = int(_number(digits))
+    if abs(places) > 20:
+        raise FormulaError(NUMBER)
+    # Decimal arithmetic rounds the shown digits: ROUND(-1.005, 2) is -1.01.
+    exact = Decimal(repr(_number(value))).scaleb(places)
+    return float(exact.to_integral_value(ROUND_HALF_UP).scaleb(-places))
+
+
+def _concatenate(*arguments: Any) -> str:
+    whole = ""
+    for value in _flat(arguments):
+        whole += _text(value)
+        if len(whole) > MAX_TEXT:
+            raise FormulaError(VALUE)
+    return whole
+
+
+TAKE_ERRORS = frozenset(("IF", "IFERROR"))  # the others return an argument that is an error
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "SUM": lambda *a: math.fsum(_numbers(a)),
+    "AVERAGE": lambda *a: _mean(_numbers(a)),
+    "COUNT": lambda *a: float(sum(map(_is_number, _flat(a)))),
+    "COUNTA": lambda *a: float(sum(value is not None for value in _flat(a))),
+    "MIN": lambda *a: min(_numbers(a), default=0.0),
+    "MAX": lambda *a: max(_numbers(a), default=0.0),
+    "COUNTIF": lambda grid, wanted: float(len(_matching([grid, wanted]))),
+    "COUNTIFS": lambda *pairs: float(len(_matching(pairs))),
+    "SUMIF": lambda grid, wanted, summed=None: math.fsum(_chosen(summed or grid, [grid, wanted])),
+    "SUMIFS": lambda summed, *pairs: math.fsum(_chosen(summed, pairs)),
+    "AVERAGEIF": lambda grid, wanted, summed=None: _mean(_chosen(summed or grid, [grid, wanted])),
+    "IF": _if,
+    "IFERROR": _if_error,
+    "AND": lambda *a: all(map(_truth, _flat(a))),
+    "OR": lambda *a: any(map(_truth, _flat(a))),
+    "NOT": lambda a: not _truth(a),
+    "ABS": lambda a: abs(_number(a)),
+    "INT": lambda a: float(math.floor(_number(a))),
+    "MOD": lambda a, b: _number(a) % _number(b),
+    "ROUND": _round,
+    "VLOOKUP": _lookup,
+    "MATCH": _match,
+    "INDEX": _index,
+    "CONCATENATE": _concatenate,
+    "LEN": lambda a: float(len(_text(a))),
+    "TRIM": lambda a: " ".join(_text(a).split()),
+    "UPPER": lambda a: _text(a).upper(),
+    "LOWER": lambda a: _text(a).lower(),
+}

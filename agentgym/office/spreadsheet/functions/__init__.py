@@ -1,1 +1,0 @@
-"""Functions and operators of spreadsheet formulas."""
