@@ -10,11 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.catalog import make_products
 from agentgym.envs.loca.draws import TEXTS, load_texts
-from agentgym.envs.loca.writing.order_notes import SERVICES, draw_order_note
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, Phrase, PhraseSlot
-from tests.envs.loca.shown_texts import sentences
 from tests.envs.loca.test_shown_texts import wrong
 
 FILES = sorted(path.stem for path in TEXTS.glob("*.toml"))
@@ -116,62 +113,3 @@ def test_decisive_sentences_name_what_they_decide(place: tuple[str, str, str]) -
         text for text in load_texts(name)[table][kind] if not re.search(EXPLICIT[place], text)
     ]
     assert not implied
-
-
-# Furniture is made, carried and put up; cards and services are not.
-FURNITURE = re.compile(
-    r"\bma[dk]e\b(?! it \w+ in all)|\bmaking\b|\bmade\b|\bleg|\bwood|lacquer|varnish|hinge|drawer|furniture|attic|niche|corner|"
-    r"room is|door is|\bdoors\b|stain|grain|handles|screws|crates|floor|\bstairs|ceiling|wall\b|shelf|chairs|carpenter|boards|"
-    r"\bstands (?:at|in|next)|house|barn|cellar|tree\b|parts|measure",
-    re.I,
-)
-
-
-def test_notes_say_nothing_of_furniture_about_other_products() -> None:
-    rng, furniture = np.random.default_rng(0), ("Desk 061", "Bed 014")
-    seen = 0
-    for k in range(3_000):
-        products = [*SERVICES, *(furniture if k % 2 else ())]
-        order = {
-            name: int(rng.integers(1, 4))
-            for name in rng.choice(products, int(rng.integers(1, 3)), replace=False)
-        }
-        note, _ = draw_order_note(rng, order, withdrawn=k % 3 == 0, amended_rate=0.8, note_rate=0.9)
-        for sentence in sentences(note):
-            if k % 2 == 0 or any(name in sentence for name in SERVICES):
-                seen += 1
-                assert not FURNITURE.search(sentence), (order, sentence)
-    assert seen > 5_000
-
-
-# Products that a word may describe; every other word fits its whole department.
-FITS: Mapping[str, str] = {
-    r"\blid\b": "Pot|Kettle|Spinner",
-    r"\bblade|\bedge keeps": "Knife|Grater|Saw",
-    r"\bspout\b": "Kettle|Press",
-    r"\bhobs\b|\bflame\b|\bHeats\b": "Kettle|Pot",
-    r"\blamp\b|bright": "Lamp",
-    r"\bstraps? adjust|buckle": "Pack|Lamp|Bag|Gaiter",
-    r"\bseams|\bzips\b": "Jacket|Bag|Pack|Gaiter",
-    r"needle and thread|fabric": "Jacket|Bag|Tarp|Pack|Gaiter|Chair",
-    r"nibs": "Pen",
-    r"\bink\b(?! without)": "Pen|Ink",
-    r"\bdrawer holds": "Index",
-    r"branches": "Saw",
-    r"litres|square metres": "Hose|Can",
-    r"Drainage": "Pot|Tray",
-    r"\bteeth\b": "Saw|Rake",
-    r"\brolls on": "Train|Crane",
-    r"\bpieces and\b": "Set|Cubes|Run|Bricks|Farm",
-    r"Woven|sewn twice|pattern|Shake it": "Cushion|Mat|Blanket|Basket",
-    r"\blegs\b|upstairs": "Table",
-    r"candle burns": "Candle",
-    r"single nail": "Clock|Frame",
-}
-
-
-def test_descriptions_fit_their_products() -> None:
-    for product in make_products(np.random.default_rng(0), 4_000):
-        for words, names in FITS.items():
-            found = re.search(words, product["description"])
-            assert not found or re.search(names, product["name"]), (found, product)

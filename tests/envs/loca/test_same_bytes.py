@@ -27,10 +27,11 @@ LIBRARY_BYTES = ("look", "data")
 
 
 def drawn(world: Any) -> str:
-    """Return a digest of an office and its prompt, without the bytes of workbooks and pictures."""
+    """Return a digest of an office, its prompt and what it lacks, without bytes that libraries decide."""
     records = [(*key, fields) for key, fields in sorted(_records(world), key=repr)]
     truth = {name: value for name, value in world.truth.items() if name != "files"}
-    return digest([world.rules(), world.task(), world.tokens, world.max_turns, truth, records])
+    shown = [world.rules(), world.task(), world.tokens, world.max_turns]
+    return digest([*shown, truth, records, list(world.all_failures())])
 
 
 def _records(world: Any) -> Iterator[tuple[tuple[str, Any], dict[str, str]]]:

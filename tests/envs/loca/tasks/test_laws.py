@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 import re
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -51,6 +52,15 @@ def test_doing_nothing_is_not_enough(name: str) -> None:
         assert world.score() == 0.0
         report = world.report()
         assert report["fault_count"] >= len(report["faults"]) > 0
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_ends_of_the_options_are_solved(name: str) -> None:
+    rates = [each.name for each in fields(TASKS[name].Config) if each.name.endswith("_rate")]
+    for rate in (*rates, ""):
+        options = {other: float(other == rate) for other in rates}
+        for size in (1, 4):
+            assert solved(name, size=size, **options).score() == 1.0, (rate, size)
 
 
 @pytest.mark.rotation

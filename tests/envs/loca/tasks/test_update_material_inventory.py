@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
@@ -236,32 +235,6 @@ WRONG_PIECES: dict[str, Pieces] = {
 }
 
 
-def test_the_orders() -> None:
-    statuses: Counter[str] = Counter()
-    for seed in range(3):
-        orders = fresh(TASK, 48_000, seed).office.get(WooCommerce).orders.all()
-        statuses.update(each["status"] for each in orders)
-        assert 0.5 < sum(map(is_new, orders)) / len(orders) < 0.65
-        assert sum(map(is_paid, orders)) / len(orders) > 0.7
-        changed = [each for each in filter(is_new, orders) if as_amended(each) != as_listed(each)]
-        assert 0.4 < len(changed) / sum(map(is_new, orders)) < 0.8
-        assert all(len(as_listed(each)) == len(each["line_items"]) for each in orders)
-        assert any(each["date_paid"] == MOMENT for each in orders)
-        assert all(
-            datetime.fromisoformat(each["date_created"]) < datetime(2025, 1, 15, 9)
-            for each in orders
-        )
-    assert statuses.keys() == {
-        "processing",
-        "completed",
-        "pending",
-        "on-hold",
-        "failed",
-        "cancelled",
-        "refunded",
-    }
-
-
 def test_hostile_states_give_failures() -> None:
     world = solved(TASK)
     world.office.call(
@@ -272,16 +245,6 @@ def test_hostile_states_give_failures() -> None:
     enter(world, "A1", [["x" * 40_000] * 6] * 3)
     assert all(len(fault) < 1_000 for fault in world.task_failures())
     assert list(world.task_failures())
-
-
-def test_size_and_knobs() -> None:
-    world = fresh(
-        TASK, size=5, new_orders=5, products=3, materials=4, materials_per_product=2, edge_rate=0.0
-    )
-    assert len(world.truth["rows"]) == 4
-    assert len({row[0] for row in table(world, RECIPES)[1:]}) == 4  # one is discontinued
-    assert all(map(is_paid, world.office.get(WooCommerce).orders.all()))
-    assert sum(map(is_new, fresh(TASK, size=1).office.get(WooCommerce).orders.all())) == 1
 
 
 def test_a_plan_of_a_wanted_length_has_as_many_products() -> None:
