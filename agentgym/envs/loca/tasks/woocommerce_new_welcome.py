@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 import numpy as np
+
 from agentgym.envs.loca.catalog import in_decimals
 from agentgym.envs.loca.checks import (
     digest,
