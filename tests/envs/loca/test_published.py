@@ -505,7 +505,7 @@ SPOILT: Mapping[str, tuple[str, str, Any, str]] = {
     "another day": (CONFERENCES, DUES, '{"base_date": "2025-09-16"}', "base_date: Input should be '2025-09-15'"),
     "fewer conferences": (CONFERENCES, DUES, NO_DUES, "must have the conferences and tracks of conference_info.txt"),
     "an agent's event": (CONFERENCES, "local_db/calendar/events.json", "[{}]", "events.json must be empty: an agent"),
-    "another owner": (CONFERENCES, "email_config.json", json.dumps(ACCOUNT), "users.json must have the user a@mcp.com"),
+    "another owner": (CONFERENCES, "email_config.json", json.dumps(ACCOUNT), "users.json must have the users .'a@mcp.com'"),
     "another PDF": (INVOICES, "agent_workspace/files/x.pdf", "", "must have only the files"),
     "an invoice twice": (INVOICES, RECEIVED, invoice() + invoice(), "each invoice_id must come once"),
     "an invoice without a file": (INVOICES, RECEIVED, invoice(), "must have only the files"),
