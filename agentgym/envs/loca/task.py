@@ -335,10 +335,6 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         lines = [f"- {line}" for line in self.progress.lines() or [_NOTHING]]
         return "\n".join([_FACTS, *lines, self._missing()])
 
-    def state_chars(self) -> int:
-        """Return the number of characters of `state()`."""
-        return len(self.state())
-
     def brief_state(self) -> str:
         """Return the state, shortened to `LIMIT` characters."""
         state = self.state()

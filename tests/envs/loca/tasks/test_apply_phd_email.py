@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -260,49 +258,6 @@ def test_the_truth_by_the_mails(seed: int) -> None:
             assert source.startswith("letter_") or name in text
             phrases = PAPERS[LETTERS if source.startswith("letter_") else source]["phrases"]
             assert any(phrase in text for phrase in phrases)
-
-
-def dated(world: Any, kind: str) -> list[str]:
-    files = world.office.context.files
-    names = [name for name in files.names(FLAT) if name.startswith(kind)]
-    text = {name: " ".join(read_pdf(files.read(f"{FLAT}/{name}"))[0].split()) for name in names}
-    dates = {
-        name: datetime.strptime(re.findall(r"Date: (\d+ \w+ \d+)", text[name])[0], "%d %B %Y")
-        for name in names
-    }
-    assert len(set(dates.values())) == len(names)
-    return sorted(names, key=dates.__getitem__)
-
-
-def test_the_papers() -> None:
-    by_name, pages = [], set()
-    for seed in range(4):
-        world = fresh(TASK, seed=seed)
-        assert dated(world, "award") == world.truth["awards"]
-        by_name.append(dated(world, "award") == sorted(dated(world, "award")))
-        pages |= {len(award) for award in awards(world)}
-        letters = dated(world, "letter")
-        for members in world.truth["wanted"].values():
-            found = [
-                (path, source) for path, source in members.items() if source.startswith("letter_")
-            ]
-            assert [source for _, source in found] in ([], letters)
-            for n, (path, source) in enumerate(found, 1):
-                author = re.findall(
-                    r"Author: .*?(\w+)$",
-                    read_pdf(world.office.context.files.read(f"{FLAT}/{source}"))[0].strip(),
-                )
-                assert path.endswith(f"/Recommendation_Letter_{author[0]}-{n}.pdf")
-        memory = json.loads(world.office.context.files.read_text("memory/memory.json"))[
-            "observations"
-        ]
-        assert any(
-            world.truth["root"].endswith(re.findall(r"student ID is (\d+)", note)[0])
-            for note in memory
-            if "ID is" in note
-        )
-    assert not all(by_name), "the names do not tell the order"
-    assert pages == {1, 2}
 
 
 def test_every_structure_is_read_as_it_was_drawn() -> None:
