@@ -6,7 +6,7 @@ import contextlib
 import csv
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,7 @@ def _write_spreadsheet(folder: Path, content: Mapping[str, Any]) -> None:
     write_state(folder, {f"{name}.json": records for name, records in files.items()})
 
 
-_WRITERS = {
+_WRITERS: Mapping[str, Callable[[Path, Any], None]] = {
     ".json": _write_json,
     ".jsonl": _write_lines,
     ".csv": _write_csv,

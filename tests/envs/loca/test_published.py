@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -128,15 +129,20 @@ COUNTED = "nhl_b2b_analysis.csv"
 UPLOAD = {"bucket_name": "iot_anomaly_reports", "blob_name": "anomaly_report.csv"}
 
 
-def in_growth(change: Callable[[Rows], Rows], title: str = "GrowthRate") -> Callable[[Any], Any]:
-    """Change the report of growth rates."""
+def in_book(path: str, change: Callable[[Rows], Rows], title: str) -> Callable[[Any], Any]:
+    """Change the only sheet of a workbook."""
 
     def edit(world: Any) -> None:
         files = world.office.context.files
-        [rows] = read_workbook(files.read("growth_rate.xlsx")).values()
-        files.write("growth_rate.xlsx", write_workbook({title: change(rows)}))
+        [rows] = read_workbook(files.read(path)).values()
+        files.write(path, write_workbook({title: change(rows)}))
 
     return edit
+
+
+in_growth = functools.partial(in_book, "growth_rate.xlsx", title="GrowthRate")
+# The exams of MATH101, CS301, AI101, BIO204 and BUS102.
+in_schedule = functools.partial(in_book, "exam_schedule.xlsx", title="Sheet1")
 
 
 def in_stock(area: str, text: str) -> Callable[[Any], Any]:
@@ -182,17 +188,6 @@ def in_outlet(product: int) -> Callable[[Any], Any]:
             if each["name"] == "Outlet/Clearance"
         ]
         update_product(world, product, categories=[{"id": outlet}])
-
-    return edit
-
-
-def in_schedule(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
-    """Change the schedule of exams: of MATH101, CS301, AI101, BIO204 and BUS102."""
-
-    def edit(world: Any) -> None:
-        files = world.office.context.files
-        [rows] = read_workbook(files.read("exam_schedule.xlsx")).values()
-        files.write("exam_schedule.xlsx", write_workbook({"Sheet1": change(rows)}))
 
     return edit
 

@@ -280,10 +280,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         ]
         sums = {name: counts for fact in facts for name, counts in fact.items()}
         sums[OVERALL] = [sum(column) for column in zip(*sums.values(), strict=True)]
-        rates = {
-            name: [_rate(clicks_a, views_a), _rate(clicks_b, views_b)]
-            for name, (clicks_a, views_a, clicks_b, views_b) in sums.items()
-        }
+        rates = {name: _both_rates(counts) for name, counts in sums.items()}
         rows = [
             dict(zip(COLUMNS, (name, *(f"{float(100 * r):.2f}" for r in both)), strict=True))
             for name, both in rates.items()
@@ -378,10 +375,10 @@ def _spread(rng: np.random.Generator, counts: Counts, most: Counts, more: int) -
 
 
 def _rates(clicks: Counts, views: Counts) -> list[Fraction]:
-    return [_rate(int(clicks[k].sum()), int(views[k].sum())) for k in (0, 1)]
+    return _both_rates([clicks[0].sum(), views[0].sum(), clicks[1].sum(), views[1].sum()])
 
 
-def _both_rates(sums: Counts) -> list[Fraction]:
+def _both_rates(sums: Iterable[Any]) -> list[Fraction]:
     clicks_a, views_a, clicks_b, views_b = map(int, sums)
     return [_rate(clicks_a, views_a), _rate(clicks_b, views_b)]
 

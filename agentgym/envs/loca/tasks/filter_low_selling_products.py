@@ -28,7 +28,7 @@ from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import create, fill_letter, read_shop, send_letter, settle_file
 from agentgym.envs.loca.plan import Plan, look, read, write
 from agentgym.envs.loca.published.files import read_json
-from agentgym.envs.loca.published.shop_rules import outlet_failures
+from agentgym.envs.loca.published.rules import outlet_failures
 from agentgym.envs.loca.published.states import (
     PublishedConfig,
     load_mail,

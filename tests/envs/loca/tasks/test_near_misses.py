@@ -148,7 +148,7 @@ def of_mails(task: str) -> Misses:
     yield "received mails are marked", of_received("mark_emails", status="important"), ""
     yield "a folder", call("create_folder", folder_name="Later"), ""
     if DRAFTS in TASKS[task].forbidden:
-        yield "a draft", call("save_draft", subject="Later", body="x"), "drafts"
+        yield "a draft", call("save_draft", subject="Later", body="x"), "email.mails"
 
 
 def again(fresh_one: bool = True, **changes: Any) -> Change:
