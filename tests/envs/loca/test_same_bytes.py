@@ -66,7 +66,8 @@ def digests(task: str, size: int, seed: int) -> tuple[str, str]:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_seed_draws_what_it_drew_before(task: str) -> None:
-    needs_workbench()
+    if task == "ApplyPhDEmail":
+        needs_workbench()
     lines = [line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines()]
     recorded = [tuple(line[1:]) for line in lines if line[0] == task]
     assert recorded == [digests(task, *case) for case in CASES]
