@@ -56,9 +56,9 @@ every server, except those that run programs, with arguments drawn from its sche
 an unlisted difference scores 0, and a listed one keeps the score. It also repeats the plan's calls with
 one more argument (HTML, attachments, copies, further fields) and expects 0 for unlisted differences.
 
-The second applies at least 20 other forms of each right state that a careful person would accept
-(names before addresses, HTML and text, other line endings and quotes, workbook formats, drafts,
-reading without need), one by one and together: the score stays.
+The second applies other forms of each right state that a careful person would accept (names before
+addresses, HTML and text, other line endings and quotes, workbook formats, drafts), one by one and
+together, and calls every reading tool: the score stays.
 
 The checks do not understand free text. Where a task asks for a name, a number or a file in a mail or
 title, a text that contains it and then contradicts it passes.

@@ -6,12 +6,12 @@ import contextlib
 import functools
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agentgym.envs.loca.config import MAX_SIZE
+from agentgym.envs.loca import MAX_SIZE
 from agentgym.envs.loca.plan import PlanStep
 from agentgym.envs.loca.progress import steps_of
 from agentgym.envs.loca.protected_state import fingerprint_protected
@@ -30,18 +30,13 @@ _TRIES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class DrawnState:
+    """Pickled state; only the accepted draft has the length of its plan and protected hashes."""
+
     state: bytes
     tokens: int
-    steps: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnState(_Draft):
-    """Accepted draft with its plan length and protected hashes."""
-
-    steps: int
-    hashes: Mapping[str, str]
+    steps: int = 0
+    hashes: Mapping[str, str] = field(default_factory=dict)
 
 
 @functools.lru_cache(maxsize=8)
@@ -51,7 +46,7 @@ def draw_state(task: Any, config: OfficeConfig, seed: int) -> DrawnState:
         return _complete(task, config, _draw_draft(task, config, (seed, config.size), config.size))
     size = max(1, round(config.length / task.tokens_per_unit))
 
-    def error(draft: _Draft) -> int:
+    def error(draft: DrawnState) -> int:
         return abs(draft.tokens - config.length)
 
     drafts = [_draw_draft(task, config, (seed, 0), size)]
@@ -68,7 +63,7 @@ def draw_state(task: Any, config: OfficeConfig, seed: int) -> DrawnState:
 
 def _draw_draft(
     task: type[OfficeTask[Any]], config: OfficeConfig, seed: tuple[int, int], size: int
-) -> _Draft:
+) -> DrawnState:
     # Only the accepted draft plays its plan.
     world = task(config, 0)
     world.rng = np.random.default_rng(seed)
@@ -78,12 +73,12 @@ def _draw_draft(
             transactions.enter_context(server.store.change())
         world.fill(size)
     state = pickle.dumps((world.office, world.truth))
-    calls, steps = world.describe(), None
+    calls, steps = world.describe(), 0
     if calls is None:
         results, steps = _play(world, world.office)
     else:
         results = [world.office.call(call.name, call.arguments) for call in calls]
-    return _Draft(state, count_texts(results), steps)
+    return DrawnState(state, count_texts(results), steps)
 
 
 def _play(world: OfficeTask[Any], office: Office) -> tuple[list[str], int]:
@@ -94,11 +89,11 @@ def _play(world: OfficeTask[Any], office: Office) -> tuple[list[str], int]:
     return [result for step, result in steps if not step.changes], len(steps) + 1
 
 
-def _complete(task: type[OfficeTask[Any]], config: OfficeConfig, draft: _Draft) -> DrawnState:
+def _complete(task: type[OfficeTask[Any]], config: OfficeConfig, draft: DrawnState) -> DrawnState:
     office, _ = pickle.loads(draft.state)
     hashes = fingerprint_protected(office, task.mutable_tables, task.harmless_differences())
-    steps = _play(task(config, 0), office)[1] if draft.steps is None else draft.steps
-    return DrawnState(draft.state, draft.tokens, steps, hashes)
+    steps = draft.steps or _play(task(config, 0), office)[1]
+    return replace(draft, steps=steps, hashes=hashes)
 
 
 @functools.cache

@@ -7,7 +7,6 @@ effects the office still lacks.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -91,11 +90,6 @@ class Progress:
         self._touched: dict[str, list[Effects]] = {}
         self._things: dict[str, str] = {}  # what each step with a fact writes or shows
         self._done_effects: dict[str, tuple[str, str]] = {}  # value and step label of each thing
-        self._unexplained_calls: list[ToolCall] | None = None  # None: outdated
-        self._other_lines: list[str] | None = None  # None: outdated
-        self._open: Counter[str] = Counter()  # pending steps by output; empty for reads
-        self._outputs: set[str] = set()  # outputs of completed steps
-        self._chars = 0  # total length of the fact lines
         self._belief = OfficeBelief()
         self._unindexed: dict[str, None] = {}  # labels not yet in the belief
 
@@ -127,7 +121,6 @@ class Progress:
             self._advance()
         elif lasting:
             self.off_plan_calls.append(call)
-            self._outdate_others()
         elif (effects := effects_of(call)) or self._changed(call):
             self._record_change(call, effects)
         elif len(self._prefetched) < MAX_PREFETCHED:
@@ -138,7 +131,6 @@ class Progress:
     def _notice(self, noticed: Noticed, step: PlanStep | None) -> None:
         if step is None and noticed.own_records is not None:
             self._own_records = noticed.own_records
-            self._outdate_others()
         for thing, is_readable in noticed.files.items():
             if step is None or step.thing != thing:
                 self._hide(thing, _UNSEEN if is_readable else _RUINED)
@@ -177,7 +169,6 @@ class Progress:
             self._unseen[thing] = prefix
         for label in [label for label in self.facts if self._things.get(label) == thing]:
             self._forget(label)
-        self._outdate_others()
         self._script = None
 
     def _match(self, call: ToolCall) -> PlanStep | None:
@@ -201,36 +192,20 @@ class Progress:
         return [*self._lines.values(), *self._lines_of_others()]
 
     def _lines_of_others(self) -> list[str]:
-        if self._other_lines is None:
-            self._other_lines = [
-                f"also done: {call.name} {_dump(call.arguments)}" for call in self.off_plan_calls
-            ]
-            for call in self._unexplained():
-                self._other_lines.append(f"{_OTHER}: {call.name} {_dump(call.arguments)}")
-            self._other_lines += [f"{prefix}: {thing}" for thing, prefix in self._unseen.items()]
-            if self._own_records:
-                self._other_lines.append(f"{_OWN}: {_dump(self._own_records)}")
-        return self._other_lines
-
-    def _outdate_others(self) -> None:
-        self._unexplained_calls = self._other_lines = None
-
-    def chars(self) -> int:
-        """Return the number of characters in `lines()` without building them."""
-        self._advance()
-        return self._chars + sum(map(len, self._lines_of_others()))
-
-    def line_count(self) -> int:
-        """Return the number of `lines()`."""
-        self._advance()
-        return len(self._lines) + len(self._lines_of_others())
+        lines = [f"also done: {call.name} {_dump(call.arguments)}" for call in self.off_plan_calls]
+        for call in self._unexplained():
+            lines.append(f"{_OTHER}: {call.name} {_dump(call.arguments)}")
+        lines += [f"{prefix}: {thing}" for thing, prefix in self._unseen.items()]
+        if self._own_records:
+            lines.append(f"{_OWN}: {_dump(self._own_records)}")
+        return lines
 
     def finished(self) -> set[str]:
         """Return the outputs whose steps are all done; none while the plan still reads."""
-        self._advance()
-        if self._open[""]:
+        pending = {step.output for step in self.pending()}
+        if "" in pending:
             return set()
-        return {output for output in self._outputs if not self._open[output]}
+        return {step.output for step in self.completed()} - pending
 
     def brief(self, needed: frozenset[str], room: int) -> list[str]:
         """Return the relevant facts; see `OfficeBelief.brief`."""
@@ -289,25 +264,20 @@ class Progress:
         self.facts[label] = fact
         line = f"{_DONE}{label}" if change else f"{label} => {_dump(fact).replace('=>', _ARROW)}"
         self._lines[label] = line
-        self._chars += len(line)
         self._unindexed[label] = None
         if step := self._pending.pop(label, None):
-            self._open[step.output] -= 1
             self._note_done(step)
 
     def _forget(self, label: str) -> None:
         if label in self.facts:
-            self._chars -= len(self._lines.pop(label))
-            del self.facts[label]
+            del self._lines[label], self.facts[label]
             self._unindexed.pop(label, None)
             self._belief.forget(label)
 
     def _note_done(self, step: PlanStep) -> None:
-        self._outdate_others()
         self._things[step.label] = step.thing
         for thing, value in step.effects.items():
             self._done_effects[thing] = (value, step.label)
-        self._outputs.add(step.output)
 
     def _reopen(self, effects: Effects) -> None:
         undone = set()
@@ -323,14 +293,12 @@ class Progress:
     def _add_other(self, call: ToolCall) -> None:
         self._others.append(call)
         self._effects |= effects_of(call)
-        self._outdate_others()
 
     def _drop_others(self, thing: str) -> None:
         calls = [call for call in self._others if thing not in self._changed(call)]
         self._others, self._effects = [], {}
         for call in calls:
             self._add_other(call)
-        self._outdate_others()
 
     def _credit_effects(self, effects: Effects) -> None:
         for step in list(self._pending.values()):
@@ -340,13 +308,8 @@ class Progress:
                 self._learn_from(step, "")
 
     def _unexplained(self) -> list[ToolCall]:
-        if self._unexplained_calls is None:
-            done = {thing: value for thing, (value, _) in self._done_effects.items()}
-            self._unexplained_calls = []
-            for call in self._others:
-                if not effects_of(call).items() <= done.items():
-                    self._unexplained_calls.append(call)
-        return self._unexplained_calls
+        done = {thing: value for thing, (value, _) in self._done_effects.items()}
+        return [call for call in self._others if not effects_of(call).items() <= done.items()]
 
     def _advance(self) -> None:
         while self._script is None or not (self._pending or self._exhausted):
@@ -368,20 +331,18 @@ class Progress:
     def _restart(self) -> None:
         self._script = self._with_claim()
         self._completed, self._pending, self._exhausted = [], {}, False
-        self._done_effects, self._outputs = {}, set()
+        self._done_effects = {}
         self.lost = ""
-        self._outdate_others()
         self._enter(next(self._script))
 
     def _enter(self, batch: PlanStep | Sequence[PlanStep]) -> None:
         self._batch = batch
-        self._pending, self._open = {}, Counter()
+        self._pending = {}
         for step in self._steps():
             if step.label in self.facts:
                 self._note_done(step)
             elif not step.is_look or step.thing in self._unseen:
                 self._pending[step.label] = step
-                self._open[step.output] += 1
         self._credit_earlier_calls()
         self._explain()
 
@@ -397,7 +358,6 @@ class Progress:
             match = self._match(call)
             if match and match.learn is None:
                 self.off_plan_calls.remove(call)
-                self._outdate_others()
                 self._learn(match.label, None, change=True)
         if self._effects:
             self._credit_effects(self._effects)
@@ -417,10 +377,6 @@ class Progress:
             "_pending": {},
             "_completed": [],
             "_done_effects": {},
-            "_unexplained_calls": None,
-            "_other_lines": None,
-            "_open": Counter(),
-            "_outputs": set(),
         }
 
 

@@ -19,11 +19,10 @@ from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, cast
 
 from pydantic import Field
 
-from agentgym.envs.loca import LENGTHS
+from agentgym.envs.loca import LENGTHS, MAX_LENGTH, MAX_SIZE, MIN_LENGTH
 from agentgym.envs.loca.belief import LIMIT, NEXT_STEPS, words_of
 from agentgym.envs.loca.calls import PROGRAMS, canonical_call, is_read, things_changed
 from agentgym.envs.loca.checks import file_failures
-from agentgym.envs.loca.config import MAX_LENGTH, MAX_SIZE, MIN_LENGTH
 from agentgym.envs.loca.drafts import draw_state, plan_length
 from agentgym.envs.loca.draws import whole
 from agentgym.envs.loca.outlook import Outlook
@@ -333,19 +332,14 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     def state(self) -> str:
         """Return the learnt facts, the changes made and the missing outputs."""
-        lines = "\n".join(f"- {line}" for line in self.progress.lines() or [_NOTHING])
-        return f"{_FACTS}\n{lines}\n{self._missing()}"
-
-    def state_chars(self) -> int:
-        """Return the number of characters of `state()` without building it."""
-        ends = 3 * self.progress.line_count()  # dash, space and line end
-        lines = self.progress.chars() + ends if ends else len(_NOTHING) + 3
-        return len(_FACTS) + 1 + lines + len(self._missing())
+        lines = [f"- {line}" for line in self.progress.lines() or [_NOTHING]]
+        return "\n".join([_FACTS, *lines, self._missing()])
 
     def brief_state(self) -> str:
         """Return the state, shortened to `LIMIT` characters."""
-        if self.state_chars() <= LIMIT:
-            return self.state()
+        state = self.state()
+        if len(state) <= LIMIT:
+            return state
         steps = self.progress.pending()[:NEXT_STEPS]
         # The belief cannot contain more of a call than its own limit.
         calls = [json.dumps(step.call.arguments, ensure_ascii=False)[:LIMIT] for step in steps]

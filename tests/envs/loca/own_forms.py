@@ -152,34 +152,6 @@ def _bigquery(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
     return [ToolCall("bigquery_run_query", {"query": f"/* own form */ {query} -- end"})]
 
 
-def _mail(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    """Add the same words as HTML, or other white space."""
-    body = arguments["body"]
-    html = "".join(f"<p>{line}</p>\n" for line in body.split("\n"))
-    changes = draw.choice(
-        (
-            {"html_body": html},
-            {"html_body": f"<div style='color: red'>{html}</div>", "body": f"{body}\n"},
-            {"body": f"\n{body}\n\n", "cc": ""},
-            {"body": body.replace("\n", "\r\n")},
-        )
-    )
-    return [ToolCall("send_email", {**arguments, **changes})]
-
-
-def _event(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    words = arguments["summary"].split()[0]
-    title = draw.choice(
-        (
-            f"{words}: Camera-Ready",
-            f"{words}2025 camera-ready",
-            f"camera ready of {words}",
-            f"{words} CAMERA-READY (AoE)",
-        )
-    )
-    return [ToolCall("create_event", {**arguments, "summary": title})]
-
-
 FORMS: Mapping[str, Sequence[Form]] = {
     "update_cells": (_sheet, _sheet),
     "write_data_to_excel": (_excel, _excel),
@@ -187,8 +159,6 @@ FORMS: Mapping[str, Sequence[Form]] = {
     "storage_upload_file": (_upload,),
     "write_query": (_snowflake,),
     "bigquery_run_query": (_bigquery,),
-    "create_event": (_event,),
-    "send_email": (_mail,),
 }
 
 

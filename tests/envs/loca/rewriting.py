@@ -60,8 +60,16 @@ def _insert(query: str) -> tuple[str, list[str]]:
 def _mail(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
     to = arguments["to"]
     forms = (f"Student <{to}>", f'"Doe, Jane" <{to}>', to.upper(), f" {to} ", f"<{to}>")
-    more: dict[str, Any] = draw.choice(({}, {"cc": ""}, {"attachments": []}))
-    return [ToolCall("send_email", {**more, **arguments, "to": draw.choice(forms)})]
+    body = arguments["body"]
+    html = "".join(f"<p>{line}</p>\n" for line in body.split("\n"))
+    more = draw.choice(
+        (
+            {"cc": "", "body": f"\n{body}\n\n"},
+            {"body": body.replace("\n", "\r\n")},
+            {"html_body": f"<div style='color: red'>{html}</div>"},
+        )
+    )
+    return [ToolCall("send_email", {**arguments, **more, "to": draw.choice(forms)})]
 
 
 def _query(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
@@ -154,9 +162,14 @@ def _workbook(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
 
 def _event(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
     title = arguments["summary"]
-    changes: dict[str, Any] = {
-        "summary": draw.choice((title.upper(), title.lower(), f"Reminder: {title}"))
-    }
+    key = title.split()[0]
+    titles = (
+        title.upper(),
+        title.lower(),
+        f"{key}2025: camera ready",
+        f"Camera-Ready of {key} (AoE)",
+    )
+    changes: dict[str, Any] = {"summary": draw.choice(titles)}
     for name in ("start", "end"):
         moment = datetime.fromisoformat(arguments[name]["dateTime"]).astimezone(UTC)
         forms = (

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from agentgym.envs.loca.calls import canonical_call
-from agentgym.envs.loca.plan import CLAIM
 from agentgym.text.messages import ToolCall
 from tests.envs.loca.office import carry_out, fresh
 
@@ -67,23 +66,6 @@ def test_a_hint_to_read_can_be_followed_and_goes_on_when_it_was() -> None:
     assert take(world, "read_file", path="email_account.txt") == "redundant"
 
 
-def test_an_entry_in_other_words_counts_and_one_about_two_students_is_harmful() -> None:
-    world, step = to_the_step("AcademicWarning", "Log ")
-    name, student = step.label.removeprefix("Log ").removesuffix(").").split(" (")
-    entry = {"log_name": "exam_log", "severity": "CRITICAL"}
-    assert (
-        take(world, "logging_write_log", **entry, message=f"Warn the parents of {name}, {student}!")
-        == "productive"
-    )
-    assert step.label not in [step.label for step in world.progress.pending()]
-    left = [
-        step.call.arguments["message"]
-        for step in world.progress.pending()
-        if step.label.startswith("Log ")
-    ]
-    assert take(world, "logging_write_log", **entry, message=f"{left[0]} {left[1]}") == "harmful"
-
-
 @pytest.mark.parametrize("size", [5, 20, 21, 100])
 def test_mails_are_read_in_pages_of_the_size_that_the_agent_takes(size: int) -> None:
     world, _ = to_the_step("SetConfCrDdl", "Read the mails")
@@ -100,21 +82,3 @@ def test_mails_are_read_in_pages_of_the_size_that_the_agent_takes(size: int) -> 
     if len(steps) > 1:  # pages of another size contain other mails
         assert take(world, "get_emails", page=2, page_size=size + 1) == "redundant"
     assert carry_out(world).score() == 1.0
-
-
-def test_a_reminder_in_another_time_zone_counts() -> None:
-    world, step = to_the_step("SetConfCrDdl", "Set the reminder")
-    written = step.call.arguments["start"]["dateTime"]
-    times = {
-        name: {"dateTime": written.removesuffix("-12:00"), "timeZone": "Etc/GMT+12"}
-        for name in ("start",)
-    }
-    times["end"] = step.call.arguments["end"]
-    before = len(world.progress.pending())
-    assert (
-        take(world, "create_event", summary=step.call.arguments["summary"], **times) == "productive"
-    )
-    assert len(world.progress.pending()) == before - 1
-    while (steps := world.progress.pending()) != [CLAIM]:
-        take(world, steps[0].call.name, **json.loads(json.dumps(steps[0].call.arguments)))
-    assert list(world.all_failures()) == []

@@ -11,9 +11,6 @@ import pytest
 import agentgym
 from agentgym.envs.loca import drafts
 from agentgym.envs.loca.tasks.payable_invoice_checker import PayableInvoiceChecker
-from agentgym.office.spreadsheet import excel_sheets
-
-openpyxl = pytest.importorskip("openpyxl")
 
 
 def counting(
@@ -42,18 +39,3 @@ def test_only_the_accepted_draft_has_its_plan_made(monkeypatch: pytest.MonkeyPat
     drafts.draw_state.cache_clear()
     assert counts["_draw_draft"] > 1
     assert counts["_play"] == counts["fingerprint_protected"] == 1
-
-
-def test_a_workbook_is_opened_once_however_many_parts_are_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    opened = {}
-    for length in (16_000, 64_000):
-        counts: Counter[str] = Counter()
-        with monkeypatch.context() as patch:
-            counting(patch, counts, excel_sheets, "open_workbook")
-            env = agentgym.make("ExcelMarketResearch", length=length)
-            env.reset(seed=11)
-            env.close()
-        opened[length] = counts["open_workbook"]
-    assert max(opened.values()) <= 2  # the data and the form

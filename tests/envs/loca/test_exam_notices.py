@@ -11,59 +11,18 @@ from agentgym.envs.loca.writing.exam_notices import (
     SLOTS,
     UPDATES,
     facts_book,
-    fillers_book,
     read_notice,
     resolve,
 )
-from agentgym.envs.loca.writing.news import course_news, inbox_news
-from agentgym.envs.loca.writing.phrase_book import DURATIONS, Phrase
-from benchmarks.texts import documents, variety
-from tests.envs.loca.office import fresh
-from tests.envs.loca.phrases import check_readings
+from agentgym.envs.loca.writing.phrase_book import DURATIONS
 
-VALUES = {
-    "date": "2025-02-03",
-    "time": "14:00",
-    "duration": 90,
-    "days": 14,
-    "place": "Hall 3",
-    "person": "Ada Beck (ada.beck@mcp.com)",
-    "number": 83,
-    "course": "CS131-2",
-    "name": "Ada",
-}
 BOOK = facts_book()
-
-
-def values_of(phrase: Phrase) -> dict[str, Any]:
-    return {name: VALUES[name.rpartition("_")[2]] for name in phrase.names}
-
-
-def test_each_sentence_says_what_its_kind_is_and_nothing_else() -> None:
-    names = {name for group in BOOK.kinds.values() for phrase in group for name in phrase.names}
-    check_readings(BOOK, BOOK.kinds, {name: VALUES[name.rpartition("_")[2]] for name in names})
 
 
 def test_every_kind_is_read() -> None:
     of_themselves = {"about", "exempt", "not_exempt", "exemption", "score"}
     anchors = {"midterm", "project", "credits", "welcome_open", "welcome_closed"}
     assert set(BOOK.kinds) == UPDATES | of_themselves | anchors
-
-
-def test_other_sentences_say_nothing_about_the_exam() -> None:
-    rng = np.random.default_rng(0)
-    texts = [
-        phrase.write(rng, values_of(phrase))
-        for phrases in fillers_book().kinds.values()
-        for phrase in phrases
-    ]
-    for news in (course_news(), inbox_news()):
-        texts += [
-            news.draw(rng, {**VALUES, "few_number": 3}, topic, "-.")[2]
-            for topic in news.topics
-            for _ in range(20)
-        ]
-    assert [said for text in texts for said in read_notice(text)] == []
 
 
 @pytest.mark.parametrize("kind", ["date", "time", "duration", "days"])
@@ -94,12 +53,3 @@ def test_later_notices_change_what_they_mention() -> None:
     assert exam is not None
     assert (exam.day, exam.time, exam.minutes, exam.place) == ("2025-01-20", "09:00", 120, "Hall 3")
     assert resolve(read_notice("Nothing here is about it."), section=4) is None
-
-
-def test_texts_do_not_repeat() -> None:
-    """Published texts have 104 sentences and 392 words in announcements, 59 and 220 in mails."""
-    texts = documents(fresh("CanvasArrangeExam", 128_000, 0))
-    for kind, words in (("announcements", 392), ("mails", 220)):
-        _, distinct, _, vocabulary = (float(cell.replace(",", "")) for cell in variety(texts[kind]))
-        assert distinct >= 100, kind
-        assert vocabulary >= words, kind

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import json
 import re
-import shutil
-import sqlite3
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -30,9 +28,7 @@ from tests.envs.loca.office import (
     one_cell,
     update_product,
 )
-from tests.envs.loca.published_examples import EXAMS, READINGS, ROSTER, write_examples
-from tests.envs.loca.published_invoices import fill_warehouse
-from tests.envs.loca.published_states import EXAM_HEADS, write_ab_testing
+from tests.envs.loca.published_states import STATES, files_of, write_state
 
 
 def open_state(task: str, data: Path, seed: int = 0) -> Any:
@@ -41,47 +37,29 @@ def open_state(task: str, data: Path, seed: int = 0) -> Any:
     return env.world
 
 
-def first_state(folder: Path) -> Path:
+def example(folder: Path, task: str) -> Path:
+    """Write the first state of a task's example."""
+    write_state(folder, files_of(task))
     return [folder, *folder.glob("state0")][-1]
 
 
-@pytest.fixture
-def states(tmp_path: Path) -> Mapping[str, Path]:
-    return write_examples(tmp_path)
+TASKS = sorted(path.stem for path in STATES.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("task", "seed"),
-    [
-        ("ABTesting", 0),
-        ("ABTesting", 3),
-        ("AcademicWarning", 0),
-        ("CanvasArrangeExam", 0),
-        ("CanvasListTest", 0),
-        ("CourseAssistant", 0),
-        ("ExcelMarketResearch", 0),
-        ("FilterLowSellingProducts", 0),
-        ("MachineOperating", 0),
-        ("NhlB2bAnalysis", 0),
-        ("PayableInvoiceChecker", 0),
-        ("SetConfCrDdl", 0),
-        ("SetConfCrDdl", 1),
-        ("UpdateMaterialInventory", 0),
-    ],
-)
-def test_the_plan_solves_a_published_state_by_both_rules(
-    states: Mapping[str, Path], task: str, seed: int
-) -> None:
-    world = open_state(task, states[task], seed)
-    before = world.report()
-    assert (before["published_score"], before["claimed"]) == (0.0, False)
-    report = carry_out(world).report()
-    assert report["faults"] == report["published_faults"] == []
-    assert world.score() == report["published_score"] == 1.0
+@pytest.mark.parametrize("task", TASKS)
+def test_the_plan_solves_a_published_state_by_both_rules(tmp_path: Path, task: str) -> None:
+    folder = write_state(tmp_path, files_of(task))
+    for state in [*folder.glob("state*")] or [folder]:
+        world = open_state(task, state)
+        before = world.report()
+        assert (before["published_score"], before["claimed"]) == (0.0, False)
+        report = carry_out(world).report()
+        assert report["faults"] == report["published_faults"] == []
+        assert world.score() == report["published_score"] == 1.0
 
 
-def test_a_folder_of_states_is_drawn_from(states: Mapping[str, Path]) -> None:
-    folder = states["ABTesting"]
+def test_a_folder_of_states_is_drawn_from(tmp_path: Path) -> None:
+    folder = write_state(tmp_path, files_of("ABTesting"))
     winners = {open_state("ABTesting", folder, seed).truth["winner"] for seed in range(4)}
     assert winners == {"A", "B"}
     rows = open_state("ABTesting", folder / "state0").truth["rows"]
@@ -100,9 +78,9 @@ def test_a_folder_of_states_is_drawn_from(states: Mapping[str, Path]) -> None:
     ],
 )
 def test_both_rules_judge_reminders(
-    states: Mapping[str, Path], form: str, ours: float, published: float
+    tmp_path: Path, form: str, ours: float, published: float
 ) -> None:
-    world = open_state("CourseAssistant", states["CourseAssistant"])
+    world = open_state("CourseAssistant", example(tmp_path, "CourseAssistant"))
     call("login", email="virginia_diaz@mcp.com", password="pw_0")(world)
     for name, number, address, _ in (ROSTER[0], ROSTER[3]):
         body = form.format(name=name, name_upper=name.upper(), number=number)
@@ -151,15 +129,20 @@ COUNTED = "nhl_b2b_analysis.csv"
 UPLOAD = {"bucket_name": "iot_anomaly_reports", "blob_name": "anomaly_report.csv"}
 
 
-def in_growth(change: Callable[[Rows], Rows], title: str = "GrowthRate") -> Callable[[Any], Any]:
-    """Change the report of growth rates."""
+def in_book(path: str, change: Callable[[Rows], Rows], title: str) -> Callable[[Any], Any]:
+    """Change the only sheet of a workbook."""
 
     def edit(world: Any) -> None:
         files = world.office.context.files
-        [rows] = read_workbook(files.read("growth_rate.xlsx")).values()
-        files.write("growth_rate.xlsx", write_workbook({title: change(rows)}))
+        [rows] = read_workbook(files.read(path)).values()
+        files.write(path, write_workbook({title: change(rows)}))
 
     return edit
+
+
+in_growth = functools.partial(in_book, "growth_rate.xlsx", title="GrowthRate")
+# The exams of MATH101, CS301, AI101, BIO204 and BUS102.
+in_schedule = functools.partial(in_book, "exam_schedule.xlsx", title="Sheet1")
 
 
 def in_stock(area: str, text: str) -> Callable[[Any], Any]:
@@ -209,17 +192,6 @@ def in_outlet(product: int) -> Callable[[Any], Any]:
     return edit
 
 
-def in_schedule(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
-    """Change the schedule of exams: of MATH101, CS301, AI101, BIO204 and BUS102."""
-
-    def edit(world: Any) -> None:
-        files = world.office.context.files
-        [rows] = read_workbook(files.read("exam_schedule.xlsx")).values()
-        files.write("exam_schedule.xlsx", write_workbook({"Sheet1": change(rows)}))
-
-    return edit
-
-
 def in_quizzes(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
     """Change the listed quizzes: of AI201-2, CS101-1 and NET101-5."""
     return in_csv("quiz_info.csv", change)
@@ -235,6 +207,10 @@ def in_calendar(**fields: Any) -> Callable[[Any], Any]:
     return call("update_event", eventId="event_001", **fields)
 
 
+ROSTER = files_of("CourseAssistant")["agent_workspace/nlp_statistics.xlsx"]["NLP Course Students"][
+    1:
+]
+READING = ["2025-08-19 12:30:00", "M001", "rpm", 1500.25]  # in its range
 TABLE, PAYMENTS = "PURCHASE_INVOICE.PUBLIC.INVOICES", "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
 RETYPE = f"CREATE OR REPLACE TABLE {PAYMENTS} AS SELECT * REPLACE ('much' AS PAYMENT_AMOUNT) FROM {PAYMENTS}"
 PARTIAL, DUE = "WHERE INVOICE_ID = '2024-1000'", "Process Outstanding Invoices"
@@ -347,7 +323,7 @@ CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
     "a reading off": (MACHINES, uploaded(one_cell(1, 3, lambda x: f"{float(x) + 0.02:.3f}")), 0.0, 0.0),
     "an anomaly short": (MACHINES, uploaded(lambda rows: rows[:-1]), 0.0, 0.0),
     "an anomaly twice": (MACHINES, uploaded(lambda rows: [*rows, rows[-1]]), 0.0, 1.0),
-    "a normal reading": (MACHINES, uploaded(lambda rows: [*rows, [*READINGS[4], ""]]), 0.0, 0.0),
+    "a normal reading": (MACHINES, uploaded(lambda rows: [*rows, [*READING, ""]]), 0.0, 0.0),
     "a time without meaning": (MACHINES, uploaded(one_cell(1, 0, lambda _: "noon")), 0.0, 0.0),
     "only the upload": (MACHINES, no_file("anomaly_report.csv"), 0.0, 1.0),
     "no upload": (MACHINES, call("storage_delete_object", **UPLOAD), 0.0, 0.0),
@@ -384,19 +360,19 @@ CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
 }  # fmt: skip
 
 
-def test_dates_of_the_host_move_before_the_start(states: Mapping[str, Path]) -> None:
-    rows = open_state(CANVAS, states[CANVAS]).truth["quizzes"]
+def test_dates_of_the_host_move_before_the_start(tmp_path: Path) -> None:
+    rows = open_state(CANVAS, example(tmp_path / CANVAS, CANVAS)).truth["quizzes"]
     assert [row["deadline"] for row in rows] == [f"2025-01-{day}T23:59:00Z" for day in (24, 24, 29)]
     for task, owner in ((COURSE, "virginia_diaz@mcp.com"), (EXAM, "rkelly27@mcp.com")):
-        world = open_state(task, states[task])
+        world = open_state(task, example(tmp_path / task, task))
         mails = world.office.get(Email).messages(owner)
         assert mails[-1].date == world.start - timedelta(hours=1)
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_both_rules_judge_a_changed_state(states: Mapping[str, Path], name: str) -> None:
+def test_both_rules_judge_a_changed_state(tmp_path: Path, name: str) -> None:
     task, change, ours, published = CHANGES[name]
-    world = carry_out(open_state(task, first_state(states[task])))
+    world = carry_out(open_state(task, example(tmp_path, task)))
     change(world)
     assert (world.score(), world.report()["published_score"]) == (ours, published), name
 
@@ -425,7 +401,10 @@ INBOX, USERS = (
 ACCOUNT = {"email": "a@mcp.com", "password": "pw", "name": "A"}
 SENT = {"folder": "Sent", "from": "virginia_diaz@mcp.com", "to": "virginia_diaz@mcp.com", "subject": "x",
         "body": "x", "html_body": "x", "date": "2026-01-05T10:00:00+00:00"}  # fmt: skip
-XY_EXAM = write_workbook({"Sheet1": [EXAM_HEADS, EXAMS["AI101"].row("XY1")]})
+EXAM_HEADS, EXAM_ROW, *_ = files_of("CanvasArrangeExam")[
+    "groundtruth_workspace/exam_schedule.xlsx"
+]["Sheet"]
+XY_EXAM = write_workbook({"Sheet1": [EXAM_HEADS, ["XY1", *EXAM_ROW[1:]]]})
 READERS = json.dumps({"subscriber_list": [ACCOUNT]})
 NO_SUCH_OFFER = json.dumps({"timestamp": "2026-03-01T22:30:00", "low_selling_products": ["X"]})
 SLOW_ANSWER = "groundtruth_workspace/generation_metadata.json"
@@ -435,9 +414,14 @@ TEACHER = {"teacher_name": "Debra", "teacher_email": "debra_flores76@mcp.com"}
 
 def courses_with(**fields: str) -> str:
     """Return the courses of the exams, all with one name."""
-    courses = {}
-    for k, code in enumerate(EXAMS, 1):
-        courses[str(k)] = {"id": k, "name": f"Real-{k}", "course_code": f"{code}-{k}", **fields}
+    courses = files_of("CanvasArrangeExam")[CANVAS_COURSES]
+    for key, course in courses.items():
+        courses[key] = {
+            "id": course["id"],
+            "course_code": course["course_code"],
+            "name": f"Real-{key}",
+            **fields,
+        }
     return json.dumps(courses)
 
 
@@ -461,14 +445,13 @@ def other_weights(weights: Mapping[str, Any]) -> str:
     return json.dumps({"target_category": "x", "conversion_weights": {"x": weights}})
 
 
-RECEIVED = "groundtruth_workspace/invoice.jsonl"
+RECEIVED, WAREHOUSE = "groundtruth_workspace/invoice.jsonl", "local_db/snowflake/snowflake.db"
 
 
-def other_rows() -> bytes:
-    """Return the tables without rows."""
-    with contextlib.closing(sqlite3.connect(":memory:")) as database:
-        fill_warehouse(database, [], [])
-        return database.serialize()
+def other_rows() -> Mapping[str, Any]:
+    """Return the tables of invoices without rows."""
+    tables = files_of("PayableInvoiceChecker")[WAREHOUSE]
+    return {name: {**table, "rows": []} for name, table in tables.items()}
 
 
 def invoice(**fields: Any) -> str:
@@ -480,7 +463,7 @@ def invoice(**fields: Any) -> str:
 
 
 ACADEMIC, METADATA = "AcademicWarning", "groundtruth_workspace/metadata.json"
-SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
+SPOILT: Mapping[str, tuple[str, str, Any, str]] = {
     "an empty database": (ACADEMIC, DATABASE, b"", "must have tables local-project_academic_warning_"),
     "a short line": (ACADEMIC, ALERTS, "student_id,drop_ratio\nS001\n", "row 2: drop_ratio must be a number, got None"),
     "no number": (ACADEMIC, ALERTS, "student_id,drop_ratio\r\nS001,nan\r\n", "row 2: drop_ratio must be a number, got 'nan'"),
@@ -517,14 +500,14 @@ SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
     "another day": (CONFERENCES, DUES, '{"base_date": "2025-09-16"}', "base_date: Input should be '2025-09-15'"),
     "fewer conferences": (CONFERENCES, DUES, NO_DUES, "must have the conferences and tracks of conference_info.txt"),
     "an agent's event": (CONFERENCES, "local_db/calendar/events.json", "[{}]", "events.json must be empty: an agent"),
-    "another owner": (CONFERENCES, "email_config.json", json.dumps(ACCOUNT), "users.json must have the user a@mcp.com"),
+    "another owner": (CONFERENCES, "email_config.json", json.dumps(ACCOUNT), "users.json must have the users .'a@mcp.com'"),
     "another PDF": (INVOICES, "agent_workspace/files/x.pdf", "", "must have only the files"),
     "an invoice twice": (INVOICES, RECEIVED, invoice() + invoice(), "each invoice_id must come once"),
     "an invoice without a file": (INVOICES, RECEIVED, invoice(), "must have only the files"),
     "a path as number": (INVOICES, RECEIVED, invoice(invoice_id="../a"), "invoice.jsonl: line 1: invoice_id: String should match"),
     "no amount": (INVOICES, RECEIVED, invoice(total_amount=float("nan")), "line 1: total_amount: Input should be"),
     "fewer payments": (INVOICES, "groundtruth_workspace/interference_payments.jsonl", "", "must have the ids of"),
-    "an agent's rows": (INVOICES, "local_db/snowflake/snowflake.db", other_rows(), "^INVOICES of .*snowflake.db must have the ids"),
+    "an agent's rows": (INVOICES, WAREHOUSE, other_rows(), "^INVOICES of .*snowflake.db must have the ids"),
     "an agent's memo": (INVOICES, "local_db/snowflake/insights.json", "[1]", "insights.json must be empty: an agent"),
     "no buyers": (INVOICES, USERS, json.dumps({"": {**ACCOUNT, "email": "walkera@mcp.com"}}), r"must have the users \['ashley"),
     "weights as text": (EXCEL, METADATA, other_weights({"a": "1"}), r"metadata.json: conversion_weights\.x\.a: Input"),
@@ -532,36 +515,22 @@ SPOILT: Mapping[str, tuple[str, str, str | bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", SPOILT)
-def test_a_malformed_state_is_refused(states: Mapping[str, Path], name: str) -> None:
-    task, path, text, words = SPOILT[name]
-    folder = first_state(states[task])
-    (folder / path).write_bytes(text.encode() if isinstance(text, str) else text)
+def test_a_malformed_state_is_refused(tmp_path: Path, name: str) -> None:
+    task, path, content, words = SPOILT[name]
+    folder = example(tmp_path, task)
+    if isinstance(content, dict):
+        (folder / path).unlink()
+        write_state(folder, {path: content})
+    else:
+        (folder / path).write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(ValueError, match=words):
         open_state(task, folder)
 
 
 @pytest.mark.parametrize("bad", [b"3", b"\xff\xfe\0", None], ids=["a number", "no text", "folder"])
-@pytest.mark.parametrize(
-    "task",
-    [
-        "ABTesting",
-        "AcademicWarning",
-        EXAM,
-        CANVAS,
-        COURSE,
-        EXCEL,
-        SLOW,
-        MACHINES,
-        NHL,
-        INVOICES,
-        CONFERENCES,
-        INVENTORY,
-    ],
-)
-def test_an_error_names_the_malformed_file(
-    states: Mapping[str, Path], task: str, bad: bytes | None
-) -> None:
-    state = first_state(states[task])
+@pytest.mark.parametrize("task", TASKS)
+def test_an_error_names_the_malformed_file(tmp_path: Path, task: str, bad: bytes | None) -> None:
+    state = example(tmp_path, task)
     for path in filter(Path.is_file, sorted(state.rglob("*.*"))):
         if path.name == "permissions.json":  # nothing reads who may see the spreadsheet
             continue
@@ -575,13 +544,16 @@ def test_an_error_names_the_malformed_file(
     open_state(task, state)
 
 
-def test_a_table_of_another_form_is_refused(tmp_path: Path, states: Mapping[str, Path]) -> None:
-    shutil.copytree(states["ABTesting"] / "state0", tmp_path / "wrong")
-    shutil.copy(states["AcademicWarning"] / DATABASE, tmp_path / "wrong" / DATABASE)
-    with pytest.raises(ValueError, match=r"must have tables local-project_ab_testing_"):
-        open_state("ABTesting", tmp_path / "wrong")
-    write_ab_testing(tmp_path / "text", {"Toys": [[9, 8.5, 1, 1]]})  # type: ignore[list-item]
+def test_a_table_of_another_form_is_refused(tmp_path: Path) -> None:
+    files = files_of("ABTesting")
+    [table, *_] = files["state0/" + DATABASE].values()
+    table["rows"][0][2] = 8.5
+    write_state(tmp_path / "text", files)
     with pytest.raises(ValueError, match=r"ab_Toys: row 1: A_store_views must be INT64, got 8\.5"):
-        open_state("ABTesting", tmp_path / "text")
+        open_state("ABTesting", tmp_path / "text" / "state0")
+    files["state0/" + DATABASE] = files_of("AcademicWarning")[DATABASE]
+    write_state(tmp_path / "wrong", files)
+    with pytest.raises(ValueError, match=r"must have tables local-project_ab_testing_"):
+        open_state("ABTesting", tmp_path / "wrong" / "state0")
     with pytest.raises(ValueError, match="data must be a state folder"):
         agentgym.make("ABTesting", data=str(tmp_path / "none"))

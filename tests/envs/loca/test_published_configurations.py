@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,6 @@ import pytest
 import agentgym
 from agentgym.envs.loca.published import read_configurations
 from tests.envs.loca.office import TASKS
-from tests.envs.loca.published_states import write_configurations
 
 PUBLISHED: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     "ABTesting": ({"num_scenarios": 10, "num_days": 6}, {"size": 1440, "scenarios": 10}),
@@ -33,6 +33,14 @@ PUBLISHED: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         {"size": 120, "teams": 5},
     ),
 }
+
+
+def write_configurations(path: Path, *each: tuple[str, Mapping[str, Any]]) -> None:
+    configurations = []
+    for task, params in each:
+        env_class = f"gem.envs.x_s2l.x_s2l.{task}S2LEnv"
+        configurations.append({"env_class": env_class, "env_params": params, "mcp_servers": {}})
+    path.write_text(json.dumps({"configurations": configurations}), encoding="utf-8")
 
 
 def test_the_published_configurations_become_worlds(tmp_path: Path) -> None:

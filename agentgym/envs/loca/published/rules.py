@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import csv
+import io
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any, TypeAlias
 from agentgym.envs.loca.checks import as_text
 from agentgym.envs.loca.published.files import as_finite
 from agentgym.envs.loca.service_checks import log_state
+from agentgym.office.email.server import Email
 from agentgym.office.files.workspace import Workspace
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
@@ -46,6 +48,11 @@ _NHL_COLUMNS = {
     "AA": ("AA", "Away-Away", "AwayAway"),
     "Total": ("Total", "TOTAL", "Sum"),
 }
+
+_OUTLETS = ("Outlet/Clearance", "Outlet", "Clearance")
+_FILE = "discount_products.csv"
+# Amounts of money, and percentage points.
+_LIMITS = {"Original Price": 0.01, "Discounted Price": 0.01, "Discount Ratio": 0.2}
 
 
 def ab_testing_failures(
@@ -196,6 +203,33 @@ def inventory_failures(
             yield f"the stock of {material} is {left.get(material)}, expected {amount}"
 
 
+def outlet_failures(
+    shop: WooCommerce,
+    email: Email,
+    files: Workspace,
+    rows: Records,
+    subscribers: Mapping[str, Any],
+) -> Iterator[str]:
+    """Compare the products in the outlet, and the table that a mail to each subscriber attaches.
+
+    The checker reads the attached file from the workspace, as it is in the end.
+    """
+    outlets = [term["id"] for term in shop.categories.all() if term["name"] in _OUTLETS]
+    slow = {row["Product Name"] for row in rows}
+    moved = set()
+    if outlets:
+        sql = "SELECT name FROM products WHERE id IN (SELECT product_id FROM product_categories WHERE term_id = ?)"
+        moved = {row["name"] for row in shop.store.rows(sql, outlets[0])}
+    if moved != slow:
+        yield f"the outlet lacks {sorted(slow - moved)} and has {sorted(moved - slow)} beside"
+    if not slow:
+        yield "the rule always fails without a slow product"
+    yield from _offer_failures(files, rows)
+    for address in subscribers:
+        if not any(_FILE in mail.attachments for mail in email.messages(address, "INBOX")):
+            yield f"{address} has no mail with {_FILE}"
+
+
 def _records(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
@@ -322,3 +356,28 @@ def _growth(cell: Any) -> float | None:
     with contextlib.suppress(ValueError):
         return as_finite(cell)
     return None
+
+
+def _offer_failures(files: Workspace, rows: Records) -> Iterator[str]:
+    try:
+        reader = csv.DictReader(io.StringIO(files.read_text(_FILE)))
+        table = [row for row in reader if row.get("Product Name")]
+    except (ToolError, csv.Error) as error:
+        yield f"{_FILE}: {error}"
+        return
+    if [row["Product Name"].strip() for row in table] != [row["Product Name"] for row in rows]:
+        yield f"{_FILE} has other products, or another order"
+        return
+    for row, wanted in zip(table, rows, strict=True):
+        for name, limit in _LIMITS.items():
+            try:
+                found = _amount(row.get(name))
+            except ValueError as error:
+                yield f"{_FILE}: {name} of {wanted['Product Name']} {error}"
+                continue
+            if abs(found - _amount(wanted[name])) > limit + 1e-9:
+                yield f"{_FILE}: {name} of {wanted['Product Name']} is {found}"
+
+
+def _amount(cell: Any) -> float:
+    return as_finite(str(cell or 0).strip().replace("$", "").replace(",", "").rstrip("%"))

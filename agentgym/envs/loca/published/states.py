@@ -7,7 +7,7 @@ Twelve tasks can be loaded; docs/loca_states.md tells why the others cannot.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -197,7 +197,11 @@ def load_users(state: Path, email: Email) -> None:
 
 
 def load_mail(
-    state: Path, email: Email, owner: str, latest: datetime | None = None
+    state: Path,
+    email: Email,
+    owner: str,
+    needed: Iterable[str] = (),
+    latest: datetime | None = None,
 ) -> Sequence[Mail]:
     """Load the users of the mail server and the owner's INBOX, and return its mails by date.
 
@@ -205,6 +209,7 @@ def load_mail(
         state: The state folder.
         email: The mail server to fill.
         owner: The address of the only user with mails.
+        needed: The addresses of further users that the state must have.
         latest: The new date of the last mail; the others move with it.
 
     Raises:
@@ -212,8 +217,9 @@ def load_mail(
     """
     folder = state / "local_db" / "emails"
     load_users(state, email)
-    if owner not in [user["email"] for user in email.users()]:
-        raise ValueError(f"{folder / 'users.json'} must have the user {owner}")
+    unknown = {owner, *needed} - {user["email"] for user in email.users()}
+    if unknown:
+        raise ValueError(f"{folder / 'users.json'} must have the users {sorted(unknown)}")
     path = folder / "users_data" / owner / "emails.json"
     stored = read_json(path, TypeAdapter(dict[str, _Message]))
     drafts = read_json(path.with_name("drafts.json"), _ANYTHING)

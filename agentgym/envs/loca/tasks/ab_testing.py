@@ -35,7 +35,6 @@ from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import echo
 from agentgym.text.validation import check_int
-from agentgym.world.config import Share
 
 DATASET, RECORD, BUCKET, LOG = "ab_testing", "record.csv", "promo-assets-for-b", "abtesting_logging"
 COLUMNS = ("scenario", "A_conversion %", "B_conversion %")
@@ -63,6 +62,8 @@ KINDS = ("", *(f"_{word}" for word in _WORDS.split()))
 VERDICTS = {"A": 0.2, "A by a view": 0.15, "tie": 0.2, "B by a view": 0.2, "B": 0.25}
 # A's conversion is a whole number of these parts, so B can tie exactly.
 PARTS = 50
+# Probabilities of an hour without visitors, and of a scenario without clicks for one version.
+_ZERO_RATE, _IDLE_RATE = 0.05, 0.03
 
 _FIRST_HOUR = datetime(2025, 7, 29, tzinfo=UTC)
 CHUNK = 2  # scenarios per step; a small number makes plans grow with the state
@@ -77,13 +78,9 @@ class ABTestingConfig(PublishedConfig):
     Attributes:
         scenarios: The number of scenarios, at most the hours. Default: three quarters of the square
             root of the hours.
-        zero_rate: The probability of an hour without visitors.
-        idle_rate: The probability that a scenario, never the first, has no clicks for one version.
     """
 
     scenarios: Annotated[int, Field(ge=1, le=5_000)] | None = None
-    zero_rate: Share = 0.05
-    idle_rate: Share = 0.03
 
 
 class ABTesting(OfficeTask[ABTestingConfig]):
@@ -185,8 +182,8 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         )
         base = self.rng.uniform(0.70, 0.78, size)
         clicks = self.rng.integers(0, volume + 1, (2, len(volume)))
-        clicks[:, self.rng.random(len(volume)) < self.config.zero_rate] = 0
-        idle = self.rng.random(size) < self.config.idle_rate
+        clicks[:, self.rng.random(len(volume)) < _ZERO_RATE] = 0
+        idle = self.rng.random(size) < _IDLE_RATE
         idle[0], idle[1:2] = False, idle[1:2] | (size > 4)
         clicks[
             self.rng.integers(0, 2, size).repeat(lengths), np.arange(len(volume))
@@ -283,10 +280,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         ]
         sums = {name: counts for fact in facts for name, counts in fact.items()}
         sums[OVERALL] = [sum(column) for column in zip(*sums.values(), strict=True)]
-        rates = {
-            name: [_rate(clicks_a, views_a), _rate(clicks_b, views_b)]
-            for name, (clicks_a, views_a, clicks_b, views_b) in sums.items()
-        }
+        rates = {name: _both_rates(counts) for name, counts in sums.items()}
         rows = [
             dict(zip(COLUMNS, (name, *(f"{float(100 * r):.2f}" for r in both)), strict=True))
             for name, both in rates.items()
@@ -381,10 +375,10 @@ def _spread(rng: np.random.Generator, counts: Counts, most: Counts, more: int) -
 
 
 def _rates(clicks: Counts, views: Counts) -> list[Fraction]:
-    return [_rate(int(clicks[k].sum()), int(views[k].sum())) for k in (0, 1)]
+    return _both_rates([clicks[0].sum(), views[0].sum(), clicks[1].sum(), views[1].sum()])
 
 
-def _both_rates(sums: Counts) -> list[Fraction]:
+def _both_rates(sums: Iterable[Any]) -> list[Fraction]:
     clicks_a, views_a, clicks_b, views_b = map(int, sums)
     return [_rate(clicks_a, views_a), _rate(clicks_b, views_b)]
 

@@ -28,7 +28,6 @@ from agentgym.envs.loca.service_checks import bigquery_failures, bigquery_state,
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.text.messages import ToolCall
-from agentgym.world.config import Share
 
 DATASET, LATEST, RESULT, LOG = (
     "academic_warning",
@@ -49,6 +48,10 @@ TABLE = CsvTable(
 WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)  # the limits in the task prompt
 # Random drops keep this distance from both limits, so rounding never decides.
 MARGIN = 0.004
+# Shares of students who fell by more than 25 %, of those who fell by more than 45 %, and of
+# students who fell by exactly 25 % or 45 %.
+_DROP_RATE, _CRITICAL_RATE, _LIMIT_RATE = 0.2, 0.3, 0.04
+_ABSENCE_RATE = 0.05  # of exams that a student missed
 
 _EXAM = re.compile(r"scores_\d{4}")
 
@@ -59,17 +62,9 @@ class AcademicWarningConfig(PublishedConfig):
 
     Attributes:
         exams: The number of earlier exams. Default: 1 plus 1 for each 45 students, up to 15.
-        drop_rate: The share of students who fell by more than 25 %.
-        critical_rate: The share of those who fell by more than 45 %.
-        limit_rate: The share of students who fell by exactly 25 % or 45 %.
-        absence_rate: The probability that a student missed an exam.
     """
 
     exams: Annotated[int, Field(ge=1, le=60)] | None = None
-    drop_rate: Share = 0.2
-    critical_rate: Share = 0.3
-    limit_rate: Share = 0.04
-    absence_rate: Share = 0.05
 
 
 class AcademicWarning(OfficeTask[AcademicWarningConfig]):
@@ -165,13 +160,9 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         }
 
     def _outcomes(self, size: int) -> list[str]:
-        drop, critical, limit = (
-            self.config.drop_rate,
-            self.config.critical_rate,
-            self.config.limit_rate,
-        )
-        shares = np.array([drop * (1 - critical), drop * critical, limit / 2, limit / 2])
-        shares = np.append(shares, max(0.0, 1 - shares.sum()))
+        critical, limit = _DROP_RATE * _CRITICAL_RATE, _LIMIT_RATE / 2
+        shares = np.array([_DROP_RATE * (1 - _CRITICAL_RATE), critical, limit, limit])
+        shares = np.append(shares, 1 - shares.sum())
         names = ["warning", "critical", "25", "45", "fine"]
         kinds: list[str] = self.rng.choice(names, size, p=shares / shares.sum()).tolist()
         sure = ("critical", "25", "45", "warning")
@@ -186,8 +177,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         ability = float(np.clip(self.rng.normal(75, 12), 45, 98))
         abilities = np.clip(self.rng.normal(ability, 6, exams), 20, 100)
         past: list[int | None] = [
-            None if self.happens(self.config.absence_rate) else round(10 * float(score))
-            for score in abilities
+            None if self.happens(_ABSENCE_RATE) else round(10 * float(score)) for score in abilities
         ]
         if not any(past):
             past[0] = round(10 * ability)

@@ -41,7 +41,6 @@ from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf
 from agentgym.office.memory import KnowledgeGraph
 from agentgym.text.tools import ToolError, echo
-from agentgym.world.config import Share
 
 ME, SUBJECT = "maryc@mcp.com", "submit_material"
 LIST, OUT = "/workspace/archives.json", "/workspace/outbox"
@@ -57,6 +56,9 @@ for target, members in json.load(open("{LIST}")).items():
 _LINE = re.compile(r"^([│├└─ ]*+)(\S+)(?: \((.+)\)|(?<=/))$", re.MULTILINE)
 # As many professors who want nothing show a structure as professors request one.
 _SHOWN_RATE = 0.12
+# Probabilities that a professor has written something else before, and of an automatic reply.
+_REPEAT_RATE, _AUTOMATIC_RATE = 0.25, 0.15
+_OTHERS = 8  # professors for each mail from other people
 _SENDER = re.compile(r"(?<![^\s<>])([^\s<>]+@[^\s<>]+)>?$")
 
 
@@ -67,16 +69,10 @@ class ApplyPhDEmailConfig(OfficeConfig):
     Attributes:
         positives: The number of professors who request papers. Default: a tenth, from 1 to 32.
         different_structures: Whether each of them requests a different structure.
-        repeat_rate: The probability that a professor has written something else before.
-        automatic_rate: The probability of an additional automatic reply.
-        other_mails: The number of mails from other people. Default: one for each eight professors.
     """
 
     positives: Annotated[int, Field(ge=1, le=500)] | None = None
     different_structures: bool = True
-    repeat_rate: Share = 0.25
-    automatic_rate: Share = 0.15
-    other_mails: Annotated[int, Field(ge=0, le=100_000)] | None = None
 
 
 class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
@@ -121,8 +117,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             if k < count:
                 expected[sender] = members_of(layout, root, letters)
             mails += self._letters(professor, sender, texts)
-        others = self.config.other_mails
-        for _ in range(-(-size // 8) if others is None else others):
+        for _ in range(-(-size // _OTHERS)):
             sender, subject, text = self._mails.news()
             mails.append(Mail(sender, ME, subject, text, self._moment()))
         email.add_user(ME, "castillo-2025", name)
@@ -149,7 +144,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
 
     def _positive(self, layout: Layout) -> list[str]:
         write, tree = self._mails, self._tree(layout)
-        if self.rng.random() >= self.config.repeat_rate:
+        if self.rng.random() >= _REPEAT_RATE:
             return [write.request("ask", tree)]
         if self.happens(0.5):
             return [write.refusal(), write.request("ask", tree)]
@@ -159,9 +154,9 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         kind, write = self.rng.random(), self._mails
         if kind < _SHOWN_RATE:
             return [write.request("shown", self._tree())]
-        if kind < _SHOWN_RATE + 0.3 * self.config.repeat_rate:
+        if kind < _SHOWN_RATE + 0.3 * _REPEAT_RATE:
             return [write.request("ask", self._tree()), write.withdrawal()]
-        return [write.refusal() for _ in range(1 + int(self.happens(self.config.repeat_rate / 2)))]
+        return [write.refusal() for _ in range(1 + int(self.happens(_REPEAT_RATE / 2)))]
 
     def _letters(self, professor: str, box: str, texts: Sequence[str]) -> list[Mail]:
         sender = f"{professor} <{box}>" if self.happens(0.8) else box
@@ -170,7 +165,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
             body = write.signed(text, professor)
             mails.append(Mail(sender, ME, write.says("subject"), body, moment))
             moment += timedelta(minutes=self.whole(60, 2_000))
-        if self.happens(self.config.automatic_rate):
+        if self.happens(_AUTOMATIC_RATE):
             moment = mails[0].date + timedelta(minutes=self.whole(-2_000, 4_000))
             mails.append(Mail(sender, ME, f"{AUTOMATIC}PhD application", write.absence(), moment))
         return mails

@@ -50,7 +50,7 @@ from agentgym.envs.loca.writing.exam_notices import (
     read_notice,
     resolve,
 )
-from agentgym.envs.loca.writing.exam_stories import ExamStory, Timetable, told
+from agentgym.envs.loca.writing.exam_stories import INDIRECT_RATE, ExamStory, Timetable, told
 from agentgym.envs.loca.writing.news import ANCHORS, course_news, idle_values, inbox_news
 from agentgym.office.canvas.server import Canvas
 from agentgym.office.context import START
@@ -73,6 +73,8 @@ CODE, NAME, PROCTOR, PROCTOR_EMAIL, BOOKS, DATE, TIME, DURATION, PLACE, SOURCE, 
 THING = f"file {FILE}"
 # Announcements of a course other than exam notices and the welcome.
 POSTS = 3
+# Probability that later notices change something.
+_CHANGE_RATE = 0.4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +88,6 @@ class CanvasArrangeExamConfig(PublishedConfig):
         exemption_rate: The share of courses from whose exam the student is exempt.
         past_rate: The share of announced exams that are over.
         tbd_rate: The probability that a fact about an exam is not known yet.
-        change_rate: The probability that later notices change something.
-        indirect_rate: The probability that a notice states a fact indirectly: relative to the
-            midterm, as a correction, or for all sections but one.
     """
 
     email_rate: Share = 0.25
@@ -96,8 +95,6 @@ class CanvasArrangeExamConfig(PublishedConfig):
     exemption_rate: Share = 0.1
     past_rate: Share = 0.15
     tbd_rate: Share = 0.2
-    change_rate: Share = 0.4
-    indirect_rate: Share = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -229,13 +226,12 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             self.rng,
             setting,
             self._timetable,
-            indirect=self.config.indirect_rate,
             past=self.config.past_rate,
             unknown=self.config.tbd_rate,
             sure=sure,
         )
         exam, first = story.first(exam)
-        if self.rng.random() >= self.config.change_rate:
+        if self.rng.random() >= _CHANGE_RATE:
             return exam, [first]
         exam, changes = story.change(exam)
         return exam, [first, *changes]
@@ -301,7 +297,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
     def _exemption(self, reference: str, exempt: bool) -> str:
         ending = self._filler("praise" if exempt else "regret")
-        if self.rng.random() >= self.config.indirect_rate:
+        if self.rng.random() >= INDIRECT_RATE:
             return f"{self._says('exempt' if exempt else 'not_exempt', course=reference)} {ending}"
         limit = self.whole(60, 96)
         points = limit + (0 if exempt else -1)

@@ -89,6 +89,8 @@ TABLES = {
     "quizzes": _table(QUIZ_FILE, QUIZ, TITLES["quizzes"]),
     "assignments": _table(ASSIGNMENT_FILE, ASSIGNMENT, TITLES["assignments"]),
 }
+# Probabilities that a deadline is over, and that a quiz or assignment is voluntary, or dropped.
+_PAST_RATE, _VOLUNTARY_RATE, _DROP_RATE = 0.15, 0.2, 0.35
 _SCORE = re.compile(r"entrance assessment of (\S+): (\d+) points")
 # The forms of LOCA-bench's memory and announcements.
 _RESULT = re.compile(
@@ -114,19 +116,12 @@ class CanvasListTestConfig(PublishedConfig):
             one.
         submission_rate: The probability that an assignment is already submitted.
         exemption_rate: The probability that the entrance assessment exempts from a course.
-        past_rate: The probability that a deadline is over.
-        voluntary_rate: The probability that a quiz or assignment is voluntary.
-        drop_rate: The probability that a quiz or assignment is dropped; a third of those are
-            restored later.
     """
 
     quiz_rate: Share = 0.8
     assignment_rate: Share = 0.7
     submission_rate: Share = 0.3
     exemption_rate: Share = 0.4
-    past_rate: Share = 0.15
-    voluntary_rate: Share = 0.2
-    drop_rate: Share = 0.35
 
 
 class CanvasListTest(OfficeTask[CanvasListTestConfig]):
@@ -208,7 +203,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     def _posts(
         self, code: str, titles: Sequence[str], notes: list[str], sure: bool
     ) -> tuple[list[Post], set[str]]:
-        threads, closed = draw_changes(self.rng, [] if sure else titles, self.config.drop_rate)
+        threads, closed = draw_changes(self.rng, [] if sure else titles, _DROP_RATE)
         score, need = self.whole(70, 100), None
         if self.happens(self.config.exemption_rate):
             posts, need, limit = draw_policy(self.rng, code)
@@ -231,7 +226,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
 
     def _due(self, sure: bool) -> tuple[str, bool]:
         """Draw one of few deadlines, many of which tie, and whether it is in the future."""
-        past = not sure and self.happens(self.config.past_rate)
+        past = not sure and self.happens(_PAST_RATE)
         days = -self.whole(1, 9) if past else self.whole(3, 15)
         return iso((START + timedelta(days=days)).replace(hour=23, minute=59, second=0)), not past
 
@@ -275,7 +270,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             yield title, row if ahead and not voluntary else None
 
     def _voluntary(self, sure: bool) -> bool:
-        return not sure and self.happens(self.config.voluntary_rate)
+        return not sure and self.happens(_VOLUNTARY_RATE)
 
     def _assignments(
         self, canvas: Canvas, course_id: int, drawn: Course, course: dict[str, Any], sure: bool

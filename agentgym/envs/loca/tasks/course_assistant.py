@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from agentgym.envs.loca.checks import digest, file_state, hides_text, parts_of, same_subject
 from agentgym.envs.loca.draws import LAST, address, load_texts, people, pick, text_of
@@ -62,6 +62,12 @@ FILES, OTHER_FILES = (
     ("slides.pdf", "presentation.pdf", "final_talk.pdf"),
     ("slides.pptx", "talk.docx", "slides.pdf.zip", "link.txt"),
 )
+# Probability that a student has sent something that does not count.
+_ATTEMPT_RATE = 0.6
+# Probability that only the text of such a mail says so, and that a submission mentions drafts.
+_DRAFT_RATE = 0.65
+_PRIVATE_RATE = 0.15  # of mails from a private address
+_OTHERS = 10  # students for each mail from other people
 _CONDITION = re.compile(r"\b(if|unless|in case|should) you\b[^.!?]*", re.IGNORECASE)
 # Wording that a reminder may contain only in a condition.
 _DENIAL = re.compile(
@@ -87,19 +93,10 @@ class CourseAssistantConfig(PublishedConfig):
     Attributes:
         withdrawal_rate: The probability that a student has withdrawn.
         submission_rate: The probability that an enrolled student has submitted.
-        attempt_rate: The probability that a student has sent something that does not count.
-        draft_rate: The probability that only the text of such a mail says so, and that a submission
-            mentions drafts.
-        private_rate: The probability that a mail comes from a private address.
-        other_mails: The number of mails from other people. Default: one for each ten students.
     """
 
     withdrawal_rate: Share = 0.2
     submission_rate: Share = 0.6
-    attempt_rate: Share = 0.6
-    draft_rate: Share = 0.65
-    private_rate: Share = 0.15
-    other_mails: Annotated[int, Field(ge=0, le=100_000)] | None = None
 
 
 @dataclass(frozen=True)
@@ -135,7 +132,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         students[sure] = students[sure]._replace(status=ENROLLED)
         mails, missing = [], {}
         for k, student in enumerate(students):
-            attempts = int(self.happens(self.config.attempt_rate))
+            attempts = int(self.happens(_ATTEMPT_RATE))
             attempts *= 1 + int(self.happens(0.2))
             mails += [self._mail(student, students, counts=False) for _ in range(attempts)]
             submitted = k != sure and self.happens(self.config.submission_rate)
@@ -145,8 +142,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             ]
             if student.status == ENROLLED and not submitted:
                 missing[student.email] = [student.name, student.id]
-        others = self.config.other_mails
-        mails += [self._news() for _ in range(-(-size // 10) if others is None else others)]
+        mails += [self._news() for _ in range(-(-size // _OTHERS))]
         email = self.office.get(Email)
         email.add_user(ME, PASSWORD, "Virginia Diaz")
         email.add_users((student.email, "", student.name) for student in students)
@@ -222,7 +218,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         ]
 
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
-        speaks = self.happens(self.config.draft_rate)
+        speaks = self.happens(_DRAFT_RATE)
         draft = speaks and not counts
         # Otherwise the subject or the file is wrong.
         right_subject = counts or draft or self.happens(0.4)
@@ -248,7 +244,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             f"{says('closing')}\n{student.name}"
         )
         sender = student.email
-        if self.happens(self.config.private_rate):
+        if self.happens(_PRIVATE_RATE):
             sender = f"{student.name.split()[-1].lower()}.{self.whole(10, 10_000)}@home.example.org"
         return Mail(sender, ME, subject, body, self._moment(), attachments=attachments)
 

@@ -37,7 +37,6 @@ from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.office.spreadsheet.workbooks import (
     write_workbook,
 )
-from agentgym.world.config import Share
 
 DATA, FORMAT, REQUEST, RESULT = (
     "Market_Data.xlsx",
@@ -62,6 +61,7 @@ LINES = tuple(
 )
 BLOCK = 20  # cells per unit of size; a unit is then about as long as in other tasks
 MAX_BLOCKS = 8_000  # about the maximum number of years times categories
+_WEIGHT_RATE = 0.6  # of data categories that contribute to a company category
 _CHUNK = 80  # cells per read: each takes many tokens as JSON
 _HEADING = "## Report to be made\n\n"
 _REQUEST = re.compile(rf"{_HEADING}- Target category: (.+)\n- Years: (\d+) to (\d+)")
@@ -87,14 +87,12 @@ class ExcelMarketResearchConfig(PublishedConfig):
         num_years: The years of data. Default: what the size allows in the paper's proportions.
         num_raw_categories: The categories of the data. Default: as for `num_years`.
         num_internal_categories: The company's categories. Default: as for `num_years`.
-        weight_rate: The probability that a data category contributes to a company category.
     """
 
     size: Annotated[int, Field(ge=1, le=MAX_BLOCKS)] | None = None
     num_years: Annotated[int, Field(ge=2, le=300)] | None = None
     num_raw_categories: Annotated[int, Field(ge=1, le=300)] | None = None
     num_internal_categories: Annotated[int, Field(ge=1, le=200)] | None = None
-    weight_rate: Share = 0.6
 
 
 class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
@@ -118,8 +116,8 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         categories = [f"{field}{line}" for field in FIELDS for line in LINES]
         own = self.rng.choice(categories, internal, replace=False).tolist()
         target = self.whole(internal)
-        weights = [_weights(self.rng, raw, self.config.weight_rate) for _ in own]
-        weights[target] = _weights(self.rng, raw, self.config.weight_rate, mixed=True)
+        weights = [_weights(self.rng, raw) for _ in own]
+        weights[target] = _weights(self.rng, raw, mixed=True)
         used = [k for k, weight in enumerate(weights[target]) if weight]
         units = {k: pick(self.rng, ("mn", "mn", "bn")) for k in range(raw)}
         units |= dict(zip(self.rng.permutation(used).tolist()[:2], ("mn", "bn"), strict=False))
@@ -356,10 +354,8 @@ def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
     yield step("Remove its empty sheet.", RESULT, "delete_worksheet", sheet_name="Sheet1")
 
 
-def _weights(
-    rng: np.random.Generator, count: int, rate: float, *, mixed: bool = False
-) -> list[Decimal]:
-    drawn = (rng.random(count) < rate) * rng.uniform(0.05, 1, count)
+def _weights(rng: np.random.Generator, count: int, *, mixed: bool = False) -> list[Decimal]:
+    drawn = (rng.random(count) < _WEIGHT_RATE) * rng.uniform(0.05, 1, count)
     if mixed:
         places = rng.permutation(count)
         drawn[places[:2]] = rng.uniform(0.2, 1, len(places[:2]))

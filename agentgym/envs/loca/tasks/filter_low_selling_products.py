@@ -28,7 +28,7 @@ from agentgym.envs.loca.draws import address, people, pick, shuffled, text_of
 from agentgym.envs.loca.fragments import create, fill_letter, read_shop, send_letter, settle_file
 from agentgym.envs.loca.plan import Plan, look, read, write
 from agentgym.envs.loca.published.files import read_json
-from agentgym.envs.loca.published.shop_rules import outlet_failures
+from agentgym.envs.loca.published.rules import outlet_failures
 from agentgym.envs.loca.published.states import (
     PublishedConfig,
     load_mail,
@@ -42,7 +42,6 @@ from agentgym.office.email.server import Email
 from agentgym.office.files.workspace import Workspace
 from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import echo
-from agentgym.world.config import Share
 
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
 OUTLET = "Outlet/Clearance"
@@ -56,6 +55,14 @@ COLUMNS = (
     "Discount Ratio",
 )
 DAYS, SALES = 90, 10  # the limits in the task prompt
+# Probabilities that a product that stays is exactly on a limit, and that only its description
+# keeps it out of the outlet.
+_BOUNDARY_RATE, _EXCLUDED_RATE = 0.2, 0.45
+# Probability that the description of another product mentions the outlet.
+_NOTE_RATE = 0.5
+# Probability that a product that moves shares date and discount with another.
+_TIE_RATE = 0.25
+_INACTIVE_RATE = 0.15  # of subscribers who have cancelled
 
 
 def _same_percent(actual: Any, expected: str) -> bool:
@@ -118,22 +125,10 @@ class FilterLowSellingProductsConfig(PublishedConfig):
         low_selling: The number of products that move to the outlet, at most the size. Default: 40
             of 100.
         subscribers: The entries of the subscriber list. Default: 27 for 100 products.
-        boundary_rate: The probability that a product that stays is exactly on the limit of days or
-            sales.
-        excluded_rate: The probability that only the description of a product keeps it out of the
-            outlet.
-        note_rate: The probability that the description of another product mentions the outlet.
-        tie_rate: The probability that a product that moves shares date and discount with another.
-        inactive_rate: The probability that a subscriber has cancelled.
     """
 
     low_selling: Annotated[int, Field(ge=1, le=100_000)] | None = None
     subscribers: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    boundary_rate: Share = 0.2
-    excluded_rate: Share = 0.45
-    note_rate: Share = 0.5
-    tie_rate: Share = 0.25
-    inactive_rate: Share = 0.15
 
 
 class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
@@ -204,11 +199,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         path = state / "agent_workspace" / SUBSCRIBERS
         people = read_json(path, TypeAdapter(_Subscribers)).subscriber_list
         email = self.office.get(Email)
-        load_mail(state, email, ME)
-        known = {user["email"] for user in email.users()}
-        unknown = {person.email for person in people} - known
-        if unknown:
-            raise ValueError(f"{state}: users.json must have the users {sorted(unknown)}")
+        load_mail(state, email, ME, [person.email for person in people])
         email.login_as(ME)
         entries = [{**vars(person), "status": "active"} for person in people]
         self.files.write(SUBSCRIBERS, json.dumps({"subscribers": entries}, indent=1))
@@ -240,7 +231,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         }
 
     def _add_note(self, product: dict[str, Any], role: str) -> None:
-        if product["excluded"] or self.happens(self.config.note_rate):
+        if product["excluded"] or self.happens(_NOTE_RATE):
             # Some products that stay anyway mention it too.
             stays = product["excluded"] or (role == "other" and self.happens(0.5))
             kind = "excluded" if stays else "admitted"
@@ -262,7 +253,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             "excluded": False,
             **self._prices(),
         }
-        if before and self.happens(self.config.tie_rate):
+        if before and self.happens(_TIE_RATE):
             twin = pick(self.rng, before)
             double = {
                 "regular": f"{2 * Decimal(twin['regular']):.2f}",
@@ -285,10 +276,10 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
             (old, few, {"status": pick(self.rng, ["draft", "private"])}),
         ]
         kind = int(self.rng.choice([2, 2, 2, 3, 3, 3, 4, 5]))
-        if others < 2 or self.happens(self.config.boundary_rate):
+        if others < 2 or self.happens(_BOUNDARY_RATE):
             kind = others if others < 2 else self.whole(2)
         days, sold, state = kinds[kind]
-        excluded = others >= 2 and self.happens(self.config.excluded_rate)
+        excluded = others >= 2 and self.happens(_EXCLUDED_RATE)
         if excluded:
             days, sold, state = old, few, {}
         return {
@@ -325,7 +316,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
                 )
                 continue
             mail = address(name, k + 1, DOMAIN)
-            active = not k or self.rng.random() >= self.config.inactive_rate
+            active = not k or self.rng.random() >= _INACTIVE_RATE
             email.add_user(mail, "", name)
             entries.append(
                 {"name": name, "email": mail, "status": "active" if active else "cancelled"}

@@ -81,6 +81,8 @@ BUCKETS = (
 )
 PAGE = 100  # readings per step; plans grow with the state
 Range: TypeAlias = tuple[int, int]
+# Probabilities that a reading is exactly on a limit, and that a sensor has no range.
+_LIMIT_RATE, _MISSING_RATE = 0.04, 0.05
 
 _RANGE = re.compile(r"\s*([0-9.,]+)\s*[-\u2013\u2014]\s*([0-9.,]+)\s*")
 
@@ -93,15 +95,11 @@ class MachineOperatingConfig(PublishedConfig):
         hours: The hours around noon in the table. Default: 4 plus 1 for each 60 sensors, up to 8.
         interval_minutes: Minutes between two readings of a sensor; a divisor of 30.
         anomaly_rate: The probability that a sensor has a spell of anomalies in the relevant hour.
-        limit_rate: The probability that a reading is exactly on a limit.
-        missing_rate: The probability that a sensor has no range; at least one sensor has one.
     """
 
     hours: Annotated[int, Field(ge=2, le=200)] | None = None
     interval_minutes: Annotated[int, Choice((1, 2, 3, 5, 6, 10, 15, 30))] = 5
     anomaly_rate: Share = 0.15
-    limit_rate: Share = 0.04
-    missing_rate: Share = 0.05
 
 
 class MachineOperating(OfficeTask[MachineOperatingConfig]):
@@ -129,7 +127,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         ranges = {
             sensor: limits
             for sensor, limits in all_limits.items()
-            if sensor == sure or self.rng.random() >= self.config.missing_rate
+            if sensor == sure or self.rng.random() >= _MISSING_RATE
         }
         if size > 4:
             ranges.pop(next(sensor for sensor in sensors if sensor != sure), None)
@@ -227,7 +225,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         values = np.clip(
             np.rint(self.rng.normal((low + high) / 2, (high - low) / 6, len(minutes))), low, high
         ).astype(int)
-        at_limit = self.rng.random(len(minutes)) < self.config.limit_rate
+        at_limit = self.rng.random(len(minutes)) < _LIMIT_RATE
         values[at_limit] = self.rng.choice([low, high], int(at_limit.sum()))
         inside = np.flatnonzero(np.abs(minutes) <= 30)
         for places in (inside, np.arange(len(minutes))):

@@ -55,6 +55,7 @@ TEAMS = (
     "Toronto Maple Leafs|Utah Hockey Club|Vancouver Canucks|Vegas Golden Knights|Washington "
     "Capitals|Winnipeg Jets"
 ).split("|")
+_POSTPONED_RATE = 0.06  # of games that were not played on their day
 # Day, visitor, home, and whether it was played.
 Game = tuple[date, str, str, bool]
 
@@ -65,11 +66,9 @@ class NhlB2bAnalysisConfig(PublishedConfig):
 
     Attributes:
         teams: The teams of the season. Default: 5 plus 1 for each 40 games, up to 32.
-        postponed_rate: The probability that a game was not played on its day.
     """
 
     teams: Annotated[int, Field(ge=2, le=len(TEAMS))] | None = None
-    postponed_rate: Annotated[float, Field(ge=0.0, le=0.9)] = 0.06  # some games must be played
 
 
 class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
@@ -89,7 +88,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         """Draw this and another season's schedule, and another spreadsheet."""
         count = self.config.teams or min(len(TEAMS), 5 + size // 40)
         teams = self.rng.choice(TEAMS, count, replace=False).tolist()
-        games = _season(self.rng, teams, size, date(2024, 10, 8), self.config.postponed_rate)
+        games = _season(self.rng, teams, size, date(2024, 10, 8), _POSTPONED_RATE)
         sheets = self.office.get(GoogleSheet)
         older = _season(self.rng, teams, min(size, 40), date(2023, 10, 10), 0.0)
         books = [

@@ -49,9 +49,10 @@ from agentgym.office.email.server import Email
 from agentgym.office.warehouse.snowflake import Snowflake
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import echo
-from agentgym.world.config import Share
 
 ME, FOLDER, SUBJECT = "walkera@mcp.com", "invoices", "Process Outstanding Invoices"
+# Probabilities that an invoice is paid in full, and that the tables already contain it.
+_PAID_RATE, _ENTERED_RATE = 0.7, 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,17 +62,9 @@ class PayableInvoiceCheckerConfig(PublishedConfig):
     Attributes:
         num_interference: The number of other invoices in the tables. Default: about 35 for each one
             in the folder.
-        paid_rate: The probability that an invoice is paid in full.
-        partial_rate: The probability that another invoice is paid in part.
-        box_rate: The probability that a box, instead of a note, shows the payment.
-        entered_rate: The probability that an invoice of the folder is already in the tables.
     """
 
     num_interference: Annotated[int, Field(ge=0, le=100_000)] | None = None
-    paid_rate: Share = 0.7
-    partial_rate: Share = 0.6
-    box_rate: Share = 0.4
-    entered_rate: Share = 0.1
 
 
 class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
@@ -103,17 +96,15 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         }
         ids = _ids(self.rng, size, count)
         mails = list(buyers)[8:]
-        rates = {name: getattr(self.config, f"{name}_rate") for name in ("paid", "partial", "box")}
         invoices, pdfs = [], []
         for k, key in enumerate(ids[:size]):
             mail, other = pick(self.rng, mails), pick(self.rng, list(buyers)[:8])
             # The first invoice is unpaid: at least one mail is due.
-            invoice, pdf = draw_invoice(
-                self.rng, key, (mail, buyers[mail]), other, rates if k else rates | {"paid": 0.0}
-            )
+            paid_rate = _PAID_RATE if k else 0.0
+            invoice, pdf = draw_invoice(self.rng, key, (mail, buyers[mail]), other, paid_rate)
             invoices.append(invoice)
             pdfs.append(pdf)
-        is_entered = [k > 0 and self.happens(self.config.entered_rate) for k in range(size)]
+        is_entered = [k > 0 and self.happens(_ENTERED_RATE) for k in range(size)]
         rows = [self._other(key, list(buyers)) for key in ids[size:]]
         rows += [
             _row(invoice) for invoice, entered in zip(invoices, is_entered, strict=True) if entered
@@ -149,10 +140,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
             self._load_table(table, rows)
         self.office.get(Snowflake).set_comment(PAYMENTS, FLAG, COMMENT)
         email = self.office.get(Email)
-        load_mail(state, email, ME)
-        unknown = {facts["mail"] for facts in invoices} - {user["email"] for user in email.users()}
-        if unknown:
-            raise ValueError(f"{state}: users.json must have the users {sorted(unknown)}")
+        load_mail(state, email, ME, [facts["mail"] for facts in invoices])
         email.login_as(ME)
         self._set_truth(invoices, [], rows, published=True)
 

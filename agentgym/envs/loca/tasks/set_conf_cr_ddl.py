@@ -34,7 +34,6 @@ from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, Phr
 from agentgym.office.calendar import Calendar
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
-from agentgym.world.config import Share
 
 ME, NAME = "swright@mcp.com", "Simon Wright"
 EVER = {"timeMin": "2000-01-01T00:00:00Z", "timeMax": "2100-01-01T00:00:00Z"}
@@ -53,6 +52,11 @@ TOPICS = (
     "User Modeling|Visual Analytics|Web Services"
 ).split("|")
 REGIONS = ("International", "European", "Asian", "Nordic", "Pacific", "Joint", "World", "Annual")
+# Probability that a deadline is extended or brought forward.
+_EXTENSION_RATE = 0.5
+# Probability that a deadline is stated indirectly: as a correction, counted from the opening, or
+# for all tracks but one.
+_INDIRECT_RATE = 0.5
 SLOTS = {
     **COMMON_SLOTS,
     "key": PhraseSlot(r"[A-Z]+[0-9]*"),
@@ -115,15 +119,10 @@ class SetConfCrDdlConfig(PublishedConfig):
         noise_conferences: The number of other conferences. Default: 1.4 for each one with a
             reminder.
         news: The maximum number of mails without a deadline per conference.
-        extension_rate: The probability that a deadline is extended or brought forward.
-        indirect_rate: The probability that a deadline is stated indirectly: as a correction,
-            counted from the opening, or for all tracks but one.
     """
 
     noise_conferences: Annotated[int, Field(ge=0, le=100_000)] | None = None
     news: Annotated[int, Field(ge=1, le=100)] = 3
-    extension_rate: Share = 0.5
-    indirect_rate: Share = 0.5
 
 
 class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
@@ -195,7 +194,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
     def _deadlines(self, key: str, track: str, alone: bool) -> tuple[datetime, list[Mail]]:
         day = (date(2025, 9, 30) + timedelta(days=self.whole(0, 45))).isoformat()
         stories = [self._due(key, track, day, alone)]
-        if self.happens(self.config.extension_rate):
+        if self.happens(_EXTENSION_RATE):
             days = self.whole(2, 11)
             kind, sign = ("extended", 1) if self.happens(0.75) else ("advanced", -1)
             stories.append(self._says(kind, key=key, track=track, days=days))
@@ -221,7 +220,7 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
 
     def _due(self, key: str, track: str, day: str, alone: bool) -> str:
         where = {"key": key, "track": track}
-        if self.rng.random() >= self.config.indirect_rate:
+        if self.rng.random() >= _INDIRECT_RATE:
             return self._says("due", **where, date=day)
         other = shift_day(day, pick(self.rng, [-9, -4, -2, -1, 1, 2, 5, 8]))
         days = self.whole(10, 50)

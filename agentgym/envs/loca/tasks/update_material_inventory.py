@@ -37,7 +37,6 @@ from agentgym.envs.loca.writing.order_notes import draw_order_note, read_amended
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import ToolError
-from agentgym.world.config import Share
 
 TITLE, RECIPES, STOCK = "Material Inventory Management", "BOM", "Material_Inventory"
 RECIPE = (
@@ -69,6 +68,9 @@ PROTECTED = (
 MAX_PRODUCTS = 1_000  # the plan makes one call per product
 # Probability of each reason why an order does not count; most are only in the note.
 OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "withdrawn": 0.6}
+# Probability that the rest of a material is just enough, or just too little, for a whole number of
+# products.
+_EDGE_RATE = 0.6
 MUTABLE_COLUMNS = ("date_modified", "stock_quantity", "stock_status")
 
 
@@ -99,21 +101,12 @@ class UpdateMaterialInventoryConfig(PublishedConfig):
         products: The number of products made of material. Default: 4 for 13 orders, 24 for 400.
         materials: The number of materials. Default: 5 for up to 20 orders, 24 for 400.
         materials_per_product: The maximum number of materials per product. Default: 3 to 5.
-        amended_rate: The probability that an order's note asks for changes; some notes take them
-            back.
-        note_rate: The probability that an order's note has remarks on delivery, other orders and
-            changes not requested.
-        edge_rate: The probability that the rest of a material is just enough, or just too little,
-            for a whole number of products.
     """
 
     new_orders: Annotated[int, Field(ge=1, le=100_000)] | None = None
     products: Annotated[int, Field(ge=1, le=MAX_PRODUCTS)] | None = None
     materials: Annotated[int, Field(ge=2, le=100)] | None = None
     materials_per_product: Annotated[int, Field(ge=2, le=100)] | None = None
-    amended_rate: Share = 0.8
-    note_rate: Share = 0.95
-    edge_rate: Share = 0.6
 
 
 class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
@@ -311,7 +304,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             return step * self.whole(1, 500)
         need = pick(self.rng, needs)
         counts = [int(count) for count in self.rng.integers(3, 150, 8)]
-        if self.rng.random() >= self.config.edge_rate:
+        if self.rng.random() >= _EDGE_RATE:
             return need * counts[0] + step * self.whole(0, max(1, need // step))
         if self.happens(0.25):
             return need * counts[0] - step
@@ -354,8 +347,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             self.rng,
             {_name(sku): count for sku, count in lines.items()},
             withdrawn=withdrawn,
-            amended_rate=self.config.amended_rate,
-            note_rate=self.config.note_rate,
         )
         return note, {sku: pieces[_name(sku)] for sku in lines}
 

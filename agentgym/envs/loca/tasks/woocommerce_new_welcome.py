@@ -7,12 +7,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Annotated, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-from pydantic import Field
 
 from agentgym.envs.loca.catalog import in_decimals
 from agentgym.envs.loca.checks import (
@@ -49,7 +48,6 @@ from agentgym.office.email.server import Email
 from agentgym.office.gcloud.google_cloud import GoogleCloud
 from agentgym.office.woocommerce.server import WooCommerce
 from agentgym.text.tools import ToolError
-from agentgym.world.config import Share
 
 ME, PASSWORD, SHOP = "admin@woocommerce.local", "admin-2025-{}", "Harbour Books"
 LETTER = text_of("letters", "WoocommerceNewWelcome")
@@ -69,31 +67,19 @@ HISTORIES = {
     "several at the edge": 0.04, "old": 0.1, "old at the edge": 0.04, "known": 0.1, "guest": 0.06,
 }  # fmt: skip
 
+# Probability that the note of an order declines mails.
+_DECLINED_RATE = 0.25
+_INCOMPLETE = 0.25  # incomplete orders per completed order
+
 History: TypeAlias = tuple[str, list[datetime]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class WoocommerceNewWelcomeConfig(OfficeConfig):
-    """The size is the number of completed orders.
+class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
+    """Find customers with one completed order in seven days; add them to a table and write to them.
 
-    Attributes:
-        known: The table rows of customers without orders. Default: 15 plus 1 for each 10 orders.
-        declined_rate: The probability that the note of a completed order declines mails.
-        note_rate: The probability of remarks on delivery, calls, parcels and paper. Three of four
-            notes that allow mails mention them, two after a refusal that they take back.
-        incomplete_rate: The number of incomplete orders per completed order.
+    The size is the number of completed orders.
     """
 
-    known: Annotated[int, Field(ge=0, le=5_000)] | None = None
-    declined_rate: Share = 0.25
-    note_rate: Share = 0.95
-    incomplete_rate: Annotated[float, Field(ge=0.0, le=10.0)] = 0.25
-
-
-class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
-    """Find customers with one completed order in seven days; add them to a table and write to them."""
-
-    Config = WoocommerceNewWelcomeConfig
     servers = ("filesystem", "python_execute", "email", "google_cloud", "woocommerce", "claim_done")
     start = NOW
     outputs = (f"rows in {DATASET}.{TABLE}", "welcome mails")
@@ -106,7 +92,7 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         shop.settings.update("woocommerce_currency", "EUR")
         shop.settings.update("gmt_offset", str(pick(self.rng, [-8, -5, 2, 9])))
         histories = self._histories(size)
-        others = 15 + size // 10 if self.config.known is None else self.config.known
+        others = 15 + size // 10  # table rows of customers without orders
         everybody = self._customers(len(histories) + others)
         customers = everybody[: len(histories)]
         members = [
@@ -247,22 +233,22 @@ class WoocommerceNewWelcome(OfficeTask[WoocommerceNewWelcomeConfig]):
         ):
             for moment in moments:
                 created = moment - timedelta(minutes=self.whole(30, 14_400))
-                declined = k != sure and self.happens(self.config.declined_rate)
+                declined = k != sure and self.happens(_DECLINED_RATE)
                 if declined:
                     declining.add((owner, moment))
                 records.append({"customer_id": owner, "billing": customer["billing"], "status": "completed",
                                 "date_created": created, "date_completed": moment,
-                                "customer_note": draw_mail_wish(self.rng, self.config.note_rate, declined=declined)})  # fmt: skip
+                                "customer_note": draw_mail_wish(self.rng, declined=declined)})  # fmt: skip
         return records, declining
 
     def _incomplete(
         self, owners: Sequence[int], customers: Sequence[Mapping[str, Any]], completed: int
     ) -> Iterator[dict[str, Any]]:
-        for _ in range(round(self.config.incomplete_rate * completed)):
+        for _ in range(round(_INCOMPLETE * completed)):
             k = self.whole(len(owners))
             created = NOW - timedelta(minutes=self.whole(30, 10_000))
-            declined = bool(self.happens(self.config.declined_rate))
-            note = draw_mail_wish(self.rng, self.config.note_rate, declined=declined)
+            declined = bool(self.happens(_DECLINED_RATE))
+            note = draw_mail_wish(self.rng, declined=declined)
             yield {"customer_id": owners[k], "billing": customers[k]["billing"], "date_created": created,
                    "status": pick(self.rng, OTHER_STATUSES), "customer_note": note}  # fmt: skip
 

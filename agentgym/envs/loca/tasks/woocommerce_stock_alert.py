@@ -39,7 +39,6 @@ from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 from agentgym.office.email.server import Email
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
-from agentgym.world.config import Share
 
 ME, DOMAIN = "admin@woocommerce.local", "mcp.com"
 TITLE, ALERTS, SUPPLIERS = "WooCommerce Stock Alert", "Stock Alert", "Suppliers"
@@ -70,6 +69,13 @@ ROLES = (
 )
 # Shop tables that no step changes.
 PROTECTED = tuple("products product_categories categories tags orders customers settings".split())
+# Probability that the stock is on the limit: one below the threshold for products with an alert,
+# exactly the threshold for others.
+_BOUNDARY_RATE = 0.25
+# Probabilities that another product was reported before, below its threshold or not, and that it is
+# below its threshold but not published, or discontinued by its description.
+_REPORTED_RATE, _HIDDEN_RATE, _GONE_RATE = 0.35, 0.1, 0.6
+_OUTLOOK_RATE = 0.85  # of descriptions that say that a product is still ordered
 _MANAGER = re.compile(r"^- Purchasing manager: .* <(\S+)>$", re.MULTILINE)
 
 
@@ -79,22 +85,9 @@ class WoocommerceStockAlertConfig(OfficeConfig):
 
     Attributes:
         low_stock: The number of products that need an alert, at most the size. Default: 45 of 100.
-        boundary_rate: The probability that the stock is on the limit: one below the threshold for
-            products with an alert, exactly the threshold for others.
-        reported_rate: The probability that another product was reported before, below its threshold
-            or not.
-        hidden_rate: The probability that another product is below its threshold, but not published.
-        gone_rate: The probability that another product is below its threshold, but discontinued by
-            its description.
-        outlook_rate: The probability that a description says that the product is still ordered.
     """
 
     low_stock: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    boundary_rate: Share = 0.25
-    reported_rate: Share = 0.35
-    hidden_rate: Share = 0.1
-    gone_rate: Share = 0.6
-    outlook_rate: Share = 0.85
 
 
 class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
@@ -120,7 +113,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         for k, (product, role) in enumerate(zip(make_products(self.rng, size), roles, strict=True)):
             # Every state has a product exactly at the threshold.
             stock = self._product(role, first=role == "other" and roles.index("other") == k)
-            if stock["role"] == "gone" or self.happens(self.config.outlook_rate):
+            if stock["role"] == "gone" or self.happens(_OUTLOOK_RATE):
                 kind = "gone" if stock["role"] == "gone" else "stays"
                 product["description"] = add_note(self.rng, product["description"], kind)
             supplier = pick(self.rng, list(suppliers))
@@ -177,8 +170,8 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         return suppliers
 
     def _product(self, role: str, first: bool) -> dict[str, Any]:
-        threshold, rates = self.whole(8, 51), self.config
-        edge, below = self.rng.random() < rates.boundary_rate, self.whole(0, threshold)
+        threshold = self.whole(8, 51)
+        edge, below = self.rng.random() < _BOUNDARY_RATE, self.whole(0, threshold)
         product = {
             "role": role,
             "threshold": threshold,
@@ -191,18 +184,18 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
                 return {**product, "stock": threshold - 1}
             # Backorders make some stock negative.
             return {**product, "stock": -2 if self.happens(0.05) else below}
-        if not first and self.rng.random() < rates.gone_rate:
+        if not first and self.rng.random() < _GONE_RATE:
             return {**product, "role": "gone"}
         kind, plenty = self.rng.random(), threshold + self.whole(1, 100)
         if edge or first:
             return {**product, "stock": threshold}
-        if kind < rates.reported_rate:
+        if kind < _REPORTED_RATE:
             return {
                 **product,
                 "role": "reported",
                 "stock": below if self.happens(0.7) else plenty,
             }
-        if kind < rates.reported_rate + rates.hidden_rate:
+        if kind < _REPORTED_RATE + _HIDDEN_RATE:
             return {**product, "status": pick(self.rng, ["draft", "private"])}
         return {**product, "stock": None if self.happens(0.08) else plenty}
 

@@ -22,6 +22,9 @@ from agentgym.envs.loca.writing.exam_notices import (
 from agentgym.envs.loca.writing.phrase_book import shift_day
 
 Notice = list[str]
+# Probability that a notice states a fact indirectly: relative to the midterm, as a correction, or
+# for all sections but one.
+INDIRECT_RATE = 0.5
 # Maximum number of days counted from another date; a reader would lose count of more.
 _FAR = 60
 # Maximum shift of an exam in days.
@@ -64,14 +67,12 @@ class ExamStory:
         setting: Setting,
         timetable: Timetable,
         *,
-        indirect: float,
         past: float,
         unknown: float,
         sure: bool,
     ) -> None:
         self._rng = rng
         self._setting = setting
-        self._indirect = indirect
         self._timetable = timetable
         self._past, self._unknown = (0.0, 0.0) if sure else (past, unknown)
         self._sure = sure
@@ -102,7 +103,7 @@ class ExamStory:
             back = (begin - self._timetable.now).days + whole(self._rng, 1, 9)
             begin -= timedelta(days=back)
         same = self._setting.midterm_place
-        place = same if same and self._rng.random() < self._indirect / 2 else draw_place(self._rng)
+        place = same if same and self._rng.random() < INDIRECT_RATE / 2 else draw_place(self._rng)
         exam = replace(
             exam,
             day=f"{begin:%Y-%m-%d}",
@@ -223,7 +224,7 @@ class ExamStory:
         return [self._say("place_corrected", place=exam.place, old_place=other)]
 
     def _by_way(self) -> bool:
-        return bool(self._rng.random() < self._indirect)
+        return bool(self._rng.random() < INDIRECT_RATE)
 
 
 def _days_between(first: str, second: str) -> int:

@@ -23,6 +23,9 @@ _MAIL = re.compile(
     r"(?:Purchaser|Purchasing manager|Ordered by \(purchaser\)): .{0,200}?(?<![\w.])([\w.]{1,64}@mcp\.com)"
 )
 _TOTAL = re.compile(r"(?:Invoice total|Total with tax|Grand total): (?:\$|USD )?([\d,]+\.\d\d)")
+# Probabilities that an invoice not paid in full is paid in part, and that a box, instead of a
+# note, shows the payment.
+_PARTIAL_RATE, _BOX_RATE = 0.6, 0.4
 # `money` is in cents.
 SLOTS: Mapping[str, PhraseSlot] = {
     **COMMON_SLOTS,
@@ -104,12 +107,9 @@ def draw_invoice(
     key: str,
     buyer: tuple[str, str],
     other: str,
-    rates: Mapping[str, float],
+    paid_rate: float,
 ) -> tuple[dict[str, Any], bytes]:
-    """Draw an invoice; return its facts, with amounts in cents, and its PDF file.
-
-    `rates` are the probabilities of `paid`, otherwise of `partial`, and of `box`.
-    """
+    """Draw an invoice; return its facts, with amounts in cents, and its PDF file."""
     goods = [
         (str(name), whole(rng, 1, 41), whole(rng, 250, 90_000))
         for name in rng.choice(_TEXTS["goods"], whole(rng, 2, 7), replace=False)
@@ -117,8 +117,8 @@ def draw_invoice(
     net = sum(amount * price for _, amount, price in goods)
     tax = net * int(rng.choice([0, 7, 19])) // 100
     day = date(2024, 6, 1) + timedelta(days=whole(rng, 0, 200))
-    paid = _draw_paid(rng, net + tax, rates)
-    payment = write_payment(rng, paid, net + tax, day, boxed=rng.random() < rates["box"])
+    paid = net + tax if rng.random() < paid_rate else _draw_part(rng, net + tax)
+    payment = write_payment(rng, paid, net + tax, day, boxed=rng.random() < _BOX_RATE)
     supplier = SUPPLIERS[key.partition("-")[0]]
     host = re.sub(r"[^a-z]+", "-", supplier.lower()).strip("-")
     facts = {
@@ -151,10 +151,8 @@ def draw_invoice(
     }, pdf
 
 
-def _draw_paid(rng: np.random.Generator, total: int, rates: Mapping[str, float]) -> int:
-    if rng.random() < rates["paid"]:
-        return total
-    if rng.random() >= rates["partial"]:
+def _draw_part(rng: np.random.Generator, total: int) -> int:
+    if rng.random() >= _PARTIAL_RATE:
         return 0
     # Half of the time little is missing, down to a cent.
     share = total * whole(rng, 10, 81) // 100

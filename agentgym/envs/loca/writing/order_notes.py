@@ -22,6 +22,8 @@ SERVICES = {"Gift Card", "Assembly"}
 _REMARKS = (3, 5)
 # Maximum number of sentences on calls, parcels and paper in a note to the bookshop.
 _MOST_ASIDES = 3
+# Probabilities that a note has sentences that decide nothing, and that it changes the order.
+_ASIDE_RATE, _AMENDED_RATE = 0.95, 0.8
 
 
 def _write_count(value: int, rng: np.random.Generator) -> str:
@@ -59,7 +61,7 @@ def _say(rng: np.random.Generator, shop: Shop, fact: Fact) -> str:
 
 
 def write_note(
-    rng: np.random.Generator, shop: Shop, facts: Iterable[Fact], asides: Iterable[Fact], rate: float
+    rng: np.random.Generator, shop: Shop, facts: Iterable[Fact], asides: Iterable[Fact]
 ) -> str:
     """Write a note with statements in order."""
     texts: list[str] = []
@@ -68,7 +70,7 @@ def write_note(
         while text in texts:  # equal facts in other words
             text = _say(rng, shop, fact)
         texts.append(text)
-    if rng.random() < rate:
+    if rng.random() < _ASIDE_RATE:
         idle = [_say(rng, shop, fact) for fact in asides]
         count, values = (
             whole(rng, _REMARKS[0], _REMARKS[1] + 1),
@@ -95,11 +97,11 @@ _ALLOWING: Sequence[Sequence[str]] = (
 _WISHES = {"declined": True, "revoked": True, "invited": False, "resumed": False}
 
 
-def draw_mail_wish(rng: np.random.Generator, rate: float, *, declined: bool) -> str:
+def draw_mail_wish(rng: np.random.Generator, *, declined: bool) -> str:
     """Draw the note of a customer who declines mails, or finally allows them."""
     story = pick(rng, _DECLINING if declined else _ALLOWING)
     asides: list[Fact] = [("elsewhere", {})] * whole(rng, 1, _MOST_ASIDES + 1)
-    return write_note(rng, "books", [(kind, {}) for kind in story], asides, rate)
+    return write_note(rng, "books", [(kind, {}) for kind in story], asides)
 
 
 def declines_mails(note: str) -> bool:
@@ -169,18 +171,16 @@ def draw_order_note(
     order: Order,
     *,
     withdrawn: bool,
-    amended_rate: float,
-    note_rate: float,
 ) -> tuple[str, dict[str, int]]:
     """Draw the note of an order, and the pieces after it."""
-    facts = draw_changes(rng, order) if rng.random() < amended_rate else []
+    facts = draw_changes(rng, order) if rng.random() < _AMENDED_RATE else []
     if withdrawn:
         facts.append(("withdrawn", {}))
     elif rng.random() < _RESTORED:
         facts = [("withdrawn", {}), ("restored", {}), *facts]
     asides = _draw_asides(rng, order, facts)
     shop: Shop = "services" if order.keys() <= SERVICES else "furniture"
-    return write_note(rng, shop, facts, asides, note_rate), amend(order, facts)
+    return write_note(rng, shop, facts, asides), amend(order, facts)
 
 
 def draw_changes(rng: np.random.Generator, order: Order) -> list[Fact]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from statistics import fmean
@@ -154,30 +153,7 @@ def test_the_truth_row_by_row(seed: int) -> None:
     assert any(row["A_clicks"] == row["B_clicks"] == 0 for row in everything)
 
 
-@pytest.mark.rotation
-def test_all_verdicts_occur_and_the_mean_of_the_rates_misleads() -> None:
-    verdicts: Counter[str] = Counter()
-    misled = 0
-    for seed in range(40):
-        world = fresh(TASK, size=40, seed=seed)
-        *scenarios, overall = world.truth["rows"]
-        a, b = (overall[column] for column in COLUMNS[1:])
-        verdict = world.truth["verdict"]
-        verdicts[verdict] += 1
-        assert (a > b, a == b) == (verdict[0] == "A", verdict == "tie")
-        assert ("view" in verdict) == (0 < abs(a - b) < 0.2)
-        means = [fmean(row[column] for row in scenarios) for column in COLUMNS[1:]]
-        misled += (means[1] > means[0]) != (world.truth["winner"] == "B")
-    assert min(verdicts[v] for v in ("A", "A by a view", "tie", "B by a view", "B")) >= 2
-    assert 8 <= misled <= 32
-
-
-def test_one_hour_and_knobs() -> None:
-    for seed in range(4):
-        assert solved(TASK, size=1, seed=seed, zero_rate=1.0, idle_rate=1.0).score() == 1.0
-    world = solved(TASK, size=30, scenarios=12, idle_rate=1.0)
-    assert world.score() == 1.0
-    assert len(world.truth["rows"]) == 13
+def test_a_horizon_is_the_number_of_steps() -> None:
     assert 1 + len(solved(TASK, **TASKS[TASK].config_for_horizon(9)).progress.completed()) == 9
     with pytest.raises(ValueError, match=r"horizon must be an integer in \[6, 1000\], got 5"):
         TASKS[TASK].config_for_horizon(5)

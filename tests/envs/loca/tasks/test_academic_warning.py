@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import functools
 import io
-import re
 from collections.abc import Callable
 from statistics import fmean
 from typing import Any
@@ -21,7 +20,6 @@ from tests.envs.loca.office import (
     final_state_tests,
     fresh,
     in_csv,
-    solved,
 )
 
 TASK = "AcademicWarning"
@@ -133,18 +131,3 @@ def test_the_truth_in_plain_floating_point(seed: int) -> None:
     assert any(len(scores) < len(exams) for scores in past.values())
     names = [row["name"] for row in quiz.values()]
     assert len(set(names)) == len(names)
-
-
-def test_one_student_and_knobs() -> None:
-    for seed in range(3):
-        world = solved(TASK, size=1, seed=seed, exams=1, absence_rate=1.0)
-        assert world.score() == 1.0
-        assert len(world.truth["critical"]) == 1
-
-
-def test_the_entries_of_last_term_are_older_than_the_episode() -> None:
-    world = fresh(TASK)
-    text = world.office.call("logging_read_logs", {})
-    days = re.findall(r"^\[(\d{4}-\d\d-\d\d)T\S+\] CRITICAL - exam_log:$", text, re.MULTILINE)
-    assert len(days) == 4
-    assert all(day < "2025-01-01" for day in days)

@@ -5,21 +5,23 @@ from __future__ import annotations
 import csv
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from agentgym.envs.loca.calls import PROGRAMS, is_read
 from agentgym.envs.loca.protected_state import DRAFTS
 from agentgym.office.calendar import Calendar
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
 from agentgym.office.spreadsheet.workbooks import open_workbook, save_workbook
-from agentgym.text.tools import ToolError
+from agentgym.text.messages import ToolCall
+from agentgym.text.tools import ToolError, tools_of
 from tests.envs.loca.office import TASKS, Change, call, csv_rows_of, csv_text, solved, unsent
 from tests.envs.loca.own_forms import ORDERED
 
-AT_LEAST = 20  # rewritings per task
 BOM = b"\xef\xbb\xbf"
 SPARE = "work/notes/spare.txt"
 
@@ -38,28 +40,13 @@ FILES: dict[str, Change] = {
         call("write_file", path="draft.md", content="one")(world),
         call("move_file", source="draft.md", destination="final.md")(world),
     ),
-    "a hidden file": call("write_file", path=".cache", content="x"),
-    "a file without a suffix": call("write_file", path="result", content="x"),
     "copies of all files": lambda world: [
         world.office.context.files.write(
             f"copies/{path.strip('/')}", world.office.context.files.read(path)
         )
         for path in list(world.office.context.files.walk())
     ],
-    "a look at all files": lambda world: (
-        call("directory_tree", path="/workspace")(world),
-        call("search_files", path="/workspace", pattern="*")(world),
-    ),
-    "a call that is refused": lambda world: refused(world, "read_text_file", path="no such file"),
-    "a write that is refused": lambda world: refused(
-        world, "edit_file", path="no such file", edits=[{"oldText": "a", "newText": "b"}]
-    ),
 }
-
-
-def refused(world: Any, tool: str, **arguments: Any) -> None:
-    with pytest.raises(ToolError):
-        world.office.call(tool, arguments)
 
 
 def in_outputs(suffix: str, change: Callable[[bytes], bytes]) -> Change:
@@ -149,11 +136,6 @@ BOOKS: dict[str, Change] = {
     "an empty row below the head": in_book(lambda sheet: sheet.insert_rows(2)),
     "empty rows at the end": in_book(lambda sheet: sheet.append([None, ""])),
     "a bold head": in_book(lambda sheet: setattr(sheet["A1"], "number_format", "@")),
-    "looking at the sheets": lambda world: [
-        call("get_workbook_metadata", filepath=path)(world)
-        for path in world.office.context.files.walk()
-        if path.endswith(".xlsx")
-    ],
 }
 
 
@@ -218,95 +200,11 @@ SENT: dict[str, Change] = {
     "the copies are moved": of_copies("move_emails", target_folder="Trash"),
     "the copies are marked": of_copies("mark_emails", status="important"),
 }
-MAILBOX: dict[str, Change] = {
-    "all mails are read": lambda world: [
-        call("read_email", email_id=key)(world) for key in own("INBOX")(world)
-    ],
-    "a mail is unread again": lambda world: [
-        call("mark_emails", email_ids=[key], status="unread")(world) for key in own("INBOX")(world)
-    ],
-    "a search": call("search_emails", query="the"),
-    "logged out": call("logout"),
-}
 DRAFTED: dict[str, Change] = {
     "a draft": call("save_draft", subject="Later", body="x", to="a@mcp.com"),
     "a draft that was deleted": lambda world: (
         call("save_draft", subject="Later", body="x")(world),
         call("delete_draft", draft_id=next(own("Drafts")(world)))(world),
-    ),
-}
-CLOUD: dict[str, Change] = {
-    "a query": call("bigquery_run_query", query="SELECT 1"),
-    "a query that is refused": lambda world: refused(
-        world, "bigquery_run_query", query="SELECT nothing FROM nowhere"
-    ),
-    "a look at the tables": call("bigquery_list_datasets"),
-    "a look at the buckets": call("storage_list_buckets"),
-    "a look at the logs": call("logging_read_logs"),
-}
-SHOP: dict[str, Change] = {
-    "a look at the orders": call("woo_orders_list"),
-    "a look at the customers": call("woo_customers_list"),
-    "a look at the products": call("woo_products_list", perPage=100),
-    "a report": call("woo_reports_stock"),
-    "a product that is not there": lambda world: refused(
-        world, "woo_products_get", productId=10**6
-    ),
-}
-CANVAS: dict[str, Change] = {
-    "a look at the courses": call("canvas_list_courses"),
-    "a look at the profile": call("canvas_get_user_profile"),
-    "a change that is refused": lambda world: refused(
-        world, "canvas_update_course", course_id=1, name="Mine"
-    ),
-}
-
-
-def of_books(change: Callable[[Any, str, str], object]) -> Change:
-    def apply(world: Any) -> None:
-        for book in (server := sheets_of(world)).titles():
-            for title in server.sheet_titles(book):
-                change(world, book, title)
-
-    return apply
-
-
-def sheets_of(world: Any) -> Any:
-    return next(each for each in world.office.toolsets() if each.name == "google_sheet")
-
-
-SHEETS: dict[str, Change] = {
-    "a look at all sheets": of_books(
-        lambda world, book, title: call("get_sheet_data", spreadsheet_id=book, sheet=title)(world)
-    ),
-    "a look at all formulas": of_books(
-        lambda world, book, title: call("get_sheet_formulas", spreadsheet_id=book, sheet=title)(
-            world
-        )
-    ),
-    "the same entered again": of_books(
-        lambda world, book, title: (
-            call(
-                "update_cells",
-                spreadsheet_id=book,
-                sheet=title,
-                range="A1",
-                data=sheets_of(world).values(book, title)[:1],
-            )(world)
-            if sheets_of(world).values(book, title)
-            else None
-        )
-    ),
-    "a sheet that is not there": of_books(
-        lambda world, book, _: refused(world, "get_sheet_data", spreadsheet_id=book, sheet="None")
-    ),
-}
-SNOWFLAKE: dict[str, Change] = {
-    "an insight": call("append_insight", insight="Some are open."),
-    "a query of Snowflake": call("read_query", query="SELECT 1"),
-    "a look at the databases": call("list_databases"),
-    "a statement that is refused": lambda world: refused(
-        world, "write_query", query="DROP TABLE NOWHERE"
     ),
 }
 
@@ -323,31 +221,20 @@ CALENDAR: dict[str, Change] = {
     "a place of the reminders": events(lambda _: {"location": "my office"}),
     "titles in capitals": events(lambda event: {"summary": event.summary.upper()}),
     "longer titles": events(lambda event: {"summary": f"Reminder: {event.summary} deadline"}),
-    "a look at the calendar": call(
-        "list_events", timeMin="2025-01-01T00:00:00Z", timeMax="2026-01-01T00:00:00Z"
-    ),
-}
-BY_SERVER = {
-    "filesystem": FILES,
-    "email": MAILBOX,
-    "google_cloud": CLOUD,
-    "woocommerce": SHOP,
-    "canvas": CANVAS,
-    "google_sheet": SHEETS,
-    "snowflake": SNOWFLAKE,
-    "calendar": CALENDAR,
 }
 
 
 def rewritings(task: str) -> dict[str, Change]:
     kind = TASKS[task]
-    fitting: dict[str, Change] = {}
-    for server in kind.servers:
-        fitting |= BY_SERVER.get(server, {})
+    fitting = dict(FILES)
     if solved_mails(task):
         fitting |= SENT
     if "email" in kind.servers and DRAFTS not in kind.forbidden:
         fitting |= DRAFTED
+    if "calendar" in kind.servers:
+        fitting |= CALENDAR
+    if "snowflake" in kind.servers:
+        fitting["an insight"] = call("append_insight", insight="Some are open.")
     return fitting | (CSV if paths(kind, ".csv") else {}) | (BOOKS if paths(kind, ".xlsx") else {})
 
 
@@ -360,25 +247,34 @@ def solved_mails(task: str) -> list[Mail]:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_rewriting_passes(task: str) -> None:
+    """First one by one, then together in a random order."""
     fitting = rewritings(task)
-    assert len(fitting) >= AT_LEAST
-    faults = {}
     for name, change in fitting.items():
         world = solved(task)
         change(world)
-        faults[name] = list(world.all_failures())
-    assert {name: found[:3] for name, found in faults.items() if found} == {}
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_rewritings_pass_together(task: str) -> None:
-    """The order is random, except that logging out comes last."""
-    fitting = rewritings(task)
-    last = fitting.pop("logged out", lambda _: None)
+        assert list(world.all_failures()) == [], name
     world, names = solved(task), sorted(fitting)
     random.Random(task).shuffle(names)
     for name in names:
         fitting[name](world)
-        assert list(world.all_failures()) == [], names[: names.index(name) + 1]
-    last(world)
+    assert world.score() == 1.0
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_reading_and_refused_calls_keep_the_score(task: str) -> None:
+    world = solved(task)
+    arguments = {
+        "path": "/workspace",
+        "timeMin": "2025-01-01T00:00:00Z",
+        "timeMax": "2026-01-01T00:00:00Z",
+    }
+    for name, tool in (
+        (name, tool) for server in world.toolsets() for name, tool in tools_of(server).items()
+    ):
+        if name not in PROGRAMS and name != "claim_done":
+            needed = tool.schema.parameters.get("required", ())
+            given = {key: arguments.get(key, "no such thing") for key in needed}
+            with suppress(ToolError):
+                if is_read(ToolCall(name, given)):
+                    world.office.call(name, given)
     assert world.score() == 1.0

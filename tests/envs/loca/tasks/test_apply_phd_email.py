@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import io
-import json
-import random
 import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.tasks.apply_phd_email import ME, SUBJECT, _read_request
+from agentgym.envs.loca.tasks.apply_phd_email import ME, _read_request
 from agentgym.envs.loca.writing.applications import (
     ASKING,
     FLAT,
@@ -24,10 +21,8 @@ from agentgym.envs.loca.writing.applications import (
     OLDEST,
     PAPERS,
     ROOT,
-    _pages,
     draw_layout,
     draw_tree,
-    papers_books,
     replies_book,
 )
 from agentgym.office.email.messages import addresses
@@ -40,7 +35,6 @@ from tests.envs.loca.office import (
     fresh,
     no_file,
     resend,
-    solved,
     unsent,
 )
 from tests.helpers import needs_workbench
@@ -233,28 +227,6 @@ def test_sentences_that_ask_for_nothing_are_known_by_other_words() -> None:
             assert all(bool(NOT_NOW.search(text)) == (kind == "shown") for text in texts), texts
 
 
-def test_papers_have_many_sentences() -> None:
-    for book in papers_books().values():
-        assert sum(map(len, book.kinds.values())) >= 100
-
-
-@pytest.mark.parametrize("kind", ["letter", "award"])
-def test_papers_say_different_things_and_end_with_their_facts(kind: str) -> None:
-    """The prose mentions other dates and people."""
-    rng, people = np.random.default_rng(0), ["Ada Beck", "Jan Ito", "Mia Fox"]
-    texts = {
-        sentence
-        for _ in range(40)
-        for page in _pages(rng, kind, "Mary Costa", datetime(2023, 5, 17), people)
-        for line in page
-        for sentence in re.split(r"(?<=\.) ", line)
-    }
-    assert len(texts) > 150
-    page = _pages(rng, kind, "Mary Costa", datetime(2023, 5, 17), people)[0]
-    assert [line for line in page if line.startswith("Date: ")] == ["Date: 17 May 2023"]
-    assert page[-1] == "Author: Prof. Ada Beck" or kind == "award"
-
-
 def newest_mails(world: Any) -> tuple[dict[str, str], Counter[str]]:
     newest: dict[str, str] = {}
     counts: Counter[str] = Counter()
@@ -268,11 +240,6 @@ def newest_mails(world: Any) -> tuple[dict[str, str], Counter[str]]:
             counts[{(True, False): "closed", (False, True): "opened"}.get(kinds, "twice")] += 1
         newest[box] = mail.text
     return newest, counts
-
-
-def test_professors_change_their_minds_in_all_ways() -> None:
-    counts = sum((newest_mails(fresh(TASK, 64_000, seed))[1] for seed in range(3)), Counter())
-    assert counts.keys() == {"automatic", "closed", "opened", "twice"}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -291,49 +258,6 @@ def test_the_truth_by_the_mails(seed: int) -> None:
             assert source.startswith("letter_") or name in text
             phrases = PAPERS[LETTERS if source.startswith("letter_") else source]["phrases"]
             assert any(phrase in text for phrase in phrases)
-
-
-def dated(world: Any, kind: str) -> list[str]:
-    files = world.office.context.files
-    names = [name for name in files.names(FLAT) if name.startswith(kind)]
-    text = {name: " ".join(read_pdf(files.read(f"{FLAT}/{name}"))[0].split()) for name in names}
-    dates = {
-        name: datetime.strptime(re.findall(r"Date: (\d+ \w+ \d+)", text[name])[0], "%d %B %Y")
-        for name in names
-    }
-    assert len(set(dates.values())) == len(names)
-    return sorted(names, key=dates.__getitem__)
-
-
-def test_the_papers() -> None:
-    by_name, pages = [], set()
-    for seed in range(4):
-        world = fresh(TASK, seed=seed)
-        assert dated(world, "award") == world.truth["awards"]
-        by_name.append(dated(world, "award") == sorted(dated(world, "award")))
-        pages |= {len(award) for award in awards(world)}
-        letters = dated(world, "letter")
-        for members in world.truth["wanted"].values():
-            found = [
-                (path, source) for path, source in members.items() if source.startswith("letter_")
-            ]
-            assert [source for _, source in found] in ([], letters)
-            for n, (path, source) in enumerate(found, 1):
-                author = re.findall(
-                    r"Author: .*?(\w+)$",
-                    read_pdf(world.office.context.files.read(f"{FLAT}/{source}"))[0].strip(),
-                )
-                assert path.endswith(f"/Recommendation_Letter_{author[0]}-{n}.pdf")
-        memory = json.loads(world.office.context.files.read_text("memory/memory.json"))[
-            "observations"
-        ]
-        assert any(
-            world.truth["root"].endswith(re.findall(r"student ID is (\d+)", note)[0])
-            for note in memory
-            if "ID is" in note
-        )
-    assert not all(by_name), "the names do not tell the order"
-    assert pages == {1, 2}
 
 
 def test_every_structure_is_read_as_it_was_drawn() -> None:
@@ -363,35 +287,6 @@ def test_every_structure_is_read_as_it_was_drawn() -> None:
             for path, what in layout.items()
         }
     assert (styles, depths) == ({"lines", "paths", "indentation"}, {1, 2})
-
-
-def test_one_professor_and_all_or_nothing() -> None:
-    needs_workbench()
-    for rate in (0.0, 1.0):
-        world = solved(
-            TASK, size=1, seed=int(rate), repeat_rate=rate, automatic_rate=rate, other_mails=0
-        )
-        assert (world.score(), len(world.office.get(Email).sent())) == (1.0, 1)
-    world = solved(TASK, size=4, seed=1, positives=4, different_structures=False)
-    assert world.score() == 1.0
-    assert len({tuple(members) for members in world.truth["wanted"].values()}) == 1
-
-
-def test_attachments_that_are_noise() -> None:
-    draw = random.Random(1)
-    world = fresh(TASK)
-    box = next(iter(world.truth["wanted"]))
-    world.office.context.files.write(f"x/{world.truth['root']}.zip", draw.randbytes(10_000))
-    world.office.call(
-        "send_email",
-        {
-            "to": box,
-            "subject": SUBJECT,
-            "body": "",
-            "attachments": [f"x/{world.truth['root']}.zip"],
-        },
-    )
-    assert "readable zip archive" in " ".join(world.task_failures())
 
 
 def test_a_host_that_cannot_run_programs_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

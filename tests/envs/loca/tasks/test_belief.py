@@ -7,7 +7,7 @@ import pickle
 import re
 from collections.abc import Iterator, Sequence
 from itertools import count
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -186,20 +186,6 @@ def test_a_belief_is_of_what_was_shown(name: str, length: str) -> None:
     assert world.brief_state() == reader.brief_state() == restored.brief_state()
 
 
-@pytest.mark.rotation(name=TASKS)
-def test_the_work_for_a_belief_does_not_grow_with_what_is_known(name: str) -> None:
-    """The second read excludes the indexing of new results."""
-    world = fresh(name, LENGTHS["256k"], seed=1)
-    work: list[int] = []
-    for _ in play_beside(world, world.read_task(world.task())):
-        world.brief_state()
-        if world.state_chars() > LIMIT:
-            work.append(calls_of(world.brief_state))
-    eighth = len(work) // 8
-    if eighth:
-        assert median(work[-eighth:]) <= 2 * median(work[:eighth]) + 1_000
-
-
 @pytest.mark.rotation
 def test_the_work_for_a_belief_is_that_for_its_text() -> None:
     def cost(size: int) -> int:
@@ -213,20 +199,6 @@ def test_the_work_for_a_belief_is_that_for_its_text() -> None:
         return calls_of(belief.brief, needed, LIMIT, [])
 
     assert cost(32_000) <= 1.2 * cost(4_000)
-
-
-def test_the_work_for_a_belief_does_not_grow_with_calls_outside_the_plan() -> None:
-    def cost(count: int) -> int:
-        world = fresh("WoocommerceStockAlert", LENGTHS["8k"])
-        for k in range(count):
-            mail = {"to": f"p{k}@x.org", "subject": "Hello", "body": "x" * 300}
-            world.read_result(ToolCall("send_email", mail), "sent")
-            product = {"productId": 10_000 + k, "productData": {"name": "x" * 300}}
-            world.read_result(ToolCall("woo_products_update", product), "{}")
-        assert world.state_chars() == len(world.state()) > LIMIT >= len(world.brief_state())
-        return calls_of(world.brief_state)
-
-    assert cost(320) <= 1.2 * cost(40)
 
 
 def test_a_fact_is_split_into_records() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,7 +25,6 @@ from tests.envs.loca.office import (
     final_state_tests,
     fresh,
     resend,
-    solved,
     unsent,
 )
 
@@ -200,39 +198,6 @@ def test_the_truth_by_roster_and_mailbox(seed: int) -> None:
     assert 0.08 < sum(row[3] == WITHDRAWN for row in rows) / len(rows) < 0.35
 
 
-def test_what_occurs_among_the_mails() -> None:
-    world = fresh(TASK, 128_000)
-    mails = world.office.get(Email).messages(ME, "INBOX")
-    rows = roster(world)
-    names = [row[0] for row in rows]
-    assert len(set(names)) < len(names), "some share their name"
-    assert any(f"{a} " in b for a in names for b in names), "some names begin with another"
-    by_sender = {mail.sender for mail in mails}
-    missing = world.truth["missing"]
-    assert by_sender & missing.keys(), (
-        "some who are missing have sent something that does not count"
-    )
-    assert by_sender & {row[2] for row in rows if row[3] == WITHDRAWN}
-    assert any(
-        mail.sender.endswith("@home.example.org") and counts(mail, row[1])
-        for mail in mails
-        for row in rows
-    )
-    numbers = [row[1] for row in rows]
-    found = [sum(counts(mail, number) for mail in mails) for number in numbers]
-    assert {0, 1, 2} <= set(found)
-    right = [
-        mail
-        for mail in mails
-        if mail.subject.casefold().startswith(tuple(f"nlp-presentation-{n}-" for n in numbers))
-    ]
-    assert any(not mail.attachments for mail in right), "some have forgotten the file"
-    assert any(
-        mail.attachments and not any(n.endswith(".pdf") for n in mail.attachments) for mail in right
-    )
-    assert any(mail.subject.startswith("Re: nlp-presentation-") for mail in mails)
-
-
 def test_the_password_is_needed_and_the_users_do_not_give_the_answer_away() -> None:
     world = fresh(TASK)
     assert "user" not in world.office.get(Email).session
@@ -242,30 +207,3 @@ def test_the_password_is_needed_and_the_users_do_not_give_the_answer_away() -> N
     }
     world.office.call("login", {"email": ME, "password": PASSWORD})
     assert PASSWORD in world.office.context.files.read_text(ACCOUNT)
-
-
-def test_one_student_and_all_or_nothing() -> None:
-    for rate in (0.0, 1.0):
-        for seed in range(3):
-            knobs = {
-                "submission_rate": rate,
-                "withdrawal_rate": rate,
-                "attempt_rate": rate,
-                "draft_rate": rate,
-                "private_rate": rate,
-            }
-            for size in (1, 6):
-                world = solved(TASK, size=size, seed=seed, other_mails=0, **knobs)
-                assert world.score() == 1.0
-                assert (
-                    len(world.office.get(Email).sent())
-                    == len(world.truth["missing"])
-                    == (1 if rate else size)
-                )
-
-
-def test_a_stray_mail_ends_the_plan_and_wrong_states_are_failures() -> None:
-    world = fresh(TASK)
-    assert len(list(world.task_failures())) == len(world.truth["missing"])
-    mail = replace(solved(TASK).office.get(Email).sent()[0], body="\0 <b> 2000", html="<" * 50_000)
-    assert world._wrong(mail, ["A B", "1"])

@@ -4,9 +4,7 @@ result.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -27,12 +25,10 @@ from tests.envs.loca.office import (
     Change,
     Rows,
     call,
-    carry_out,
     each_cell,
     final_state_tests,
     fresh,
     in_csv,
-    solved,
 )
 
 TASK = "MachineOperating"
@@ -51,16 +47,6 @@ def rewrite(change: Callable[[Rows], Rows], **form: Any) -> Change:
 
 def cells(column: str, change: Callable[[str], str]) -> Change:
     return rewrite(each_cell(COLUMNS.index(column), change))
-
-
-def at(hour: int, minute: int, second: int = 0, day: int = 19) -> datetime:
-    return datetime(2025, 8, day, hour, minute, second, tzinfo=UTC)
-
-
-def without(moment: datetime) -> Change:
-    return rewrite(
-        lambda rows: [row for row in rows if not row[0].startswith(f"{moment:%Y-%m-%dT%H:%M}")]
-    )
 
 
 def drop(table: str, name: str) -> Change:
@@ -144,42 +130,3 @@ def test_the_truth_reading_by_reading(seed: int) -> None:
         "a sensor has one reading at a moment"
     )
     assert len(wanted) < 0.5 * len(rows)
-
-
-def test_boundary_cases_and_buckets_vary() -> None:
-    moments: Counter[str] = Counter()
-    buckets: Counter[str] = Counter()
-    for seed in range(12):
-        world = fresh(TASK, size=3, seed=seed)
-        held = world.truth["storage"]
-        buckets[
-            "replaced"
-            if f"gs://{BUCKET}/{REPORT}" in held
-            else "there"
-            if f"gs://{BUCKET}" in held
-            else "absent"
-        ] += 1
-        moments.update(row["timestamp"][11:19] for row in world.truth["anomalies"])
-        assert len(held) >= 4, "other buckets have similar names"
-    assert len(buckets) == 3
-    assert min(moments["11:30:00"], moments["12:30:00"]) >= 12
-
-
-def test_one_sensor_and_knobs() -> None:
-    for seed in range(3):
-        world = solved(
-            TASK,
-            size=1,
-            seed=seed,
-            missing_rate=1.0,
-            anomaly_rate=0.0,
-            interval_minutes=30,
-            hours=2,
-        )
-        assert world.score() == 1.0
-        assert len(world.truth["anomalies"]) == 2
-    assert carry_out(fresh(TASK, size=9, anomaly_rate=1.0, limit_rate=1.0)).score() == 1.0
-    with pytest.raises(
-        ValueError, match=r"interval_minutes must be one of 1, 2, 3, 5, 6, 10, 15, 30, got 7"
-    ):
-        fresh(TASK, interval_minutes=7)

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from agentgym.envs.loca.protected_state import DRAFTS
 from agentgym.office.calendar import Calendar
 from agentgym.office.canvas.server import Canvas
 from agentgym.office.email.server import Email
 from agentgym.office.gcloud.google_cloud import GoogleCloud
+from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.spreadsheet.workbooks import open_workbook, save_workbook
 from agentgym.office.woocommerce.server import WooCommerce
 from tests.envs.loca.office import (
@@ -32,7 +34,7 @@ from tests.envs.loca.office import (
     unsent,
 )
 from tests.envs.loca.own_forms import ORDERED
-from tests.envs.loca.tasks.test_accepted_forms import own, paths, send, sheets_of, solved_mails
+from tests.envs.loca.tasks.test_accepted_forms import own, paths, send, solved_mails
 
 Misses = Iterator[tuple[str, Change, str]]
 """Names, changes, and words of a failure."""
@@ -145,6 +147,8 @@ def of_mails(task: str) -> Misses:
     yield "received mails are moved", of_received("move_emails", target_folder="Trash"), ""
     yield "received mails are marked", of_received("mark_emails", status="important"), ""
     yield "a folder", call("create_folder", folder_name="Later"), ""
+    if DRAFTS in TASKS[task].forbidden:
+        yield "a draft", call("save_draft", subject="Later", body="x"), "email.mails"
 
 
 def again(fresh_one: bool = True, **changes: Any) -> Change:
@@ -217,10 +221,10 @@ def of_sheets(task: str) -> Misses:
     if "google_sheet" not in TASKS[task].servers:
         return
     yield "a spreadsheet", call("create_spreadsheet", title="scratch"), ""
-    sheets = sheets_of(solved(task))
+    sheets = solved(task).office.get(GoogleSheet)
     for book, title in sheets.titles().items():
         yield f"the same {title}", call("create_spreadsheet", title=title), ""
-        if book in sheets_of(fresh(task)).titles():
+        if book in fresh(task).office.get(GoogleSheet).titles():
             yield f"{title} more", call("create_sheet", spreadsheet_id=book, title="x"), ""
         for sheet in sheets.sheet_titles(book):
             for place in ("A1", "Z2"):

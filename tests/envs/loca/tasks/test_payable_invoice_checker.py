@@ -9,15 +9,14 @@ from datetime import date
 from typing import Any
 
 import numpy as np
-import pytest
 
 from agentgym.envs.loca.tasks.invoice_tables import COMMENT, FLAG, INVOICES, PAYMENTS, key_of
 from agentgym.envs.loca.tasks.payable_invoice_checker import ME, SUBJECT
-from agentgym.envs.loca.writing.invoices import LAYOUTS, SUPPLIERS, draw_invoice, payment_books
+from agentgym.envs.loca.writing.invoices import LAYOUTS, SUPPLIERS, draw_invoice
 from agentgym.office.email.server import Email
 from agentgym.office.files.pdfs import read_pdf
 from agentgym.office.warehouse.snowflake import Snowflake
-from tests.envs.loca.office import final_state_tests, fresh, solved
+from tests.envs.loca.office import final_state_tests
 
 TASK = "PayableInvoiceChecker"
 LENGTH, SEED = 40_000, 2
@@ -202,15 +201,6 @@ test_near_misses_fail, test_equivalents_pass = final_state_tests(
 )
 
 
-def test_each_thing_that_is_wrong_is_a_fault() -> None:
-    world = fresh(TASK, LENGTH, SEED)
-    count = len(world.truth["invoices"]) - len(world.truth["entered"])
-    asked = {
-        invoice["mail"] for invoice in world.truth["invoices"] if invoice["paid"] < invoice["cents"]
-    }
-    assert len(list(world.task_failures())) == 2 * count + 1 + len(asked)
-
-
 FULL = re.compile(
     r"PAID IN FULL|SETTLED|RECEIPTED|payment in full|(paid|settled) completely|covered the whole|Nothing remains"
     r"|no balance left|paid all of it|one sum and on time|direct debit, complete|amount was collected|only for your files"
@@ -247,42 +237,13 @@ def paid_by(text: str, total: int) -> int:
     raise AssertionError(text)
 
 
-def test_each_note_says_what_its_kind_is_and_nothing_else() -> None:
-    values = {
-        "paid_money": 123_456,
-        "open_money": 99,
-        "old_money": 1_000_000,
-        "first_money": 100,
-        "second_money": 2_345,
-        "first_date": "2024-06-07",
-        "second_date": "2024-12-11",
-        "note_money": 500,
-    }
-    books, rng = payment_books(), np.random.default_rng(0)
-    for name, book in books.items():
-        for kind, phrases in book.kinds.items():
-            for phrase in phrases:
-                own = {slot: values[slot] for slot in phrase.names}
-                for _ in range(phrase.count + 2):
-                    text = f"Total: $5.00 {phrase.write(rng, own)} Tax: $1.00"
-                    found = [*books["boxes"].find(text), *books["notes"].find(text)]
-                    assert found == [(kind, own)] * (name != "fillers"), text
-
-
-def test_there_are_many_notes() -> None:
-    """A 128K state has about 20 invoices with notes."""
-    groups = [group for book in payment_books().values() for group in book.kinds.values()]
-    assert sum(phrase.count for group in groups for phrase in group) >= 100
-
-
 def test_every_layout_has_all_the_facts() -> None:
     """The labels are listed by hand, independently of the plan."""
     seen, rng = set(), np.random.default_rng(1)
     for _ in range(100):
         key = f"{rng.choice(list(SUPPLIERS))}-2024-{rng.integers(100, 10_000)}"
-        rates = {"paid": 0.5, "partial": 0.6, "box": 0.3}
         invoice, pdf = draw_invoice(
-            rng, key, ("ada.lima9@mcp.com", "Ada Lima"), "ada.lim10@mcp.com", rates
+            rng, key, ("ada.lima9@mcp.com", "Ada Lima"), "ada.lim10@mcp.com", 0.5
         )
         text = "\n".join(read_pdf(pdf))
         day, dollars = date.fromisoformat(invoice["day"]), f"{invoice['cents'] / 100:,.2f}"
@@ -311,56 +272,3 @@ def layout_of(layout: tuple[str, ...], text: str) -> bool:
         if line not in ("|", "=", "!", "/")
     ]
     return all(part.strip() in text for line in parts for part in line)
-
-
-@pytest.mark.rotation
-def test_the_tables_have_what_is_like_the_new_invoices_and_chance_differs() -> None:
-    states = []
-    for seed in range(4):
-        world = fresh(TASK, LENGTH, seed)
-        rows = world.office.get(Snowflake).rows(INVOICES)
-        states.append({row["INVOICE_ID"] for row in rows})
-        assert len(states[-1]) == len(rows) == len(world.office.get(Snowflake).rows(PAYMENTS))
-        fresh_ids = [
-            invoice["id"]
-            for k, invoice in enumerate(world.truth["invoices"])
-            if k not in world.truth["entered"]
-        ]
-        assert not states[-1] & set(fresh_ids)
-        assert any(key.replace("-2024-", "-2023-") in states[-1] for key in fresh_ids)
-        assert any(re.fullmatch(rf"{key}\d", other) for key in fresh_ids for other in states[-1])
-        flags = [row[FLAG] for row in world.office.get(Snowflake).rows(PAYMENTS)]
-        assert 0.02 < sum(flags) / len(flags) < 0.25
-        assert COMMENT not in world.office.get(Snowflake).comments(PAYMENTS).values()
-        assert not world.office.get(Email).sent()
-    assert len(set.union(*states)) > 0.95 * sum(map(len, states)), "each seed has other invoices"
-
-
-@pytest.mark.rotation
-def test_shares() -> None:
-    world = fresh(TASK, size=90, num_interference=0)
-    found = world.truth["invoices"][1:]
-    paid = sum(invoice["paid"] == invoice["cents"] for invoice in found) / len(found)
-    unpaid = sum(invoice["paid"] == 0 for invoice in found) / len(found)
-    assert 0.6 < paid < 0.8
-    assert 0.06 < unpaid < 0.2
-    assert 0.2 < sum(invoice["file"].startswith("scan") for invoice in found) / len(found) < 0.6
-    open_ones = {
-        invoice["mail"] for invoice in world.truth["invoices"] if invoice["paid"] < invoice["cents"]
-    }
-    assert open_ones < {invoice["mail"] for invoice in world.truth["invoices"]}, (
-        "somebody has paid ones only"
-    )
-
-
-def test_the_smallest_states_and_knobs() -> None:
-    for seed in range(3):
-        assert solved(TASK, size=1, seed=seed, num_interference=0).score() == 1.0
-    world = solved(TASK, size=4, entered_rate=1.0, paid_rate=1.0, box_rate=1.0)
-    assert world.truth["entered"] == [1, 2, 3]
-    assert [invoice["paid"] == invoice["cents"] for invoice in world.truth["invoices"]] == [
-        False,
-        True,
-        True,
-        True,
-    ]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +13,6 @@ from agentgym.envs.loca.tasks.update_material_inventory import (
     STOCK,
     UpdateMaterialInventory,
 )
-from agentgym.envs.loca.writing.order_notes import amend, notes_book
 from agentgym.office.spreadsheet.google_sheet import GoogleSheet
 from agentgym.office.woocommerce.server import WooCommerce
 from tests.envs.loca.note_reader import amended
@@ -25,8 +22,6 @@ from tests.envs.loca.office import update_product as update
 
 TASK = "UpdateMaterialInventory"
 World = UpdateMaterialInventory
-Rule = Callable[[dict[str, Any]], bool]
-Pieces = Callable[[dict[str, Any]], dict[str, int]]
 MOMENT = "2025-01-12T18:00:00"
 
 
@@ -125,141 +120,38 @@ EQUIVALENTS: dict[str, Change] = {
 test_near_misses_fail, test_equivalents_pass = final_state_tests(TASK, NEAR_MISSES, EQUIVALENTS)
 
 
-def as_amended(each: dict[str, Any]) -> dict[str, int]:
-    return amended(as_listed(each), each.get("customer_note") or "")
-
-
-def as_listed(each: dict[str, Any]) -> dict[str, int]:
-    return {line["name"]: line["quantity"] for line in each["line_items"]}
-
-
-def expected(
-    world: World, new: Rule, number: Callable[[Any], Any], pieces: Pieces = as_amended
-) -> tuple[dict[str, Any], dict[str, int]]:
-    recipes = [(row[0], row[2], number(str(row[4]))) for row in table(world, RECIPES)[1:]]
-    left = {row[0]: number(str(row[2])) for row in table(world)[1:]}
+def expected(world: World) -> tuple[dict[str, Fraction], dict[str, int]]:
+    """Take each piece of the new orders from the stock, and return the rest and what it allows."""
+    recipes = [(row[0], row[2], Fraction(str(row[4]))) for row in table(world, RECIPES)[1:]]
+    left = {row[0]: Fraction(str(row[2])) for row in table(world)[1:]}
     shop = world.office.get(WooCommerce)
     skus = {product["id"]: product["sku"] for product in shop.products.all()}
-    for each in filter(new, shop.orders.all()):
-        taken = pieces(each)
+    for each in shop.orders.all():
+        if each["status"] != "processing" or each["date_paid"] <= MOMENT:
+            continue
+        listed = {line["name"]: line["quantity"] for line in each["line_items"]}
+        pieces = amended(listed, each.get("customer_note") or "")
         for line in each["line_items"]:
-            for _ in range(taken[line["name"]]):
-                for sku, material, need in recipes:
-                    left[material] -= need if sku == skus[line["product_id"]] else 0
-    made = {
-        sku: min(left[m] / need for s, m, need in recipes if s == sku)
-        for sku, _, _ in recipes
-        if sku in skus.values()
-    }
-    return left, {sku: int(count) for sku, count in made.items()}
+            for sku, material, need in recipes:
+                if sku == skus[line["product_id"]]:
+                    left[material] -= pieces[line["name"]] * need
+    made: dict[str, int] = {}
+    for sku, material, need in recipes:
+        if sku in skus.values():
+            most = int(left[material] / need)
+            made[sku] = min(most, made.get(sku, most))
+    return left, made
 
 
-def is_new(each: dict[str, Any]) -> bool:
-    return is_paid(each) and any(as_amended(each).values())
-
-
-def is_paid(each: dict[str, Any]) -> bool:
-    return each["status"] == "processing" and each["date_paid"] > MOMENT
-
-
-@pytest.mark.rotation
-def test_the_truth_is_what_sheets_and_shop_tell() -> None:
-    seen: Counter[str] = Counter()
-    for seed in range(8):
-        world = fresh(TASK, 16_000 if seed < 6 else 96_000, seed)
-        shop = world.office.get(WooCommerce)
-        left, made = expected(world, is_new, Fraction)
-        assert {
-            row["Material ID"]: Fraction(row["Current Stock"]) for row in world.truth["rows"]
-        } == left
-        assert all(value > 0 for value in left.values())
-        skus = {product["sku"]: product["id"] for product in shop.products.all()}
-        assert {sku: world.truth["stock"][skus[sku]][0] for sku in made} == made
-        seen["wrong in floats"] += sum(
-            made[sku] != count for sku, count in expected(world, is_new, float)[1].items()
-        )
-        recipes = [(row[0], row[2], Fraction(str(row[4]))) for row in table(world, RECIPES)[1:]]
-        least = {sku: min(left[m] / need for s, m, need in recipes if s == sku) for sku in made}
-        seen["whole"] += sum(value.denominator == 1 for value in least.values())
-        seen["parts"] += sum(value.denominator != 1 for value in least.values())
-        for name, rule in WRONG_RULES.items():
-            pieces = WRONG_PIECES.get(name, as_amended)
-            assert expected(world, rule, Fraction, pieces)[0] != left or seed < 6, name
-            seen[name] += expected(world, rule, Fraction, pieces)[0] != left
-        world = carry_out(world)
-        assert {row[0]: Fraction(str(row[2])) for row in table(world)[1:]} == left
-        assert {
-            each["sku"]: each["stock_quantity"]
-            for each in shop.products.all()
-            if each["sku"] in made
-        } == made
-    assert all(count >= 2 for count in seen.values()), seen
-    assert len(seen) == 3 + len(WRONG_RULES)
-
-
-def without(*kinds: str) -> Pieces:
-    def pieces(each: dict[str, Any]) -> dict[str, int]:
-        facts = notes_book("furniture").read(each.get("customer_note") or "")
-        return amend(as_listed(each), [fact for fact in facts if fact[0] not in kinds])
-
-    return pieces
-
-
-WRONG_RULES: dict[str, Rule] = {
-    "all that are paid": lambda each: each.get("date_paid", "") > MOMENT,
-    "completed ones too": lambda each: (
-        each["status"] in ("processing", "completed") and (each["date_paid"] or "") > MOMENT
-    ),
-    "old ones too": lambda each: each["status"] == "processing",
-    "the moment itself": lambda each: (
-        each["status"] == "processing" and each["date_paid"] >= MOMENT
-    ),
-    "made after the moment": lambda each: (
-        each["status"] == "processing" and each["date_created"] > MOMENT
-    ),
-    "notes that nobody reads": is_paid,
-    "orders that were taken up again": is_paid,
-    "changes of orders as they are listed": is_new,
-    "changes that were taken back": is_new,
-    "unpaid ones too": lambda each: (
-        is_new(each) or each["status"] in ("pending", "on-hold", "failed")
-    ),
-    "a second later": lambda each: is_new(each) and each["date_paid"] > "2025-01-12T18:00:01",
-}
-
-
-WRONG_PIECES: dict[str, Pieces] = {
-    "notes that nobody reads": as_listed,
-    "orders that were taken up again": without("restored"),
-    "changes of orders as they are listed": as_listed,
-    "changes that were taken back": without("back", "undo"),
-}
-
-
-def test_the_orders() -> None:
-    statuses: Counter[str] = Counter()
-    for seed in range(3):
-        orders = fresh(TASK, 48_000, seed).office.get(WooCommerce).orders.all()
-        statuses.update(each["status"] for each in orders)
-        assert 0.5 < sum(map(is_new, orders)) / len(orders) < 0.65
-        assert sum(map(is_paid, orders)) / len(orders) > 0.7
-        changed = [each for each in filter(is_new, orders) if as_amended(each) != as_listed(each)]
-        assert 0.4 < len(changed) / sum(map(is_new, orders)) < 0.8
-        assert all(len(as_listed(each)) == len(each["line_items"]) for each in orders)
-        assert any(each["date_paid"] == MOMENT for each in orders)
-        assert all(
-            datetime.fromisoformat(each["date_created"]) < datetime(2025, 1, 15, 9)
-            for each in orders
-        )
-    assert statuses.keys() == {
-        "processing",
-        "completed",
-        "pending",
-        "on-hold",
-        "failed",
-        "cancelled",
-        "refunded",
-    }
+@pytest.mark.parametrize("seed", range(3))
+def test_the_truth_is_what_sheets_and_shop_tell(seed: int) -> None:
+    world = fresh(TASK, 32_000, seed)
+    left, made = expected(world)
+    rows = world.truth["rows"]
+    assert {row["Material ID"]: Fraction(row["Current Stock"]) for row in rows} == left
+    products = world.office.get(WooCommerce).products.all()
+    numbers = {product["sku"]: product["id"] for product in products}
+    assert {sku: world.truth["stock"][numbers[sku]][0] for sku in made} == made
 
 
 def test_hostile_states_give_failures() -> None:
@@ -272,16 +164,6 @@ def test_hostile_states_give_failures() -> None:
     enter(world, "A1", [["x" * 40_000] * 6] * 3)
     assert all(len(fault) < 1_000 for fault in world.task_failures())
     assert list(world.task_failures())
-
-
-def test_size_and_knobs() -> None:
-    world = fresh(
-        TASK, size=5, new_orders=5, products=3, materials=4, materials_per_product=2, edge_rate=0.0
-    )
-    assert len(world.truth["rows"]) == 4
-    assert len({row[0] for row in table(world, RECIPES)[1:]}) == 4  # one is discontinued
-    assert all(map(is_paid, world.office.get(WooCommerce).orders.all()))
-    assert sum(map(is_new, fresh(TASK, size=1).office.get(WooCommerce).orders.all())) == 1
 
 
 def test_a_plan_of_a_wanted_length_has_as_many_products() -> None:

@@ -12,9 +12,8 @@ from agentgym.office.store import Store
 from agentgym.text.tools import ToolError, tools_of
 from tests import sampling
 from tests.envs.loca.observed import observe
-from tests.envs.loca.office import TASKS, fresh, solved
+from tests.envs.loca.office import solved
 from tests.envs.loca.tasks.test_mutations import CASES, SIZE, Arguments
-from tests.helpers import calls_of
 from tests.laws.test_refusals import PROGRAMS
 
 SCHEMA = """CREATE TABLE parents (id INTEGER PRIMARY KEY, name TEXT);
@@ -108,15 +107,3 @@ def test_the_version_changes_with_whatever_a_call_changes(case: tuple[str, str])
             failures = len(list(world.all_failures()))
             assert world._outlook.count(world) == failures, (name, arguments)
             assert prints(server.store) == prints(server.store, anew=True)
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_the_label_of_a_call_that_changes_nothing_costs_the_same_in_any_office(name: str) -> None:
-    work = []
-    for size in (4, 24):
-        world = fresh(name, size=size)
-        read = next(step.call for step in world.progress.pending() if not step.changes)
-        world.label_calls()
-        world.office.call(read.name, read.arguments)
-        work.append(calls_of(lambda world=world, read=read: world.label_calls()([read])))
-    assert work[1] <= 1.5 * work[0], work

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from agentgym.envs.loca.tasks.customer_rows import CREDENTIALS, DATASET, FROM, NOW, TABLE
+from agentgym.envs.loca.tasks.customer_rows import DATASET, FROM, NOW, TABLE
 from agentgym.envs.loca.tasks.woocommerce_new_welcome import LETTER
 from agentgym.office.email.server import Email
 from agentgym.office.gcloud.google_cloud import GoogleCloud
@@ -17,10 +16,8 @@ from agentgym.office.woocommerce.server import WooCommerce
 from tests.envs.loca import note_reader
 from tests.envs.loca.office import (
     Change,
-    carry_out,
     final_state_tests,
     fresh,
-    solved,
     sql,
 )
 
@@ -81,17 +78,6 @@ def declined(world: Any) -> set[int]:
         and utc(world, order["date_completed"]) >= FROM
         and note_reader.declined(order.get("customer_note") or "")
     }
-
-
-def test_what_customers_wrote_in_other_orders_does_not_matter() -> None:
-    """Customers who declined mails in an earlier order are welcomed."""
-    world = fresh(TASK, 64_000)
-    earlier = {
-        order["customer_id"]
-        for order in world.office.get(WooCommerce).orders.all()
-        if note_reader.declined(order.get("customer_note") or "")
-    }
-    assert earlier & {new(world, k)["woocommerce_id"] for k in range(len(world.truth["letters"]))}
 
 
 def with_several(world: Any) -> int:
@@ -207,36 +193,3 @@ def test_the_truth_by_the_records_of_the_shop(seed: int) -> None:
         )
         assert person["first_name"] in subject
         assert "{" not in body
-    assert one & rows.keys(), "somebody is in the table already"
-    assert 0 in orders, "a guest has ordered"
-    edges = {date - FROM for dates in orders.values() for date in dates}
-    assert {timedelta(0), timedelta(seconds=-1)} <= edges
-    assert any(row["first_order_date"] < f"{FROM:%Y-%m-%d}" for row in added), (
-        "an old order matters for the first date"
-    )
-    assert len(world.office.get(WooCommerce).orders.all()) > sum(map(len, orders.values()))
-
-
-def test_states_vary() -> None:
-    counts: Counter[str] = Counter()
-    for seed in range(6):
-        world = fresh(TASK, size=16, seed=seed)
-        orders = completed(world)
-        assert sum(map(len, orders.values())) == 16
-        assert world.truth["letters"]
-        counts["site time"] += hours(world) != 0
-        counts["passwords"] += world.office.context.files.read_text(CREDENTIALS) != fresh(
-            TASK, size=16
-        ).office.context.files.read_text(CREDENTIALS)
-        dates = next(dates for dates in orders.values() if FROM in dates)
-        counts["the edge is in a pair" if len(dates) > 1 else "the edge is alone"] += 1
-    assert counts["site time"] == 6
-    assert counts["passwords"] == 5
-
-
-def test_one_order_and_knobs() -> None:
-    for seed in range(3):
-        world = solved(TASK, size=1, seed=seed, known=0, incomplete_rate=0.0)
-        assert world.score() == 1.0
-        assert len(world.truth["letters"]) == 1
-    assert carry_out(fresh(TASK, size=9, known=3, incomplete_rate=3.0)).score() == 1.0

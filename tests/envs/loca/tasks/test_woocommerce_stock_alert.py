@@ -147,72 +147,25 @@ def test_removed_and_renamed_sheets_are_failures() -> None:
     assert "has the columns []" in " ".join(world.task_failures())
 
 
-def test_the_truth_is_what_shop_and_sheets_tell() -> None:
-    seen = dict.fromkeys(
-        ("equal", "one below", "hidden", "unmanaged", "reported", "negative", "gone"), 0
-    )
-    for seed in range(3):
-        world = fresh(TASK, 48_000, seed)
-        sheets = world.office.get(GoogleSheet)
-        reported = {row[2] for row in sheets.values(world.truth["sheet"], ALERTS)[1:]}
-        suppliers = {row[0]: row for row in sheets.values(world.truth["sheet"], SUPPLIERS)[1:]}
-        expected = []
-        for product in world.office.get(WooCommerce).products.all():
-            stock, limit, by = (
-                product.get("stock_quantity"),
-                int(custom(product)["stock_threshold"]),
-                suppliers[custom(product)["supplier_id"]],
-            )
-            seen["unmanaged"] += stock is None
-            if stock is None:
-                continue
-            seen["equal"] += stock == limit
-            seen["one below"] += stock == limit - 1
-            seen["negative"] += stock < 0
-            seen["hidden"] += product["status"] != "publish" and stock < limit
-            seen["reported"] += product["sku"] in reported and stock < limit
-            over = bool(GONE.search(product["description"]))
-            seen["gone"] += over and stock < limit
-            if over or product["status"] != "publish" or product["sku"] in reported:
-                continue
-            if stock < limit:
-                expected.append(
-                    (
-                        product["id"],
-                        product["name"],
-                        product["sku"],
-                        stock,
-                        limit,
-                        by[1],
-                        by[0],
-                        by[2],
-                    )
-                )
-        assert [tuple(row.values()) for row in world.truth["new"]] == expected
-        assert list(world.truth["new"][0]) == list(COLUMNS)
-        share = len(expected) / len(world.office.get(WooCommerce).products.all())
-        assert 0.4 < share < 0.5
-        carry_out(world)
-        assert sorted(table(world)[1 + len(reported) :]) == sorted(map(list, expected))
-    assert all(count >= 2 for count in seen.values()), seen
-
-
-def test_neither_the_ids_nor_the_fields_of_the_shop_tell_the_answer() -> None:
-    places: list[float] = []
-    for seed in range(3):
-        world = fresh(TASK, 32_000, seed)
-        products = world.office.get(WooCommerce).products.all()
-        low = {row["Product ID"] for row in world.truth["new"]}
-        places += [number / len(products) for number in low]
-        ordinary = [
-            p for p in products if p["status"] == "publish" and p.get("stock_quantity") is not None
-        ]
-        for field in ("stock_status", "low_stock_amount", "categories"):
-            told = {
-                str(p.get(field)) for p in ordinary if p["id"] in low and p["stock_quantity"] > 0
-            }
-            assert told & {str(p.get(field)) for p in ordinary if p["id"] not in low}
-    assert 0.4 < sum(places) / len(places) < 0.6
+@pytest.mark.parametrize("seed", range(3))
+def test_the_truth_is_what_shop_and_sheets_tell(seed: int) -> None:
+    world = fresh(TASK, 48_000, seed)
+    sheets = world.office.get(GoogleSheet)
+    reported = {row[2] for row in table(world)[1:]}
+    suppliers = {row[0]: row for row in sheets.values(world.truth["sheet"], SUPPLIERS)[1:]}
+    expected = []
+    for product in world.office.get(WooCommerce).products.all():
+        stock, limit = product.get("stock_quantity"), int(custom(product)["stock_threshold"])
+        if stock is None or stock >= limit or GONE.search(product["description"]):
+            continue
+        if product["status"] == "publish" and product["sku"] not in reported:
+            by = suppliers[custom(product)["supplier_id"]]
+            head = [product["id"], product["name"], product["sku"], stock, limit]
+            expected.append([*head, by[1], by[0], by[2]])
+    assert [list(row.values()) for row in world.truth["new"]] == expected
+    assert list(world.truth["new"][0]) == list(COLUMNS)
+    carry_out(world)
+    assert sorted(table(world)[1 + len(reported) :]) == sorted(expected)
 
 
 @pytest.mark.exhaustive
@@ -220,11 +173,3 @@ def test_many_alerts_need_more_rows_than_the_sheet_has() -> None:
     world = carry_out(fresh(TASK, size=1_100, low_stock=1_050))
     assert list(world.task_failures()) == []
     assert len(table(world)) > 1_050
-
-
-def test_size_and_knobs() -> None:
-    world = fresh(TASK, size=6, low_stock=2, boundary_rate=0.0, reported_rate=0.0, hidden_rate=0.0)
-    assert len(world.truth["new"]) == 2
-    assert not world.truth["old"]
-    assert len(fresh(TASK, size=1).truth["new"]) == 1
-    assert len(fresh(TASK, size=2, low_stock=9).truth["new"]) == 2
