@@ -63,7 +63,7 @@ def studies() -> dict[str, tuple[dict[str, Any], list[PolicyConfig]]]:
     for entry in agentgym.worlds():
         world = short(entry)
         if issubclass(entry.world, OfficeTask):  # its presets set only the length
-            found[world] = study([world], axis="length", horizons=(8_000,)), POLICIES
+            found[world] = study([world], axis="length", horizons=(8_000, 32_000)), POLICIES
             continue
         found[world] = study([world], horizons=(4, 8, 16)), POLICIES
         family = [one for one in agentgym.worlds(presets=True) if one.source == entry.source]
