@@ -105,6 +105,8 @@ def test_custom_office_task() -> None:
     assert score == "score: 1.0"
     assert all(step.startswith("['productive']") for step in steps)
     assert "total.txt does not contain" in failures
+    checked = [sys.executable, "-m", "agentgym", "check", "examples.custom_office_task:SumInvoices"]
+    subprocess.run([*checked, "--only", "hints use"], cwd=ROOT, timeout=PATIENCE, check=True)
 
 
 def test_pettingzoo_team() -> None:
