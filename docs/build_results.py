@@ -53,8 +53,9 @@ SMOLLM2 = {
     "start": "runs/rl/start0",
     "reward": "runs/rl/reward0",
 }
-# Their episodes have hundreds of turns, take seconds, or differ from another preset's only in size.
-LONG = re.compile(r"-(long|extreme|k[if]-[cv]|n\d+)-v0$|SearchWorld-(small|medium|full)-v0$")
+# Only `--study` plays them: their episodes have hundreds of turns, take seconds, or differ from
+# another preset's only in size.
+LONG = re.compile(r"-(long|extreme|k[if]-[cv]|n\d+)$|SearchWorld-(small|medium|full)$")
 
 
 def studies() -> dict[str, tuple[dict[str, Any], list[PolicyConfig]]]:
@@ -63,13 +64,15 @@ def studies() -> dict[str, tuple[dict[str, Any], list[PolicyConfig]]]:
     for entry in agentgym.worlds():
         world = short(entry)
         if issubclass(entry.world, OfficeTask):  # its presets set only the length
-            found[world] = study([world], axis="length", horizons=(8_000,)), POLICIES
+            found[world] = study([world], axis="length", horizons=(8_000, 32_000)), POLICIES
             continue
         found[world] = study([world], horizons=(4, 8, 16)), POLICIES
         family = [one for one in agentgym.worlds(presets=True) if one.source == entry.source]
-        presets = [short(one) for one in family if one.options and not LONG.search(one.id)]
-        fixed = study(presets, axis=FIXED, horizons=(DEFAULT_RESULT_CHARS,))
-        found[f"{world}-presets"] = fixed, POLICIES
+        presets = [short(one) for one in family if one.options]
+        played = [preset for preset in presets if not LONG.search(preset)]
+        groups = {f"{world}-presets": played} | {one: [one] for one in presets if one not in played}
+        for name, names in groups.items():
+            found[name] = study(names, axis=FIXED, horizons=(DEFAULT_RESULT_CHARS,)), POLICIES
     six = study(["ListWorld"], {"items": 6}, axis="removals", horizons=(1, 2, 3, 4, 5))
     found["scratch"] = six, models(SCRATCH)
     python = study(["ListWorld"], {"dialect": "python", "max_failed_rounds": 1}, horizons=(2, 3, 4))
@@ -169,12 +172,13 @@ def main() -> None:
     add("--play", action="store_true", help="play what runs/reference lacks")
     add("--workers", type=int, default=1, help="processes, each with one study")
     add("--episodes", type=int, default=20, help="instances of each cell")
-    add("--study", action="append", help="studies to play instead of all")
+    add("--study", action="append", help="studies to play instead of all but the long presets")
     given = parser.parse_args()
+    chosen = given.study or [name for name in studies() if not LONG.search(name)]
     with ProcessPoolExecutor(given.workers, get_context("spawn")) as pool:
         waiting = {}
         for name, (settings, policies) in studies().items():
-            if given.play and policies and name in (given.study or studies()):
+            if given.play and policies and name in chosen:
                 waiting[pool.submit(play, name, settings, policies, given.episodes)] = name
         for done in as_completed(waiting):
             name = waiting[done]

@@ -82,7 +82,9 @@ def task(cell: CellCounts, submission: Submission) -> tuple[Any, ...]:
     given = [f"{name}={value}" for name, value in options.items() if name != "split"]
     context = "" if cell.context == "none" else cell.context
     text = ", ".join(filter(None, [preset, size, *given, context]))
-    return bool(preset), bool(given), run["worlds"].index(cell.world), cell.horizon, text
+    order = [short(entry) for entry in agentgym.worlds(presets=True)]
+    place = order.index(cell.world) if cell.world in order else len(order)
+    return bool(preset), bool(given), place, cell.horizon, text
 
 
 def contains(run: Mapping[str, Any], cell: CellCounts) -> bool:

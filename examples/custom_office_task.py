@@ -41,7 +41,8 @@ class SumInvoices(OfficeTask[OfficeConfig]):
     def plan(self) -> Plan:  # solves the task through the tools; hints come from its steps
         amounts = yield from read_folder(self.read_amount)
         text = f"{sum(amounts) / 100:.2f}"
-        yield write(f"Write {FILE}.", FILE, "write_file", same=("path",), path=FILE, content=text)
+        label, thing = f"Write {FILE}.", f"file {FILE}"
+        yield write(label, FILE, "write_file", thing=thing, same=("path",), path=FILE, content=text)
 
     def read_amount(self, mail: dict[str, str]) -> int | None:
         found = re.search(r"Please pay (\d+)\.(\d\d) EUR", mail["body"])

@@ -62,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> GRPOTrainer:
         train_dataset=trl.prompts("ListWorld", range(1_000), **OPTIONS, **STACK),
     )
     trainer.train()
+    if given.out:
+        trainer.save_model()
     rewards = [entry["reward"] for entry in trainer.state.log_history if "reward" in entry]
     print("mean reward of each step:", rewards)
     return trainer

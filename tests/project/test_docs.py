@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 import agentgym
 from agentgym import Chat
@@ -176,6 +177,26 @@ def test_every_command_on_the_pages_is_one_of_the_command_line() -> None:
                 refused.append(f"{page}: {command}: {type(error).__name__} {error}")
     assert len(COMMANDS) > 60
     assert refused == []
+
+
+# What is not here: the reader's worlds, endpoints and models.
+ELSEWHERE = re.compile(r"guess|my_package|--price")
+OF_POLICIES = re.compile(r" --(policy|max-new-tokens|batch-size) \S+")
+STUDIES = [
+    OF_POLICIES.sub("", command)
+    for _, command, in_prose in sorted(COMMANDS)
+    if command.startswith("agentgym ablate ") and not in_prose and not ELSEWHERE.search(command)
+]
+
+
+def test_every_printed_ablation_can_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options that parse may still contradict each other or the world."""
+    monkeypatch.setattr("agentgym.cli.ablate.prepare_ablation", lambda *given: None)
+    monkeypatch.setattr("agentgym.cli.ablate._play", lambda *given: None)
+    for command in STUDIES:
+        result = CliRunner().invoke(app, shlex.split(command)[1:])
+        assert result.exit_code == 0, f"{command}\n{result.output}"
+    assert len(STUDIES) > 20
 
 
 def test_what_the_parser_refuses_is_noticed() -> None:

@@ -17,7 +17,7 @@ import pytest
 import agentgym
 from agentgym.oracles import NoisyPolicy
 from agentgym.training.evaluation import load_results, summarize
-from agentgym.training.rollout import collect
+from agentgym.training.rollout import PolicyConfig, collect
 from tests.helpers import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -105,6 +105,8 @@ def test_custom_office_task() -> None:
     assert score == "score: 1.0"
     assert all(step.startswith("['productive']") for step in steps)
     assert "total.txt does not contain" in failures
+    checked = [sys.executable, "-m", "agentgym", "check", "examples.custom_office_task:SumInvoices"]
+    subprocess.run([*checked, "--only", "hints use"], cwd=ROOT, timeout=PATIENCE, check=True)
 
 
 def test_pettingzoo_team() -> None:
@@ -159,6 +161,7 @@ def test_grpo_trl(tmp_path: Path) -> None:
     assert len(rows) == trainer.state.global_step == 2
     assert all(row["completions/mean_length"] > 0 for row in rows)
     assert [row["rows_left_out"] for row in rows] == [0.0, 0.0]
+    PolicyConfig(str(tmp_path)).make("ListWorld")  # the folder has a model to evaluate
     config_args = pytest.importorskip("accelerate.commands.config.config_args")
     launch = config_args.load_config_from_file(str(ROOT / "examples" / "accelerate.yaml"))
     assert launch.distributed_type == "MULTI_GPU"
