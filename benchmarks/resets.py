@@ -2,8 +2,8 @@
 training step: `python benchmarks/resets.py`.
 
 A GRPO step is 64 fresh episodes with a simulated sampler, which takes 20 ms plus 0.2 ms per item
-for each turn of all episodes. Episodes take the optimal number of turns. `Prefetcher` draws
-instances ahead in another process. Resets are timed in the CPU time of the process that makes them.
+for each turn of all episodes. Episodes take the optimal number of turns. Resets are timed in CPU
+time.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from concurrent.futures import wait
-from functools import partial
 from typing import Any
 
 import gymnasium
@@ -20,7 +18,6 @@ import gymnasium
 from agentgym import make
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import rollout
-from agentgym.training.rollout.engines.prefetch import Prefetcher
 from agentgym.world.reset_cache import VARIABLE
 
 EPISODES = 64
@@ -59,13 +56,9 @@ def resets(name: str, options: dict[str, Any]) -> tuple[float, float]:
     drawn = seconds(env, range(1, 1 + SAMPLED))
     with tempfile.TemporaryDirectory() as folder:
         os.environ[VARIABLE] = f"{folder}/resets"
-        prefetcher = Prefetcher(partial(make, name, **options))
-        fresh = range(100, 101 + SAMPLED)
-        prefetcher.prefetch(fresh)
-        wait(prefetcher.pending.values())
-        env.reset(seed=fresh[0])  # the first reset of a process hashes the package sources
-        cached = seconds(env, fresh[1:])
-        prefetcher.close()
+        fresh = range(100, 100 + SAMPLED)
+        seconds(env, fresh)  # stores the instances, and hashes the package sources
+        cached = seconds(env, fresh)
         del os.environ[VARIABLE]
     return drawn, cached
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from agentgym.play.policy import Policy
 from agentgym.training.rl.batches import autocast
-from agentgym.training.rl.episodes import Branches, EpisodeBatch, EpisodeSource
+from agentgym.training.rl.episodes import EpisodeBatch, EpisodeSource
 from agentgym.training.rl.trainer_config import GRPOConfig
 from agentgym.training.rollout import (
     Renderer,
@@ -35,19 +34,16 @@ class Actor:
     ) -> None:
         self.model, self.tokenizer, self.renderer = model, tokenizer, renderer
         self.source, self.config, self.sampler = source, config, sampler
-        # Copy the weights, because training changes them during sampling.
-        self._copy = copy.deepcopy(model) if config.ahead and sampler is None else model
-        if config.branch:
-            source.branches = Branches()
-
-    def take_weights(self) -> None:
-        """Use the current weights for sampling until the next call."""
-        self._sampler().update(self.model, self.tokenizer)
 
     def policy(self, seed: int) -> Policy:
-        """Return a policy."""
+        """Return a policy with the current weights."""
+        # The model keeps no cache between batches, because training needs the memory.
+        sampler = self.sampler or TransformersSampler(
+            self.model, self.renderer.pad, batch_size=self.config.batch_size
+        )
+        sampler.update(self.model, self.tokenizer)
         return TokenPolicy(
-            self._sampler(),
+            sampler,
             self.renderer,
             self.config.temperature,
             self.config.max_new_tokens,
@@ -55,27 +51,10 @@ class Actor:
             vocabulary=count_ids(self.model),
         )
 
-    def _sampler(self) -> Sampler:
-        # The model keeps no cache between batches, because training needs the memory.
-        return self.sampler or TransformersSampler(
-            self._copy, self.renderer.pad, batch_size=self.config.batch_size
-        )
-
     def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:
         """Play `size` episodes for each seed, as part of a training step."""
         with autocast(self.model.device, self.config.precision):
-            branches = self.source.branches
-            if branches is None:
-                return self.source.play(policy, [s for s in seeds for _ in range(size)], step)
-            branches.points, branches.open = {}, False
-            first = self.source.play(policy, seeds, step)
-            branches.open = True
-            others = [t.seed for t in first.episodes for _ in range(size - 1)]
-            played = self.source.play(policy, others, step)
-            first.episodes = [branches.cut(trajectory) for trajectory in first.episodes]
-            branches.points = {}
-            first.add(played, played.episodes)
-            return first
+            return self.source.play(policy, [s for s in seeds for _ in range(size)], step)
 
 
 def with_label_rewards(trajectory: Trajectory, reward: float) -> Trajectory:

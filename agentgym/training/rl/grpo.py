@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from statistics import fmean
 from typing import Any, cast
@@ -46,7 +45,6 @@ class GRPO(Trainer[GRPOConfig]):
     """
 
     def __init__(self, *args: Any, sampler: Sampler | None = None, **kwargs: Any) -> None:
-        self._ahead: EpisodeBatch | None = None
         super().__init__(*args, **kwargs)
         self.actor = Actor(
             self.model, self.tokenizer, self.renderer, self.source, self.config, sampler
@@ -63,20 +61,9 @@ class GRPO(Trainer[GRPOConfig]):
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
         """Play groups of episodes, compare them and learn; equal episodes cause no update."""
-        played = self._ahead
-        self.records.mean(lag=float(played is not None))
-        if played is None:
-            self.actor.take_weights()
-            played = self.play_groups(self.step)
-        self._ahead = None
+        played = self.play_groups(self.step)
         self.record(played)
-        with ThreadPoolExecutor(1, "agentgym-ahead") as beside:
-            if go_ahead := self.config.ahead and self.step + 1 < self.config.steps:
-                self.actor.take_weights()
-                following = beside.submit(self.play_groups, self.step + 1)
-            yield from self.learn(played.episodes)
-            if go_ahead:
-                self._ahead = following.result()
+        yield from self.learn(played.episodes)
 
     def play_groups(self, step: int) -> EpisodeBatch:
         """Play groups; `resample` replaces those whose episodes have equal rewards."""
@@ -200,17 +187,6 @@ class GRPO(Trainer[GRPOConfig]):
         ratio = (logprobs - data.logprobs)[data.sampled].exp()
         self.records.mean(importance=ratio, importance_capped=(ratio > cap).float())
         return corrected(data, logprobs, cap)
-
-    # Checkpoint contents in addition to the weights.
-
-    def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
-        return super().state() | ({"ahead": self._ahead.to_state()} if self._ahead else {})
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Restore a state."""
-        super().load(state)
-        self._ahead = EpisodeBatch.from_state(state["ahead"]) if "ahead" in state else None
 
 
 # The advantages.

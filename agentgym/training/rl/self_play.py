@@ -38,14 +38,11 @@ class SelfPlayConfig(GRPOConfig):
     world: str = "PursuitWorld-match"
     pool: Sequence[str] = (CURRENT, PAST, "random")
     snapshot_every: Annotated[int, Field(ge=1, le=MOST)] = 10
-    ahead: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.pool:
             raise ValueError("pool must list at least one, such as current")
-        if self.ahead:
-            raise ValueError("ahead=True changes the weights while a snapshot is written; omit it")
         for name in self.pool:
             if name not in (CURRENT, PAST):
                 PolicyConfig(name).make(self.world)

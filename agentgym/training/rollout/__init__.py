@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from agentgym.training.rollout.models.pretrained import load_policy, save_policy
     from agentgym.training.rollout.models.renderer import Renderer, pad_id
     from agentgym.training.rollout.models.sampler import TransformersSampler
-    from agentgym.training.rollout.models.server_sampler import SamplingServerConfig, ServerSampler
     from agentgym.training.rollout.models.vllm_sampler import VLLMSampler
     from agentgym.training.rollout.openai_policy import (
         EndpointConfig,
@@ -85,9 +84,7 @@ __all__ = [
     "Sample",
     "Sampler",
     "SamplingOptions",
-    "SamplingServerConfig",
     "SeatPolicies",
-    "ServerSampler",
     "Step",
     "StepOutcome",
     "Threads",
@@ -124,7 +121,6 @@ __getattr__ = lazy_exports(
         "engines.ray": ("ray", "Ray"),
         "models.renderer": ("train", "Renderer pad_id"),
         "models.sampler": ("train", "TransformersSampler"),
-        "models.server_sampler": ("endpoint", "SamplingServerConfig ServerSampler"),
         "models.vllm_sampler": ("vllm", "VLLMSampler"),
     },
 )

@@ -23,7 +23,7 @@ from agentgym.training.rollout.endpoints.answers import (
     quote,
     read_usage,
 )
-from agentgym.training.rollout.endpoints.config import PolicyEndpointConfig
+from agentgym.training.rollout.endpoints.config import EndpointOptions
 from agentgym.training.rollout.endpoints.connection import Connection
 from agentgym.training.rollout.endpoints.endpoint import FromEnvironment, HttpPolicy, dialect_of
 from agentgym.training.rollout.endpoints.kept_replies import Item, KeptReplies, visible_thought
@@ -44,8 +44,8 @@ _MAX_TOKENS = 16_000
 
 
 @dataclass(frozen=True)
-class AnthropicConfig(PolicyEndpointConfig):
-    """Options of `AnthropicPolicy` and `PolicyEndpointConfig`.
+class AnthropicConfig(EndpointOptions):
+    """Options of `AnthropicPolicy` and `EndpointOptions`.
 
     Attributes:
         base_url: The API's URL up to, but without, `/v1/messages`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from operator import index
@@ -14,7 +14,6 @@ from typing import Any, Self
 
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.play.policy import PolicyError, Reply
 from agentgym.text.validation import check_bool, check_choice, check_float, check_int
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.engines.base import (
@@ -23,11 +22,9 @@ from agentgym.training.rollout.engines.base import (
     Lockstep,
     MakeEnv,
     RareGarbageCollection,
-    Slot,
     factory_of,
 )
 from agentgym.training.rollout.engines.dispatcher import Counts, Dispatcher
-from agentgym.training.rollout.engines.prefetch import Prefetcher
 from agentgym.training.rollout.engines.processes import Processes
 from agentgym.training.rollout.engines.threads import Asyncio, Threads
 from agentgym.training.rollout.episode import spec_of
@@ -38,8 +35,6 @@ from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, is_pol
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
 # Wait this share of the last reply's time for more chats: a fuller batch is worth that delay.
 LINGER = 0.1
-# Below this reply time in seconds, a thread that records meanwhile costs more than it saves.
-QUICK = 0.001
 
 
 class Collector:
@@ -102,8 +97,6 @@ class Collector:
         )
         self._in_flight = in_flight if self._engine.isolates else 1
         self._reply_time = 0.0
-        self._unsent: tuple[list[Slot], Sequence[Reply | PolicyError]] = ([], [])
-        self._prefetcher = Prefetcher(self._make_env)
 
     @property
     def counts(self) -> Counts:
@@ -124,11 +117,6 @@ class Collector:
     def close(self) -> None:
         """Close the slots, including hung ones."""
         self._dispatcher.close()
-        self._prefetcher.close()
-
-    def prefetch(self, seeds: Iterable[int]) -> None:
-        """Draw instances in the background if there is a reset cache."""
-        self._prefetcher.prefetch(seeds)
 
     def collect(
         self,
@@ -214,7 +202,6 @@ class Collector:
                 self._reply(policy)
         finally:
             RareGarbageCollection.end(self.num_envs)
-            self._unsent = ([], [])
             dispatcher.give_up_all()
 
     def _wait(self) -> None:
@@ -233,17 +220,10 @@ class Collector:
         slots = dispatcher.take(-(-dispatcher.under_way // self._in_flight))
         if not slots:
             return
-        unsent, self._unsent = self._unsent, ([], [])
-        overlaps = self._engine.isolates and (self._reply_time > QUICK or bool(unsent[0]))
         began = time.monotonic()
-        with dispatcher.advancing(*unsent) if overlaps else nullcontext():
-            replies = policy.ask(dispatcher.requests(slots))
-            self._reply_time = time.monotonic() - began
-        # The next batch need not wait until these replies are sent.
-        if overlaps and dispatcher.ready:
-            self._unsent = slots, replies
-        else:
-            dispatcher.reply(slots, replies)
+        replies = policy.ask(dispatcher.requests(slots))
+        self._reply_time = time.monotonic() - began
+        dispatcher.reply(slots, replies)
 
 
 def _check_play(seeds: object, ordered: object) -> None:

@@ -83,7 +83,6 @@ def test_the_model_trains_one_seat_at_a_time_unless_it_plays_itself(tmp_path: Pa
     ("settings", "message"),
     [
         ({"pool": ()}, "at least one"),
-        ({"ahead": True}, "ahead=True"),
         ({"pool": ("nobody",)}, "there is no policy 'nobody'"),
     ],
 )

@@ -38,7 +38,7 @@ from tests.training.rl.echo_trainers import (
 from tests.training.rl.echo_world import make_env
 from tests.training.rollout.disk import full_disk
 
-KINDS = ["cloning", "grpo", "ahead"]
+KINDS = ["cloning", "grpo"]
 
 
 Start = Callable[..., Trainer[Any]]
@@ -46,7 +46,7 @@ Start = Callable[..., Trainer[Any]]
 
 @pytest.fixture(scope="module")
 def start() -> Start:
-    """Start a short run with noise, a reference, minibatches and episodes played ahead."""
+    """Start a short run with noise, a reference, minibatches and importance weights."""
     tokenizer = make_words_tokenizer()
     wavering = wavering_model(tokenizer, turns=2)
 
@@ -58,9 +58,7 @@ def start() -> Start:
                 Echo(), model, tokenizer, make_env, CloningConfig(episodes=4, **common), out
             )
         common = {"max_new_tokens": 4, "kl": 0.1, "epochs": 2, "minibatches": 2, **common}
-        common |= {"groups": 2, "group_size": 2}
-        if kind == "ahead":
-            common |= {"ahead": True, "importance_cap": 2.0}
+        common |= {"groups": 2, "group_size": 2, "importance_cap": 2.0}
         return GRPO(model, tokenizer, lambda: make_env(2), GRPOConfig(**common), out)
 
     return begin

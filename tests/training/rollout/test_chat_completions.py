@@ -113,40 +113,6 @@ def test_the_env_rejects_a_malformed_call(function: Any) -> None:
     assert chat.messages[-1].text.startswith("error: ")
 
 
-def logprobs(*values: str) -> Any:
-    tokens = ", ".join(f'{{"token": "a", "logprob": {value}}}' for value in values)
-    return completion('{"content": "a"}', f', "logprobs": {{"content": [{tokens}]}}')
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        (("-0.5", "0", "-1e300"), (-0.5, 0.0, -1e300)),
-        (("1e-7", "0.003"), (0.0, 0.0)),  # a certain token, as rounded by bfloat16
-    ],
-)
-def test_log_probabilities_are_read(values: tuple[str, ...], expected: tuple[float, ...]) -> None:
-    assert to_reply(logprobs(*values), "json", logprobs=True).logprobs == expected
-
-
-@pytest.mark.parametrize(
-    "value", ["null", "NaN", "-Infinity", "Infinity", "-1e999", "0.5", '"NaN"', "true", "[]"]
-)
-def test_an_invalid_log_probability_is_an_error(value: str) -> None:
-    answer = logprobs("-0.5", value)
-    with pytest.raises(MALFORMED):
-        to_reply(answer, "json", logprobs=True)
-    assert to_reply(answer, "json").logprobs == (), "they were not asked for"
-
-
-@pytest.mark.parametrize("choice", ["", ', "logprobs": null', ', "logprobs": {"content": null}'])
-def test_missing_log_probabilities_are_an_error(choice: str) -> None:
-    with pytest.raises(MALFORMED, match=r"the answer has no log-probabilities.*logprobs=False"):
-        to_reply(completion('{"content": "a"}', choice), "json", logprobs=True)
-    calls = completion('{"content": null, "tool_calls": [{"name": "f"}]}')
-    assert to_reply(calls, "json", logprobs=True).logprobs == ()
-
-
 @pytest.mark.parametrize(
     ("usage", "counts"),
     [
@@ -175,7 +141,6 @@ WHOLE: dict[str, Any] = {
                 "function_call": None,
                 "tool_calls": [call("f", '{"x": 1}'), call("g", {"x": 1})],
             },
-            "logprobs": {"content": [{"token": "a", "logprob": -0.5, "top_logprobs": []}]},
         }
     ],
     "usage": {
@@ -210,14 +175,13 @@ def test_any_value_at_any_place_is_read_or_one_error() -> None:
                 inner = inner[key]
             inner[path[-1]] = value
             try:
-                reply, usage = to_reply(answer, "json", logprobs=True), to_usage(answer)
+                reply, usage = to_reply(answer, "json"), to_usage(answer)
             except MALFORMED:
                 outcomes.append("error")
                 continue
             outcomes.append("reply")
             reply.text.encode()
             assert 0 <= usage.prompt_tokens + usage.cached_tokens < math.inf
-            assert all(math.isfinite(value) and value <= 0 for value in reply.logprobs)
             parse(reply.text)
     assert outcomes.count("reply") > 200, "most places do not matter"
     assert outcomes.count("error") > 100

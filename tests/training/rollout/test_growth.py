@@ -167,7 +167,7 @@ def test_work_of_a_border(stack: str, played: Played) -> None:
 
     def cross(first: int, last: int) -> None:
         for step in steps[first:last]:
-            near.receive_chat(*far.send_chat(step.chat))
+            near.receive_chat(far.send_chat(step.chat))
 
     cross(0, 20)  # more than either side remembers
     early, *_, late = (calls_of(cross, k, k + 20) for k in range(20, 100, 20))
@@ -180,8 +180,8 @@ def test_a_worker_sends_each_message_of_a_team_once(env_id: str) -> None:
     shown = {id(message) for step in steps for message in step.chat.messages}
     server = PlayerServer(lambda: make(env_id))
     server.player.policy = adapt(TeamPolicy(env_id))
-    _, first = server.reset((0, ""))
-    sent = len(first.messages) + sum(len(server.step(None)[1][1].messages) for _ in steps)
+    first = server.reset((0, ""))
+    sent = len(first.messages) + sum(len(server.step(None)[1].messages) for _ in steps)
     assert sent <= 1.1 * len(shown) + len(steps) / 10
 
 
@@ -236,7 +236,7 @@ def test_edited_prompts_are_sent_whole_and_trained_once() -> None:
         for reply in replies:
             again.append(ReplyDelta.of(reply, before).after(again[-1]))
             before = reply
-            assert there.receive_reply(*here.send_reply(reply)) == reply
+            assert there.receive_reply(here.send_reply(reply)) == reply
         assert again[1:] == replies
         assert join(enumerate(replies)) == join(enumerate(again[1:])) == joined_plainly(replies)
         assert sum(sum(row.sampled) for row in join(enumerate(replies))) == sum(

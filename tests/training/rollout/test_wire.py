@@ -39,8 +39,8 @@ def message(rng: random.Random) -> Message:
 def step(rng: random.Random) -> Any:
     tools = rng.choice((None, agentgym.make("ListWorld").reset(seed=0)[0].tools))
     delta = ChatDelta(rng.randrange(9), tuple(message(rng) for _ in range(rng.randrange(3))), tools)
-    reply = (1, ReplyDelta("\ud800x", 3, (1, 2), (4,), (-0.5,))), None
-    return rng.choice(reply), (rng.randrange(3), delta), 0.5, True, False, {"a": value(rng)}
+    reply = ReplyDelta("\ud800x", 3, (1, 2), (4,), (-0.5,)), None
+    return rng.choice(reply), delta, 0.5, True, False, {"a": value(rng)}
 
 
 def typed(item: Any) -> Any:
@@ -86,7 +86,7 @@ def test_what_cannot_be_sent_costs_its_episode_alone() -> None:
 
 def test_a_message_of_another_type_is_an_error_of_its_episode() -> None:
     unknown: Any = "developer"
-    chat = 0, ChatDelta.of(Chat((Message(unknown, "x"),)), Chat())
+    chat = ChatDelta.of(Chat((Message(unknown, "x"),)), Chat())
     succeeded, failure = decode_answer(encode_answer("reset", (True, chat)))
     assert not succeeded
     assert failure.error is None

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from agentgym.play.policy import PolicyError
 from agentgym.training.rollout.endpoints.budget import RequestBudget
-from agentgym.training.rollout.endpoints.config import RequestConfig
+from agentgym.training.rollout.endpoints.config import EndpointOptions
 from agentgym.training.rollout.event_loop import ENDPOINTS, event_loop
 
 CLOSED = "the policy was closed before the reply arrived; close it when no call is running"
@@ -38,7 +38,7 @@ class ContextLengthError(EndpointError):
 class Connection:
     """Session with an API, opened on demand in each process, and the budget of all its users."""
 
-    def __init__(self, client: Callable[..., Any], config: RequestConfig) -> None:
+    def __init__(self, client: Callable[..., Any], config: EndpointOptions) -> None:
         self._client, self._config = client, config
         self.budget = RequestBudget(config)
         self._sessions: dict[int, Session] = {}
@@ -63,8 +63,16 @@ class Connection:
 class Session:
     """An SDK's client with its requests; holds no reference to its connection."""
 
-    def __init__(self, client: Callable[..., Any], config: RequestConfig) -> None:
-        self._make = functools.partial(client, **config.client_options())
+    def __init__(self, client: Callable[..., Any], config: EndpointOptions) -> None:
+        # The SDKs require a key, even for servers without one.
+        key = os.environ.get(config.api_key_env) or "none"
+        self._make = functools.partial(
+            client,
+            base_url=config.base_url,
+            api_key=key,
+            timeout=config.timeout,
+            max_retries=config.retries,
+        )
         self.slots = asyncio.Semaphore(config.concurrency)
         self.closed = False
         self._loop, self._process = event_loop(ENDPOINTS), os.getpid()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import gc
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 import gymnasium
@@ -93,29 +93,8 @@ class Slot(ABC):
         """Stop running work without waiting."""
 
 
-class Answers:
-    """Mailbox for slots' answers, with many writers and one reader."""
-
-    def __init__(self) -> None:
-        self._answers: deque[tuple[Slot, Answer]] = deque()
-        self._arrived = threading.Event()
-
-    def put(self, item: tuple[Slot, Answer]) -> None:
-        """Put an answer with its slot."""
-        self._answers.append(item)
-        if not self._arrived.is_set():
-            self._arrived.set()
-
-    def wake(self) -> None:
-        """Wake the waiting reader, if any."""
-        self._arrived.set()
-
-    def get(self, timeout: float | None) -> list[tuple[Slot, Answer]]:
-        """Wait for answers; empty after a timeout or a (possibly late) wake-up."""
-        if not self._answers:
-            self._arrived.wait(timeout)
-        self._arrived.clear()  # first, so that later answers are announced again
-        return [self._answers.popleft() for _ in range(len(self._answers))]
+# Mailbox for slots' answers, with many writers and one reader.
+Answers = SimpleQueue[tuple[Slot, Answer]]
 
 
 class Engine:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
+from queue import Empty
 from typing import Any
 
 from agentgym.play.policy import PolicyError, Reply
@@ -23,7 +23,6 @@ from agentgym.training.rollout.engines.base import (
     MakeEnv,
     Slot,
     failure_of,
-    start_thread,
 )
 from agentgym.training.rollout.episode import Recording, StepOutcome
 from agentgym.training.rollout.faults import CollectionError, FaultStreak, PolicyFault
@@ -121,37 +120,17 @@ class Dispatcher:
         if self._deadlines:
             rest = max(0.0, self._deadlines[0][0] - time.monotonic())
             wait = rest if wait is None else min(rest, wait)
-        for slot, answer in self._answers.get(wait):
+        for slot, answer in self._arrived(wait):
             if slot in self._runs:  # otherwise it was given up
                 self._record(slot, answer)
         for slot in list(self._hung()):
             self._record(slot, Failure(f"timeout: no answer in {self._timeout:g} seconds"))
 
-    @contextmanager
-    def advancing(
-        self, slots: Sequence[Slot] = (), replies: Sequence[Reply | PolicyError] = ()
-    ) -> Iterator[None]:
-        """Play replies while another thread records answers."""
-        ended = threading.Event()
-        errors: list[Exception] = []
-
-        def advance() -> None:
-            try:
-                self.reply(slots, replies)
-                while not ended.is_set():
-                    self.advance(None)
-            except Exception as error:  # noqa: BLE001 - re-raised in the collector's thread
-                errors.append(error)
-
-        thread = start_thread(advance, "agentgym-dispatcher")
-        try:
-            yield
-        finally:
-            ended.set()
-            self._answers.wake()
-            thread.join()
-        if errors:
-            raise errors[0]
+    def _arrived(self, wait: float | None) -> Iterator[tuple[Slot, Answer]]:
+        with suppress(Empty):
+            yield self._answers.get(timeout=wait)
+            while True:
+                yield self._answers.get_nowait()
 
     def take(self, most: int) -> list[Slot]:
         """Take the first ready slots, in seed order, each with all slots of its seed."""

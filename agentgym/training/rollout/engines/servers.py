@@ -23,16 +23,15 @@ from agentgym.training.rollout.user_policy import UserPolicy
 
 # The slot's key, the method and its argument.
 Request = tuple[int, str, Any]
-SentChat = tuple[int, ChatDelta]
 # A reply of the worker's own policy, and the outcome of its step.
-SentStep = tuple[tuple[int, ReplyDelta] | None, SentChat, float, bool, bool, Mapping[str, Any]]
+SentStep = tuple[ReplyDelta | None, ChatDelta, float, bool, bool, Mapping[str, Any]]
 # Whether a request succeeded, with the answer or the failure.
 FarAnswer = tuple[bool, Any]
 
 _PICKLED, _CHAT, _STEP = b"p", b"c", b"s"
 _FORMS = {"reset": _CHAT, "step": _STEP}
 _DECODERS: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
-    _CHAT: msgspec.msgpack.Decoder(SentChat),
+    _CHAT: msgspec.msgpack.Decoder(ChatDelta),
     _STEP: msgspec.msgpack.Decoder(SentStep),
 }
 _encode = msgspec.msgpack.Encoder().encode
@@ -48,7 +47,7 @@ class PlayerServer:
         self.player = Player(make_env())
         self._border = Border()
 
-    def reset(self, episode: tuple[int, str]) -> SentChat:
+    def reset(self, episode: tuple[int, str]) -> ChatDelta:
         """Start an episode with this seed and id."""
         self._border = Border()
         return self._border.send_chat(self.player.reset(*episode))

@@ -152,10 +152,10 @@ class WorkerSlot(Slot):
             failure: Failure = content
             return replace(failure, cause=f"in a worker: {failure.cause}")
         if self._asked[0] == "reset":
-            return self._border.receive_chat(*content)
+            return self._border.receive_chat(content)
         played, news, *ends = content
-        reply = self._reply or self._border.receive_reply(*played)
-        return reply, StepOutcome(self._border.receive_chat(*news), *ends)
+        reply = self._reply or self._border.receive_reply(played)
+        return reply, StepOutcome(self._border.receive_chat(news), *ends)
 
 
 class Worker:
