@@ -14,7 +14,6 @@ from agentgym.training.rollout.collector import ENGINES, Collector
 from agentgym.training.rollout.endpoints.budget import BudgetError
 from agentgym.training.rollout.endpoints.connection import ContextLengthError, EndpointError
 from agentgym.training.rollout.engines.base import Engine, EnvLike, Lockstep
-from agentgym.training.rollout.engines.dispatcher import Counts
 from agentgym.training.rollout.engines.processes import Processes
 from agentgym.training.rollout.engines.threads import Asyncio, Threads
 from agentgym.training.rollout.episode import Episode, StepOutcome
@@ -60,7 +59,6 @@ __all__ = [
     "CollectionError",
     "Collector",
     "ContextLengthError",
-    "Counts",
     "DamagedFileError",
     "EndpointConfig",
     "EndpointError",

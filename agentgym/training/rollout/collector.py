@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
-from dataclasses import replace
 from operator import index
 from pathlib import Path
 from typing import Any, Self
@@ -21,10 +20,10 @@ from agentgym.training.rollout.engines.base import (
     EnvLike,
     Lockstep,
     MakeEnv,
-    RareGarbageCollection,
     factory_of,
+    rare_garbage_collection,
 )
-from agentgym.training.rollout.engines.dispatcher import Counts, Dispatcher
+from agentgym.training.rollout.engines.dispatcher import Dispatcher
 from agentgym.training.rollout.engines.processes import Processes
 from agentgym.training.rollout.engines.threads import Asyncio, Threads
 from agentgym.training.rollout.episode import spec_of
@@ -99,14 +98,14 @@ class Collector:
         self._reply_time = 0.0
 
     @property
-    def counts(self) -> Counts:
-        """Outcomes of the episodes so far."""
-        return replace(self._dispatcher.counts)
-
-    @property
     def retried(self) -> int:
         """Number of restarted episodes so far."""
-        return self._dispatcher.counts.retried
+        return self._dispatcher.retried
+
+    @property
+    def recovered(self) -> int:
+        """Number of episodes restored so far because their shared worker ended."""
+        return self._dispatcher.recovered
 
     def __enter__(self) -> Self:
         return self
@@ -161,7 +160,8 @@ class Collector:
         labels: Mapping[str, Any],
     ) -> Generator[tuple[int, Trajectory], None, None]:
         replayed: deque[tuple[int, Trajectory]] = deque()
-        with file.writing() if file else nullcontext():
+        writing = file.writing() if file else nullcontext()
+        with writing, rare_garbage_collection(self.num_envs):
             missing = _missing(seeds, self._recorded(file, labels) if file else {}, replayed)
             for place, trajectory in self._play(policy, shared, missing, labels):
                 if file is not None:
@@ -191,7 +191,6 @@ class Collector:
         dispatcher.use(shared, labels)
         dispatcher.room = 1 if policy.serial else self.num_envs
         dispatcher.restarts = self._replicate and policy.has_state
-        RareGarbageCollection.begin(self.num_envs)
         try:
             while dispatcher.begin_all(seeds) or dispatcher.ended:
                 self._wait()
@@ -201,7 +200,6 @@ class Collector:
                     dispatcher.advance(0.0)
                 self._reply(policy)
         finally:
-            RareGarbageCollection.end(self.num_envs)
             dispatcher.give_up_all()
 
     def _wait(self) -> None:

@@ -69,7 +69,7 @@ def test_the_model_trains_one_seat_at_a_time_unless_it_plays_itself(tmp_path: Pa
     player = Tokenized(teacher, training.renderer)
     seats = []
     for step in range(6):
-        episodes = training.actor.play(player, range(8), 2, step).episodes
+        episodes = training.play(player, range(8), 2, step).episodes
         trained = {row.agent for episode in episodes for row in rows(episode)}
         seats.append(sorted(trained))
     assert list(training.learn([])) == []

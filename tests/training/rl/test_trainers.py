@@ -367,8 +367,8 @@ def test_each_step_and_each_seed_has_instances_and_noise_of_its_own(tokenizer: A
         trainer = GRPO(
             small_model(tokenizer), tokenizer, make_env, GRPOConfig(seed=seed, max_new_tokens=4)
         )
-        policy = trainer.actor.policy(trainer.draw_seed(step))
-        played = trainer.actor.play(policy, [5], 2, step).episodes
+        policy = trainer.policy(trainer.draw_seed(step))
+        played = trainer.play(policy, [5], 2, step).episodes
         return trainer.source.seeds(3), [t.steps[0].reply.ids for t in played]
 
     runs = [drawn(seed, step) for seed, step in [(0, 0), (0, 1), (1, 0), (1, 1)]]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from agentgym import Chat, Reply
 from agentgym.training.rollout import collect
-from agentgym.training.rollout.engines.base import YOUNG, RareGarbageCollection
+from agentgym.training.rollout.engines.base import YOUNG, YOUNG_PER_SLOT
 from tests.training.rollout.faulty_world import Worker, make_env
 
 
-def thresholds() -> set[int]:
+def thresholds(slots: int = 2) -> set[int]:
     """Return the thresholds during a small collection."""
     seen = set()
 
@@ -19,15 +19,13 @@ def thresholds() -> set[int]:
         seen.add(gc.get_threshold()[0])
         return Worker()(chats)
 
-    list(collect(policy, make_env, range(3), 2))
+    list(collect(policy, make_env, range(3), slots))
     return seen
 
 
 def test_the_threshold_follows_the_slots_and_comes_back() -> None:
     before = gc.get_threshold()
-    RareGarbageCollection.begin(10_000)
-    assert min(thresholds()) > 20 * YOUNG
-    RareGarbageCollection.end(10_000)
+    assert thresholds(10_000) == {YOUNG_PER_SLOT * 10_000}
     assert thresholds() == {YOUNG}
     assert gc.get_threshold() == before
 

@@ -78,14 +78,13 @@ def test_a_machine_that_is_killed_costs_no_episode_and_weights_reach_each_once(
         after = [next(played)]
         machines.remove_node(victim, allow_graceful=False)
         after += played
-        counts = collector.counts
         while any(node["Alive"] and node["NodeID"] == victim.node_id for node in ray.nodes()):
             time.sleep(0.1)
         last = list(collector.collect(policy, range(64, 76)))
     assert sorted(t.seed for t in (*before, *after)) == list(range(64))
     assert [t.failure for t in (*before, *after)] == [""] * 64
     assert all(t.reward == 1.0 and len(t.steps) == 6 for t in (*before, *after))
-    assert counts.recovered + counts.retried > 0
+    assert collector.recovered + collector.retried > 0
     assert victim.node_id not in places(last)
     assert [t.failure for t in last] == [""] * 12
     assert len(stored) == 3, "once for each collection, whatever the number of machines and actors"

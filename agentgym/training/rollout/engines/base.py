@@ -9,7 +9,8 @@ from __future__ import annotations
 import gc
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
@@ -180,32 +181,15 @@ def failure_of(error: Exception) -> Failure:
     return Failure(describe(error))
 
 
-class RareGarbageCollection:
-    """Garbage collector threshold, raised while slots are in use."""
-
-    _lock = threading.Lock()
-    _users = _slots = 0
-    _before = (0, 0, 0)
-
-    @classmethod
-    def begin(cls, slots: int) -> None:
-        """Raise the threshold for more slots."""
-        with cls._lock:
-            if not cls._users:
-                cls._before = gc.get_threshold()
-            cls._users += 1
-            cls._set(cls._slots + slots)
-
-    @classmethod
-    def end(cls, slots: int) -> None:
-        """Lower the threshold again."""
-        with cls._lock:
-            cls._users -= 1
-            cls._set(cls._slots - slots)
-
-    @classmethod
-    def _set(cls, slots: int) -> None:
-        cls._slots = slots
-        young = max(YOUNG, YOUNG_PER_SLOT * slots) if cls._users else 0
-        if cls._before[0]:  # 0 means that the user disabled collection
-            gc.set_threshold(max(young, cls._before[0]), *cls._before[1:])
+@contextmanager
+def rare_garbage_collection(slots: int) -> Iterator[None]:
+    """Raise the garbage collector's threshold for some slots."""
+    # Of two interleaved collections, the second may restore the first one's threshold, which only
+    # delays a collection of garbage.
+    before = gc.get_threshold()
+    if before[0]:  # 0 means that the user disabled collection
+        gc.set_threshold(max(YOUNG, YOUNG_PER_SLOT * slots, before[0]), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

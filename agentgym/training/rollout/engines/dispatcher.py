@@ -31,24 +31,6 @@ from agentgym.training.rollout.user_policy import PolicyRequest
 from agentgym.world.digests import digest
 
 
-@dataclass
-class Counts:
-    """Outcomes of the requested episodes.
-
-    Attributes:
-        broken: Episodes reported as failures.
-        cancelled: Episodes that were running or not yet yielded when the collection stopped.
-        recovered: Episodes restored after their shared worker was ended because of another one.
-    """
-
-    begun: int = 0
-    ended: int = 0
-    broken: int = 0
-    cancelled: int = 0
-    retried: int = 0
-    recovered: int = 0
-
-
 @dataclass(slots=True, eq=False)
 class _Run:
     place: int
@@ -68,6 +50,9 @@ class Dispatcher:
     Attributes:
         ready: The slots whose chats wait for a reply, in order of arrival.
         ended: Positions and trajectories of finished episodes not yet taken.
+        retried: The number of restarts after a failure.
+        recovered: The number of episodes restored after their shared worker ended because of
+            another one.
         restarts: Whether an episode that lost its worker restarts instead of being replayed,
             because the worker's policy had state.
     """
@@ -95,7 +80,7 @@ class Dispatcher:
         self._labels: Mapping[str, Any] = {}
         self._policy: Any = None
         self.room, self.restarts = num_slots, False
-        self.counts = Counts()
+        self.begun = self.retried = self.recovered = 0
         self.ready: list[Slot] = []
         self.ended: deque[tuple[int, Trajectory]] = deque()
         self.pending = 0
@@ -111,8 +96,8 @@ class Dispatcher:
         """Start episodes while possible; report whether any is running."""
         while len(self._runs) < self.room and (following := next(seeds, None)) is not None:
             slot = self._idle.pop() if self._idle else self._open(self._free.pop())
-            self.counts.begun += 1
-            self._begin(slot, _Run(*following, self.counts.begun))
+            self.begun += 1
+            self._begin(slot, _Run(*following, self.begun))
         return bool(self._runs)
 
     def advance(self, wait: float | None) -> None:
@@ -173,16 +158,11 @@ class Dispatcher:
     def give_up_all(self) -> None:
         """End the running episodes and forget those not yet taken."""
         slots = list(self._runs)
-        self.counts.cancelled += len(slots)
         for slot in slots:
             slot.dead = True  # all of them, before a worker continues with one
         for slot in slots:
             self._give_up(slot)
             self._free.append(slot.number)
-        for _, trajectory in self.ended:
-            self.counts.cancelled += 1
-            self.counts.broken -= bool(trajectory.failure)
-            self.counts.ended -= not trajectory.failure
         self.ended.clear()
         self.ready, self.pending = [], 0
         self._deadlines.clear()
@@ -251,7 +231,6 @@ class Dispatcher:
                 del self._runs[slot]
                 self._idle.append(slot)
                 self._broken = 0
-                self.counts.ended += 1
                 self.ended.append((run.place, run.recording.trajectory()))
             else:
                 self.ready.append(slot)
@@ -276,7 +255,7 @@ class Dispatcher:
             cause = "the episode was replayed after its worker had died, and took another course"
             self._fail(slot, Failure(cause))
             return
-        self.counts.recovered += 1
+        self.recovered += 1
         self._step(slot, run.reply)
 
     def _fail(self, slot: Slot, failure: Failure) -> None:
@@ -286,14 +265,13 @@ class Dispatcher:
             self._free.append(slot.number)
             self._break_off(run, failure)
             return
-        self.counts.retried += 1
+        self.retried += 1
         self._begin(self._open(slot.number), _Run(run.place, run.seed, run.number, run.attempt + 1))
 
     def _break_off(self, run: _Run, failure: Failure) -> None:
         if failure.fatal:
             raise CollectionError(failure.cause)
         self._broken += 1
-        self.counts.broken += 1
         if isinstance(failure.error, PolicyFault):
             self._faults.add(run.number, failure.error)
         # Twice the slots, because all may fail together for a temporary cause.

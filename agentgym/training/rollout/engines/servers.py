@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Mapping
 from typing import Any
@@ -11,9 +12,10 @@ import msgspec
 
 from agentgym.play.policy import Reply
 from agentgym.training.rollout.engines.base import (
+    YOUNG,
+    YOUNG_PER_SLOT,
     Failure,
     MakeEnv,
-    RareGarbageCollection,
     failure_of,
 )
 from agentgym.training.rollout.engines.deltas import Border, ChatDelta, ReplyDelta
@@ -94,7 +96,6 @@ class WorkerServer:
     def close(self, key: int) -> None:
         """Close a slot's env, if open."""
         if (player := self._players.pop(key, None)) is not None:
-            RareGarbageCollection.end(1)
             player.player.close()
 
     def close_all(self) -> None:
@@ -115,7 +116,7 @@ class WorkerServer:
         if key not in self._players:
             self._load = self._load or cloudpickle.loads(self._make_env)
             self._players[key] = PlayerServer(self._load)
-            RareGarbageCollection.begin(1)
+            gc.set_threshold(max(YOUNG, YOUNG_PER_SLOT * len(self._players)))
             self._players[key].player.policy = self._policy
         return self._players[key]
 
