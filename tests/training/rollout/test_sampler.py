@@ -167,11 +167,10 @@ def test_ended_rows_are_dropped_and_change_no_other_sample(tokenizer: Any, kind:
     assert sum(tokens[-steps:]) <= 1.5 * (sum(lengths) - len(PROMPTS)) < 0.9 * steps * len(PROMPTS)
 
 
-def test_the_tree_returns_the_states_of_each_prefix_and_is_bounded() -> None:
+def test_the_tree_is_bounded_and_drops_what_was_not_used() -> None:
     draw = random.Random(0)
-    tree = TokenTree(limit=60 * 8)  # 60 nodes with a key and a value of 4 bytes
+    tree = TokenTree(limit=40 * 8)  # 40 nodes with a key and a value of 4 bytes
     sequences: list[tuple[int, ...]] = []
-    sizes: list[int] = []
     for _ in range(200):
         start = draw.choice([(), *sequences[-9:]])
         ids = (*start[: draw.randint(0, 8)], *(draw.randrange(4) for _ in range(5)))
@@ -191,10 +190,11 @@ def test_the_tree_returns_the_states_of_each_prefix_and_is_bounded() -> None:
             assert read.flatten().tolist() == expected
         tree.computed.update(new)
         tree.shrink()
-        sizes.append(len(tree))
+        assert len(tree) <= 40
         sequences.append(ids)
-    assert max(sizes) <= 60
-    assert sizes.count(0) > 2
+        count = len(tree)
+        tree.path(ids)
+        assert len(tree) == count, "the newest sequence is kept"
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])

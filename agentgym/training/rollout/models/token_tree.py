@@ -36,6 +36,8 @@ class TokenTree:
     def clear(self) -> None:
         """Drop all nodes."""
         self._nodes: dict[tuple[int, int], int] = {}
+        self._last_use: dict[int, tuple[int, int]] = {}
+        self._time = 0
         self.computed: set[int] = set()
         self.states: dict[tuple[int, int], torch.Tensor] = {}
 
@@ -44,10 +46,12 @@ class TokenTree:
 
     def path(self, ids: Sequence[int]) -> list[int]:
         """Return a sequence's nodes, which are added if they are new."""
+        self._time += 1
         node, nodes = -1, []
-        for token in ids:
+        for depth, token in enumerate(ids):
             node = self.child(node, token)
             nodes.append(node)
+            self._last_use[node] = -self._time, depth
         return nodes
 
     def count_missing(self, ids: Sequence[int]) -> int:
@@ -56,7 +60,11 @@ class TokenTree:
 
     def child(self, node: int, token: int) -> int:
         """Return the node of a token after a node."""
-        return self._nodes.setdefault((node, token), len(self._nodes))
+        child = self._nodes.setdefault((node, token), len(self._nodes))
+        if child not in self._last_use:
+            time, depth = self._last_use.get(node, (-self._time, -1))
+            self._last_use[child] = time, depth + 1
+        return child
 
     def exchange(
         self, place: tuple[int, int], new: torch.Tensor, numbers: torch.Tensor, read: torch.Tensor
@@ -73,10 +81,22 @@ class TokenTree:
         return states[read].transpose(1, 2)
 
     def shrink(self) -> None:
-        """Drop all nodes if their states exceed the limit."""
-        # Episodes take turns, so the least recently used node is the one needed next.
-        if sum(part.numel() * part.element_size() for part in self.states.values()) > self.limit:
-            self.clear()
+        """Drop the least recently used nodes above the limit."""
+        parts = self.states.values()
+        size = sum(part[0].numel() * part.element_size() for part in parts if len(part))
+        if len(self) * size <= self.limit:
+            return
+        # A node is used whenever its descendants are, and is nearer to the root.
+        kept = sorted(self.computed, key=self._last_use.__getitem__)[: self.limit // size]
+        new = {node: number for number, node in enumerate(kept)}
+        self._nodes = {
+            (new.get(parent, -1), token): new[node]
+            for (parent, token), node in self._nodes.items()
+            if node in new
+        }
+        self._last_use = {number: self._last_use[node] for node, number in new.items()}
+        self.computed = set(new.values())
+        self.states = {place: states[kept] for place, states in self.states.items()}
 
 
 class _PassCache(DynamicCache):
