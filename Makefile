@@ -76,9 +76,9 @@ rl: $(VENV)/.finetune
 	$(BIN)/python benchmarks/learning.py reward=$(RL)/reward0,$(RL)/reward1,$(RL)/reward2 cloning=$(RL)/cloning \
 		labels=$(RL)/labels fading=$(RL)/fading --out $(RL)/curves.png
 
-# Reference results of every world, preset and model above, for docs/results.md. Instances that are slow to draw are kept.
+# Reference results of every world, preset and model above, for docs/results.md.
 results: learn rl
-	AGENTGYM_RESET_CACHE=1 $(BIN)/python docs/build_results.py --play --workers 2
+	$(BIN)/python docs/build_results.py --play --workers 2
 
 # What needs one process each goes side by side, before the tests, which take all cores.
 check: $(VENV)/.dev
@@ -163,7 +163,6 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/steps.py
 	$(BIN)/python benchmarks/peers.py
-	$(BIN)/python benchmarks/resets.py
 	$(BIN)/python benchmarks/hostile.py --stacks none,all --rounds 1
 	$(BIN)/python benchmarks/context.py
 	$(BIN)/python benchmarks/sandboxes.py

@@ -298,12 +298,7 @@ def run_tests(clone: Path, tests: Sequence[str], option: Sequence[str]) -> str:
         run = subprocess.Popen(
             [*command, *sorted({name.partition("::")[0] for name in tests})],
             cwd=clone,
-            env={
-                **os.environ,
-                "PYTHONPATH": f"{clone}:{ROOT / '.ci'}",
-                "TESTS": file.name,
-                "AGENTGYM_RESET_CACHE": "",
-            },
+            env={**os.environ, "PYTHONPATH": f"{clone}:{ROOT / '.ci'}", "TESTS": file.name},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

@@ -18,7 +18,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -34,7 +33,6 @@ from agentgym.envs.loca import LENGTHS
 from agentgym.envs.loca.plan import CLAIM
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.files.pdfs import read_pdf
-from agentgym.world.reset_cache import VARIABLE
 
 SEEDS, RESET_SEEDS = 5, 15  # a draw and its JSON vary by 20 % under other load
 # The limits in the module docstring.
@@ -44,7 +42,6 @@ TABLE = Path(__file__).parents[1] / "docs" / "loca_lengths.md"
 
 
 def main() -> None:
-    os.environ.pop(VARIABLE, None)  # otherwise states come from the cache
     if sys.argv[1:2] == ["lengths"]:
         write_lengths(sys.argv[2:])
         return

@@ -13,7 +13,7 @@ from agentgym.play.env import ToolEnv
 from agentgym.play.guard import rebuild
 from agentgym.text.messages import Chat, Content, Message, ToolCall
 from agentgym.text.tools import BoundTool, ToolError, tools_of
-from agentgym.world.reset_cache import draw
+from agentgym.world.splits import draw
 from agentgym.world.step_info import StepInfo
 from agentgym.world.world import World
 

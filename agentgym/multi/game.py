@@ -20,8 +20,7 @@ from agentgym.text.messages import Chat
 from agentgym.text.parsing import Dialect
 from agentgym.text.validation import check_choice, check_int, list_names
 from agentgym.world.config import make_config
-from agentgym.world.reset_cache import draw
-from agentgym.world.splits import config_for_split, draw_instance
+from agentgym.world.splits import config_for_split, draw, draw_instance
 from agentgym.world.step_info import StepInfo
 from agentgym.world.world import SplitName, World, load_world
 

@@ -15,7 +15,7 @@ from agentgym.play.spaces import sample_call
 from agentgym.text.messages import ToolCall
 from agentgym.text.parsing import render
 from agentgym.text.tokens import counter
-from agentgym.world.splits import generate
+from agentgym.world.splits import draw
 from agentgym.world.world import World, has_hook, phrase
 
 _READ_BACK = 16  # nearly always the first wrong call reads back from its wording
@@ -95,7 +95,7 @@ class Decoys:
         world = env.world
         self._instance = world.instance
         # In a chat that starts mid-episode, the world has advanced since its key was readable.
-        first = world if world.turn == 0 else generate(type(world), env.config, world.instance_seed)
+        first = world if world.turn == 0 else draw(type(world), env.config, world.instance_seed)
         self._key = first.instance_key()
         self._draws = 0
         if next(self._others(), None) is None:

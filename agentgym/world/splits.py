@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agentgym.text.validation import check_choice
-from agentgym.world import reset_cache
 from agentgym.world.world import SplitName, World
 
 SPLITS: tuple[SplitName, ...] = ("train", "test")
@@ -79,7 +78,7 @@ def draw_instance(
     """
     for _ in range(_MAX_DRAWS):
         seed = int(rng.integers(2**63))
-        instance = generate(world, config, seed)
+        instance = draw(world, config, seed)
         if split is None:
             return Instance(instance, seed, "")
         if {split_of(key) for key in instance.split_keys()} == {split}:
@@ -90,11 +89,11 @@ def draw_instance(
     )
 
 
-def generate(world: type[World[Any]], config: Any, seed: int) -> World[Any]:
-    """Return an instance, from the reset cache if it is enabled."""
-    cache = reset_cache.active()
-    draw = cache.generate if cache else reset_cache.draw
-    return draw(world, config, seed)
+def draw(world: type[World[Any]], config: Any, seed: int) -> World[Any]:
+    """Return the instance of a configuration and a seed."""
+    instance = world(config, seed)
+    instance.generate()
+    return instance
 
 
 def _has_enough(world: type[World[Any]], config: Any) -> bool:
@@ -102,6 +101,6 @@ def _has_enough(world: type[World[Any]], config: Any) -> bool:
     if count is not None:
         return count >= MIN_INSTANCES
     if (world, repr(config)) not in _enough:
-        keys = {generate(world, config, seed).instance_key() for seed in range(_PROBES)}
+        keys = {draw(world, config, seed).instance_key() for seed in range(_PROBES)}
         _enough[world, repr(config)] = len(keys) >= _MIN_DISTINCT
     return _enough[world, repr(config)]

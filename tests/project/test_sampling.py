@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from agentgym import ARMS, worlds
@@ -44,34 +42,6 @@ def test_with_its_rest_a_sample_is_everything() -> None:
     assert {case.values for case in Sample(1, "a", whole=False).cases("family", AXES)} == {
         case.values for case in cases
     }
-
-
-def test_what_is_exhaustive_is_in_no_sample() -> None:
-    axes = {"count": [1, 2, pytest.param(10_000, marks=pytest.mark.exhaustive)]}
-    assert [case.values for case in Sample(4, "a", whole=False).cases("family", axes)] == [
-        (1,),
-        (2,),
-    ]
-    assert [bool(case.marks) for case in Sample(1, "a", whole=True).cases("family", axes)] == [
-        False
-    ] * 3
-
-
-def test_a_rotation_comes_to_each_case() -> None:
-    axes = {"stop": list(range(7)), "phase": ["a", "b"]}
-
-    def drawn(one_in: int, seed: str, *, whole: bool = False) -> set[tuple[Any, ...]]:
-        cases = Sample(one_in, seed, whole=whole).cases("f", axes, each_kind=False)
-        assert cases, "pytest would skip the test and say so"
-        return {case.values for case in cases if not case.marks}
-
-    draws = [drawn(4, str(seed)) for seed in range(40)]
-    assert 100 < sum(map(len, draws)) < 180
-    assert len(set.union(*draws)) == 14
-    assert len({len(cases) for cases in draws}) > 3
-    assert any(not drawn(100, str(seed)) for seed in range(20))
-    assert len(Sample(4, "a", whole=True).cases("f", axes, each_kind=False)) == 14
-    assert len(drawn(1, "a")) == 14
 
 
 def test_a_test_in_rotation_has_its_turn_in_one_run_of_so_many() -> None:

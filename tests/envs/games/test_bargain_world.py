@@ -13,7 +13,7 @@ import pytest
 from agentgym import ToolCall
 from agentgym.envs.games.bargain_world import BargainConfig, BargainWorld
 from agentgym.envs.games.bargaining import Bargain, Items, agreements, guarantee
-from agentgym.world.reset_cache import draw
+from agentgym.world.splits import draw
 
 CASES = [
     (((1, 2, 1), (2, 1, 1)), 2, (3, 5, 2), ((1, 6, 2), (7, 1, 3)), 40),

@@ -16,7 +16,7 @@ from agentgym.envs.games.commons_world import (
     cooperation,
     equilibrium,
 )
-from agentgym.world.reset_cache import draw
+from agentgym.world.splits import draw
 
 RULES: Sequence[Opponent] = ("imitator", "grudger", "greedy")
 Choose = Callable[[int, int], int]  # from the round and the stock to a take

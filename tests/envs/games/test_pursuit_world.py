@@ -18,7 +18,7 @@ from agentgym.envs.games.pursuit_world import (
     solve,
 )
 from agentgym.oracles import NoisyPolicy, TeamPolicy
-from agentgym.world.reset_cache import draw
+from agentgym.world.splits import draw
 
 Cell = tuple[int, int]
 ORTHOGONAL = {(0, 0), (0, 1), (1, 0), (0, -1), (-1, 0)}

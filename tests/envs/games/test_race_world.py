@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from agentgym.envs.games.race_world import Opponent, Race, RaceConfig, RaceWorld, best_sums, minimax
-from agentgym.world.reset_cache import draw
+from agentgym.world.splits import draw
 
 CONFIG = RaceConfig(moves=3)
 

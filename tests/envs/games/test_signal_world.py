@@ -10,7 +10,7 @@ import pytest
 from agentgym import make
 from agentgym.envs.games.signal_world import LISTENER, SPEAKER, Object, SignalConfig, SignalWorld
 from agentgym.oracles import TeamPolicy
-from agentgym.world.reset_cache import draw
+from agentgym.world.splits import draw
 from tests.multi.team_checks import call, cycle, newest
 
 OBJECTS: tuple[Object, ...] = (
