@@ -16,15 +16,17 @@ from agentgym.text.parsing import Dialect
 from agentgym.training.rollout.endpoints import chat_completions
 from agentgym.training.rollout.endpoints.answers import (
     AnswerError,
+    Item,
+    KeptReplies,
     call_text,
     join_parts,
     quote,
     read_usage,
+    visible_thought,
 )
 from agentgym.training.rollout.endpoints.config import EndpointOptions
 from agentgym.training.rollout.endpoints.connection import Connection
 from agentgym.training.rollout.endpoints.endpoint import FromEnvironment, HttpPolicy, dialect_of
-from agentgym.training.rollout.endpoints.kept_replies import Item, KeptReplies, visible_thought
 from agentgym.training.rollout.token_usage import EndpointUsage
 
 

@@ -16,7 +16,6 @@ from agentgym.training.rollout import EndpointError, collect
 from agentgym.training.rollout.endpoints.answers import MALFORMED
 from agentgym.training.rollout.endpoints.chat_completions import to_reply, to_usage
 from tests.training.rollout.endpoint_kinds import (
-    ASK,
     environment,  # noqa: F401 - a fixture
     playing_chat,
 )
@@ -188,18 +187,6 @@ def test_any_value_at_any_place_is_read_or_one_error() -> None:
 
 
 BODY = json.dumps(completion('{"content": "fine"}'))
-ON_THE_WIRE: dict[str, Answer] = {
-    "wrong type": Answer(body=BODY, headers={"Content-Type": "text/html"}),
-    "wrong charset": Answer(body=BODY, headers={"Content-Type": "x/y; charset=utf-16"}),
-    "no charset": Answer(body=BODY, headers={"Content-Type": "x/y; charset=hex"}),
-    "byte order mark": Answer(body=b"\xef\xbb\xbf" + BODY.encode()),
-}
-
-
-@pytest.mark.parametrize("name", ON_THE_WIRE)
-def test_headers_do_not_matter(name: str) -> None:
-    with playing_chat(ON_THE_WIRE[name], retries=0) as (policy, _):
-        assert policy([ASK])[0].text == "fine"
 
 
 def test_half_a_surrogate_pair_in_a_chat_does_not_stop_a_request() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -227,28 +226,3 @@ def test_a_failure_is_not_cached(tmp_path: Path) -> None:
                 policy([ASK])
         assert not list(tmp_path.rglob("*.json"))
         assert policy([ASK])[0].text == "fine"
-
-
-def _ask_in_process(url: str, cache: str, results: Any) -> None:
-    with closing(KINDS["chat"].policy(url, cache=cache)) as policy:
-        chats = [Chat((Message("user", str(k)),)) for k in range(20)]
-        results.put([reply.text for reply in policy(chats)])
-
-
-@pytest.mark.rotation
-def test_processes_share_a_cache(tmp_path: Path) -> None:
-    kind = KINDS["chat"]
-    echo = lambda request, number: kind.said(request["messages"][0]["content"])  # noqa: E731
-    context = multiprocessing.get_context("spawn")
-    with serving(echo, kind.path) as server:
-        results = context.Queue()
-        arguments = (server.url, str(tmp_path), results)
-        processes = [context.Process(target=_ask_in_process, args=arguments) for _ in range(3)]
-        for process in processes:
-            process.start()
-        answers = [results.get(timeout=120) for _ in processes]
-        for process in processes:
-            process.join()
-    assert answers == [[str(k) for k in range(20)]] * 3
-    assert len(list(tmp_path.rglob("*.json"))) == 20
-    assert not list(tmp_path.rglob("*.new"))

@@ -11,7 +11,7 @@ import torch
 from agentgym import Chat, Reply, make
 from agentgym.oracles import OraclePolicy
 from agentgym.play.policy import PolicyError
-from agentgym.training.rl import TrainingRow, rows
+from agentgym.training.rl import rows
 from agentgym.training.rl.batches import batch, logprobs_of
 from agentgym.training.rl.token_rows import join
 from agentgym.training.rollout import (
@@ -97,14 +97,6 @@ def test_logprobs_are_those_of_the_model_and_padding_changes_nothing(tokenizer: 
             assert torch.allclose(alone[0], found[k, : len(row.ids)], atol=1e-5)
 
 
-def test_a_batch_plays_as_each_chat_alone(tokenizer: Any) -> None:
-    chats = [env(items=items).reset(seed=items)[0] for items in (3, 5, 8)]
-    together = policy(tokenizer, temperature=0)(chats)
-    assert [reply.ids for reply in together] == [
-        policy(tokenizer, temperature=0)([chat])[0].ids for chat in chats
-    ]
-
-
 def test_sampling_is_seeded_and_leaves_the_global_generators_alone(tokenizer: Any) -> None:
     before = torch.get_rng_state(), random.getstate()
     chats = [env().reset(seed=seed)[0] for seed in range(4)]
@@ -125,20 +117,6 @@ def test_rows_need_ids_and_logprobs() -> None:
         rows(played([Reply("pop", (1,), (2, 3), (0.0,))]))
     with pytest.raises(ValueError, match="a row has no log-probabilities; use a policy"):
         batch(rows(played([Reply("pop", (1,), (2, 3))])), pad=0)
-
-
-def test_a_batch_is_padded_on_the_right() -> None:
-    made = batch(
-        [
-            TrainingRow((5, 6, 7), (0, 1, 1), (0.0, -1.0, -2.0), (0,)),
-            TrainingRow((8,), (1,), (-3.0,), (1,)),
-        ],
-        pad=0,
-    )
-    assert made.ids.tolist() == [[5, 6, 7], [8, 0, 0]]
-    assert made.attended.tolist() == [[1, 1, 1], [1, 0, 0]]
-    assert made.sampled.tolist() == [[0, 1, 1], [1, 0, 0]]
-    assert made.logprobs.tolist() == [[0, -1, -2], [-3, 0, 0]]
 
 
 def test_a_reply_ends_where_the_model_s_context_does(tokenizer: Any) -> None:

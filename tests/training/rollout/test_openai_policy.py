@@ -8,9 +8,7 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -40,20 +38,6 @@ from tests.training.rollout.endpoint_server import Answer, serving, transformers
 def _no_strays() -> Iterator[None]:
     yield
     assert sum(thread.name == ENDPOINTS for thread in threading.enumerate()) <= 1
-
-
-def test_options_and_key_reach_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_KEY", "sk-mine")
-    options = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "seed": 3}
-    with playing_chat(
-        Answer({"content": "hi"}), **options, api_key_env="MY_KEY", extra_body={"top_k": 2}
-    ) as (policy, server):
-        assert policy([]) == []
-        assert policy([ASK]) == [agentgym.Reply("hi")]
-    assert server.requests == [
-        {"model": "m", "messages": [{"role": "user", "content": "hello"}], **options, "top_k": 2}
-    ]
-    assert server.keys == ["Bearer sk-mine"]
 
 
 @pytest.mark.parametrize(
@@ -121,28 +105,6 @@ def test_text_history_alternates_and_is_exact() -> None:
     assert parse(sent[6]["content"]).calls == (ToolCall("h", {}),)
 
 
-def test_the_limit_of_requests_holds_for_all_callers_together() -> None:
-    with playing_chat(
-        lambda request, number: Answer({"content": request["messages"][0]["content"]}, delay=0.03),
-        concurrency=3,
-    ) as (
-        policy,
-        server,
-    ):
-        batches = [[Chat((Message("user", f"{k}.{n}"),)) for n in range(6)] for k in range(4)]
-
-        async def one_by_one() -> list[str]:
-            return [reply.text for reply in await asyncio.gather(*map(policy.areply, batches[3]))]
-
-        with ThreadPoolExecutor(4) as pool:
-            texts = [*pool.map(lambda batch: [reply.text for reply in policy(batch)], batches[:3])]
-            texts.append(pool.submit(asyncio.run, one_by_one()).result())
-    assert texts == [[chat.messages[0].text for chat in batch] for batch in batches]
-    assert server.most == 3
-    assert server.connections <= 4
-    assert policy.usage.replies == policy.usage.requests == 24
-
-
 def test_usage_is_read_and_summed() -> None:
     usage = {
         "prompt_tokens": 100,
@@ -158,18 +120,13 @@ def test_usage_is_read_and_summed() -> None:
         assert policy.usage == EndpointUsage(3, 3, 3, 0, 300, 180, 60, 15, policy.usage.seconds)
 
 
-def test_closing_ends_what_is_in_flight_and_a_later_call_starts_anew() -> None:
-    script = lambda request, number: Answer({"content": "new"}, hang=number <= 2)  # noqa: E731
-    with playing_chat(script) as (policy, server), ThreadPoolExecutor(2) as pool:
-        waiting = [pool.submit(policy, [ASK]), pool.submit(lambda: asyncio.run(policy.areply(ASK)))]
-        while len(server.requests) < 2:
-            time.sleep(0.01)
-        policy.close()
-        policy.close()
-        for future in waiting:
-            with pytest.raises(EndpointError, match="was closed"):
-                future.result(PATIENCE)
-        assert policy([ASK])[0].text == "new"
+def test_a_call_after_closing_starts_anew() -> None:
+    with playing_chat(Answer({"content": "x"})) as (policy, server):
+        for _ in range(2):
+            assert policy([ASK])[0].text == "x"
+            policy.close()
+            policy.close()
+        assert server.connections == 2
 
 
 def test_a_reply_that_is_not_awaited_any_more_is_given_up() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import agentgym
@@ -35,13 +37,10 @@ def test_a_line_holds_all_and_can_be_replayed(arm: str, scope: str, shots: int) 
     line = trajectory.to_json()
     again = Trajectory.from_json(line)
     assert "\n" not in line
-    assert again.steps == trajectory.steps
     details = [step.info["detail"] for step in (*trajectory.steps, *again.steps)]
     assert {type(detail) for detail in details} == {agentgym.StepInfo}, "as in env.step"
     assert all(detail["ended"] == detail.ended for detail in details)
-    assert (again.last, again.seed, again.labels, again.terminated, again.truncated) == (
-        trajectory.last, trajectory.seed, trajectory.labels, trajectory.terminated, trajectory.truncated,
-    )  # fmt: skip
+    assert again == trajectory
     assert again.to_json() == line
     assert replay(again) == trajectory
     assert score(again) == score(trajectory)
@@ -72,19 +71,10 @@ def test_tokens_images_and_thinking_survive() -> None:
 
 def test_replay_notices_another_episode() -> None:
     trajectory = play()
-    short = Trajectory(
-        trajectory.spec, trajectory.seed, trajectory.steps[:1], trajectory.last, True, False
-    )
+    short = replace(trajectory, steps=trajectory.steps[:1])
     with pytest.raises(ValueError, match="ends before its episode"):
         replay(short)
-    long = Trajectory(
-        trajectory.spec,
-        trajectory.seed,
-        (*trajectory.steps, trajectory.steps[-1]),
-        trajectory.last,
-        True,
-        False,
-    )
+    long = replace(trajectory, steps=(*trajectory.steps, trajectory.steps[-1]))
     with pytest.raises(ValueError, match="episode ends before its trajectory"):
         replay(long)
 
@@ -97,9 +87,8 @@ def test_a_spec_that_no_log_can_hold_is_refused_with_the_remedy() -> None:
 
 def test_score_counts_labels() -> None:
     trajectory = play()
-    result = score(trajectory)
-    infos = [step.info for step in trajectory.steps]
+    result, infos = score(trajectory), [step.info for step in trajectory.steps]
     assert (result.steps, result.optimal) == (len(infos), sum(info["optimal"] for info in infos))
     assert result.alive_optimal == sum(info["optimal"] and info["alive"] for info in infos)
     with pytest.raises(ValueError, match="no label 'world'"):
-        score(Trajectory(trajectory.spec, 0, trajectory.steps, trajectory.last, True, False))
+        score(replace(trajectory, labels={}))

@@ -17,7 +17,6 @@ from agentgym.training.rollout.endpoints.budget import RequestBudget
 from agentgym.training.rollout.endpoints.config import EndpointOptions
 from agentgym.training.rollout.event_loop import ENDPOINTS, event_loop
 
-CLOSED = "the policy was closed before the reply arrived; close it when no call is running"
 # Seconds to wait for a connection to close, which a hanging name lookup could delay.
 _CLOSING = 5.0
 
@@ -61,7 +60,7 @@ class Connection:
 
 
 class Session:
-    """An SDK's client with its requests; holds no reference to its connection."""
+    """An SDK's client; holds no reference to its connection."""
 
     def __init__(self, client: Callable[..., Any], config: EndpointOptions) -> None:
         # The SDKs require a key, even for servers without one.
@@ -74,9 +73,7 @@ class Session:
             max_retries=config.retries,
         )
         self.slots = asyncio.Semaphore(config.concurrency)
-        self.closed = False
         self._loop, self._process = event_loop(ENDPOINTS), os.getpid()
-        self._tasks: set[asyncio.Task[Any]] = set()
 
     @functools.cached_property
     def client(self) -> Any:
@@ -84,33 +81,16 @@ class Session:
         return self._make()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the endpoints' loop, until it ends or the session closes."""
-        return asyncio.run_coroutine_threadsafe(self._run(work), self._loop)
+        """Run a coroutine in the endpoints' loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
-        """Cancel all requests and close the client."""
-        if self._process != os.getpid():  # the sockets belong to the parent process
+        """Close the client, which breaks off its requests."""
+        # The sockets of a forked client belong to the parent process.
+        if self._process != os.getpid() or "client" not in vars(self):
             return
-        end = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        end = asyncio.run_coroutine_threadsafe(self.client.close(), self._loop)
         # The garbage collector may call this in the loop's own thread.
         if threading.current_thread().name != ENDPOINTS:
             with suppress(TimeoutError):
                 end.result(_CLOSING)
-
-    async def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        if self.closed:
-            task.cancel()
-        try:
-            return await task
-        finally:
-            self._tasks.discard(task)
-
-    async def _end(self) -> None:
-        self.closed = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if "client" in vars(self):
-            await self.client.close()

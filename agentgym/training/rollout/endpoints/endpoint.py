@@ -15,7 +15,6 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import CancelledError
 from dataclasses import asdict, replace
 from types import ModuleType
 from typing import Any, ClassVar, Generic, TypeVar, cast
@@ -27,7 +26,6 @@ from agentgym.text.prompts import read_dialect, without_written_calls
 from agentgym.training.rollout.endpoints.answers import MALFORMED, quote
 from agentgym.training.rollout.endpoints.config import TRANSPORT, EndpointOptions
 from agentgym.training.rollout.endpoints.connection import (
-    CLOSED,
     Connection,
     ContextLengthError,
     EndpointError,
@@ -111,23 +109,16 @@ class HttpPolicy(Generic[ConfigT]):
         future = session.submit(self._answers(session, chats))
         try:
             return future.result()
-        except CancelledError:
-            raise EndpointError(CLOSED) from None
         finally:
             future.cancel()  # cancel the requests if this thread is interrupted
 
     async def areply(self, chat: Chat) -> Reply:
         """Reply to one chat without blocking the caller's event loop."""
         session = self.connection.open()
-        try:
-            return await asyncio.wrap_future(session.submit(self._answer(session, chat)))
-        except asyncio.CancelledError:
-            if session.closed:
-                raise EndpointError(CLOSED) from None
-            raise
+        return await asyncio.wrap_future(session.submit(self._answer(session, chat)))
 
     def close(self) -> None:
-        """Cancel requests and close the connections; a later call reopens them."""
+        """Close the connections; a later call reopens them."""
         self.connection.close()
 
     def request(self, chat: Chat) -> dict[str, Any]:
