@@ -79,12 +79,9 @@ def test_a_policy_sees_all_chats_of_its_seats_and_no_others(env_id: str) -> None
 
 
 @pytest.mark.parametrize("engine", ["lockstep", "threads", "processes"])
-@pytest.mark.parametrize("replicate", [False, True])
-def test_every_engine_asks_the_policy_of_the_seat(engine: str, replicate: bool) -> None:
+def test_every_engine_asks_the_policy_of_the_seat(engine: str) -> None:
     seats = PolicyConfig("player_0=oracle,player_1=noisy:p=0.5:seed=3").make(DUEL)
-    played = collect(
-        seats, DUEL, range(4), 2, engine=engine, replicate=replicate, timeout=None, ordered=True
-    )
+    played = collect(seats, DUEL, range(4), 2, engine=engine, ordered=True)
     expected = [rollout(seats, DUEL, seed) for seed in range(4)]
     assert [(t.steps, t.outcomes()) for t in played] == [(t.steps, t.outcomes()) for t in expected]
 

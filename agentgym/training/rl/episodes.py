@@ -1,4 +1,4 @@
-"""Episodes of a training run, played on reserved seeds, from the start or from a branch point."""
+"""Episodes of a training run, played on reserved seeds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class EpisodeBatch:
     lost: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, other: EpisodeBatch, episodes: Iterable[Trajectory]) -> None:
-        """Add a round; some of its episodes may be omitted or cut."""
+        """Add a round; some of its episodes may be omitted."""
         self.episodes += episodes
         self.figures += other.figures
         self.lost += other.lost
@@ -100,7 +100,6 @@ class EpisodeSource:
                 self.env,
                 config.num_envs,
                 engine=config.engine,
-                replicate=False,
                 timeout=config.timeout,
             )
         return self._collector

@@ -48,10 +48,7 @@ class Collector:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
         num_envs: The maximum number of simultaneous episodes.
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
-        replicate: Whether slots call the policy instead of the collector, which batches all waiting
-            chats. True by default for asyncio and Ray.
-        timeout: Seconds for a reset or a step, including a replicated policy's reply; None for no
-            limit.
+        timeout: Seconds for a reset or a step, with `asyncio` also for a reply; None for no limit.
         retries: The maximum number of retries of an episode.
         in_flight: Batches of live episodes, except in `lockstep`. With 2, the policy replies to one
             batch while the tools of the other run.
@@ -70,7 +67,6 @@ class Collector:
         num_envs: int = 32,
         *,
         engine: str | Engine = "lockstep",
-        replicate: bool | None = None,
         timeout: float | None = None,
         retries: int = 2,
         in_flight: int = 2,
@@ -88,9 +84,6 @@ class Collector:
                     "lockstep cannot give up a slot that hangs, so it takes no timeout; use "
                     "another engine"
                 )
-        if replicate is not None:
-            check_bool("replicate", replicate)
-        self._replicate = self._engine.replicates if replicate is None else replicate
         self._dispatcher = Dispatcher(
             self._engine, self._make_env, self.spec, num_envs, timeout, retries
         )
@@ -147,14 +140,13 @@ class Collector:
         player.check(self.agents)
         _check_play(seeds, ordered)
         labels, file = _read_labels(labels), _open_log(log)
-        shared = self._engine.share(player) if self._replicate else None
-        played = self._logged(player, shared, enumerate(_read_seeds(seeds)), file, labels)
+        self._engine.check(player)
+        played = self._logged(player, enumerate(_read_seeds(seeds)), file, labels)
         return _in_order(played) if ordered else _as_they_end(played)
 
     def _logged(
         self,
         policy: UserPolicy,
-        shared: Any,
         seeds: Iterable[tuple[int, int]],
         file: TrajectoryLog | None,
         labels: Mapping[str, Any],
@@ -163,7 +155,7 @@ class Collector:
         writing = file.writing() if file else nullcontext()
         with writing, rare_garbage_collection(self.num_envs):
             missing = _missing(seeds, self._recorded(file, labels) if file else {}, replayed)
-            for place, trajectory in self._play(policy, shared, missing, labels):
+            for place, trajectory in self._play(policy, missing, labels):
                 if file is not None:
                     file.append(trajectory.to_json())
                 yield place, trajectory
@@ -183,14 +175,12 @@ class Collector:
     def _play(
         self,
         policy: UserPolicy,
-        shared: Any,
         seeds: Iterator[tuple[int, int]],
         labels: Mapping[str, Any],
     ) -> Iterator[tuple[int, Trajectory]]:
         dispatcher = self._dispatcher
-        dispatcher.use(shared, labels)
+        dispatcher.use(labels)
         dispatcher.room = 1 if policy.serial else self.num_envs
-        dispatcher.restarts = self._replicate and policy.has_state
         try:
             while dispatcher.begin_all(seeds) or dispatcher.ended:
                 self._wait()
@@ -211,9 +201,8 @@ class Collector:
 
     def _reply(self, policy: UserPolicy) -> None:
         dispatcher = self._dispatcher
-        if self._replicate:
-            slots = dispatcher.take(self.num_envs)
-            dispatcher.reply(slots, [None] * len(slots))
+        if self._engine.awaits:
+            dispatcher.ask(dispatcher.take(self.num_envs), policy)
             return
         slots = dispatcher.take(-(-dispatcher.under_way // self._in_flight))
         if not slots:

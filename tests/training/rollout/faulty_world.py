@@ -130,18 +130,6 @@ class Awaiting:
         return reply
 
 
-class Drawing:
-    """Policy with state that its copies must not share."""
-
-    number = -1
-
-    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        return [Reply(render(ToolCall("work", {"how": f"as copy {self.number}"}))) for _ in chats]
-
-    def reseed(self, number: int) -> None:
-        self.number = number
-
-
 # The cause of a failure by the way of working; a hanging step takes as long as its timeout.
 CAUSES = {
     "raise": "OSError: the disk is full",
@@ -150,7 +138,7 @@ CAUSES = {
 }
 
 
-def check_fault(engine: str | Engine, how: str, slots: int = 2, *, replicate: bool | None) -> int:
+def check_fault(engine: str | Engine, how: str, slots: int = 2) -> int:
     """Check that faults cost their episodes alone; return the number of restored episodes."""
     fine = {t.seed: t for t in collect(Worker(), make_env, range(12))}
     struck = [seed for seed, t in fine.items() if "Number 0" in t.last.to_text()]
@@ -159,7 +147,7 @@ def check_fault(engine: str | Engine, how: str, slots: int = 2, *, replicate: bo
     seeds = sorted([*struck, *(s for s, t in fine.items() if "Number 0" not in t.last.to_text())])
     # A slow worker on a busy machine must not count as hung.
     options = {"timeout": 8.0 if how == "hang" else None, "retries": 0 if how == "hang" else 1}
-    with Collector(make_env, slots, engine=engine, replicate=replicate, **options) as collector:  # type: ignore[arg-type]
+    with Collector(make_env, slots, engine=engine, **options) as collector:  # type: ignore[arg-type]
         played = {t.seed: t for t in collector.collect(Worker(how), seeds)}
     assert sorted(played) == seeds
     for seed, trajectory in played.items():

@@ -56,7 +56,6 @@ def test_wrong_arguments_are_named(name: str, values: tuple[Any, ...], text: str
         *((env, {}, "env must be an id, a spec or a function") for env in (None, 5, [], b"x")),
         ("NoWorld", {}, "there is no world 'NoWorld'"),
         (lambda: ToolEnv(f"{FaultyWorld.__module__}:FaultyWorld"), {}, "needs an env with a spec"),
-        ("ListWorld", {"replicate": "yes"}, "replicate must be True or False"),
         ("ListWorld", {"engine": "thread"}, "lockstep, threads, asyncio, processes, ray, got"),
         ("ListWorld", {"num_envs": 0}, "num_envs"),
         ("ListWorld", {"timeout": 1.0}, "lockstep cannot give up a slot that hangs"),

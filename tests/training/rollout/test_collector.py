@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import multiprocessing
 import os
@@ -31,11 +32,11 @@ from agentgym.training.rollout import (
     collect,
     replay,
 )
+from agentgym.training.rollout.engines.base import YOUNG, YOUNG_PER_SLOT
 from tests.training.rollout import faulty_world
 from tests.training.rollout.disk import full_disk
 from tests.training.rollout.faulty_world import (
     Awaiting,
-    Drawing,
     Mortal,
     Worker,
     check_fault,
@@ -63,33 +64,22 @@ SPECS = [
 ]
 
 
-@pytest.mark.parametrize("replicate", [False, True])
 @pytest.mark.parametrize("engine", APART)
 @pytest.mark.parametrize("spec", SPECS, ids=["hints", "edits"])
-def test_every_engine_records_what_lockstep_records(
-    spec: Any, engine: str, replicate: bool
-) -> None:
+def test_every_engine_records_what_lockstep_records(spec: Any, engine: str) -> None:
     world = re.search(r"\w+World", spec.id)[0]  # type: ignore[index]
     policy = Awaiting(NoisyPolicy(world, 0.2))
     expected = by_seed(collect(policy, spec, range(7), 3))
     assert len(expected) == 7
-    assert (
-        by_seed(collect(policy, spec, range(7), 3, engine=engine, replicate=replicate)) == expected
-    )
+    assert by_seed(collect(policy, spec, range(7), 3, engine=engine)) == expected
 
 
-FAULTS = [
-    *((engine, "raise", replicate) for engine in APART for replicate in (False, True)),
-    *(("processes", "die", replicate) for replicate in (False, True)),
-    # Each step takes as long as its timeout; every episode is timed, wherever the policy runs.
-    *((engine, "hang", engine == "processes") for engine in APART),
-]
+FAULTS = [*((engine, how) for engine in APART for how in ("raise", "hang")), ("processes", "die")]
 
 
 @pytest.mark.rotation(fault=FAULTS)
-def test_what_breaks_costs_its_episode_alone(fault: tuple[str, str, bool]) -> None:
-    engine, how, replicate = fault
-    check_fault(engine, how, replicate=replicate)
+def test_what_breaks_costs_its_episode_alone(fault: tuple[str, str]) -> None:
+    check_fault(*fault)
 
 
 def test_lockstep_raises_what_breaks() -> None:
@@ -117,7 +107,7 @@ def test_tools_that_wait_run_at_the_same_time_in_threads() -> None:
 
 
 def test_slots_stay_open_between_collections_and_take_the_new_policy() -> None:
-    with Collector(make_env, 2, engine="processes", replicate=True) as collector:
+    with Collector(make_env, 2, engine="processes") as collector:
         first = list(collector.collect(Worker("who"), range(6)))
         second = list(collector.collect(Worker("raise"), range(6)))
         third = list(collector.collect(Worker("who"), range(6)))
@@ -187,7 +177,7 @@ from agentgym.training.rollout import collect
 
 if __name__ == "__main__":
     for number, trajectory in enumerate(collect(
-        OraclePolicy("ListWorld"), "ListWorld", range(300), 2, engine="processes", replicate=True, log=Path(sys.argv[1])
+        OraclePolicy("ListWorld"), "ListWorld", range(300), 2, engine="processes", log=Path(sys.argv[1])
     )):
         print(number, flush=True)
 """
@@ -224,12 +214,6 @@ def _wait_until_group_is_empty(group: int) -> None:
             return
         time.sleep(0.1)
     raise AssertionError("workers outlived their parent")
-
-
-def test_copies_of_a_policy_that_draws_are_seeded_apart() -> None:
-    played = list(collect(Drawing(), make_env, range(6), 3, engine="processes", replicate=True))
-    ways = [re.findall(r"as copy (\d)", t.steps[0].reply.text)[0] for t in played]
-    assert set(ways) == {"0", "1", "2"}
 
 
 def lengths(trajectories: Any) -> dict[int, int]:
@@ -273,3 +257,31 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None
     played = list(collect(Worker(), make_env, range(12), 2, log=log))
     assert sorted(t.seed for t in played) == sorted(t.seed for t in TrajectoryLog(log))
     assert sorted(t.seed for t in played) == list(range(12))
+
+
+def thresholds(slots: int = 2) -> set[int]:
+    """Return the thresholds during a small collection."""
+    seen = set()
+
+    def policy(chats: Sequence[Chat]) -> list[Reply]:
+        seen.add(gc.get_threshold()[0])
+        return Worker()(chats)
+
+    list(collect(policy, make_env, range(3), slots))
+    return seen
+
+
+def test_the_threshold_follows_the_slots_and_comes_back() -> None:
+    before = gc.get_threshold()
+    assert thresholds(10_000) == {YOUNG_PER_SLOT * 10_000}
+    assert thresholds() == {YOUNG}
+    assert gc.get_threshold() == before
+
+
+def test_disabled_collection_stays_disabled() -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(0)
+    try:
+        assert thresholds() == {gc.get_threshold()[0]} == {0}
+    finally:
+        gc.set_threshold(*before)

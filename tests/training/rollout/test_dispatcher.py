@@ -24,11 +24,11 @@ class TrickleSlot(Slot):
         self._answers, self._asked = answers, asked
         self._reply: Reply | None = None
 
-    def reset(self, seed: int, episode_id: str) -> None:
+    def reset(self, seed: int) -> None:
         self._reply = None
         self._asked.append(self)
 
-    def step(self, reply: Reply | None) -> None:
+    def step(self, reply: Reply) -> None:
         self._reply = reply
         self._asked.append(self)
 

@@ -84,7 +84,7 @@ def test_a_budget_needs_prices_and_counts() -> None:
 @pytest.mark.parametrize("engine", ["lockstep", "threads", "asyncio", "processes"])
 def test_a_spent_budget_stops_the_run_and_a_larger_one_resumes(engine: str, tmp_path: Path) -> None:
     kind = KINDS["chat"]
-    options: dict[str, Any] = {"engine": engine, "replicate": False, "log": tmp_path / "log.jsonl"}
+    options: dict[str, Any] = {"engine": engine, "log": tmp_path / "log.jsonl"}
     spec = agentgym.spec("ListWorld", max_failed_rounds=2)
     with serving(kind.said("what?"), kind.path) as server:
         with closing(kind.policy(server.url, max_cost=0.05, **PRICES)) as policy:

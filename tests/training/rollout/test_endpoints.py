@@ -195,11 +195,9 @@ def test_a_chat_over_the_window_ends_its_episode(kind: Kind, refusal: Any) -> No
 def test_every_engine_keeps_episodes_over_the_window(engine: str) -> None:
     kind = KINDS["chat"]
     with playing(kind, kind.refused(*LONG[0])) as (policy, _):
-        for replicate in {False, engine == "processes"}:
-            options: dict[str, Any] = {"engine": engine, "replicate": replicate}
-            played = list(collect(policy, "ListWorld", range(3), 2, **options))
-            ends = [t.steps[-1].info["detail"]["ended"] for t in played if not t.failure]
-            assert ends == ["over_window"] * 3
+        played = list(collect(policy, "ListWorld", range(3), 2, engine=engine))
+        ends = [t.steps[-1].info["detail"]["ended"] for t in played if not t.failure]
+        assert ends == ["over_window"] * 3
 
 
 @kinds
@@ -282,7 +280,9 @@ def test_a_failure_is_one_error_that_names_the_remedy(kind: Kind, name: str) -> 
     said = str(caught.value)
     copied = pickle.loads(pickle.dumps(caught.value))
     assert (str(copied), copied.status) == (said, caught.value.status)
-    assert policy.usage.requests == policy.usage.retries + 1 == len(server.requests)
+    assert policy.usage.requests == policy.usage.retries + 1
+    # On a busy host, a request may time out before the server reads it.
+    assert slow or policy.usage.requests == len(server.requests)
     assert server.url.removesuffix("/v1") in said
     assert len(said) < 1_500
     assert "sk-test" not in said
@@ -312,12 +312,10 @@ def test_a_truncated_reply_is_counted(kind: Kind) -> None:
 
 
 @kinds
-@pytest.mark.parametrize("engine", ["lockstep", "threads", "own"])
+@pytest.mark.parametrize("engine", ["lockstep", "processes"])
 def test_each_step_records_its_usage(kind: Kind, engine: str) -> None:
     with playing(kind, kind.said("nothing", usage=(7, 3))) as (policy, _):
-        own = engine == "own"  # the policy plays in the worker, whose replies travel without usage
-        options: dict[str, Any] = {"engine": "processes" if own else engine, "replicate": own}
-        for trajectory in collect(policy, "ListWorld", range(2), 2, **options):
+        for trajectory in collect(policy, "ListWorld", range(2), 2, engine=engine):
             used = [step.info["usage"] for step in trajectory.steps]
             assert {(each["prompt_tokens"], each["completion_tokens"]) for each in used} == {(7, 3)}
             assert all(each["seconds"] > 0 for each in used)
@@ -326,10 +324,13 @@ def test_each_step_records_its_usage(kind: Kind, engine: str) -> None:
 
 
 @kinds
-@pytest.mark.parametrize("usage", [None, 5, "12 tokens", [1], {}, {"input_tokens": "x"}])
-def test_missing_token_counts_are_counted(kind: Kind, usage: Any) -> None:
-    body = {**kind.body("a", (), (1, 1), False), "usage": usage}
-    with playing(kind, Answer(body=json.dumps(body))) as (policy, _):
+@pytest.mark.parametrize(
+    "usage", [None, 5, "12 tokens", [1], {}, -1, True, 2.5, float("nan"), 1e15]
+)
+def test_unreadable_token_counts_are_unmetered(kind: Kind, usage: Any) -> None:
+    body = kind.body("a", (), (1, 1), False)
+    wrong = usage if not isinstance(usage, (int, float)) else dict.fromkeys(body["usage"], usage)
+    with playing(kind, Answer(body=json.dumps({**body, "usage": wrong}))) as (policy, _):
         assert policy([ASK])[0].text == "a"
     assert (policy.usage.unmetered, policy.usage.prompt_tokens) == (1, 0)
 

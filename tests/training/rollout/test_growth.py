@@ -11,6 +11,7 @@ import pickle
 import random
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -23,9 +24,8 @@ from agentgym.training.rl import rows
 from agentgym.training.rl.cloning import Tokenized
 from agentgym.training.rl.token_rows import TrainingRow, join
 from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
-from agentgym.training.rollout.engines.deltas import Border, ReplyDelta
-from agentgym.training.rollout.engines.servers import PlayerServer, encode_answer
-from agentgym.training.rollout.seat_policies import adapt
+from agentgym.training.rollout.engines.deltas import ReplyDelta
+from agentgym.training.rollout.engines.servers import EnvServer, encode_answer
 from benchmarks.growth import memory_of
 
 # DocumentWorld operations for about 20 and 120 turns.
@@ -94,19 +94,16 @@ def test_lines_and_pickles_are_read_back_and_grow_with_new_text_only(
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_bytes_that_a_worker_sends(stack: str, renderer: Renderer) -> None:
+def test_bytes_that_a_worker_sends(stack: str) -> None:
+    policy = OraclePolicy("DocumentWorld")
+
     def sent(size: int) -> float:
-        make_env = lambda: make("DocumentWorld", operations=size, **STACKS[stack])  # noqa: E731
-        server = PlayerServer(make_env)
-        server.player.policy = adapt(Tokenized(OraclePolicy("DocumentWorld"), renderer))
-        server.reset((0, ""))
-        sizes = []
-        over = False
-        while not over:
-            answer = server.step(None)
-            sizes.append(len(encode_answer("step", (True, answer))))
-            over = answer[3] or answer[4]
-        return sum(sizes) / len(sizes)
+        env = make("DocumentWorld", operations=size, **STACKS[stack])
+        steps = rollout(policy, env, 0).steps
+        server = EnvServer(env)
+        server.reset(0)
+        answers = [server.step((step.reply.text, "")) for step in steps]
+        return fmean(len(encode_answer("step", (True, answer))) for answer in answers)
 
     assert sent(LONG) < STEEPEST * sent(SHORT)
 
@@ -115,10 +112,10 @@ def test_bytes_that_a_worker_sends(stack: str, renderer: Renderer) -> None:
 def test_a_worker_sends_each_message_of_a_team_once(env_id: str) -> None:
     steps = rollout(TeamPolicy(env_id), make(env_id), 0).steps
     shown = {id(message) for step in steps for message in step.chat.messages}
-    server = PlayerServer(lambda: make(env_id))
-    server.player.policy = adapt(TeamPolicy(env_id))
-    first = server.reset((0, ""))
-    sent = len(first.messages) + sum(len(server.step(None)[1].messages) for _ in steps)
+    server = EnvServer(make(env_id))
+    first = server.reset(0)
+    sent = len(first.messages)
+    sent += sum(len(server.step((step.reply.text, ""))[0].messages) for step in steps)
     assert sent <= 1.1 * len(shown) + len(steps) / 10
 
 
@@ -168,12 +165,10 @@ def test_edited_prompts_are_sent_whole_and_trained_once() -> None:
     rng = random.Random(0)
     for _ in range(400):
         replies = edited_replies(rng)
-        here, there = Border(), Border()
         before, again = Reply(""), [Reply("")]
         for reply in replies:
             again.append(ReplyDelta.of(reply, before).after(again[-1]))
             before = reply
-            assert there.receive_reply(here.send_reply(reply)) == reply
         assert again[1:] == replies
         assert join(enumerate(replies)) == join(enumerate(again[1:])) == joined_plainly(replies)
         assert sum(sum(row.sampled) for row in join(enumerate(replies))) == sum(

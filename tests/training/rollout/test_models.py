@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from agentgym.training.rollout import (
     rollout,
 )
 from agentgym.training.rollout.models.creation import END
+from agentgym.training.rollout.models.pretrained import find_model, load_model, save_model
 
 OPTIONS: dict[str, Any] = {"items": 5, "removals": 2, "dialect": "python"}
 
@@ -139,3 +142,26 @@ def test_a_reply_ends_where_the_model_s_context_does(tokenizer: Any) -> None:
         match=f"a prompt has {lengths[1]} tokens and the model takes {lengths[1]}; use a window",
     ):
         LocalPolicy(model, tokenizer)(chats)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("good")
+    tokenizer = make_tokenizer(["system user assistant"], 300)
+    save_model(make_model(tokenizer, width=16, layers=1, heads=2), tokenizer, folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "tokenizer_config.json", "tokenizer.json", "model.safetensors"]
+)
+@pytest.mark.parametrize("bad", [b"3", b"null", b"[]", b"", b"\xff\xfe\0"])
+def test_a_malformed_file_of_a_model_is_one_error(
+    good: Path, tmp_path: Path, name: str, bad: bytes
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(good, folder)
+    load_model(find_model(str(folder)), torch.device("cpu"), torch.float32)
+    (folder / name).write_bytes(bad)
+    with pytest.raises((ValueError, OSError)):
+        load_model(find_model(str(folder)), torch.device("cpu"), torch.float32)

@@ -23,20 +23,17 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
-@pytest.mark.rotation(replicate=[False, True])
-def test_actors_record_what_lockstep_records(replicate: bool) -> None:
+@pytest.mark.rotation
+def test_actors_record_what_lockstep_records() -> None:
     spec = agentgym.spec(
         "TreeWorld", nodes=12, oracles="S", context="compaction+awareness", window=3_000, shots=1
     )
     policy = NoisyPolicy("TreeWorld", 0.2)
     expected = {t.seed: t.to_json() for t in collect(policy, spec, range(5), 2)}
-    played = {
-        t.seed: t.to_json()
-        for t in collect(policy, spec, range(5), 2, engine="ray", replicate=replicate)
-    }
+    played = {t.seed: t.to_json() for t in collect(policy, spec, range(5), 2, engine="ray")}
     assert played == expected
 
 
 @pytest.mark.rotation(how=list(CAUSES))
 def test_an_actor_that_breaks_costs_its_episode_alone(how: str) -> None:
-    check_fault("ray", how, replicate=None)
+    check_fault("ray", how)

@@ -23,9 +23,9 @@ from typing_extensions import override
 from agentgym.assemble.registry import spec
 from agentgym.play.policy import PolicyError, Reply
 from agentgym.text.messages import Chat
-from agentgym.training.rollout.episode import Player, StepOutcome
+from agentgym.training.rollout.episode import StepOutcome, play_reply
 from agentgym.training.rollout.faults import describe
-from agentgym.training.rollout.user_policy import UserPolicy
+from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 # A world id, a spec (`agentgym.spec(...)`), or a function that makes an env with a spec.
@@ -77,17 +77,17 @@ class Slot(ABC):
     def __init__(self, number: int) -> None:
         self.number, self.began, self.dead = number, NEVER, False
 
-    def use(self, policy: Any) -> None:
-        """Use this policy from now on."""
-        raise NotImplementedError
-
     @abstractmethod
-    def reset(self, seed: int, episode_id: str) -> None:
+    def reset(self, seed: int) -> None:
         """Start an episode."""
 
     @abstractmethod
-    def step(self, reply: Reply | None) -> None:
-        """Play a reply; None asks the slot's own policy."""
+    def step(self, reply: Reply) -> None:
+        """Play a reply."""
+
+    def ask(self, policy: UserPolicy, request: PolicyRequest) -> None:
+        """Play the policy's reply; only for engines that await replies."""
+        raise NotImplementedError
 
     @abstractmethod
     def close(self) -> None:
@@ -103,15 +103,15 @@ class Engine:
 
     Attributes:
         isolates: Whether a slot's error affects only its episode; otherwise it is raised.
-        replicates: Whether slots call the policy by default.
+        awaits: Whether slots await the policy's replies one by one; otherwise the collector asks
+            for the replies to all waiting chats.
     """
 
     isolates = True
-    replicates = False
+    awaits = False
 
-    def share(self, policy: UserPolicy) -> Any:
-        """Return the form in which slots receive a policy."""
-        return policy
+    def check(self, policy: UserPolicy) -> None:
+        """Raise `ValueError` if the engine cannot play with a policy."""
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
         """Open a slot."""
@@ -126,28 +126,19 @@ class LocalSlot(Slot):
 
     def __init__(self, make_env: MakeEnv, number: int, answers: Answers) -> None:
         super().__init__(number)
-        self._player, self._answers = Player(make_env()), answers
+        self._env, self._answers = make_env(), answers
 
     @override
-    def use(self, policy: Any) -> None:
-        self._player.policy = policy
+    def reset(self, seed: int) -> None:
+        self._answers.put((self, self._env.reset(seed=seed)[0]))
 
     @override
-    def reset(self, seed: int, episode_id: str) -> None:
-        self._answers.put((self, self._player.reset(seed, episode_id)))
-
-    @override
-    def step(self, reply: Reply | None) -> None:
-        answer: Answer
-        try:
-            answer = self._player.step(reply)
-        except PolicyError as error:
-            answer = failure_of(error)
-        self._answers.put((self, answer))
+    def step(self, reply: Reply) -> None:
+        self._answers.put((self, (reply, play_reply(self._env, reply))))
 
     @override
     def close(self) -> None:
-        self._player.close()
+        self._env.close()
 
 
 class Lockstep(Engine):

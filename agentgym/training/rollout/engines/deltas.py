@@ -74,42 +74,25 @@ class ReplyDelta(NamedTuple):
 
 
 class Border:
-    """One side of a connection that transfers differences; both sides keep equal state.
+    """One side of a connection that transfers chats as differences; both sides keep equal state.
 
-    The agents of a team take turns, so a chat or reply continues its agent's last one.
+    The agents of a team take turns, so a chat continues its agent's last one.
     """
 
     def __init__(self) -> None:
-        self._agent = ""  # of the newest chat, which the next reply answers
         self._chats: dict[str, Chat] = {}
-        self._replies: dict[str, Reply] = {}
 
-    def send_chat(self, chat: Chat) -> ChatDelta:
+    def send(self, chat: Chat) -> ChatDelta:
         """Encode a chat."""
         delta = ChatDelta.of(chat, self._chats.get(chat.agent, Chat()))
-        self._keep(chat)
+        self._chats[chat.agent] = chat
         return delta
 
-    def receive_chat(self, delta: ChatDelta) -> Chat:
+    def receive(self, delta: ChatDelta) -> Chat:
         """Decode a chat."""
         chat = delta.after(self._chats.get(delta.agent, Chat()))
-        self._keep(chat)
+        self._chats[delta.agent] = chat
         return chat
-
-    def _keep(self, chat: Chat) -> None:
-        self._chats[chat.agent], self._agent = chat, chat.agent
-
-    def send_reply(self, reply: Reply) -> ReplyDelta:
-        """Encode a reply to the newest chat."""
-        delta = ReplyDelta.of(reply, self._replies.get(self._agent, Reply("")))
-        self._replies[self._agent] = reply
-        return delta
-
-    def receive_reply(self, delta: ReplyDelta) -> Reply:
-        """Decode a reply to the newest chat."""
-        reply = delta.after(self._replies.get(self._agent, Reply("")))
-        self._replies[self._agent] = reply
-        return reply
 
 
 def continued(reply: Reply, before: Reply) -> int:

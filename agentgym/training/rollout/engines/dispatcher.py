@@ -27,7 +27,7 @@ from agentgym.training.rollout.engines.base import (
 from agentgym.training.rollout.episode import Recording, StepOutcome
 from agentgym.training.rollout.faults import CollectionError, FaultStreak, PolicyFault
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.training.rollout.user_policy import PolicyRequest
+from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 from agentgym.world.digests import digest
 
 
@@ -53,8 +53,6 @@ class Dispatcher:
         retried: The number of restarts after a failure.
         recovered: The number of episodes restored after their shared worker ended because of
             another one.
-        restarts: Whether an episode that lost its worker restarts instead of being replayed,
-            because the worker's policy had state.
     """
 
     def __init__(
@@ -78,19 +76,16 @@ class Dispatcher:
         self._faults = FaultStreak()
         self._run_id = ""
         self._labels: Mapping[str, Any] = {}
-        self._policy: Any = None
-        self.room, self.restarts = num_slots, False
+        self.room = num_slots
         self.begun = self.retried = self.recovered = 0
         self.ready: list[Slot] = []
         self.ended: deque[tuple[int, Trajectory]] = deque()
         self.pending = 0
 
-    def use(self, policy: Any, labels: Mapping[str, Any]) -> None:
-        """Use this policy (unless None) and these labels from now on."""
-        self._policy, self._labels = policy, labels
+    def use(self, labels: Mapping[str, Any]) -> None:
+        """Use these labels from now on."""
+        self._labels = labels
         self._run_id, self._faults = digest([self._spec, labels])[:8], FaultStreak()
-        for slot in self._idle if policy is not None else ():
-            slot.use(policy)
 
     def begin_all(self, seeds: Iterator[tuple[int, int]]) -> bool:
         """Start episodes while possible; report whether any is running."""
@@ -137,7 +132,13 @@ class Dispatcher:
             if each.recording is not None
         ]
 
-    def reply(self, slots: Sequence[Slot], replies: Sequence[Reply | PolicyError | None]) -> None:
+    def ask(self, slots: Sequence[Slot], policy: UserPolicy) -> None:
+        """Let the slots await the policy's replies, and play them."""
+        for slot, request in zip(slots, self.requests(slots), strict=True):
+            self._await_answer(slot)
+            slot.ask(policy, request)
+
+    def reply(self, slots: Sequence[Slot], replies: Sequence[Reply | PolicyError]) -> None:
         """Play the replies; end the episodes whose reply is an error."""
         silent: list[tuple[Slot, PolicyError]] = []
         for slot, reply in zip(slots, replies, strict=True):
@@ -176,18 +177,15 @@ class Dispatcher:
         self._engine.close()
 
     def _open(self, number: int) -> Slot:
-        slot = self._engine.slot(self._make_env, number, self._answers)
-        if self._policy is not None:
-            slot.use(self._policy)
-        return slot
+        return self._engine.slot(self._make_env, number, self._answers)
 
     def _begin(self, slot: Slot, run: _Run) -> None:
         self._runs[slot] = run
         self._await_answer(slot)
         run.id = f"{self._run_id}-{run.place}-{run.attempt}"
-        slot.reset(run.seed, run.id)
+        slot.reset(run.seed)
 
-    def _step(self, slot: Slot, reply: Reply | None) -> None:
+    def _step(self, slot: Slot, reply: Reply) -> None:
         self._await_answer(slot)
         slot.step(reply)
 
@@ -236,14 +234,12 @@ class Dispatcher:
                 self.ready.append(slot)
 
     def _restore(self, slot: Slot, run: _Run) -> None:
-        if self.restarts:
-            run.recording = None
         run.replayed = None if run.recording is None else 0
         self._begin(slot, run)
 
     def _replay(self, slot: Slot, run: _Run, answer: Chat | tuple[Reply, StepOutcome]) -> None:
-        recording, done = run.recording, run.replayed
-        if recording is None or done is None:
+        recording, done, reply = run.recording, run.replayed, run.reply
+        if recording is None or done is None or reply is None:
             raise RuntimeError(f"episode {run.seed} is not being replayed")
         if done < len(recording.steps):
             run.replayed = done + 1
@@ -256,7 +252,7 @@ class Dispatcher:
             self._fail(slot, Failure(cause))
             return
         self.recovered += 1
-        self._step(slot, run.reply)
+        self._step(slot, reply)
 
     def _fail(self, slot: Slot, failure: Failure) -> None:
         run = self._runs[slot]
