@@ -33,11 +33,13 @@ def test_a_worker_that_breaks_costs_one_of_its_episodes(how: str) -> None:
 
 class Killing:
     def __init__(self, how: str = "well") -> None:
-        self.worker, self.batches = Worker(how, number=-1), 0
+        self.worker, self.killed = Worker(how, number=-1), False
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        self.batches += 1
-        if self.batches == 3:
+        # An episode with a recorded step must be replayed.
+        under_way = any(m.role == "assistant" for chat in chats for m in chat.messages)
+        if under_way and not self.killed:
+            self.killed = True
             (worker,) = multiprocessing.active_children()
             worker.kill()
             worker.join()
