@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
@@ -18,7 +18,8 @@ from agentgym.training.rollout import ModelOptions, PolicyConfig, Sampler
 from agentgym.training.rollout.models.sampling import DType
 from agentgym.world.config import Share, TokenCount
 
-ITSELF, VLLM = "transformers", "vllm"
+ITSELF: Final = "transformers"
+VLLM: Final = "vllm"
 # vLLM options that follow from training options.
 _OURS = {"model": "of the trained model", "seed": "--seed", "enable_lora": "--lora"}
 
