@@ -324,9 +324,7 @@ def test_each_step_records_its_usage(kind: Kind, engine: str) -> None:
 
 
 @kinds
-@pytest.mark.parametrize(
-    "usage", [None, 5, "12 tokens", [1], {}, -1, True, 2.5, float("nan"), 1e15]
-)
+@pytest.mark.parametrize("usage", [None, "12 tokens", [1], {}, -1, True, 2.5, float("nan"), 1e15])
 def test_unreadable_token_counts_are_unmetered(kind: Kind, usage: Any) -> None:
     body = kind.body("a", (), (1, 1), False)
     wrong = usage if not isinstance(usage, (int, float)) else dict.fromkeys(body["usage"], usage)
