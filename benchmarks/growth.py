@@ -20,8 +20,7 @@ from agentgym.oracles import OraclePolicy
 from agentgym.training.rl import rows
 from agentgym.training.rl.cloning import Tokenized
 from agentgym.training.rollout import Renderer, Trajectory, make_tokenizer, rollout
-from agentgym.training.rollout.engines.servers import PlayerServer, encode_answer
-from agentgym.training.rollout.seat_policies import adapt
+from agentgym.training.rollout.engines.servers import EnvServer, encode_answer
 
 # Operations of DocumentWorld
 SIZES = (10, 40, 160)
@@ -46,7 +45,7 @@ def row(size: int, policy: Tokenized) -> str:
     steps = len(played.steps)
     line, prompts = played.to_json(), [list(step.reply.prompt_ids) for step in played.steps]
     kept = memory_of(lambda: Trajectory.from_json(line))
-    sizes = [len(line), len(pickle.dumps(played)), sent(size, policy), kept]
+    sizes = [len(line), len(pickle.dumps(played)), sent(size), kept]
     times = [
         seconds(call)
         for call in (played.to_json, lambda: Trajectory.from_json(line), lambda: rows(played))
@@ -57,14 +56,12 @@ def row(size: int, policy: Tokenized) -> str:
     return "| " + " | ".join([*cells, f"{whole / steps:,.0f}", f"{whole / len(line):.1f}"]) + " |"
 
 
-def sent(size: int, policy: Tokenized) -> int:
-    server = PlayerServer(lambda: make(WORLD, operations=size))
-    server.player.policy = adapt(policy)
-    total, over = len(encode_answer("reset", (True, server.reset((0, ""))))), False
-    while not over:
-        answer = server.step(None)
-        total += len(encode_answer("step", (True, answer)))
-        over = answer[3] or answer[4]
+def sent(size: int) -> int:
+    played = rollout(OraclePolicy(WORLD), make(WORLD, operations=size), 0)
+    server = EnvServer(make(WORLD, operations=size))
+    total = len(encode_answer("reset", (True, server.reset(0))))
+    for step in played.steps:
+        total += len(encode_answer("step", (True, server.step((step.reply.text, "")))))
     return total
 
 

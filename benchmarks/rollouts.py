@@ -273,7 +273,6 @@ def collectors() -> dict[str, Run]:
         f"agentgym {engine}": partial(collected, engine)
         for engine in ("lockstep", "threads", "asyncio", "processes")
     }
-    found["agentgym processes, policy replicated"] = partial(collected, "processes", replicate=True)
     with contextlib.suppress(ImportError):
         import ray  # noqa: PLC0415
 
@@ -285,14 +284,12 @@ def collectors() -> dict[str, Run]:
             include_dashboard=False,
             _node_ip_address="127.0.0.1",
         )
-        found["agentgym ray, policy replicated"] = partial(collected, "ray")
+        found["agentgym ray"] = partial(collected, "ray")
     return found
 
 
-def collected(
-    engine: str, policy: float, tool: float, slots: int = SLOTS, replicate: bool | None = None
-) -> float:
-    with Collector(partial(make_env, tool), slots, engine=engine, replicate=replicate) as collector:
+def collected(engine: str, policy: float, tool: float, slots: int = SLOTS) -> float:
+    with Collector(partial(make_env, tool), slots, engine=engine) as collector:
 
         def play() -> int:
             return sum(
@@ -380,7 +377,7 @@ def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[i
 def overheads() -> dict[str, list[float]]:
     """Print a round's overhead over the bare loop, with a policy of 10 ms."""
     runs: dict[str, Callable[..., float]] = {
-        f"agentgym {engine}": partial(collected, engine, replicate=False)
+        f"agentgym {engine}": partial(collected, engine)
         for engine in ("lockstep", "threads", "processes")
     }
     found: dict[str, list[float]] = {}

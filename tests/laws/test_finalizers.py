@@ -56,11 +56,11 @@ class IdleClient:
         pass
 
 
-class Endpoint(endpoint.HttpClient[Any, Any, Any]):
+class Endpoint(endpoint.HttpPolicy[Any]):
     client = IdleClient
 
     def __init__(self) -> None:
-        super().__init__(config.RequestConfig(model="idle", base_url="http://127.0.0.1:1"))
+        super().__init__(config.EndpointOptions(model="idle", base_url="http://127.0.0.1:1"))
         self.connection.open()
 
 

@@ -46,7 +46,6 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "actor": ("train", ""),
         "batches": ("train", ""),
         "cloning": ("train", "Cloning CloningConfig"),
         "finetuning": ("train", "FineTuning"),

@@ -45,8 +45,6 @@ _RATES = {"clone": (5e-5, 5e-4), "rl": (1e-6, 2e-5)}
 _SHARED = (
     "groups",
     "group_size",
-    "branch",
-    "ahead",
     "importance_cap",
     "resample",
     "label_reward",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from gymnasium.envs.registration import EnvSpec
 from pydantic import Field
 
-from agentgym.text.validation import list_names
 from agentgym.training.evaluation import Ablation
 from agentgym.training.extras import needs_extra
 from agentgym.training.rl.curriculum import Curriculum, HintCurriculum, HorizonCurriculum
@@ -20,7 +19,8 @@ from agentgym.training.rollout import ModelOptions, PolicyConfig, Sampler
 from agentgym.training.rollout.models.sampling import DType
 from agentgym.world.config import Share, TokenCount
 
-ITSELF, VLLM = "transformers", "vllm"
+ITSELF: Final = "transformers"
+VLLM: Final = "vllm"
 # vLLM options that follow from training options.
 _OURS = {"model": "of the trained model", "seed": "--seed", "enable_lora": "--lora"}
 
@@ -42,8 +42,6 @@ class FineTuneConfig(TaskConfig):
         rl_steps: GRPO steps.
         groups: Instances per GRPO step.
         group_size: Episodes per instance.
-        branch: Start a group's episodes in the middle of one; see `GRPOConfig`.
-        ahead: Play the next episodes during training; see `GRPOConfig`.
         importance_cap: Correct for samples of other weights, up to this ratio; see `GRPOConfig`.
         resample: Rounds that replace instances without a difference; see `GRPOConfig`.
         label_reward: The reward of each optimal step in GRPO; see `GRPOConfig`.
@@ -66,9 +64,8 @@ class FineTuneConfig(TaskConfig):
         max_new_tokens: The maximum reply length in tokens.
         batch_size: The maximum number of concurrent episodes.
         template: Chat template variables, such as `enable_thinking`.
-        sampler: The GRPO sampler: `transformers` for the model itself, `vllm`, or the address of a
-            server that takes and returns token ids, such as `http://127.0.0.1:8000/v1`.
-        sampler_options: Options of `vllm.LLM`, or of `SamplingServerConfig`.
+        sampler: The GRPO sampler: `transformers` for the model itself, or `vllm`.
+        sampler_options: Options of `vllm.LLM`.
         tensorboard: Log to TensorBoard too.
         wandb: Log to Weights & Biases too.
     """
@@ -82,8 +79,6 @@ class FineTuneConfig(TaskConfig):
     rl_steps: Count = 20
     groups: Annotated[int, Field(ge=1, le=MOST)] = 8
     group_size: Annotated[int, Field(ge=2, le=MOST)] = 8
-    branch: bool = False
-    ahead: bool = False
     importance_cap: Annotated[float, Field(ge=1.0, le=1e6)] | None = None
     resample: Annotated[int, Field(ge=0, le=1_000)] = 0
     label_reward: Annotated[float, Field(ge=0.0, le=1e6)] = 0.0
@@ -104,7 +99,7 @@ class FineTuneConfig(TaskConfig):
     max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000), TokenCount()] = 48
     batch_size: Annotated[int, Field(ge=1, le=100_000)] = 32
     template: Mapping[str, Any] = field(default_factory=dict)
-    sampler: str = ITSELF
+    sampler: Literal["transformers", "vllm"] = ITSELF
     sampler_options: Mapping[str, Any] = field(default_factory=dict)
     tensorboard: bool = False
     wandb: bool = False
@@ -132,22 +127,11 @@ class FineTuneConfig(TaskConfig):
 
     def _check_sampler(self) -> None:
         """Check the sampler without starting it."""
-        name, options = self.sampler, self.sampler_options
-        if name == ITSELF and options:
-            raise ValueError(
-                f"sampler_options require a sampler other than {ITSELF}, got {sorted(options)}; "
-                "name it"
-            )
-        if name == VLLM and (ours := [option for option in options if option in _OURS]):
+        options = self.sampler_options
+        if self.sampler == ITSELF and options:
+            raise ValueError(f"sampler_options require sampler={VLLM!r}, got {sorted(options)}")
+        if ours := [option for option in options if option in _OURS]:
             raise ValueError(f"{ours[0]} of vLLM follows from {_OURS[ours[0]]}; omit it")
-        if name in (ITSELF, VLLM):
-            return
-        if not name.startswith(("http://", "https://")):
-            raise ValueError(
-                f"sampler must be {ITSELF}, {VLLM} or the address of a server, such as "
-                f"http://127.0.0.1:8000/v1, got {name!r}"
-            )
-        _server_config(name, options, Path())
 
     def training_specs(self, cells: Sequence[tuple[str, str]]) -> list[EnvSpec]:
         """Return the specs of the training envs, whose instances no evaluation uses."""
@@ -173,18 +157,12 @@ class FineTuneConfig(TaskConfig):
         """
         if self.sampler == ITSELF:
             return None
-        if self.sampler == VLLM:
-            with needs_extra("sampling with vLLM", "vllm"):
-                from agentgym.training.rollout.models.vllm_sampler import VLLMSampler  # noqa: PLC0415 - an extra
-
-            lora: dict[str, Any] = (
-                {"enable_lora": True, "max_lora_rank": self.lora} if self.lora else {}
-            )
-            return VLLMSampler(str(model), handover, self.seed, **lora, **self.sampler_options)
-        from agentgym.training.rollout import ServerSampler  # noqa: PLC0415 - an extra
-
-        server = _server_config(self.sampler, self.sampler_options, model)
-        return ServerSampler(server, handover, self.seed)
+        with needs_extra("sampling with vLLM", "vllm"):
+            from agentgym.training.rollout.models.vllm_sampler import VLLMSampler  # noqa: PLC0415 - an extra
+        lora: dict[str, Any] = (
+            {"enable_lora": True, "max_lora_rank": self.lora} if self.lora else {}
+        )
+        return VLLMSampler(str(model), handover, self.seed, **lora, **self.sampler_options)
 
     def ablation(self, policy: PolicyConfig) -> Ablation:
         """Return a policy's evaluation."""
@@ -208,19 +186,3 @@ class FineTuneConfig(TaskConfig):
             batch_size=self.batch_size,
             template=self.template,
         )
-
-
-def _server_config(url: str, options: Mapping[str, Any], model: Path) -> Any:
-    from agentgym.training.rollout import SamplingServerConfig  # noqa: PLC0415 - an extra
-
-    names = [each.name for each in fields(SamplingServerConfig) if each.name != "base_url"]
-    if unknown := [option for option in options if option not in names]:
-        raise ValueError(
-            f"a server has no option {unknown[0]!r}; {list_names(unknown[0], names, 'options')}"
-        )
-    if "context" not in options:
-        raise ValueError(
-            "a server needs the option context, the maximum length of a prompt and its reply as "
-            "set on the server (--max-model-len)"
-        )
-    return SamplingServerConfig(**{"model": str(model), **options, "base_url": url})

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from statistics import fmean
 from typing import Any, cast
 
 import torch
 
-from agentgym.training.rl.actor import Actor, with_label_rewards
+from agentgym.play.policy import Policy
 from agentgym.training.rl.batches import (
     Batch,
     Experience,
     Prediction,
+    autocast,
     corrected,
     experience,
     logprobs_of,
@@ -32,7 +33,8 @@ from agentgym.training.rl.batches import (
 from agentgym.training.rl.episodes import EpisodeBatch
 from agentgym.training.rl.trainer import Trainer
 from agentgym.training.rl.trainer_config import GRPOConfig
-from agentgym.training.rollout import Sampler, Trajectory
+from agentgym.training.rollout import Sampler, TokenPolicy, Trajectory, TransformersSampler
+from agentgym.training.rollout.models.local_policy import count_ids
 from agentgym.training.rollout.models.pretrained import has_adapter
 
 # Smaller deviations are rounding errors of equal rewards, which teach nothing.
@@ -46,11 +48,8 @@ class GRPO(Trainer[GRPOConfig]):
     """
 
     def __init__(self, *args: Any, sampler: Sampler | None = None, **kwargs: Any) -> None:
-        self._ahead: EpisodeBatch | None = None
         super().__init__(*args, **kwargs)
-        self.actor = Actor(
-            self.model, self.tokenizer, self.renderer, self.source, self.config, sampler
-        )
+        self.sampler = sampler
 
     def extras(self) -> dict[str, torch.nn.Module]:
         """Return a copy of the initial model if the divergence from it has a weight."""
@@ -63,33 +62,43 @@ class GRPO(Trainer[GRPOConfig]):
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
         """Play groups of episodes, compare them and learn; equal episodes cause no update."""
-        played = self._ahead
-        self.records.mean(lag=float(played is not None))
-        if played is None:
-            self.actor.take_weights()
-            played = self.play_groups(self.step)
-        self._ahead = None
+        played = self.play_groups(self.step)
         self.record(played)
-        with ThreadPoolExecutor(1, "agentgym-ahead") as beside:
-            if go_ahead := self.config.ahead and self.step + 1 < self.config.steps:
-                self.actor.take_weights()
-                following = beside.submit(self.play_groups, self.step + 1)
-            yield from self.learn(played.episodes)
-            if go_ahead:
-                self._ahead = following.result()
+        yield from self.learn(played.episodes)
 
     def play_groups(self, step: int) -> EpisodeBatch:
         """Play groups; `resample` replaces those whose episodes have equal rewards."""
         config = self.config
-        policy, kept = self.actor.policy(self.draw_seed(step)), EpisodeBatch()
+        policy, kept = self.policy(self.draw_seed(step)), EpisodeBatch()
         for attempt in range(1 + config.resample):
             missing = config.groups - len({t.seed for t in kept.episodes})
             if not missing:
                 break
-            played = self.actor.play(policy, self.source.seeds(missing), config.group_size, step)
+            played = self.play(policy, self.source.seeds(missing), config.group_size, step)
             last = attempt == config.resample and not kept.episodes
             kept.add(played, played.episodes if last else self._differing(played.episodes))
         return kept
+
+    def policy(self, seed: int) -> Policy:
+        """Return a policy with the current weights."""
+        # The model keeps no cache between batches, because training needs the memory.
+        sampler = self.sampler or TransformersSampler(
+            self.model, self.renderer.pad, batch_size=self.config.batch_size
+        )
+        sampler.update(self.model, self.tokenizer)
+        return TokenPolicy(
+            sampler,
+            self.renderer,
+            self.config.temperature,
+            self.config.max_new_tokens,
+            seed,
+            vocabulary=count_ids(self.model),
+        )
+
+    def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:
+        """Play `size` episodes for each seed, as part of a training step."""
+        with autocast(self.model.device, self.config.precision):
+            return self.source.play(policy, [s for s in seeds for _ in range(size)], step)
 
     def _differing(self, played: Sequence[Trajectory]) -> list[Trajectory]:
         if not self.config.resample:
@@ -201,17 +210,6 @@ class GRPO(Trainer[GRPOConfig]):
         self.records.mean(importance=ratio, importance_capped=(ratio > cap).float())
         return corrected(data, logprobs, cap)
 
-    # Checkpoint contents in addition to the weights.
-
-    def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
-        return super().state() | ({"ahead": self._ahead.to_state()} if self._ahead else {})
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Restore a state."""
-        super().load(state)
-        self._ahead = EpisodeBatch.from_state(state["ahead"]) if "ahead" in state else None
-
 
 # The advantages.
 
@@ -241,6 +239,24 @@ def advantages(
         tuple(_advantage(values[unit], groups[unit], baseline) for unit in by_step)
         for by_step, values in compared
     ]
+
+
+def with_label_rewards(trajectory: Trajectory, reward: float) -> Trajectory:
+    """Return an episode with an extra reward for each step labelled optimal."""
+    if not reward:
+        return trajectory
+    if not any("optimal" in step.info for step in trajectory.steps):
+        raise ValueError(
+            f"label_reward is {reward}, but the steps of seed {trajectory.seed} have no labels; make "
+            "the env with labels=True"
+        )
+    return replace(
+        trajectory,
+        steps=tuple(
+            replace(step, reward=step.reward + reward * bool(step.info.get("optimal")))
+            for step in trajectory.steps
+        ),
+    )
 
 
 def _of_trained(trajectory: Trajectory, values: Sequence[float]) -> tuple[float, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from pydantic import Field
 
 from agentgym.play.policy import Policy
 from agentgym.training.evaluation.leagues import seats_of
-from agentgym.training.rl.actor import Actor
 from agentgym.training.rl.episodes import EpisodeBatch
 from agentgym.training.rl.grpo import GRPO
 from agentgym.training.rl.trainer_config import MOST, GRPOConfig, TaskConfig
@@ -38,14 +36,11 @@ class SelfPlayConfig(GRPOConfig):
     world: str = "PursuitWorld-match"
     pool: Sequence[str] = (CURRENT, PAST, "random")
     snapshot_every: Annotated[int, Field(ge=1, le=MOST)] = 10
-    ahead: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.pool:
             raise ValueError("pool must list at least one, such as current")
-        if self.ahead:
-            raise ValueError("ahead=True changes the weights while a snapshot is written; omit it")
         for name in self.pool:
             if name not in (CURRENT, PAST):
                 PolicyConfig(name).make(self.world)
@@ -77,29 +72,13 @@ class SelfPlay(GRPO):
         super().__init__(*args, **kwargs)
         if self.out is None:
             raise ValueError("self-play keeps snapshots in a folder; give `out`")
-        self.actor = _SelfPlayActor(
-            self.out / "past",
-            self.model,
-            self.tokenizer,
-            self.renderer,
-            self.source,
-            self.config,
-            self.actor.sampler,
-        )
+        self.past = self.out / "past"
+        self._seats = seats_of(self.source.env)
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
         """Yield the updates; none if the opponent forfeited all episodes before the model moved."""
         if played:
             yield from super().learn(played)
-
-
-class _SelfPlayActor(Actor):
-    config: SelfPlayConfig
-
-    def __init__(self, past: Path, *args: Any) -> None:
-        super().__init__(*args)
-        self.past = past
-        self._seats = seats_of(self.source.env)
 
     def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:
         """Play `size` episodes for each seed against the step's opponent."""

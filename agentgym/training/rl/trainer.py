@@ -34,7 +34,7 @@ from agentgym.training.rollout.storage import append_text, replacing, whole_line
 CHECKPOINT = "checkpoint.pt"
 METRICS = "metrics.jsonl"
 # Parts of a checkpoint other than weights.
-_PROGRESS = frozenset({"optimizer", "step", "seconds", "next_seed", "curriculum", "ahead"})
+_PROGRESS = frozenset({"optimizer", "step", "seconds", "next_seed", "curriculum"})
 ConfigT = TypeVar("ConfigT", bound=TrainerConfig)
 
 

@@ -26,8 +26,6 @@ MOST = 10**9
 EpisodeCount = Annotated[int, Field(ge=1, le=1_000_000)]
 LossWeight = Annotated[float, Field(ge=0.0, le=1e6)]
 ClipDistance = Annotated[float, Field(ge=0.0, le=100.0)]
-# Their envs live in this process.
-IN_PROCESS = ("lockstep", "threads", "asyncio")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,8 +183,6 @@ class GRPOConfig(TrainerConfig):
     Attributes:
         groups: Instances per step.
         group_size: Episodes per instance.
-        branch: Start a group's episodes at a random step of an earlier episode of the instance, with
-            its observations and replies up to there; only what follows is compared and trained.
         resample: Rounds that replace instances whose episodes all have the same reward and
             therefore teach nothing (dynamic sampling: DAPO, section 3.2).
         baseline: The reference of a reward: `grpo`, the mean of its group, divided by the group's
@@ -210,18 +206,15 @@ class GRPOConfig(TrainerConfig):
         epochs: Passes over the same episodes.
         minibatches: Maximum updates per pass, on equally many rows, which are redrawn for each
             pass.
-        ahead: Play the next step's episodes with the weights from before this step while training
-            on this one.
         importance_cap: Weigh each token by the ratio of its probability at the start of training to
-            its probability at sampling, at most this value, for a sampler that lags behind or
-            rounds differently. None leaves the difference to the clipped ratio.
+            its probability at sampling, at most this value, for a sampler that rounds
+            differently. None leaves the difference to the clipped ratio.
         temperature: The sampling temperature.
         max_new_tokens: The maximum reply length in tokens.
     """
 
     groups: EpisodeCount = 8
     group_size: Annotated[int, Field(ge=2, le=1_000_000)] = 8  # a single episode has no baseline
-    branch: bool = False
     resample: Annotated[int, Field(ge=0, le=1_000)] = 0
     baseline: Literal["grpo", "mean", "rloo", "reinforce"] = "grpo"
     level: Literal["episode", "turn"] = "episode"
@@ -236,15 +229,6 @@ class GRPOConfig(TrainerConfig):
     # more rounds on the same rows teach nothing new
     epochs: Annotated[int, Field(ge=1, le=1_000)] = 1
     minibatches: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    ahead: bool = False
     importance_cap: Annotated[float, Field(ge=1.0, le=1e6)] | None = None
     temperature: Annotated[float, Field(ge=1e-3, le=100.0)] = 1.0  # 0 would explore nothing
     max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000), TokenCount()] = 32
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.branch and self.engine not in IN_PROCESS:
-            raise ValueError(
-                f"branch=True copies envs in this process, and engine {self.engine!r} has them "
-                f"elsewhere; use one of {', '.join(IN_PROCESS)}"
-            )

@@ -14,7 +14,6 @@ from agentgym.training.rollout.collector import ENGINES, Collector
 from agentgym.training.rollout.endpoints.budget import BudgetError
 from agentgym.training.rollout.endpoints.connection import ContextLengthError, EndpointError
 from agentgym.training.rollout.engines.base import Engine, EnvLike, Lockstep
-from agentgym.training.rollout.engines.dispatcher import Counts
 from agentgym.training.rollout.engines.processes import Processes
 from agentgym.training.rollout.engines.threads import Asyncio, Threads
 from agentgym.training.rollout.episode import Episode, StepOutcome
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from agentgym.training.rollout.models.pretrained import load_policy, save_policy
     from agentgym.training.rollout.models.renderer import Renderer, pad_id
     from agentgym.training.rollout.models.sampler import TransformersSampler
-    from agentgym.training.rollout.models.server_sampler import SamplingServerConfig, ServerSampler
     from agentgym.training.rollout.models.vllm_sampler import VLLMSampler
     from agentgym.training.rollout.openai_policy import (
         EndpointConfig,
@@ -61,7 +59,6 @@ __all__ = [
     "CollectionError",
     "Collector",
     "ContextLengthError",
-    "Counts",
     "DamagedFileError",
     "EndpointConfig",
     "EndpointError",
@@ -85,9 +82,7 @@ __all__ = [
     "Sample",
     "Sampler",
     "SamplingOptions",
-    "SamplingServerConfig",
     "SeatPolicies",
-    "ServerSampler",
     "Step",
     "StepOutcome",
     "Threads",
@@ -124,7 +119,6 @@ __getattr__ = lazy_exports(
         "engines.ray": ("ray", "Ray"),
         "models.renderer": ("train", "Renderer pad_id"),
         "models.sampler": ("train", "TransformersSampler"),
-        "models.server_sampler": ("endpoint", "SamplingServerConfig ServerSampler"),
         "models.vllm_sampler": ("vllm", "VLLMSampler"),
     },
 )

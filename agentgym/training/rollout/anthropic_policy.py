@@ -18,15 +18,17 @@ from agentgym.text.messages import Chat, Image, Message
 from agentgym.text.parsing import Dialect
 from agentgym.training.rollout.endpoints.answers import (
     AnswerError,
+    Item,
+    KeptReplies,
     call_text,
     join_parts,
     quote,
     read_usage,
+    visible_thought,
 )
-from agentgym.training.rollout.endpoints.config import PolicyEndpointConfig
+from agentgym.training.rollout.endpoints.config import EndpointOptions
 from agentgym.training.rollout.endpoints.connection import Connection
 from agentgym.training.rollout.endpoints.endpoint import FromEnvironment, HttpPolicy, dialect_of
-from agentgym.training.rollout.endpoints.kept_replies import Item, KeptReplies, visible_thought
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.config import TokenCount
 
@@ -44,8 +46,8 @@ _MAX_TOKENS = 16_000
 
 
 @dataclass(frozen=True)
-class AnthropicConfig(PolicyEndpointConfig):
-    """Options of `AnthropicPolicy` and `PolicyEndpointConfig`.
+class AnthropicConfig(EndpointOptions):
+    """Options of `AnthropicPolicy` and `EndpointOptions`.
 
     Attributes:
         base_url: The API's URL up to, but without, `/v1/messages`.

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, nullcontext
-from dataclasses import replace
 from operator import index
 from pathlib import Path
 from typing import Any, Self
 
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.play.policy import PolicyError, Reply
 from agentgym.text.validation import check_bool, check_choice, check_float, check_int
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.engines.base import (
@@ -22,11 +20,10 @@ from agentgym.training.rollout.engines.base import (
     EnvLike,
     Lockstep,
     MakeEnv,
-    RareGarbageCollection,
-    Slot,
     factory_of,
+    rare_garbage_collection,
 )
-from agentgym.training.rollout.engines.dispatcher import Counts, Dispatcher
+from agentgym.training.rollout.engines.dispatcher import Dispatcher
 from agentgym.training.rollout.engines.processes import Processes
 from agentgym.training.rollout.engines.threads import Asyncio, Threads
 from agentgym.training.rollout.episode import spec_of
@@ -37,8 +34,6 @@ from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, is_pol
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
 # Wait this share of the last reply's time for more chats: a fuller batch is worth that delay.
 LINGER = 0.1
-# Below this reply time in seconds, a thread that records meanwhile costs more than it saves.
-QUICK = 0.001
 
 
 class Collector:
@@ -53,10 +48,7 @@ class Collector:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
         num_envs: The maximum number of simultaneous episodes.
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
-        replicate: Whether slots call the policy instead of the collector, which batches all waiting
-            chats. True by default for asyncio and Ray.
-        timeout: Seconds for a reset or a step, including a replicated policy's reply; None for no
-            limit.
+        timeout: Seconds for a reset or a step, with `asyncio` also for a reply; None for no limit.
         retries: The maximum number of retries of an episode.
         in_flight: Batches of live episodes, except in `lockstep`. With 2, the policy replies to one
             batch while the tools of the other run.
@@ -75,7 +67,6 @@ class Collector:
         num_envs: int = 32,
         *,
         engine: str | Engine = "lockstep",
-        replicate: bool | None = None,
         timeout: float | None = None,
         retries: int = 2,
         in_flight: int = 2,
@@ -93,25 +84,21 @@ class Collector:
                     "lockstep cannot give up a slot that hangs, so it takes no timeout; use "
                     "another engine"
                 )
-        if replicate is not None:
-            check_bool("replicate", replicate)
-        self._replicate = self._engine.replicates if replicate is None else replicate
         self._dispatcher = Dispatcher(
             self._engine, self._make_env, self.spec, num_envs, timeout, retries
         )
         self._in_flight = in_flight if self._engine.isolates else 1
         self._reply_time = 0.0
-        self._unsent: tuple[list[Slot], Sequence[Reply | PolicyError]] = ([], [])
-
-    @property
-    def counts(self) -> Counts:
-        """Outcomes of the episodes so far."""
-        return replace(self._dispatcher.counts)
 
     @property
     def retried(self) -> int:
         """Number of restarted episodes so far."""
-        return self._dispatcher.counts.retried
+        return self._dispatcher.retried
+
+    @property
+    def recovered(self) -> int:
+        """Number of episodes restored so far because their shared worker ended."""
+        return self._dispatcher.recovered
 
     def __enter__(self) -> Self:
         return self
@@ -153,22 +140,22 @@ class Collector:
         player.check(self.agents)
         _check_play(seeds, ordered)
         labels, file = _read_labels(labels), _open_log(log)
-        shared = self._engine.share(player) if self._replicate else None
-        played = self._logged(player, shared, enumerate(_read_seeds(seeds)), file, labels)
+        self._engine.check(player)
+        played = self._logged(player, enumerate(_read_seeds(seeds)), file, labels)
         return _in_order(played) if ordered else _as_they_end(played)
 
     def _logged(
         self,
         policy: UserPolicy,
-        shared: Any,
         seeds: Iterable[tuple[int, int]],
         file: TrajectoryLog | None,
         labels: Mapping[str, Any],
     ) -> Generator[tuple[int, Trajectory], None, None]:
         replayed: deque[tuple[int, Trajectory]] = deque()
-        with file.writing() if file else nullcontext():
+        writing = file.writing() if file else nullcontext()
+        with writing, rare_garbage_collection(self.num_envs):
             missing = _missing(seeds, self._recorded(file, labels) if file else {}, replayed)
-            for place, trajectory in self._play(policy, shared, missing, labels):
+            for place, trajectory in self._play(policy, missing, labels):
                 if file is not None:
                     file.append(trajectory.to_json())
                 yield place, trajectory
@@ -188,15 +175,12 @@ class Collector:
     def _play(
         self,
         policy: UserPolicy,
-        shared: Any,
         seeds: Iterator[tuple[int, int]],
         labels: Mapping[str, Any],
     ) -> Iterator[tuple[int, Trajectory]]:
         dispatcher = self._dispatcher
-        dispatcher.use(shared, labels)
+        dispatcher.use(labels)
         dispatcher.room = 1 if policy.serial else self.num_envs
-        dispatcher.restarts = self._replicate and policy.has_state
-        RareGarbageCollection.begin(self.num_envs)
         try:
             while dispatcher.begin_all(seeds) or dispatcher.ended:
                 self._wait()
@@ -206,8 +190,6 @@ class Collector:
                     dispatcher.advance(0.0)
                 self._reply(policy)
         finally:
-            RareGarbageCollection.end(self.num_envs)
-            self._unsent = ([], [])
             dispatcher.give_up_all()
 
     def _wait(self) -> None:
@@ -219,24 +201,16 @@ class Collector:
 
     def _reply(self, policy: UserPolicy) -> None:
         dispatcher = self._dispatcher
-        if self._replicate:
-            slots = dispatcher.take(self.num_envs)
-            dispatcher.reply(slots, [None] * len(slots))
+        if self._engine.awaits:
+            dispatcher.ask(dispatcher.take(self.num_envs), policy)
             return
         slots = dispatcher.take(-(-dispatcher.under_way // self._in_flight))
         if not slots:
             return
-        unsent, self._unsent = self._unsent, ([], [])
-        overlaps = self._engine.isolates and (self._reply_time > QUICK or bool(unsent[0]))
         began = time.monotonic()
-        with dispatcher.advancing(*unsent) if overlaps else nullcontext():
-            replies = policy.ask(dispatcher.requests(slots))
-            self._reply_time = time.monotonic() - began
-        # The next batch need not wait until these replies are sent.
-        if overlaps and dispatcher.ready:
-            self._unsent = slots, replies
-        else:
-            dispatcher.reply(slots, replies)
+        replies = policy.ask(dispatcher.requests(slots))
+        self._reply_time = time.monotonic() - began
+        dispatcher.reply(slots, replies)
 
 
 def _check_play(seeds: object, ordered: object) -> None:

@@ -25,11 +25,6 @@ class StepOutcome:
     info: Mapping[str, Any]
 
 
-def _with_usage(reply: Reply, info: Mapping[str, Any]) -> Mapping[str, Any]:
-    # A worker's own policy reports with the outcome, because replies travel without their usage.
-    return info if reply.usage is None else {**info, "usage": dict(reply.usage)}
-
-
 class Recording:
     """Record of an episode so far; `chat` is the next observation."""
 
@@ -48,7 +43,9 @@ class Recording:
 
     def add(self, reply: Reply, outcome: StepOutcome) -> None:
         """Record a step."""
-        info = with_detail(_with_usage(reply, outcome.info))
+        info = with_detail(outcome.info)
+        if reply.usage is not None:
+            info = {**info, "usage": dict(reply.usage)}
         self.steps.append(Step(self.chat, reply, outcome.reward, info))
         self.chat, self._terminated, self._truncated = (
             outcome.chat,
@@ -71,46 +68,12 @@ class Recording:
         )
 
 
-class Player:
-    """Env with its policy; the policy is None if replies come from elsewhere."""
-
-    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        self.env = env
-        self.policy: UserPolicy | None = None
-        self.chat = Chat()
-        self._seed, self._episode_id, self._first = 0, "", True
-
-    def reset(self, seed: int, episode_id: str = "") -> Chat:
-        """Start an episode."""
-        self._seed, self._episode_id, self._first = seed, episode_id, True
-        self.chat = self.env.reset(seed=seed)[0]
-        return self.chat
-
-    @property
-    def request(self) -> PolicyRequest:
-        """Observation with its episode, for a policy."""
-        return PolicyRequest(self.chat, self._seed, self._episode_id, self._first)
-
-    def step(self, reply: Reply | None) -> tuple[Reply, StepOutcome]:
-        """Play a reply; None asks the player's own policy."""
-        if reply is None:
-            if self.policy is None:
-                raise RuntimeError("this player has no policy of its own: give it a reply")
-            (answer,) = self.policy.ask([self.request])
-            if isinstance(answer, PolicyError):
-                raise answer
-            reply = answer
-        self._first = False
-        inner: Any = self.env.unwrapped
-        outcome = inner.truncate(reply.ended) if reply.ended else self.env.step(reply.text)
-        self.chat, reward, terminated, truncated, info = outcome
-        return reply, StepOutcome(
-            self.chat, float(reward), terminated, truncated, _with_usage(reply, to_jsonable(info))
-        )
-
-    def close(self) -> None:
-        """Close the env."""
-        self.env.close()
+def play_reply(env: gymnasium.Env[Any, Any], reply: Reply) -> StepOutcome:
+    """Play a reply in an env."""
+    inner: Any = env.unwrapped
+    outcome = inner.truncate(reply.ended) if reply.ended else env.step(reply.text)
+    chat, reward, terminated, truncated, info = outcome
+    return StepOutcome(chat, float(reward), terminated, truncated, to_jsonable(info))
 
 
 class Episode(Recording):
@@ -123,18 +86,21 @@ class Episode(Recording):
         labels: Mapping[str, Any] | None = None,
         episode_id: str = "",
     ) -> None:
-        self.env, self._player = env, Player(env)
-        super().__init__(spec_of(env), seed, self._player.reset(seed, episode_id), labels)
+        self.env, self._id = env, episode_id
+        super().__init__(spec_of(env), seed, env.reset(seed=seed)[0], labels)
 
     def play_with(self, policy: UserPolicy) -> None:
         """Play the episode to its end; may raise `PolicyError`."""
-        self._player.policy = policy
         while not self.over:
-            self.add(*self._player.step(None))
+            request = PolicyRequest(self.chat, self.seed, self._id, not self.steps)
+            (answer,) = policy.ask([request])
+            if isinstance(answer, PolicyError):
+                raise answer
+            self.play(answer)
 
     def play(self, reply: Reply) -> StepOutcome:
         """Play a reply and return the outcome."""
-        reply, outcome = self._player.step(reply)
+        outcome = play_reply(self.env, reply)
         self.add(reply, outcome)
         return outcome
 

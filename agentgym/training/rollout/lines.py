@@ -18,10 +18,8 @@ import zstandard
 ENDING = ".zst"
 # The first bytes of a frame (RFC 8878, section 3.1.1).
 _MAGIC = b"\x28\xb5\x2f\xfd"
-# Maximum bytes of a frame header (same section).
-_LONGEST_HEADER = 18
-# Block type for one repeated byte (RFC 8878, section 3.1.1.2).
-_RLE = 1
+# Bytes per read; a frame holds about one episode.
+_BLOCK = 1 << 16
 # Files are 10 % smaller than with level 3, for a third of a millisecond per line of 44 kB.
 _LEVEL = 9
 
@@ -69,8 +67,11 @@ def read_chunk(path: Path, start: int, end: int) -> Chunk:
     """Return the chunk at a position of a file."""
     with path.open("rb") as file:
         file.seek(start)
-        data = file.read(end - start)
-    return Chunk(start, end, _lines_of(data) if is_compressed(path) else (data,))
+        lines, known_end = _read_frame(file) if is_compressed(path) else ((), 0)
+        if not known_end:
+            file.seek(start)
+            lines = (file.read(end - start),)
+    return Chunk(start, end, lines)
 
 
 def torn_at(path: Path) -> int:
@@ -94,45 +95,29 @@ def _ends_line(file: IO[bytes], position: int) -> bool:
 def _frames(file: IO[bytes]) -> Iterator[Chunk]:
     while True:
         start = file.tell()
-        length = _frame_length(file)
-        file.seek(start)
-        if not length:
+        lines, end = _read_frame(file)
+        if not end:
             # Another frame may follow a damaged one, but none follows a truncated one.
-            length = file.read().find(_MAGIC, 1)
+            file.seek(start)
+            data = file.read()
+            length = data.find(_MAGIC, 1)
             if length < 0:
                 return
-            file.seek(start)
-        yield Chunk(start, start + length, _lines_of(file.read(length)))
+            lines, end = (data[:length],), start + length
+        yield Chunk(start, end, lines)
+        file.seek(end)
 
 
-def _frame_length(file: IO[bytes]) -> int:
-    """Return the byte length of the next frame; 0 if it is incomplete or absent."""
-    start = file.tell()
-    header = file.read(_LONGEST_HEADER)
-    try:
-        parameters = zstandard.get_frame_parameters(header)
-        place = start + zstandard.frame_header_size(header)
-    except zstandard.ZstdError:
-        return 0
-    last = 0
-    while not last:
-        file.seek(place)
-        if len(block := file.read(3)) < 3:
-            return 0
-        word = int.from_bytes(block, "little")
-        last, kind, size = word & 1, word >> 1 & 3, word >> 3
-        place += 3 + (1 if kind == _RLE else size)
-    place += 4 * parameters.has_checksum
-    return place - start if place <= os.fstat(file.fileno()).st_size else 0
-
-
-def _lines_of(frame: bytes) -> tuple[bytes, ...]:
-    # A new decompressor per frame, because frames may omit their size; a frame holds about one
-    # episode.
+def _read_frame(file: IO[bytes]) -> tuple[tuple[bytes, ...], int]:
+    """Return the next frame's lines and end; 0 as the end if it is damaged or incomplete."""
     decompressor = zstandard.ZstdDecompressor().decompressobj()
+    parts: list[bytes] = []
     try:
-        data = decompressor.decompress(frame)
+        while not decompressor.eof:
+            if not (block := file.read(_BLOCK)):
+                return (), 0
+            parts.append(decompressor.decompress(block))
     except zstandard.ZstdError:
-        return (frame,)
-    whole = data.endswith(b"\n") and decompressor.eof
-    return tuple(data.splitlines(keepends=True)) if whole else (frame,)
+        return (), 0
+    end = file.tell() - len(decompressor.unused_data)
+    return tuple(b"".join(parts).splitlines(keepends=True)), end

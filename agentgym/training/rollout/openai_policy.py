@@ -16,29 +16,29 @@ from agentgym.text.parsing import Dialect
 from agentgym.training.rollout.endpoints import chat_completions
 from agentgym.training.rollout.endpoints.answers import (
     AnswerError,
+    Item,
+    KeptReplies,
     call_text,
     join_parts,
     quote,
     read_usage,
+    visible_thought,
 )
-from agentgym.training.rollout.endpoints.config import PolicyEndpointConfig
+from agentgym.training.rollout.endpoints.config import EndpointOptions
 from agentgym.training.rollout.endpoints.connection import Connection
 from agentgym.training.rollout.endpoints.endpoint import FromEnvironment, HttpPolicy, dialect_of
-from agentgym.training.rollout.endpoints.kept_replies import Item, KeptReplies, visible_thought
 from agentgym.training.rollout.token_usage import EndpointUsage
 
 
 @dataclass(frozen=True)
-class EndpointConfig(PolicyEndpointConfig):
-    """Options of `EndpointPolicy` and `PolicyEndpointConfig`.
+class EndpointConfig(EndpointOptions):
+    """Options of `EndpointPolicy` and `EndpointOptions`.
 
     Attributes:
         base_url: The API's URL up to, but without, `/chat/completions` or `/responses`.
         api: `chat` for Chat Completions, `responses` for the Responses API, which keeps the
             reasoning across tool calls.
         seed: Seed of the server's sampler, the same in each request; not with `responses`.
-        logprobs: Request log-probabilities. A reply with missing or invalid ones is a failure. Not
-            with `responses`.
 
     Raises:
         ValueError: An option is out of range, or the API lacks it.
@@ -48,16 +48,13 @@ class EndpointConfig(PolicyEndpointConfig):
     api_key_env: str = "OPENAI_API_KEY"
     api: Literal["chat", "responses"] = "chat"
     seed: int | None = None
-    logprobs: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("seed", "logprobs"):
-            value = getattr(self, name)
-            if self.api == "responses" and value not in (None, False):
-                raise ValueError(
-                    f"the Responses API has no {name}, got {value!r}; omit it or set api='chat'"
-                )
+        if self.api == "responses" and self.seed is not None:
+            raise ValueError(
+                f"the Responses API has no seed, got {self.seed!r}; omit it or set api='chat'"
+            )
 
 
 class EndpointPolicy(HttpPolicy[EndpointConfig]):
@@ -84,7 +81,6 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
         return chat_completions.to_prompt(chat) | {
             "max_tokens": config.max_tokens,
             "seed": config.seed,
-            "logprobs": config.logprobs or None,
         }
 
     def read(self, chat: Chat, answer: Any) -> tuple[Reply, EndpointUsage]:
@@ -93,8 +89,7 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
         if self.config.api == "responses":
             reply = responses_reply(answer, dialect, self._kept)
             return reply, responses_usage(answer)
-        reply = chat_completions.to_reply(answer, dialect, logprobs=self.config.logprobs)
-        return reply, chat_completions.to_usage(answer)
+        return chat_completions.to_reply(answer, dialect), chat_completions.to_usage(answer)
 
 
 def responses_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:

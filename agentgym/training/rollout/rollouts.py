@@ -62,7 +62,7 @@ def collect(
 ) -> Iterator[Trajectory]:
     """Play many episodes at once and yield trajectories as they end, including failures.
 
-    Arguments are those of `Collector.collect`; `options` are `engine`, `replicate`, `timeout`,
+    Arguments are those of `Collector.collect`; `options` are `engine`, `timeout`,
     `retries` and `in_flight` of `Collector`. An interrupted run resumes from its `log`.
 
     Example:

@@ -35,7 +35,6 @@ from agentgym.training.rollout import (
 )
 from agentgym.training.rollout.models.pretrained import find_model, save_model
 from tests.training.rollout import fake_vllm
-from tests.training.rollout.endpoint_server import serving
 
 VLLM_ROOM = "agentgym.training.rollout.models.vllm_sampler"
 WEIGHTS = "model.safetensors"
@@ -195,23 +194,14 @@ def vllm_sampler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.filterwarnings("ignore::FutureWarning:transformers", "ignore::UserWarning:peft")
 @pytest.mark.parametrize("lora", [0, 2])
-@pytest.mark.parametrize("kind", ["vllm", "server"])
 def test_another_sampler_plays_with_the_weights_of_each_step(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, lora: int
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lora: int
 ) -> None:
     if lora:
         pytest.importorskip("peft")
-    with contextlib.ExitStack() as stack:
-        options: dict[str, Any] = {}
-        if kind == "vllm":
-            stack.enter_context(vllm_sampler(monkeypatch))
-            options = {"sampler": "vllm", "sampler_options": {"max_model_len": 4_000}}
-        else:
-            pytest.importorskip("openai")
-            server = stack.enter_context(serving(fake_vllm.serve(str(model)), ""))
-            options = {"sampler": server.url, "sampler_options": {"context": 4_000, "model": "m"}}
-        config = tiny(model, method="grpo", lora=lora, episodes=0, **options)
-        FineTuning(config, tmp_path).run()
+    options: dict[str, Any] = {"sampler": "vllm", "sampler_options": {"max_model_len": 4_000}}
+    with vllm_sampler(monkeypatch):
+        FineTuning(tiny(model, method="grpo", lora=lora, episodes=0, **options), tmp_path).run()
     handed = "adapter_model.safetensors" if lora else WEIGHTS
     assert (tmp_path / HANDOVER / handed).is_file()
     lines = (tmp_path / "rl" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
@@ -370,14 +360,9 @@ GRPO_OF_M = ("--model=M", "--method=grpo")
         (["--model=M", "--hints=3"], "hints applies to training from scratch"),
         (["--model=M", "--setting=rank=3"], "unknown setting 'rank'; settings: "),
         (["--model=M", "--sampler=vllm"], "sampler='vllm' requires GRPO, because cloning"),
-        ([*GRPO_OF_M, "--sampler=sglang"], "vllm or the address of a server, such as http"),
+        ([*GRPO_OF_M, "--sampler=sglang"], "sampler must be one of transformers, vllm, got"),
         ([*GRPO_OF_M, "--sampler=vllm", "--sampler-set=seed=1"], "follows from --seed"),
-        ([*GRPO_OF_M, "--sampler-set=context=9"], "require a sampler other than transformers"),
-        ([*GRPO_OF_M, "--sampler=http://127.0.0.1:9/v1"], "a server needs the option context"),
-        (
-            [*GRPO_OF_M, "--sampler=http://127.0.0.1:9/v1", "--sampler-set=contxt=9"],
-            "a server has no option 'contxt'; did you mean 'context'?",
-        ),
+        ([*GRPO_OF_M, "--sampler-set=context=9"], "sampler_options require sampler='vllm'"),
         (["--sampler=vllm"], "sampler requires --model"),
         (["--model=M", "--curriculum=hints"], "shifts from the last arm to the first, got ['']"),
         (["--lora=3"], "lora requires --model"),

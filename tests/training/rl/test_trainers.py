@@ -19,7 +19,6 @@ from agentgym.training.rl.batches import (
     batch,
     experience,
     logprobs_of,
-    predict,
     reply_lengths,
     spread,
 )
@@ -154,20 +153,6 @@ def test_advantages_of_turns_are_those_of_the_definition(baseline: str) -> None:
             assert found == pytest.approx(expected, abs=1e-4)
 
 
-def test_an_episode_counts_the_same_however_long_it_is_and_however_it_is_cut() -> None:
-    played = [
-        episode(0, [0.0] * 3, (1, 3, 2)),
-        episode(1, [0.0] * 3, (1, 3, 2), cuts=(1, 2)),
-        episode(2, [1.0]),
-    ]
-    data = weighted(played, [2.0, 2.0, 2.0])
-    assert (data.shares * data.advantages).sum(1).tolist() == pytest.approx(
-        [2 / 3, 1 / 9, 1 / 3, 2 / 9, 2 / 3]
-    )
-    by_token = weighted(played, [2.0, 2.0, 2.0], "token")
-    assert by_token.shares[by_token.sampled].tolist() == pytest.approx([1 / 13] * 13)
-
-
 def test_what_belongs_to_a_step_is_at_its_tokens() -> None:
     # Ids are unique, so a table by id gives the expected values.
     draw = random.Random(2)
@@ -231,21 +216,6 @@ def test_micro_batches_change_no_gradient(tokenizer: Any) -> None:
         GRPO(small_model(tokenizer), tokenizer, lambda: make_env(2), config) for config in configs
     )
     have_the_same_gradients(trainers, updates=4)
-
-
-def test_a_part_of_a_batch_has_only_the_padding_it_needs() -> None:
-    data = experience(
-        [episode(k, [1.0], (length,)) for k, length in enumerate([5, 1, 3, 2])],
-        torch.arange(11.0),
-        "token",
-        9,
-    )
-    (first, part), (last, _) = data.passes(3, share=False)
-    assert first.tolist() == [1, 3, 2], "rows of like length together"
-    assert last.tolist() == [0]
-    assert part.ids.tolist() == [[0, 1, 2, 9, 9], [0, 1, 2, 3, 9], [0, 1, 2, 3, 4]]
-    assert part.advantages.tolist() == [[0, 0, 5, 0, 0], [0, 0, 9, 10, 0], [0, 0, 6, 7, 8]]
-    assert [chosen.tolist() for chosen, _ in data.passes(0, share=False)] == [[1, 3, 2, 0]]
 
 
 def test_minibatches_add_up_to_the_whole(tokenizer: Any) -> None:
@@ -327,18 +297,15 @@ def test_entropies_are_those_of_the_distribution_and_the_bonus_raises_them(token
     ).sum()
 
 
-def test_bf16_computes_in_bfloat16_and_stays_near(tokenizer: Any) -> None:
-    losses: dict[str, list[float]] = {"fp32": [], "bf16": []}
-    for precision, found in losses.items():
-        config = CloningConfig(steps=30, learning_rate=1e-2, episodes=8, precision=precision)
+def test_cloning_in_bf16_rounds_and_keeps_the_weights(tokenizer: Any) -> None:
+    losses: list[float] = []
+    for precision in ("fp32", "bf16"):
+        config = CloningConfig(steps=1, episodes=8, precision=precision)
         trainer = Cloning(Echo(), small_model(tokenizer), tokenizer, make_env, config)
-        trainer.train(lambda step, metrics, found=found: found.append(metrics["loss"]))  # type: ignore[misc]
+        trainer.train(lambda step, metrics: losses.append(metrics["loss"]))
         assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
-    assert losses["bf16"] == pytest.approx(losses["fp32"], rel=0.1, abs=0.02)
-    assert losses["bf16"] != losses["fp32"]
-    data = batch([row for t in collect(trainer.teacher, make_env, range(4)) for row in rows(t)], 0)
-    prediction = predict(trainer.model, data, precision="bf16")
-    assert {prediction.logprobs.dtype, prediction.entropies.dtype} == {torch.float32}
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
+    assert losses[0] != losses[1]
 
 
 @pytest.mark.rotation
@@ -354,6 +321,7 @@ def test_sampler_and_trainer_have_the_same_precision(tokenizer: Any, wavering: A
             data = weighted(played, [0.0] * 100)
             drift = trainer.predict(data).logprobs - data.logprobs
             apart[f"{of} {precision}"] = drift[data.sampled].abs().mean().item()
+            assert drift.dtype == torch.float32
     # On processors without bf16 instructions, equal precisions give equal numbers; on others,
     # sampling token by token and a single pass round differently.
     unequal = min(apart["fp32 bf16"], apart["bf16 fp32"])
@@ -367,8 +335,8 @@ def test_each_step_and_each_seed_has_instances_and_noise_of_its_own(tokenizer: A
         trainer = GRPO(
             small_model(tokenizer), tokenizer, make_env, GRPOConfig(seed=seed, max_new_tokens=4)
         )
-        policy = trainer.actor.policy(trainer.draw_seed(step))
-        played = trainer.actor.play(policy, [5], 2, step).episodes
+        policy = trainer.policy(trainer.draw_seed(step))
+        played = trainer.play(policy, [5], 2, step).episodes
         return trainer.source.seeds(3), [t.steps[0].reply.ids for t in played]
 
     runs = [drawn(seed, step) for seed, step in [(0, 0), (0, 1), (1, 0), (1, 1)]]
@@ -383,12 +351,8 @@ def test_each_step_and_each_seed_has_instances_and_noise_of_its_own(tokenizer: A
     [
         (GRPOConfig, {"group_size": 1}, "group_size must be an integer in"),
         (GRPOConfig, {"baseline": "median"}, "baseline must be one of grpo, mean, rloo, reinforce"),
-        (GRPOConfig, {"level": "token"}, "level must be one of episode, turn"),
-        (GRPOConfig, {"weight": "row"}, "weight must be one of episode, token, constant"),
         (GRPOConfig, {"temperature": 0}, r"temperature must be a number in \[0.001"),
         (CloningConfig, {"steps": 0}, "steps must be an integer in"),
-        (CloningConfig, {"learning_rate": -1}, "learning_rate must be a number in"),
-        (CloningConfig, {"precision": "fp16"}, "precision must be one of fp32, bf16"),
         (CloningConfig, {"micro_batch": -1}, "micro_batch must be an integer in"),
     ],
 )

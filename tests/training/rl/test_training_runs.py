@@ -26,7 +26,6 @@ from agentgym.training.rl import (
     GRPOConfig,
     Trainer,
 )
-from agentgym.training.rl.trainer import Recorder
 from agentgym.training.rollout import Collector, DamagedFileError, RunLockedError
 from tests.training.rl.echo_trainers import (
     Echo,
@@ -38,7 +37,7 @@ from tests.training.rl.echo_trainers import (
 from tests.training.rl.echo_world import make_env
 from tests.training.rollout.disk import full_disk
 
-KINDS = ["cloning", "grpo", "ahead"]
+KINDS = ["cloning", "grpo"]
 
 
 Start = Callable[..., Trainer[Any]]
@@ -46,7 +45,7 @@ Start = Callable[..., Trainer[Any]]
 
 @pytest.fixture(scope="module")
 def start() -> Start:
-    """Start a short run with noise, a reference, minibatches and episodes played ahead."""
+    """Start a short run with noise, a reference, minibatches and importance weights."""
     tokenizer = make_words_tokenizer()
     wavering = wavering_model(tokenizer, turns=2)
 
@@ -58,9 +57,7 @@ def start() -> Start:
                 Echo(), model, tokenizer, make_env, CloningConfig(episodes=4, **common), out
             )
         common = {"max_new_tokens": 4, "kl": 0.1, "epochs": 2, "minibatches": 2, **common}
-        common |= {"groups": 2, "group_size": 2}
-        if kind == "ahead":
-            common |= {"ahead": True, "importance_cap": 2.0}
+        common |= {"groups": 2, "group_size": 2, "importance_cap": 2.0}
         return GRPO(model, tokenizer, lambda: make_env(2), GRPOConfig(**common), out)
 
     return begin
@@ -221,19 +218,6 @@ def test_episodes_can_be_played_by_workers_that_stay_for_the_run(start: Start, k
         assert thread.name == "agentgym-env"
         thread.join(60)
         assert not thread.is_alive()
-
-
-def test_figures_do_not_depend_on_how_a_batch_is_divided() -> None:
-    values = torch.arange(7.0)
-    found = []
-    for sizes in ([7], [1, 6], [3, 2, 2]):
-        records = Recorder()
-        for part in values.split(sizes):  # type: ignore[no-untyped-call]
-            records.mean(both=part)
-            records.track_max(top=part)
-        records.mean(alone=0.1)
-        found.append(records.figures())
-    assert found == [{"both": 3.0, "top": 6.0, "alone": 0.1}] * 3
 
 
 def test_a_folder_has_one_trainer(start: Start, tmp_path: Path) -> None:

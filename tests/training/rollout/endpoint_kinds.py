@@ -152,7 +152,7 @@ KINDS = {
     "chat": Kind(
         "/v1/chat/completions",
         _chat,
-        {**_SAMPLING, "seed": "seed", "logprobs": "logprobs"},
+        {**_SAMPLING, "seed": "seed"},
         {},
         _OPENAI,
     ),

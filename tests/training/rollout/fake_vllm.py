@@ -6,7 +6,6 @@ A tiny transformers model samples from the given folders.
 from __future__ import annotations
 
 import json
-import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,6 @@ import torch
 
 from agentgym.training.rollout import Sample, SamplingOptions, TransformersSampler
 from agentgym.training.rollout.models.pretrained import find_model, load_model
-from tests.training.rollout.endpoint_server import Answer, Script
 
 FACTS: dict[str, Any] = json.loads(Path(__file__).with_name("vllm_facts.json").read_text("utf-8"))
 CLASSES: dict[str, Any] = FACTS["classes"]
@@ -38,7 +36,7 @@ class FakeEngine:
     """Sampler with a cache that only a reset clears."""
 
     def __init__(self, folder: str) -> None:
-        self.folders, self.lock = [folder], threading.Lock()
+        self.folders = [folder]
         self.load(folder)
 
     def load(self, folder: str) -> None:
@@ -53,9 +51,8 @@ class FakeEngine:
         assert body["logprobs"] == 0, "the token that was drawn is always there"
         stops = frozenset(body["stop_token_ids"])
         options = SamplingOptions(body["temperature"], body["max_tokens"], stops)
-        with self.lock:  # requests arrive in threads
-            self.sampler.seed(body["seed"])
-            (sample,) = self.sampler.sample([tuple(prompt)], options)
+        self.sampler.seed(body["seed"])
+        (sample,) = self.sampler.sample([tuple(prompt)], options)
         return sample
 
 
@@ -139,55 +136,3 @@ def modules() -> dict[str, types.ModuleType]:
 
     request.LoRARequest = adapter  # type: ignore[attr-defined]
     return {"vllm": vllm, "vllm.lora": lora, "vllm.lora.request": request}
-
-
-def serve(folder: str, tamper: Callable[[dict[str, Any], int], None] | None = None) -> Script:
-    """Answer like vLLM's development server; `tamper` changes the choice in answer k."""
-    engine, version = FakeEngine(folder), ["default"]
-
-    def script(request: dict[str, Any], number: int) -> Answer:
-        path, body = request.pop("path"), dict(request)
-        assert f"post {path}" in FACTS["routes"], path
-        if path == "/v1/completions":
-            return complete(body, number)
-        answer: Any = {}
-        if path == "/collective_rpc":
-            assert body["method"] == "reload_weights"
-            check("ModelRunner", body["kwargs"], "reload_weights")
-            engine.load(body["kwargs"]["weights_path"])
-            answer = {"results": [None]}
-        elif path == "/v1/load_lora_adapter":
-            check("LoadLoRAAdapterRequest", body)
-            engine.load(body["lora_path"])
-            return Answer(body="Success: LoRA adapter 'agentgym' added successfully.")
-        elif path == "/reset_prefix_cache":
-            answer = {"success": True}
-        elif path == "/update_weight_version":
-            version[0] = body["new_version"]
-            answer = {"success": True, "new_version": version[0]}
-        return Answer(body=json.dumps(answer))
-
-    def complete(body: dict[str, Any], number: int) -> Answer:
-        check("CompletionRequest", body)
-        assert body["return_token_ids"]
-        sample = engine.draw(body["prompt"], body)
-        spans = [{"version": version[0], "start": 0, "end": len(sample.ids)}]
-        check("WeightVersionSpan", spans[0])
-        scores = {"token_logprobs": list(sample.logprobs), "tokens": [""] * len(sample.ids)}
-        check("CompletionLogProbs", scores)
-        choice = {
-            "index": 0,
-            "text": "",
-            "finish_reason": "stop" if sample.ids[-1] in body["stop_token_ids"] else "length",
-            "token_ids": list(sample.ids),
-            "prompt_token_ids": body["prompt"],
-            "logprobs": scores,
-            "weight_versions": spans,
-        }
-        if tamper is not None:
-            tamper(choice, number)
-        check("CompletionResponseChoice", choice)
-        answer = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": body["model"]}
-        return Answer(body=json.dumps({**answer, "choices": [choice]}))
-
-    return script

@@ -16,7 +16,7 @@ import gymnasium
 
 from agentgym import Chat, Reply, ToolCall, World, render, tool
 from agentgym.play.policy import Policy
-from agentgym.training.rollout import Collector, Counts, Engine, Trajectory, collect
+from agentgym.training.rollout import Collector, Engine, Trajectory, collect
 
 BARRIERS: dict[str, threading.Barrier] = {}
 
@@ -130,18 +130,6 @@ class Awaiting:
         return reply
 
 
-class Drawing:
-    """Policy with state that its copies must not share."""
-
-    number = -1
-
-    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        return [Reply(render(ToolCall("work", {"how": f"as copy {self.number}"}))) for _ in chats]
-
-    def reseed(self, number: int) -> None:
-        self.number = number
-
-
 # The cause of a failure by the way of working; a hanging step takes as long as its timeout.
 CAUSES = {
     "raise": "OSError: the disk is full",
@@ -150,10 +138,8 @@ CAUSES = {
 }
 
 
-def check_fault(
-    engine: str | Engine, how: str, slots: int = 2, *, replicate: bool | None
-) -> Counts:
-    """Check that faults cost their episodes alone; return the counts of the collection."""
+def check_fault(engine: str | Engine, how: str, slots: int = 2) -> int:
+    """Check that faults cost their episodes alone; return the number of restored episodes."""
     fine = {t.seed: t for t in collect(Worker(), make_env, range(12))}
     struck = [seed for seed, t in fine.items() if "Number 0" in t.last.to_text()]
     # A second hanging worker would be awaited for a worker's full start time.
@@ -161,9 +147,8 @@ def check_fault(
     seeds = sorted([*struck, *(s for s, t in fine.items() if "Number 0" not in t.last.to_text())])
     # A slow worker on a busy machine must not count as hung.
     options = {"timeout": 8.0 if how == "hang" else None, "retries": 0 if how == "hang" else 1}
-    with Collector(make_env, slots, engine=engine, replicate=replicate, **options) as collector:  # type: ignore[arg-type]
+    with Collector(make_env, slots, engine=engine, **options) as collector:  # type: ignore[arg-type]
         played = {t.seed: t for t in collector.collect(Worker(how), seeds)}
-        counts = collector.counts
     assert sorted(played) == seeds
     for seed, trajectory in played.items():
         if seed in struck:
@@ -173,5 +158,5 @@ def check_fault(
             assert Trajectory.from_json(trajectory.to_json()) == trajectory
         else:
             assert trajectory.to_json() == fine[seed].to_json()
-    assert (counts.broken, counts.retried) == (len(struck), options["retries"] * len(struck))
-    return counts
+    assert collector.retried == options["retries"] * len(struck)
+    return collector.recovered

@@ -45,24 +45,12 @@ def texts_for_batch(batch: list[Chat]) -> list[str]:
     return [text_of(chat) for chat in batch]
 
 
-def tuple_of_texts(xs: Any) -> tuple[str, ...]:
-    return tuple(text_of(x) for x in xs)
-
-
-def text_for_chat(chat):  # type: ignore[no-untyped-def]
-    return text_of(chat)
-
-
 def reply_for_annotated(x: Chat) -> Reply:
     return Reply(text_of(x))
 
 
 def text_for_unnamed(x):  # type: ignore[no-untyped-def]
     return text_of(Chat(x.messages, x.tools))
-
-
-def text_for_star(*args):  # type: ignore[no-untyped-def]
-    return text_of(Chat(args[0].messages, args[0].tools))
 
 
 def with_option(chats: Sequence[Chat], style: str) -> list[str]:
@@ -146,19 +134,13 @@ class Seeded:
 GOOD: dict[str, Callable[[], Any]] = {
     "replies for chats": lambda: replies_for_chats,
     "texts for a batch": lambda: texts_for_batch,
-    "a tuple of texts": lambda: tuple_of_texts,
-    "a text for a chat": lambda: text_for_chat,
     "an annotated chat": lambda: reply_for_annotated,
     "an unnamed chat": lambda: text_for_unnamed,
-    "starred arguments": lambda: text_for_star,
     "a partial": lambda: functools.partial(with_option, style="short"),
-    "a lambda of a chat": lambda: lambda c: text_of(Chat(c.messages, c.tools)),
     "a class of one chat": OneChat,
-    "a bound method": lambda: OneChat().__call__,
     "an async class of one chat": AsyncOne,
     "an async class of many chats": AsyncMany,
     "an async class of something": AsyncUnnamed,
-    "an async method": lambda: AsyncOne().__call__,
     "an async partial": lambda: functools.partial(AsyncOne().__call__),
     "a class with areply": Areply,
     "state of one episode": Remembering,
@@ -204,16 +186,13 @@ WRONG: dict[str, tuple[Any, str]] = {
         lambda chats: [5] * len(chats),
         "returned int in its list; return a str or a Reply",
     ),
-    "dicts": (lambda chats: [{"text": "x"}] * len(chats), "returned dict in its list; return"),
     "a dict": (lambda chats: {"text": "x"}, f"returned dict for a list of chats; {EACH}"),
     "bytes": (lambda chats: b"x", f"returned bytes for a list of chats; {EACH}"),
-    "a set": (lambda chats: {"x"}, f"returned set for a list of chats; {EACH}"),
     "one text": (
         lambda chats: "x",
         "returned one reply for a list of chats; return a list, or name its parameter `chat`",
     ),
     "too few": (lambda chats: [], f"returned 0 replies for 1 chats; {EACH}"),
-    "too many": (lambda chats: ["x"] * 5, f"returned 5 replies for 1 chats; {EACH}"),
     "a coroutine": (_coroutine, "returned coroutine for a list of chats; define the policy itself"),
     "coroutines": (
         lambda chats: [AsyncOne()(chat) for chat in chats],

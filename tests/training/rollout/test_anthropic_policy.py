@@ -137,8 +137,7 @@ def test_usage_counts_cached_and_cut_replies() -> None:
     cut = said("a", use("f", {}), usage=counts, stop_reason="max_tokens")
     with playing(lambda request, number: cut if number == 1 else said("b")) as (policy, _):
         assert policy([ASK])[0].text == "a"  # the truncated call is omitted
-        assert policy.last is not None
-        first = policy.last
+        first = policy.usage
         policy([ASK])
     assert (first.prompt_tokens, first.cached_tokens, first.completion_tokens) == (112, 100, 3)
     assert (first.cut, first.unmetered, policy.usage.cut, policy.usage.unmetered) == (1, 0, 1, 1)

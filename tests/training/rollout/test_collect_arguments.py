@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from agentgym.oracles import OraclePolicy
+from agentgym.play.env import ToolEnv
 from agentgym.training.rollout import Collector, OtherRunError, TrajectoryLog, collect
+from tests.training.rollout.faulty_world import FaultyWorld
 
 POLICY = OraclePolicy("ListWorld")
 ODD: tuple[Any, ...] = (5, 2.5, True, [], ["x"], b"x")
@@ -52,7 +54,8 @@ def test_wrong_arguments_are_named(name: str, values: tuple[Any, ...], text: str
     ("env", "options", "text"),
     [
         *((env, {}, "env must be an id, a spec or a function") for env in (None, 5, [], b"x")),
-        ("ListWorld", {"replicate": "yes"}, "replicate must be True or False"),
+        ("NoWorld", {}, "there is no world 'NoWorld'"),
+        (lambda: ToolEnv(f"{FaultyWorld.__module__}:FaultyWorld"), {}, "needs an env with a spec"),
         ("ListWorld", {"engine": "thread"}, "lockstep, threads, asyncio, processes, ray, got"),
         ("ListWorld", {"num_envs": 0}, "num_envs"),
         ("ListWorld", {"timeout": 1.0}, "lockstep cannot give up a slot that hangs"),

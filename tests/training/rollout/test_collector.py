@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import multiprocessing
 import os
@@ -27,17 +28,15 @@ from agentgym.training.rollout import (
     CollectionError,
     Collector,
     OtherRunError,
-    RunLockedError,
-    Trajectory,
     TrajectoryLog,
     collect,
     replay,
 )
+from agentgym.training.rollout.engines.base import YOUNG, YOUNG_PER_SLOT
 from tests.training.rollout import faulty_world
 from tests.training.rollout.disk import full_disk
 from tests.training.rollout.faulty_world import (
     Awaiting,
-    Drawing,
     Mortal,
     Worker,
     check_fault,
@@ -65,33 +64,22 @@ SPECS = [
 ]
 
 
-@pytest.mark.parametrize("replicate", [False, True])
 @pytest.mark.parametrize("engine", APART)
 @pytest.mark.parametrize("spec", SPECS, ids=["hints", "edits"])
-def test_every_engine_records_what_lockstep_records(
-    spec: Any, engine: str, replicate: bool
-) -> None:
+def test_every_engine_records_what_lockstep_records(spec: Any, engine: str) -> None:
     world = re.search(r"\w+World", spec.id)[0]  # type: ignore[index]
     policy = Awaiting(NoisyPolicy(world, 0.2))
     expected = by_seed(collect(policy, spec, range(7), 3))
     assert len(expected) == 7
-    assert (
-        by_seed(collect(policy, spec, range(7), 3, engine=engine, replicate=replicate)) == expected
-    )
+    assert by_seed(collect(policy, spec, range(7), 3, engine=engine)) == expected
 
 
-FAULTS = [
-    *((engine, "raise", replicate) for engine in APART for replicate in (False, True)),
-    *(("processes", "die", replicate) for replicate in (False, True)),
-    # Each step takes as long as its timeout; every episode is timed, wherever the policy runs.
-    *((engine, "hang", engine == "processes") for engine in APART),
-]
+FAULTS = [*((engine, how) for engine in APART for how in ("raise", "hang")), ("processes", "die")]
 
 
 @pytest.mark.rotation(fault=FAULTS)
-def test_what_breaks_costs_its_episode_alone(fault: tuple[str, str, bool]) -> None:
-    engine, how, replicate = fault
-    check_fault(engine, how, replicate=replicate)
+def test_what_breaks_costs_its_episode_alone(fault: tuple[str, str]) -> None:
+    check_fault(*fault)
 
 
 def test_lockstep_raises_what_breaks() -> None:
@@ -107,17 +95,6 @@ def test_when_everything_breaks_the_collection_says_why(engine: str) -> None:
         list(collect(Worker(), lambda: make_env(broken=True), range(20), 2, engine=engine))
 
 
-def test_an_env_that_cannot_be_made_is_an_error_of_the_user() -> None:
-    with pytest.raises(ValueError, match="there is no world 'NoWorld'"):
-        Collector("NoWorld")
-    with pytest.raises(ValueError, match="an episode needs an env with a spec"):
-        Collector(
-            lambda: make_env().unwrapped.__class__(
-                "tests.training.rollout.faulty_world:FaultyWorld"
-            )
-        )
-
-
 def test_tools_that_wait_run_at_the_same_time_in_threads() -> None:
     faulty_world.BARRIERS["all"] = threading.Barrier(4)  # nobody passes until four have arrived
 
@@ -130,7 +107,7 @@ def test_tools_that_wait_run_at_the_same_time_in_threads() -> None:
 
 
 def test_slots_stay_open_between_collections_and_take_the_new_policy() -> None:
-    with Collector(make_env, 2, engine="processes", replicate=True) as collector:
+    with Collector(make_env, 2, engine="processes") as collector:
         first = list(collector.collect(Worker("who"), range(6)))
         second = list(collector.collect(Worker("raise"), range(6)))
         third = list(collector.collect(Worker("who"), range(6)))
@@ -192,17 +169,6 @@ def test_a_log_is_written_before_the_trajectory_is_yielded_and_read_back(tmp_pat
     assert len(list(TrajectoryLog(log))) == len(seeds) + 4, "9 and a third 2 were new"
 
 
-def test_failures_are_played_again(tmp_path: Path) -> None:
-    log = tmp_path / "log.jsonl"
-    broken = list(collect(Worker("raise"), make_env, range(6), 2, log=log, engine="threads"))
-    struck = {t.seed for t in broken if t.failure}
-    assert struck
-    again = list(collect(Worker(), make_env, range(6), 2, log=log, engine="threads"))
-    assert sorted(t.seed for t in again) == list(range(6))
-    assert not any(t.failure for t in again)
-    assert len(list(TrajectoryLog(log))) == 6 + len(struck)
-
-
 SCRIPT = """
 import sys
 from pathlib import Path
@@ -211,7 +177,7 @@ from agentgym.training.rollout import collect
 
 if __name__ == "__main__":
     for number, trajectory in enumerate(collect(
-        OraclePolicy("ListWorld"), "ListWorld", range(300), 2, engine="processes", replicate=True, log=Path(sys.argv[1])
+        OraclePolicy("ListWorld"), "ListWorld", range(300), 2, engine="processes", log=Path(sys.argv[1])
     )):
         print(number, flush=True)
 """
@@ -250,12 +216,6 @@ def _wait_until_group_is_empty(group: int) -> None:
     raise AssertionError("workers outlived their parent")
 
 
-def test_copies_of_a_policy_that_draws_are_seeded_apart() -> None:
-    played = list(collect(Drawing(), make_env, range(6), 3, engine="processes", replicate=True))
-    ways = [re.findall(r"as copy (\d)", t.steps[0].reply.text)[0] for t in played]
-    assert set(ways) == {"0", "1", "2"}
-
-
 def lengths(trajectories: Any) -> dict[int, int]:
     return {t.seed: len(t.steps) for t in trajectories}
 
@@ -272,19 +232,15 @@ def test_workers_that_die_the_more_the_longer_they_play_do_not_make_episodes_sho
     assert collector.retried > 0
 
 
-def test_the_first_of_many_are_a_fair_sample_if_they_are_in_order() -> None:
-    def first(count: int, **options: Any) -> list[Trajectory]:
-        endless = collect(
-            Mortal("well"), partial(make_env, uneven=True), itertools.count(), 8, **options
-        )
-        return list(itertools.islice(endless, count))
-
-    fair, hasty = first(12, ordered=True), first(12)
+def test_episodes_in_order_are_a_fair_sample_and_recorded_ones_keep_their_place(
+    tmp_path: Path,
+) -> None:
+    uneven = partial(make_env, uneven=True)
+    endless = collect(Mortal("well"), uneven, count(), 8, ordered=True)
+    fair = list(itertools.islice(endless, 12))
+    hasty = list(itertools.islice(collect(Mortal("well"), uneven, count(), 8), 12))
     assert [t.seed for t in fair] == list(range(12))
     assert sum(lengths(hasty).values()) < sum(lengths(fair).values()), "short ones come first"
-
-
-def test_a_recorded_run_in_order_is_in_order_too(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     list(collect(Worker(), make_env, [4, 2], log=log))
     played = list(collect(Worker(), make_env, [1, 2, 3, 4, 2], 2, log=log, ordered=True))
@@ -292,24 +248,40 @@ def test_a_recorded_run_in_order_is_in_order_too(tmp_path: Path) -> None:
     assert len(list(TrajectoryLog(log))) == 5
 
 
-def test_a_log_has_one_writer(tmp_path: Path) -> None:
-    log = tmp_path / "log.jsonl"
-    first = collect(Worker(), make_env, range(4), 2, log=log)
-    next(first)
-    with pytest.raises(RunLockedError, match=r"log.jsonl is being written by process"):
-        list(collect(Worker(), make_env, range(4), 2, log=log))
-    first.close()
-    assert len(list(collect(Worker(), make_env, range(4), 2, log=log))) == 4
-    assert len(list(TrajectoryLog(log))) == 4
-
-
-@pytest.mark.parametrize("engine", ["lockstep", "processes"])
-def test_a_run_on_a_full_disk_goes_on_when_there_is_room(engine: str, tmp_path: Path) -> None:
+def test_a_run_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     with full_disk(15_000), pytest.raises(OSError, match="too large"):
-        list(collect(Worker(), make_env, range(12), 2, log=log, engine=engine))
+        list(collect(Worker(), make_env, range(12), 2, log=log))
     written = list(TrajectoryLog(log))
     assert 0 < len(written) < 12
-    played = list(collect(Worker(), make_env, range(12), 2, log=log, engine=engine))
+    played = list(collect(Worker(), make_env, range(12), 2, log=log))
     assert sorted(t.seed for t in played) == sorted(t.seed for t in TrajectoryLog(log))
     assert sorted(t.seed for t in played) == list(range(12))
+
+
+def thresholds(slots: int = 2) -> set[int]:
+    """Return the thresholds during a small collection."""
+    seen = set()
+
+    def policy(chats: Sequence[Chat]) -> list[Reply]:
+        seen.add(gc.get_threshold()[0])
+        return Worker()(chats)
+
+    list(collect(policy, make_env, range(3), slots))
+    return seen
+
+
+def test_the_threshold_follows_the_slots_and_comes_back() -> None:
+    before = gc.get_threshold()
+    assert thresholds(10_000) == {YOUNG_PER_SLOT * 10_000}
+    assert thresholds() == {YOUNG}
+    assert gc.get_threshold() == before
+
+
+def test_disabled_collection_stays_disabled() -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(0)
+    try:
+        assert thresholds() == {gc.get_threshold()[0]} == {0}
+    finally:
+        gc.set_threshold(*before)

@@ -1,23 +1,19 @@
-"""A step's work does not grow with the slots, and every started episode is accounted for."""
+"""A step's work does not grow with the slots, and batches contain slots of one seed."""
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
-from itertools import count, islice
-from typing import Any
 
 import pytest
 
 from agentgym import Chat, Message, Reply
-from agentgym.training.rollout import CollectionError, Collector, Engine
-from agentgym.training.rollout.engines.base import Answers, Failure, MakeEnv, Slot
+from agentgym.training.rollout import Engine, collect
+from agentgym.training.rollout.engines.base import Answers, MakeEnv, Slot
 from agentgym.training.rollout.engines.dispatcher import Dispatcher
 from agentgym.training.rollout.episode import StepOutcome
 from tests.helpers import calls_of
-from tests.training.rollout.faulty_world import Mortal, Worker, make_env
+from tests.training.rollout.faulty_world import Worker, make_env
 
 CHAT = Chat((Message("user", "go"),))
 
@@ -28,11 +24,11 @@ class TrickleSlot(Slot):
         self._answers, self._asked = answers, asked
         self._reply: Reply | None = None
 
-    def reset(self, seed: int, episode_id: str) -> None:
+    def reset(self, seed: int) -> None:
         self._reply = None
         self._asked.append(self)
 
-    def step(self, reply: Reply | None) -> None:
+    def step(self, reply: Reply) -> None:
         self._reply = reply
         self._asked.append(self)
 
@@ -98,66 +94,14 @@ def test_slots_of_one_seed_are_taken_together_and_no_slot_waits_for_ever() -> No
     assert opened.take(3) == []
 
 
-@pytest.mark.parametrize("engine", ["lockstep", "threads", "processes"])
-def test_every_episode_that_was_begun_is_accounted_for(engine: str) -> None:
-    with Collector(partial(make_env, uneven=True), 3, engine=engine) as collector:
-        list(collector.collect(Mortal("well"), range(5)))
-        endless: Any = collector.collect(Mortal("well"), count())
-        assert len(list(islice(endless, 4))) == 4
-        endless.close()
-        counts = collector.counts
-    assert (counts.ended, counts.broken, counts.retried) == (9, 0, 0)
-    assert counts.begun == counts.ended + counts.cancelled
-    assert counts.cancelled > 0
+@pytest.mark.parametrize("in_flight", [1, 2])
+def test_the_policy_replies_to_a_share_of_the_episodes(in_flight: int) -> None:
+    sizes: list[int] = []
 
-
-class Patient:
-    """Replies once the dispatcher has recorded another chat, or none is left."""
-
-    def __init__(self) -> None:
-        self.collector: Collector | None = None
-        self.sizes: list[int] = []
-        self.recorded = 0
-
-    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        assert self.collector is not None
-        dispatcher = self.collector._dispatcher
-        time.sleep(0.002)  # longer than a fast reply
-        for _ in range(30_000 if self.sizes else 0):
-            if dispatcher.ready or not dispatcher.pending:
-                break
-            time.sleep(0.001)
-        self.recorded += len(self.sizes) > 0 and bool(dispatcher.ready)
-        self.sizes.append(len(chats))
+    def policy(chats: Sequence[Chat]) -> list[Reply]:
+        sizes.append(len(chats))
         return Worker()(chats)
 
-
-@pytest.mark.parametrize("in_flight", [1, 2])
-def test_answers_are_recorded_while_the_policy_replies(in_flight: int) -> None:
-    policy = Patient()
-    with Collector(make_env, 8, engine="threads", in_flight=in_flight) as collector:
-        policy.collector = collector
-        played = list(collector.collect(policy, range(16), ordered=True))
-    assert [t.seed for t in played] == list(range(16))
-    assert max(policy.sizes) <= 8 // in_flight
-    assert policy.recorded > 0 or in_flight == 1
-
-
-def test_an_error_while_the_policy_replies_is_raised() -> None:
-    opened, _ = dispatcher(1)
-
-    def break_one() -> None:
-        opened.begin_all(enumerate([0]))
-        (slot,) = opened._runs
-        opened._answers.put((slot, Failure("no disk")))
-
-    def break_meanwhile() -> None:
-        break_one()
-        with opened.advancing():
-            while opened.under_way:
-                time.sleep(0.001)
-
-    for _ in range(2):
-        break_meanwhile()
-    with pytest.raises(CollectionError, match="3 consecutive episodes failed"):
-        break_meanwhile()
+    played = collect(policy, make_env, range(16), 8, engine="threads", in_flight=in_flight)
+    assert sorted(t.seed for t in played) == list(range(16))
+    assert max(sizes) <= 8 // in_flight

@@ -28,8 +28,7 @@ from agentgym.training.rollout import (
     replay,
     rollout,
 )
-from agentgym.training.rollout.endpoints.config import TRANSPORT
-from agentgym.training.rollout.endpoints.kept_replies import MAX_REPLIES, KeptReplies
+from agentgym.training.rollout.endpoints.answers import MAX_REPLIES, KeptReplies
 from agentgym.training.rollout.trajectory import Trajectory
 from tests.helpers import PATIENCE
 from tests.training.rollout.endpoint_kinds import (
@@ -53,7 +52,6 @@ VALUES: dict[str, Any] = {
     "top_p": 0.5,
     "max_tokens": 77,
     "seed": 5,
-    "logprobs": True,
 }
 
 
@@ -70,15 +68,11 @@ def test_the_record_says_what_the_wire_received(kind: Kind, name: str) -> None:
                 policy.make("ListWorld")
             return
         player = policy.make("ListWorld")
-        try:
-            player([ASK])
-        except EndpointError:
-            assert name == "logprobs"  # this server returns none
+        player([ASK])
     (sent,) = server.requests
     record = provenance(policy, ["ListWorld"], player)
     for option, place in kind.names.items():
-        default = False if option == "logprobs" else None
-        assert sent.get(place, default) == record[option], option
+        assert sent.get(place) == record[option], option
     assert name == "nothing" or record[name] == VALUES[name]
 
 
@@ -106,30 +100,6 @@ def test_model_options_reach_the_wire_or_are_refused(kind: Kind) -> None:
         PolicyConfig(f"{name}:temperature=1", model=ModelOptions(temperature=0.5)).make("ListWorld")
 
 
-SAMPLES: dict[str, Any] = {
-    "model": "other", "base_url": "http://h:1/v1", "api_key_env": "KEY", "concurrency": 3,
-    "timeout": 2.5, "retries": 1, "temperature": 0.5, "top_p": 0.5, "max_tokens": 99_000,
-    "tools": "text", "extra_body": {"top_k": 3, "x": {"y": [1]}}, "cache": "runs/cache",
-    "sample": "s", "max_cost": 2.0, "prompt_price": 1.0, "reply_price": 2.0, "ledger": "runs/l",
-    "api": "chat", "seed": 3, "logprobs": True, "thinking_budget": 2_000,
-}  # fmt: skip
-
-
-@kinds
-def test_every_option_can_follow_the_policy_s_name(kind: Kind) -> None:
-    factory = kind.factory.removesuffix(":api=responses")
-    names = [option.name for option in fields(type(kind.policy("http://h").config))]
-    assert set(TRANSPORT) <= set(names) <= SAMPLES.keys()
-    for name in names:
-        value = SAMPLES[name]
-        text = json.dumps(value) if isinstance(value, dict) else str(value)
-        text = text.lower() if isinstance(value, bool) else text
-        more = ":prompt_price=1" if name == "max_cost" else ""
-        model = "" if name == "model" else ":model=m"
-        made: Any = PolicyConfig(f"{factory}{model}:{name}={text}{more}").make("ListWorld")
-        assert getattr(made.config, name) == value
-
-
 @kinds
 def test_the_environment_names_the_model_and_the_server(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
@@ -143,6 +113,7 @@ def test_the_environment_names_the_model_and_the_server(
         monkeypatch.setenv(f"{prefix}_MODEL", "tiny")
         config.make("ListWorld")([ASK])
     assert server.requests[0]["model"] == "tiny"
+    assert server.keys == ["Bearer sk-test"]
 
 
 @pytest.mark.parametrize("option", ["temperature", "max_tokens", "model", "stream"])
@@ -174,9 +145,15 @@ def test_a_prompt_has_native_tools_or_written_calls(env_id: str, kind: str) -> N
 
 
 @kinds
-@pytest.mark.parametrize("dialect", ["auto", "json", "python"])
-@pytest.mark.parametrize("tools", ["native", "text"])
-@pytest.mark.parametrize("context", ["none", "clear_results+clear_thinking+compaction"])
+@pytest.mark.parametrize(
+    ("dialect", "tools", "context"),
+    [
+        ("auto", "native", "none"),
+        ("json", "text", "none"),
+        ("python", "text", "clear_results+clear_thinking+compaction"),
+        ("python", "native", "clear_results+clear_thinking+compaction"),
+    ],
+)
 def test_a_world_is_solved(kind: Kind, dialect: Any, tools: str, context: str) -> None:
     options: dict[str, Any] = {**HARD, "dialect": dialect, "context": context, "window": 3_000}
     solved = rollout(
@@ -218,33 +195,32 @@ def test_a_chat_over_the_window_ends_its_episode(kind: Kind, refusal: Any) -> No
 def test_every_engine_keeps_episodes_over_the_window(engine: str) -> None:
     kind = KINDS["chat"]
     with playing(kind, kind.refused(*LONG[0])) as (policy, _):
-        for replicate in {False, engine == "processes"}:
-            options: dict[str, Any] = {"engine": engine, "replicate": replicate}
-            played = list(collect(policy, "ListWorld", range(3), 2, **options))
-            ends = [t.steps[-1].info["detail"]["ended"] for t in played if not t.failure]
-            assert ends == ["over_window"] * 3
+        played = list(collect(policy, "ListWorld", range(3), 2, engine=engine))
+        ends = [t.steps[-1].info["detail"]["ended"] for t in played if not t.failure]
+        assert ends == ["over_window"] * 3
 
 
 @kinds
-def test_concurrent_requests_of_threads_and_tasks(kind: Kind) -> None:
-    together = threading.Barrier(64)
+def test_threads_and_tasks_share_the_limit_of_requests(kind: Kind) -> None:
+    together = threading.Barrier(8)  # only eight concurrent requests pass
 
     def script(request: dict[str, Any], number: int) -> Answer:
         together.wait(PATIENCE)
         return kind.said("hi")
 
-    with playing(kind, script, timeout=600.0) as (policy, server):
+    with playing(kind, script, timeout=600.0, concurrency=8) as (policy, server):
 
         async def tasks() -> None:
-            await asyncio.gather(*(policy.areply(ASK) for _ in range(20)))
+            await asyncio.gather(*(policy.areply(ASK) for _ in range(14)))
 
-        with ThreadPoolExecutor(24) as pool:
-            threads = [pool.submit(policy, [ASK]) for _ in range(20)]
-            threads += [pool.submit(policy, [ASK] * 24), pool.submit(asyncio.run, tasks())]
+        with ThreadPoolExecutor(12) as pool:
+            threads = [pool.submit(policy, [ASK]) for _ in range(10)]
+            threads += [pool.submit(policy, [ASK] * 16), pool.submit(asyncio.run, tasks())]
             for thread in threads:
                 thread.result()
-    assert server.most == 64
-    assert policy.usage.replies == policy.usage.requests == 64
+    assert server.most == 8
+    assert server.connections <= 9
+    assert policy.usage.replies == policy.usage.requests == 40
 
 
 # Failures.
@@ -304,8 +280,9 @@ def test_a_failure_is_one_error_that_names_the_remedy(kind: Kind, name: str) -> 
     said = str(caught.value)
     copied = pickle.loads(pickle.dumps(caught.value))
     assert (str(copied), copied.status) == (said, caught.value.status)
-    assert policy.usage.requests == policy.usage.retries + 1 == len(server.requests)
-    assert policy.last is None
+    assert policy.usage.requests == policy.usage.retries + 1
+    # On a busy host, a request may time out before the server reads it.
+    assert slow or policy.usage.requests == len(server.requests)
     assert server.url.removesuffix("/v1") in said
     assert len(said) < 1_500
     assert "sk-test" not in said
@@ -335,12 +312,10 @@ def test_a_truncated_reply_is_counted(kind: Kind) -> None:
 
 
 @kinds
-@pytest.mark.parametrize("engine", ["lockstep", "threads", "own"])
+@pytest.mark.parametrize("engine", ["lockstep", "processes"])
 def test_each_step_records_its_usage(kind: Kind, engine: str) -> None:
     with playing(kind, kind.said("nothing", usage=(7, 3))) as (policy, _):
-        own = engine == "own"  # the policy plays in the worker, whose replies travel without usage
-        options: dict[str, Any] = {"engine": "processes" if own else engine, "replicate": own}
-        for trajectory in collect(policy, "ListWorld", range(2), 2, **options):
+        for trajectory in collect(policy, "ListWorld", range(2), 2, engine=engine):
             used = [step.info["usage"] for step in trajectory.steps]
             assert {(each["prompt_tokens"], each["completion_tokens"]) for each in used} == {(7, 3)}
             assert all(each["seconds"] > 0 for each in used)
@@ -349,10 +324,11 @@ def test_each_step_records_its_usage(kind: Kind, engine: str) -> None:
 
 
 @kinds
-@pytest.mark.parametrize("usage", [None, 5, "12 tokens", [1], {}, {"input_tokens": "x"}])
-def test_missing_token_counts_are_counted(kind: Kind, usage: Any) -> None:
-    body = {**kind.body("a", (), (1, 1), False), "usage": usage}
-    with playing(kind, Answer(body=json.dumps(body))) as (policy, _):
+@pytest.mark.parametrize("usage", [None, "12 tokens", [1], {}, -1, True, 2.5, float("nan"), 1e15])
+def test_unreadable_token_counts_are_unmetered(kind: Kind, usage: Any) -> None:
+    body = kind.body("a", (), (1, 1), False)
+    wrong = usage if not isinstance(usage, (int, float)) else dict.fromkeys(body["usage"], usage)
+    with playing(kind, Answer(body=json.dumps({**body, "usage": wrong}))) as (policy, _):
         assert policy([ASK])[0].text == "a"
     assert (policy.usage.unmetered, policy.usage.prompt_tokens) == (1, 0)
 

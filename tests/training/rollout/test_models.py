@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import torch
 from agentgym import Chat, Reply, make
 from agentgym.oracles import OraclePolicy
 from agentgym.play.policy import PolicyError
-from agentgym.training.rl import TrainingRow, rows
+from agentgym.training.rl import rows
 from agentgym.training.rl.batches import batch, logprobs_of
 from agentgym.training.rl.token_rows import join
 from agentgym.training.rollout import (
@@ -25,6 +27,7 @@ from agentgym.training.rollout import (
     rollout,
 )
 from agentgym.training.rollout.models.creation import END
+from agentgym.training.rollout.models.pretrained import find_model, load_model, save_model
 
 OPTIONS: dict[str, Any] = {"items": 5, "removals": 2, "dialect": "python"}
 
@@ -97,14 +100,6 @@ def test_logprobs_are_those_of_the_model_and_padding_changes_nothing(tokenizer: 
             assert torch.allclose(alone[0], found[k, : len(row.ids)], atol=1e-5)
 
 
-def test_a_batch_plays_as_each_chat_alone(tokenizer: Any) -> None:
-    chats = [env(items=items).reset(seed=items)[0] for items in (3, 5, 8)]
-    together = policy(tokenizer, temperature=0)(chats)
-    assert [reply.ids for reply in together] == [
-        policy(tokenizer, temperature=0)([chat])[0].ids for chat in chats
-    ]
-
-
 def test_sampling_is_seeded_and_leaves_the_global_generators_alone(tokenizer: Any) -> None:
     before = torch.get_rng_state(), random.getstate()
     chats = [env().reset(seed=seed)[0] for seed in range(4)]
@@ -127,20 +122,6 @@ def test_rows_need_ids_and_logprobs() -> None:
         batch(rows(played([Reply("pop", (1,), (2, 3))])), pad=0)
 
 
-def test_a_batch_is_padded_on_the_right() -> None:
-    made = batch(
-        [
-            TrainingRow((5, 6, 7), (0, 1, 1), (0.0, -1.0, -2.0), (0,)),
-            TrainingRow((8,), (1,), (-3.0,), (1,)),
-        ],
-        pad=0,
-    )
-    assert made.ids.tolist() == [[5, 6, 7], [8, 0, 0]]
-    assert made.attended.tolist() == [[1, 1, 1], [1, 0, 0]]
-    assert made.sampled.tolist() == [[0, 1, 1], [1, 0, 0]]
-    assert made.logprobs.tolist() == [[0, -1, -2], [-3, 0, 0]]
-
-
 def test_a_reply_ends_where_the_model_s_context_does(tokenizer: Any) -> None:
     chats = [env(items=items).reset(seed=0)[0] for items in (2, 5)]
     lengths = [len(Renderer(tokenizer).ids(chat)) for chat in chats]
@@ -161,3 +142,26 @@ def test_a_reply_ends_where_the_model_s_context_does(tokenizer: Any) -> None:
         match=f"a prompt has {lengths[1]} tokens and the model takes {lengths[1]}; use a window",
     ):
         LocalPolicy(model, tokenizer)(chats)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("good")
+    tokenizer = make_tokenizer(["system user assistant"], 300)
+    save_model(make_model(tokenizer, width=16, layers=1, heads=2), tokenizer, folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "tokenizer_config.json", "tokenizer.json", "model.safetensors"]
+)
+@pytest.mark.parametrize("bad", [b"3", b"null", b"[]", b"", b"\xff\xfe\0"])
+def test_a_malformed_file_of_a_model_is_one_error(
+    good: Path, tmp_path: Path, name: str, bad: bytes
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(good, folder)
+    load_model(find_model(str(folder)), torch.device("cpu"), torch.float32)
+    (folder / name).write_bytes(bad)
+    with pytest.raises((ValueError, OSError)):
+        load_model(find_model(str(folder)), torch.device("cpu"), torch.float32)

@@ -1,16 +1,17 @@
-"""The OpenAI policy against real servers on the loopback interface."""
+"""The OpenAI policy against real servers, and variants of Chat Completions answers."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
+import json
+import math
 import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,11 @@ from agentgym.training.rollout import (
     EndpointError,
     EndpointPolicy,
     EndpointUsage,
+    collect,
     rollout,
 )
+from agentgym.training.rollout.endpoints.answers import MALFORMED
+from agentgym.training.rollout.endpoints.chat_completions import to_reply, to_usage
 from agentgym.training.rollout.event_loop import ENDPOINTS
 from tests.helpers import PATIENCE
 from tests.training.rollout.endpoint_kinds import (
@@ -33,27 +37,13 @@ from tests.training.rollout.endpoint_kinds import (
     environment,  # noqa: F401 - a fixture
     playing_chat,
 )
-from tests.training.rollout.endpoint_server import Answer, serving, transformers_serve
+from tests.training.rollout.endpoint_server import Answer, call, serving, transformers_serve
 
 
 @pytest.fixture(autouse=True)
 def _no_strays() -> Iterator[None]:
     yield
     assert sum(thread.name == ENDPOINTS for thread in threading.enumerate()) <= 1
-
-
-def test_options_and_key_reach_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_KEY", "sk-mine")
-    options = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "seed": 3}
-    with playing_chat(
-        Answer({"content": "hi"}), **options, api_key_env="MY_KEY", extra_body={"top_k": 2}
-    ) as (policy, server):
-        assert policy([]) == []
-        assert policy([ASK]) == [agentgym.Reply("hi")]
-    assert server.requests == [
-        {"model": "m", "messages": [{"role": "user", "content": "hello"}], **options, "top_k": 2}
-    ]
-    assert server.keys == ["Bearer sk-mine"]
 
 
 @pytest.mark.parametrize(
@@ -121,28 +111,6 @@ def test_text_history_alternates_and_is_exact() -> None:
     assert parse(sent[6]["content"]).calls == (ToolCall("h", {}),)
 
 
-def test_the_limit_of_requests_holds_for_all_callers_together() -> None:
-    with playing_chat(
-        lambda request, number: Answer({"content": request["messages"][0]["content"]}, delay=0.03),
-        concurrency=3,
-    ) as (
-        policy,
-        server,
-    ):
-        batches = [[Chat((Message("user", f"{k}.{n}"),)) for n in range(6)] for k in range(4)]
-
-        async def one_by_one() -> list[str]:
-            return [reply.text for reply in await asyncio.gather(*map(policy.areply, batches[3]))]
-
-        with ThreadPoolExecutor(4) as pool:
-            texts = [*pool.map(lambda batch: [reply.text for reply in policy(batch)], batches[:3])]
-            texts.append(pool.submit(asyncio.run, one_by_one()).result())
-    assert texts == [[chat.messages[0].text for chat in batch] for batch in batches]
-    assert server.most == 3
-    assert server.connections <= 4
-    assert policy.usage.replies == policy.usage.requests == 24
-
-
 def test_usage_is_read_and_summed() -> None:
     usage = {
         "prompt_tokens": 100,
@@ -154,23 +122,17 @@ def test_usage_is_read_and_summed() -> None:
         Answer({"content": "x"}, usage=usage, choice={"finish_reason": "length"}, delay=0.02)
     ) as (policy, _):
         policy([ASK] * 3)
-        assert policy.last == EndpointUsage(1, 1, 1, 0, 100, 60, 20, 5, policy.last.seconds)
-        assert policy.last.seconds >= 0.02
+        assert policy.usage.seconds >= 3 * 0.02
         assert policy.usage == EndpointUsage(3, 3, 3, 0, 300, 180, 60, 15, policy.usage.seconds)
 
 
-def test_closing_ends_what_is_in_flight_and_a_later_call_starts_anew() -> None:
-    script = lambda request, number: Answer({"content": "new"}, hang=number <= 2)  # noqa: E731
-    with playing_chat(script) as (policy, server), ThreadPoolExecutor(2) as pool:
-        waiting = [pool.submit(policy, [ASK]), pool.submit(lambda: asyncio.run(policy.areply(ASK)))]
-        while len(server.requests) < 2:
-            time.sleep(0.01)
-        policy.close()
-        policy.close()
-        for future in waiting:
-            with pytest.raises(EndpointError, match="was closed"):
-                future.result(PATIENCE)
-        assert policy([ASK])[0].text == "new"
+def test_a_call_after_closing_starts_anew() -> None:
+    with playing_chat(Answer({"content": "x"})) as (policy, server):
+        for _ in range(2):
+            assert policy([ASK])[0].text == "x"
+            policy.close()
+            policy.close()
+        assert server.connections == 2
 
 
 def test_a_reply_that_is_not_awaited_any_more_is_given_up() -> None:
@@ -234,3 +196,190 @@ def test_a_model_behind_transformers_serve_plays_a_world(tmp_path: Path) -> None
             pytest.raises(EndpointError, match=r"400.*correct the options"),
         ):
             policy([ASK])
+
+
+CALL = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
+
+
+def completion(message: str, choice: str = "") -> Any:
+    """Return an answer from text, which may contain what Python's JSON cannot write."""
+    return json.loads(f'{{"choices": [{{"message": {message}{choice}}}]}}')
+
+
+READ = {
+    "parts": ('{"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}', "ab"),
+    "bare parts": ('{"content": ["a", {"text": "b"}]}', "ab"),
+    "a part": ('{"content": {"type": "output_text", "text": "a"}}', "a"),
+    "nothing": ('{"content": null, "tool_calls": null, "refusal": null}', ""),
+    "no parts": ('{"content": []}', ""),
+    "refusal": ('{"content": null, "refusal": "no"}', "no"),
+    "refusal part": ('{"content": [{"type": "refusal", "refusal": "no"}]}', "no"),
+    "thought": (
+        '{"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "t"}]}, "a"]}',
+        "<think>\nt\n</think>\na",
+    ),
+    "reasoning": ('{"content": "a", "reasoning": "t"}', "<think>\nt\n</think>\na"),
+    "reasoning parts": (
+        '{"content": "a", "reasoning_content": [{"type": "text", "text": "t"}]}',
+        "<think>\nt\n</think>\na",
+    ),
+    "arguments as an object": (
+        '{"tool_calls": [{"function": {"name": "f", "arguments": {}}}]}',
+        CALL,
+    ),
+    "older form": ('{"function_call": {"name": "f", "arguments": "{}"}}', CALL),
+    "flat call": ('{"tool_calls": [{"name": "f", "arguments": "{}"}]}', CALL),
+    "no arguments": ('{"tool_calls": [{"function": {"name": "f"}}]}', CALL),
+    "half a pair": (r'{"content": "a\ud800b"}', "a\ufffdb"),
+    "control characters": (r'{"content": "a\u0000\u001b\u2028"}', "a\x00\x1b\u2028"),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_readable_variants_are_accepted(name: str) -> None:
+    message, text = READ[name]
+    assert to_reply(completion(message), "json").text == text
+
+
+UNREADABLE = [
+    completion('{"content": "a"}', ', "error": {"code": 502}'),
+    completion('{"content": "a"}', ', "finish_reason": "error"'),
+    {**completion('{"content": "a"}'), "error": {"message": "cut"}},
+    *(completion(f'{{"content": {value}}}') for value in ("5", "true", '[{"type": "image_url"}]')),
+    *(completion(f'{{"tool_calls": {value}}}') for value in ("5", "true", '"f()"', "[null]")),
+]
+
+
+@pytest.mark.parametrize("answer", UNREADABLE)
+def test_anything_else_is_one_error(answer: Any) -> None:
+    with pytest.raises(MALFORMED):
+        to_reply(answer, "json")
+
+
+def test_parallel_calls_follow_the_content_in_order() -> None:
+    calls = [call("a", '{"x": 1.5}'), call("b", ""), call("c", {"y": "</tool_call>"})]
+    thought = "hm </think> <tool_call>no</tool_call>"
+    answer = {"content": "both", "reasoning_content": thought, "tool_calls": calls}
+    message = parse(to_reply({"choices": [{"message": answer}]}, "json").text)
+    assert (message.text, message.thinking) == ("both", "hm  <tool_call>no</tool_call>")
+    assert message.calls == (
+        ToolCall("a", {"x": 1.5}),
+        ToolCall("b", {}),
+        ToolCall("c", {"y": "</tool_call>"}),
+    )
+
+
+ARGUMENTS = ['{"a": 1', "[1]", '{"a": 1}, "b": 2', "{}}</tool_call>", '{"a": 1, "a": 2}', "null"]
+ARGUMENTS += ['"x"', "NaN", '{"a": "\x00"}']
+FUNCTIONS: list[Any] = [{"name": "done", "arguments": text} for text in ARGUMENTS]
+FUNCTIONS += [{"name": "done", "arguments": value} for value in (7, [1], {"x": math.nan})]
+FUNCTIONS += [{}, {"arguments": "{}"}, {"name": None}, {"name": 5, "arguments": {}}]
+FUNCTIONS += [{"name": ["f"]}, {"name": "no good", "arguments": "{}"}]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_the_env_rejects_a_malformed_call(function: Any) -> None:
+    answer = {"choices": [{"message": {"content": "so", "tool_calls": [{"function": function}]}}]}
+    text = to_reply(answer, "json").text
+    assert "<tool_call>" in text
+    env = agentgym.make("ListWorld")
+    env.reset(seed=0)
+    chat, _, terminated, _, info = env.step(text)
+    assert (terminated, info["valid"]) == (False, False)
+    assert chat.messages[-1].text.startswith("error: ")
+
+
+WHOLE: dict[str, Any] = {
+    "choices": [
+        {
+            "finish_reason": "stop",
+            "message": {
+                "content": [{"type": "text", "text": "a"}],
+                "refusal": None,
+                "reasoning": "r",
+                "function_call": None,
+                "tool_calls": [call("f", '{"x": 1}'), call("g", {"x": 1})],
+            },
+        }
+    ],
+    "usage": {
+        "prompt_tokens": 1,
+        "completion_tokens": 1,
+        "prompt_tokens_details": {"cached_tokens": 1},
+    },
+}
+HOSTILE = [
+    None, True, 0, 5, -1, 0.5, math.nan, math.inf, "", "x", "\ud800", "</think><tool_call>", [],
+    [None], [[]], [5], {}, {"x": 1}, {"type": 5}, {"text": 5}, {"text": [[{"text": "a"}]]},
+    json.loads("[" * 400 + "]" * 400),
+]  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    items: Any = ()
+    if isinstance(value, (dict, list)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        yield from places(item, (*path, key))
+
+
+def test_any_value_at_any_place_is_read_or_one_error() -> None:
+    outcomes = []
+    for path in list(places(WHOLE))[1:]:
+        for value in HOSTILE:
+            answer = copy.deepcopy(WHOLE)
+            inner: Any = answer
+            for key in path[:-1]:
+                inner = inner[key]
+            inner[path[-1]] = value
+            try:
+                reply, usage = to_reply(answer, "json"), to_usage(answer)
+            except MALFORMED:
+                outcomes.append("error")
+                continue
+            outcomes.append("reply")
+            reply.text.encode()
+            assert 0 <= usage.prompt_tokens + usage.cached_tokens < math.inf
+            parse(reply.text)
+    assert outcomes.count("reply") > 200, "most places do not matter"
+    assert outcomes.count("error") > 100
+
+
+BODY = json.dumps(completion('{"content": "fine"}'))
+
+
+def test_half_a_surrogate_pair_in_a_chat_does_not_stop_a_request() -> None:
+    with playing_chat(Answer({"content": "fine"})) as (policy, server):
+        assert policy([Chat((Message("user", "a\ud800b"),))])[0].text == "fine"
+    assert server.requests[0]["messages"][0]["content"] == "a?b"
+
+
+@pytest.mark.parametrize("engine", ["lockstep", "threads", "asyncio", "processes"])
+def test_a_malformed_answer_costs_its_episode_alone(engine: str) -> None:
+    spec = agentgym.spec("ListWorld", max_failed_rounds=2)
+    doomed = agentgym.make(spec.id).reset(seed=2)[0].messages[-1].text
+
+    def script(request: dict[str, Any], number: int) -> Answer:
+        asked = [message["content"] for message in request["messages"]]
+        later = any(message["role"] == "assistant" for message in request["messages"])
+        return Answer({"tool_calls": 5} if doomed in asked and later else {"content": "what?"})
+
+    with playing_chat(script) as (policy, _):
+        played = {t.seed: t for t in collect(policy, spec, range(4), 4, engine=engine)}
+    assert [seed for seed in range(4) if played[seed].failure] == [2]
+    assert "returned no chat completion: AnswerError: tool_calls is 5" in played[2].failure
+    assert [len(played[seed].steps) for seed in range(4)] == [2, 2, 1, 2]
+
+
+def test_a_batch_with_one_failure_has_the_other_replies() -> None:
+    script = lambda request, number: (  # noqa: E731
+        Answer(body="[]" if request["messages"][0]["content"] == "1" else BODY)
+    )
+    with playing_chat(script) as (policy, _):
+        with pytest.raises(EndpointError, match="returned no chat completion") as caught:
+            policy([Chat((Message("user", str(k)),)) for k in range(3)])
+        replies = [getattr(reply, "text", "error") for reply in caught.value.replies]
+        assert replies == ["fine", "error", "fine"]
+        used = policy.usage
+        assert (used.replies, used.requests, used.unmetered) == (2, 3, 2)

@@ -51,18 +51,12 @@ def test_every_form_of_policy_plays_like_the_plain_one(form: str, expected: list
     assert played == [t.steps for t in collect(PLAY, "ListWorld", SEEDS, ordered=True)]
 
 
-FORMS = [(form, engine) for form in GOOD for engine in ("threads", "asyncio", "processes")]
+ASYNC = [form for form in GOOD if UserPolicy(GOOD[form]()).awaitable]
 
 
-@pytest.mark.rotation(case=FORMS)
-def test_every_form_of_policy_plays_in_the_slots(
-    case: tuple[str, str], expected: list[str]
-) -> None:
-    form, engine = case
-    policy = GOOD[form]()
-    if engine == "asyncio" and not UserPolicy(policy).awaitable:
-        pytest.skip("the asyncio engine takes async policies")
-    played = collect(policy, "ListWorld", SEEDS, 3, engine=engine, replicate=True)
+@pytest.mark.parametrize("form", ASYNC)
+def test_every_async_form_of_policy_is_awaited(form: str, expected: list[str]) -> None:
+    played = collect(GOOD[form](), "ListWorld", SEEDS, 3, engine="asyncio")
     assert by_seed(played) == expected
 
 
@@ -75,11 +69,18 @@ def test_a_client_keeps_its_event_loop_over_runs_and_requests_overlap(engine: st
     assert policy.client.most > 1, "chats are asked together"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("kind", [Remembering, RememberingByEpisode])
+@pytest.mark.parametrize(
+    ("kind", "engine"),
+    [
+        (Remembering, "lockstep"),
+        (Remembering, "processes"),
+        (RememberingByEpisode, "threads"),
+        (RememberingByEpisode, "asyncio"),
+    ],
+)
 def test_reset_receives_each_episode_once(kind: Callable[[], Any], engine: str) -> None:
     policy = kind()
-    played = list(collect(policy, "ListWorld", range(6), 4, engine=engine, replicate=False))
+    played = list(collect(policy, "ListWorld", range(6), 4, engine=engine))
     assert not any(t.failure for t in played)
     assert sorted(seed for seed, _ in policy.seeds) == list(range(6))
     assert len({name for _, name in policy.seeds}) == 6
@@ -103,14 +104,9 @@ def test_a_policy_that_takes_no_chats_is_refused_before_it_plays(policy: Any) ->
         next(collect(policy, "ListWorld", [0]))
 
 
-PLACES = [("lockstep", False), ("threads", False), ("threads", True), ("processes", True)]
-
-
-@pytest.mark.parametrize(("engine", "replicate"), PLACES)
-def test_an_exception_of_a_policy_costs_one_episode(engine: str, replicate: bool) -> None:
-    played = list(
-        collect(fails_on(2, 6), "ListWorld", range(9), 4, engine=engine, replicate=replicate)
-    )
+@pytest.mark.parametrize("engine", ["lockstep", "threads"])
+def test_an_exception_of_a_policy_costs_one_episode(engine: str) -> None:
+    played = list(collect(fails_on(2, 6), "ListWorld", range(9), 4, engine=engine))
     lost = {t.seed: t.failure for t in played if t.failure}
     assert set(lost) == {2, 6}
     assert len(played) == 9
@@ -121,11 +117,11 @@ def test_an_exception_of_a_policy_costs_one_episode(engine: str, replicate: bool
     assert whole.items() <= plain.items(), "a batch that fails costs the others nothing"
 
 
-@pytest.mark.parametrize(("engine", "replicate"), PLACES)
+@pytest.mark.parametrize("engine", ["lockstep", "threads"])
 def test_three_in_a_row_stop_the_run_with_the_traceback_and_it_resumes(
-    engine: str, replicate: bool, tmp_path: Path
+    engine: str, tmp_path: Path
 ) -> None:
-    options: dict[str, Any] = {"engine": engine, "replicate": replicate}
+    options: dict[str, Any] = {"engine": engine}
     log = tmp_path / "log.jsonl"
     with pytest.raises(CollectionError) as stopped:
         list(collect(fails_on(3, 4, 5), "ListWorld", range(9), 1, log=log, **options))

@@ -154,22 +154,3 @@ def test_a_system_message_that_is_left_out_on_purpose_stays_out() -> None:
     template = ChatTemplate(tokenizer)
     shown = template.render([Message("system", "Rules"), Message("user", "Go")])
     assert shown == "Go<|im_end|>"
-
-
-def test_each_prompt_is_rendered_once(family: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    renderer = Renderer(make_family_tokenizer(family))
-    rendered: list[int] = []
-    render = renderer.template.render
-
-    def counted(messages: Any, *arguments: Any, **options: Any) -> str:
-        rendered.append(len(messages))
-        return render(messages, *arguments, **options)
-
-    monkeypatch.setattr(renderer.template, "render", counted)
-    played = rollout(Tokenized(OraclePolicy("ListWorld"), renderer), agentgym.make("ListWorld"), 3)
-    assert len(rendered) == len(played.steps) == len(set(rendered))
-    bare = Renderer(make_family_tokenizer(family))
-    for step in played.steps:
-        chat = agentgym.Chat(tuple(step.chat.messages), step.chat.tools)  # nothing of it is kept
-        assert list(bare.ids(chat)) == list(step.reply.prompt_ids)
-        bare.remember(chat, step.reply)

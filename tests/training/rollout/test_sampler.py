@@ -14,7 +14,6 @@ import torch
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, MistralConfig, MistralForCausalLM
 
 import agentgym
-from agentgym.play.policy import PolicyError
 from agentgym.training.rl import rows
 from agentgym.training.rl.batches import batch, checkpoint_activations, logprobs_of
 from agentgym.training.rollout import (
@@ -265,19 +264,6 @@ def test_models_with_sliding_windows_play_exactly(tokenizer: Any, kind: str) -> 
     assert player.sampler.prefilled == sum(
         len(step.reply.prompt_ids) for t in played for step in t.steps
     ), "states that a window has dropped cannot be returned to"
-
-
-def test_a_prompt_that_is_too_long_costs_no_other_its_reply(tokenizer: Any) -> None:
-    chats = [agentgym.make("ListWorld", items=items).reset(seed=0)[0] for items in (5, 40)]
-    player: Any = LocalPolicy(make_llama(tokenizer), tokenizer, max_new_tokens=3)
-    lengths = [len(player.renderer.ids(chat)) for chat in chats]
-    player.sampler.context = lengths[1]
-    with pytest.raises(PolicyError, match=f"a prompt has {lengths[1]} tokens") as caught:
-        player(chats)
-    short, long = caught.value.replies
-    assert not isinstance(short, PolicyError)
-    assert short.ids
-    assert isinstance(long, PolicyError)
 
 
 def test_batches_are_bounded(tokenizer: Any) -> None:

@@ -15,7 +15,7 @@ from agentgym.oracles import OraclePolicy
 from agentgym.text.messages import Image
 from agentgym.training.rollout import Collector, Processes
 from agentgym.training.rollout.engines.base import Failure
-from agentgym.training.rollout.engines.deltas import ChatDelta, ReplyDelta
+from agentgym.training.rollout.engines.deltas import ChatDelta
 from agentgym.training.rollout.engines.servers import decode_answer, encode_answer
 
 LEAVES = [None, True, 0, -1, 2**63, 2**64, -(2**70), 10**400, 0.1, -0.0, float("inf"), "", "é\0"]
@@ -39,8 +39,7 @@ def message(rng: random.Random) -> Message:
 def step(rng: random.Random) -> Any:
     tools = rng.choice((None, agentgym.make("ListWorld").reset(seed=0)[0].tools))
     delta = ChatDelta(rng.randrange(9), tuple(message(rng) for _ in range(rng.randrange(3))), tools)
-    reply = (1, ReplyDelta("\ud800x", 3, (1, 2), (4,), (-0.5,))), None
-    return rng.choice(reply), (rng.randrange(3), delta), 0.5, True, False, {"a": value(rng)}
+    return delta, 0.5, True, False, {"a": value(rng)}
 
 
 def typed(item: Any) -> Any:
@@ -60,7 +59,7 @@ def test_an_answer_arrives_as_it_was() -> None:
         assert typed(decode_answer(data)) == typed(answer)
         forms.add(data[:1])
     assert forms == {b"p", b"s"}
-    assert decode_answer(encode_answer("reset", (True, answer[1][1]))) == (True, answer[1][1])
+    assert decode_answer(encode_answer("reset", (True, answer[1][0]))) == (True, answer[1][0])
     failure = False, Failure("OSError")
     assert decode_answer(encode_answer("step", failure)) == failure
 
@@ -86,7 +85,7 @@ def test_what_cannot_be_sent_costs_its_episode_alone() -> None:
 
 def test_a_message_of_another_type_is_an_error_of_its_episode() -> None:
     unknown: Any = "developer"
-    chat = 0, ChatDelta.of(Chat((Message(unknown, "x"),)), Chat())
+    chat = ChatDelta.of(Chat((Message(unknown, "x"),)), Chat())
     succeeded, failure = decode_answer(encode_answer("reset", (True, chat)))
     assert not succeeded
     assert failure.error is None

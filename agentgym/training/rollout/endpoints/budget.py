@@ -7,9 +7,9 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from agentgym.play.policy import PolicyError
+from agentgym.training.rollout.endpoints.config import EndpointOptions
 from agentgym.training.rollout.storage import append_bytes
 from agentgym.training.rollout.token_usage import EndpointUsage
 
@@ -32,11 +32,10 @@ class RequestBudget:
     because its cost is unknown.
     """
 
-    def __init__(self, config: Any) -> None:
-        self._limit: float | None = getattr(config, "max_cost", None)
-        if self._limit is not None:
-            self._prices = config.prompt_price, config.reply_price
-            self._ledger = Path(config.ledger) if config.ledger else None
+    def __init__(self, config: EndpointOptions) -> None:
+        self._limit = config.max_cost
+        self._prices = config.prompt_price, config.reply_price
+        self._ledger = Path(config.ledger) if config.ledger else None
         self._spent = self._dearest = 0.0
         self._in_flight = self._read = 0
         self._stopped = ""

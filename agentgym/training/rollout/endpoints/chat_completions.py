@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +18,6 @@ from agentgym.training.rollout.endpoints.answers import (
 )
 from agentgym.training.rollout.token_usage import EndpointUsage
 
-# Nats by which bfloat16 rounding may raise a log-probability above 0.
-ROUNDING = 0.01
-
 
 def to_prompt(chat: Chat) -> dict[str, Any]:
     """Return `messages` and, if there are tools, `tools`."""
@@ -36,7 +31,7 @@ def to_prompt(chat: Chat) -> dict[str, Any]:
     return prompt
 
 
-def to_reply(answer: Any, dialect: Dialect, *, logprobs: bool = False) -> Reply:
+def to_reply(answer: Any, dialect: Dialect) -> Reply:
     """Convert an answer to a reply; a malformed one raises an error in `MALFORMED`."""
     choice = answer["choices"][0]
     # Gateways report failed upstream servers with status 200.
@@ -56,8 +51,7 @@ def to_reply(answer: Any, dialect: Dialect, *, logprobs: bool = False) -> Reply:
         functions.append(message["function_call"])
     texts = [call_text(f.get("name"), f.get("arguments"), dialect) for f in functions]
     said = content or text_of(message.get("refusal"))
-    text = join_parts("".join(thoughts), said, *texts)
-    return Reply(text, logprobs=_logprobs(choice, bool(content)) if logprobs else ())
+    return Reply(join_parts("".join(thoughts), said, *texts))
 
 
 def to_usage(answer: Any) -> EndpointUsage:
@@ -70,21 +64,3 @@ def to_usage(answer: Any) -> EndpointUsage:
         "completion_tokens_details.reasoning_tokens",
         cut=answer["choices"][0].get("finish_reason") in ("length", "content_filter"),
     )
-
-
-def _logprobs(choice: Mapping[str, Any], said: bool) -> tuple[float, ...]:
-    tokens = (choice.get("logprobs") or {}).get("content")
-    if not tokens and not said:
-        return ()
-    if not tokens:
-        raise AnswerError(
-            "the answer has no log-probabilities; if the server does not support them, set "
-            "logprobs=False"
-        )
-    values: list[float] = []
-    for token in tokens:
-        value = token["logprob"]
-        if isinstance(value, bool) or not math.isfinite(float(value)) or float(value) > ROUNDING:
-            raise AnswerError(f"{quote(token)} has no valid log-probability")
-        values.append(min(float(value), 0.0))
-    return tuple(values)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -22,8 +19,8 @@ TRANSPORT = (
 
 
 @dataclass(frozen=True)
-class RequestConfig(Config):
-    """Options common to all APIs.
+class EndpointOptions(Config):
+    """Options common to all APIs. None leaves an option to the server.
 
     Attributes:
         model: The model's name on the server.
@@ -32,44 +29,6 @@ class RequestConfig(Config):
         concurrency: Maximum requests in flight, over all threads and chats.
         timeout: Request timeout in seconds.
         retries: Maximum retries after temporary failures.
-
-    Raises:
-        ValueError: An option is out of range.
-    """
-
-    model: str
-    base_url: str = ""
-    api_key_env: str = ""
-    concurrency: Annotated[int, Field(ge=1, le=1_000)] = 64
-    timeout: Annotated[float, Field(ge=0.001, le=1e6)] = 600.0
-    retries: Annotated[int, Field(ge=0, le=1_000)] = 5
-
-    def client_options(self) -> dict[str, Any]:
-        """Return the arguments of an SDK's client."""
-        return {
-            "base_url": self.base_url,
-            # The SDKs require a key, even for servers without one.
-            "api_key": os.environ.get(self.api_key_env) or "none",
-            "timeout": self.timeout,
-            "max_retries": self.retries,
-        }
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        host = None
-        with suppress(ValueError):
-            host = urlsplit(self.base_url).hostname
-        if not host or not re.match("https?://", self.base_url):
-            raise ValueError(
-                f"base_url must begin with http:// or https:// and a host, got {self.base_url!r}"
-            )
-
-
-@dataclass(frozen=True)
-class PolicyEndpointConfig(RequestConfig):
-    """Options common to policies. None leaves an option to the server.
-
-    Attributes:
         temperature: Sampling temperature.
         top_p: Nucleus sampling probability.
         max_tokens: Maximum reply tokens, including reasoning.
@@ -82,8 +41,17 @@ class PolicyEndpointConfig(RequestConfig):
         prompt_price: Price per million prompt tokens.
         reply_price: Price per million reply tokens.
         ledger: File that sums the cost over processes and runs; empty to count in memory.
+
+    Raises:
+        ValueError: An option is out of range.
     """
 
+    model: str
+    base_url: str = ""
+    api_key_env: str = ""
+    concurrency: Annotated[int, Field(ge=1, le=1_000)] = 64
+    timeout: Annotated[float, Field(ge=0.001, le=1e6)] = 600.0
+    retries: Annotated[int, Field(ge=0, le=1_000)] = 5
     temperature: Annotated[float, Field(ge=0.0, le=100.0)] | None = None
     top_p: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=10**9), TokenCount()] | None = None
@@ -98,6 +66,10 @@ class PolicyEndpointConfig(RequestConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not re.match("https?://[^/]", self.base_url):
+            raise ValueError(
+                f"base_url must begin with http:// or https:// and a host, got {self.base_url!r}"
+            )
         own = {option.name for option in fields(self)} | {"max_output_tokens", "stream"}
         if doubled := sorted(own & self.extra_body.keys()):
             raise ValueError(

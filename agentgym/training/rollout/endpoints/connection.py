@@ -14,10 +14,9 @@ from typing import Any, TypeVar
 
 from agentgym.play.policy import PolicyError
 from agentgym.training.rollout.endpoints.budget import RequestBudget
-from agentgym.training.rollout.endpoints.config import RequestConfig
+from agentgym.training.rollout.endpoints.config import EndpointOptions
 from agentgym.training.rollout.event_loop import ENDPOINTS, event_loop
 
-CLOSED = "the policy was closed before the reply arrived; close it when no call is running"
 # Seconds to wait for a connection to close, which a hanging name lookup could delay.
 _CLOSING = 5.0
 
@@ -38,7 +37,7 @@ class ContextLengthError(EndpointError):
 class Connection:
     """Session with an API, opened on demand in each process, and the budget of all its users."""
 
-    def __init__(self, client: Callable[..., Any], config: RequestConfig) -> None:
+    def __init__(self, client: Callable[..., Any], config: EndpointOptions) -> None:
         self._client, self._config = client, config
         self.budget = RequestBudget(config)
         self._sessions: dict[int, Session] = {}
@@ -61,14 +60,20 @@ class Connection:
 
 
 class Session:
-    """An SDK's client with its requests; holds no reference to its connection."""
+    """An SDK's client; holds no reference to its connection."""
 
-    def __init__(self, client: Callable[..., Any], config: RequestConfig) -> None:
-        self._make = functools.partial(client, **config.client_options())
+    def __init__(self, client: Callable[..., Any], config: EndpointOptions) -> None:
+        # The SDKs require a key, even for servers without one.
+        key = os.environ.get(config.api_key_env) or "none"
+        self._make = functools.partial(
+            client,
+            base_url=config.base_url,
+            api_key=key,
+            timeout=config.timeout,
+            max_retries=config.retries,
+        )
         self.slots = asyncio.Semaphore(config.concurrency)
-        self.closed = False
         self._loop, self._process = event_loop(ENDPOINTS), os.getpid()
-        self._tasks: set[asyncio.Task[Any]] = set()
 
     @functools.cached_property
     def client(self) -> Any:
@@ -76,33 +81,16 @@ class Session:
         return self._make()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine in the endpoints' loop, until it ends or the session closes."""
-        return asyncio.run_coroutine_threadsafe(self._run(work), self._loop)
+        """Run a coroutine in the endpoints' loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
-        """Cancel all requests and close the client."""
-        if self._process != os.getpid():  # the sockets belong to the parent process
+        """Close the client, which breaks off its requests."""
+        # The sockets of a forked client belong to the parent process.
+        if self._process != os.getpid() or "client" not in vars(self):
             return
-        end = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        end = asyncio.run_coroutine_threadsafe(self.client.close(), self._loop)
         # The garbage collector may call this in the loop's own thread.
         if threading.current_thread().name != ENDPOINTS:
             with suppress(TimeoutError):
                 end.result(_CLOSING)
-
-    async def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        if self.closed:
-            task.cancel()
-        try:
-            return await task
-        finally:
-            self._tasks.discard(task)
-
-    async def _end(self) -> None:
-        self.closed = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        if "client" in vars(self):
-            await self.client.close()

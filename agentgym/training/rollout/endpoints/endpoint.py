@@ -1,6 +1,6 @@
-"""Clients of model APIs over the vendors' SDKs, which retry, time out and pool connections.
+"""Policies over the vendors' SDKs, which retry, time out and pool connections.
 
-A subclass names its SDK and converts questions to requests and answers to results. This base adds
+A subclass names its SDK and converts chats to requests and answers to replies. This base adds
 concurrency, the cache, the budget and usage.
 """
 
@@ -15,7 +15,6 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import CancelledError
 from dataclasses import asdict, replace
 from types import ModuleType
 from typing import Any, ClassVar, Generic, TypeVar, cast
@@ -25,13 +24,8 @@ from agentgym.text.messages import Chat
 from agentgym.text.parsing import Dialect
 from agentgym.text.prompts import read_dialect, without_written_calls
 from agentgym.training.rollout.endpoints.answers import MALFORMED, quote
-from agentgym.training.rollout.endpoints.config import (
-    TRANSPORT,
-    PolicyEndpointConfig,
-    RequestConfig,
-)
+from agentgym.training.rollout.endpoints.config import TRANSPORT, EndpointOptions
 from agentgym.training.rollout.endpoints.connection import (
-    CLOSED,
     Connection,
     ContextLengthError,
     EndpointError,
@@ -53,18 +47,16 @@ _SECONDS = "agentgym.seconds"
 _TOO_LONG = re.compile(
     r"(?i)context[ _-]?(length|size|window)|(prompt|input) is too long|input token count"
 )
-QuestionT = TypeVar("QuestionT")
-AnswerT = TypeVar("AnswerT")
-ConfigT = TypeVar("ConfigT", bound=RequestConfig)
-PolicyConfigT = TypeVar("PolicyConfigT", bound=PolicyEndpointConfig)
+ConfigT = TypeVar("ConfigT", bound=EndpointOptions)
 
 
-class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
-    """Client of an API that any number of threads and event loops may call.
+class HttpPolicy(Generic[ConfigT]):
+    """Policy that calls an API, from any number of threads and event loops.
 
     Requests run in the endpoints' event loop. Forked processes and pickled copies open their own
-    connections, and garbage collection closes them. Clients may share a `connection` with its
-    `concurrency` and budget.
+    connections, and garbage collection closes them. Policies may share a `connection` with its
+    `concurrency` and budget. A chat that exceeds the context window is the agent's own result: the
+    reply ends its episode as `over_window`.
 
     Attributes:
         sdk: The vendor's SDK.
@@ -72,7 +64,6 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
         path: The API's path below `base_url`.
         remedies: Advice by HTTP status.
         answer: The API's name for an answer, for errors.
-        last: Usage of the latest reply.
     """
 
     sdk: ClassVar[ModuleType]
@@ -84,10 +75,9 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
     def __init__(self, config: ConfigT, connection: Connection | None = None) -> None:
         self.config = config
         self.connection = connection or Connection(type(self).client, config)
-        # `usage` and `last` are replaced, never mutated, and only by the loop's thread.
+        # Replaced, never mutated, and only by the loop's thread.
         self.usage = EndpointUsage()
-        self.last: EndpointUsage | None = None
-        self._cache = ReplyCache(getattr(config, "cache", ""))
+        self._cache = ReplyCache(config.cache)
         self._asked: Counter[str] = Counter()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -100,44 +90,49 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
 
     # The hooks of an API.
 
-    def request(self, question: QuestionT) -> dict[str, Any]:
-        """Return the body of a request."""
+    def compose(self, chat: Chat) -> dict[str, Any]:
+        """Return the API's request fields for a chat; None leaves an option to the server."""
         raise NotImplementedError
 
-    def read(self, question: QuestionT, answer: Any) -> tuple[AnswerT, EndpointUsage]:
+    def read(self, chat: Chat, answer: Any) -> tuple[Reply, EndpointUsage]:
         """Convert an answer; may raise any error in `MALFORMED`."""
         raise NotImplementedError
 
-    def with_usage(self, answer: AnswerT, used: EndpointUsage) -> AnswerT:
-        """Add an answer's usage, if its type can state it."""
-        return answer
-
-    def over_window(self, error: ContextLengthError) -> AnswerT:
-        """Answer a question that exceeds the context window, or raise the error."""
-        raise error
-
-    def ask(self, questions: Sequence[QuestionT]) -> list[AnswerT]:
-        """Answer all questions, up to `concurrency` at a time.
+    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
+        """Reply to each chat, up to `concurrency` at a time.
 
         Raises:
-            EndpointError: A question got no answer; `replies` contains the others.
+            EndpointError: A chat got no reply; `replies` contains the others.
             BudgetError: The budget is spent.
         """
         session = self.connection.open()
-        future = session.submit(self._answers(session, questions))
+        future = session.submit(self._answers(session, chats))
         try:
             return future.result()
-        except CancelledError:
-            raise EndpointError(CLOSED) from None
         finally:
             future.cancel()  # cancel the requests if this thread is interrupted
 
+    async def areply(self, chat: Chat) -> Reply:
+        """Reply to one chat without blocking the caller's event loop."""
+        session = self.connection.open()
+        return await asyncio.wrap_future(session.submit(self._answer(session, chat)))
+
     def close(self) -> None:
-        """Cancel requests and close the connections; a later call reopens them."""
+        """Close the connections; a later call reopens them."""
         self.connection.close()
 
-    async def _answers(self, session: Session, questions: Sequence[QuestionT]) -> list[AnswerT]:
-        tasks = [asyncio.create_task(self._answer(session, question)) for question in questions]
+    def request(self, chat: Chat) -> dict[str, Any]:
+        """Return the request body."""
+        config = self.config
+        options = {"temperature": config.temperature, "top_p": config.top_p}
+        fields = options | self.compose(_to_wire(chat, config.tools))
+        given = {name: value for name, value in fields.items() if value is not None}
+        body = {"model": config.model, **given, **config.extra_body}
+        # The cache key and the SDK must see the same values.
+        return dict(to_encodable(json.loads(json.dumps(body))))
+
+    async def _answers(self, session: Session, chats: Sequence[Chat]) -> list[Reply]:
+        tasks = [asyncio.create_task(self._answer(session, chat)) for chat in chats]
         try:
             await asyncio.wait(tasks) if tasks else None
         finally:
@@ -151,32 +146,32 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
             whole = copy.copy(error)
             whole.replies = cast("Any", outcomes)
             raise whole from error
-        return cast("list[AnswerT]", outcomes)
+        return cast("list[Reply]", outcomes)
 
-    async def _answer(self, session: Session, question: QuestionT) -> AnswerT:
-        body = self.request(question)
+    async def _answer(self, session: Session, chat: Chat) -> Reply:
+        body = self.request(chat)
         key = self._key(body)
         data = self._cache.get(key)
         try:
             if data is None:
-                data, answer, used = await self._send(session, question, body)
+                data, reply, used = await self._send(session, chat, body)
                 seconds = used.seconds
                 self._cache.put(key, {**data, _SECONDS: seconds})
             elif _REFUSED in data:
                 raise ContextLengthError(data[_REFUSED])
             else:
-                answer, used = self.read(question, data)
+                reply, used = self.read(chat, data)
                 used, seconds = replace(used, cached_replies=1), data.get(_SECONDS, 0.0)
         except ContextLengthError as error:
             self._cache.put(key, {_REFUSED: str(error)})
-            return self.over_window(error)
-        self.last, self.usage = used, self.usage + used
+            return Reply("", ended="over_window")
+        self.usage += used
         # A cached reply records the time that it took, so that a second run writes the same bytes.
-        return self.with_usage(answer, replace(used, seconds=seconds))
+        return _with_usage(reply, replace(used, seconds=seconds))
 
     async def _send(
-        self, session: Session, question: QuestionT, body: dict[str, Any]
-    ) -> tuple[Any, AnswerT, EndpointUsage]:
+        self, session: Session, chat: Chat, body: dict[str, Any]
+    ) -> tuple[Any, Reply, EndpointUsage]:
         sent = 1
         async with session.slots, self.connection.budget.reserve() as pay:
             began = time.monotonic()
@@ -189,7 +184,7 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
                     )
                 sent += response.retries_taken
                 data = json.loads(response.http_response.content)
-                answer, used = self.read(question, data)
+                reply, used = self.read(chat, data)
             except (self.sdk.APIError, TimeoutError, *MALFORMED) as error:
                 if isinstance(error, self.sdk.APIError):
                     sent = _requests_of(error)
@@ -198,15 +193,14 @@ class HttpClient(Generic[ConfigT, QuestionT, AnswerT]):
             seconds = time.monotonic() - began
             used = replace(used, requests=sent, retries=sent - 1, seconds=seconds)
             pay(used)
-        return data, answer, used
+        return data, reply, used
 
     def _key(self, body: Mapping[str, Any]) -> str:
         if not self._cache.folder:
             return ""
-        sample = getattr(self.config, "sample", "")
         # As text, because digesting a long nested body is slow.
         text = json.dumps(body, sort_keys=True)
-        place = digest([type(self).__name__, self.config.base_url, sample, text])
+        place = digest([type(self).__name__, self.config.base_url, self.config.sample, text])
         self._asked[place] += 1
         return digest([place, self._asked[place]])
 
@@ -251,54 +245,15 @@ def _requests_of(error: Any) -> int:
     return 1 + int(error.request.headers.get("x-stainless-retry-count", 0))
 
 
-class HttpPolicy(HttpClient[PolicyConfigT, Chat, Reply]):
-    """Policy that calls an API.
-
-    A chat that exceeds the context window is the agent's own result: the reply ends its episode as
-    `over_window`.
-    """
-
-    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to each chat, like `ask`."""
-        return self.ask(chats)
-
-    async def areply(self, chat: Chat) -> Reply:
-        """Reply to one chat without blocking the caller's event loop."""
-        session = self.connection.open()
-        try:
-            return await asyncio.wrap_future(session.submit(self._answer(session, chat)))
-        except asyncio.CancelledError:
-            if session.closed:
-                raise EndpointError(CLOSED) from None
-            raise
-
-    def compose(self, chat: Chat) -> dict[str, Any]:
-        """Return the API's request fields for a chat; None leaves an option to the server."""
-        raise NotImplementedError
-
-    def request(self, chat: Chat) -> dict[str, Any]:
-        """Return the request body."""
-        config = self.config
-        options = {"temperature": config.temperature, "top_p": config.top_p}
-        fields = options | self.compose(_to_wire(chat, config.tools))
-        given = {name: value for name, value in fields.items() if value is not None}
-        body = {"model": config.model, **given, **config.extra_body}
-        # The cache key and the SDK must see the same values.
-        return dict(to_encodable(json.loads(json.dumps(body))))
-
-    def with_usage(self, answer: Reply, used: EndpointUsage) -> Reply:
-        """Add the reply's usage; unreadable token counts are left out."""
-        usage: dict[str, float] = {"seconds": used.seconds}
-        if not used.unmetered:
-            usage |= {
-                "prompt_tokens": used.prompt_tokens,
-                "completion_tokens": used.completion_tokens,
-            }
-        return replace(answer, usage=usage)
-
-    def over_window(self, error: ContextLengthError) -> Reply:
-        """Return the reply that ends the episode."""
-        return Reply("", ended="over_window")
+def _with_usage(reply: Reply, used: EndpointUsage) -> Reply:
+    """Add a reply's usage; unreadable token counts are left out."""
+    usage: dict[str, float] = {"seconds": used.seconds}
+    if not used.unmetered:
+        usage |= {
+            "prompt_tokens": used.prompt_tokens,
+            "completion_tokens": used.completion_tokens,
+        }
+    return replace(reply, usage=usage)
 
 
 def _to_wire(chat: Chat, tools: str) -> Chat:
@@ -320,17 +275,17 @@ def dialect_of(chat: Chat) -> Dialect:
     return read_dialect(first.text) if first is not None and first.role == "system" else "auto"
 
 
-class FromEnvironment(Generic[PolicyConfigT]):
+class FromEnvironment(Generic[ConfigT]):
     """Factory of policies that share connections; the prefix `OPENAI` reads `OPENAI_MODEL` etc."""
 
     def __init__(
-        self, prefix: str, config: type[PolicyConfigT], policy: type[HttpPolicy[PolicyConfigT]]
+        self, prefix: str, config: type[ConfigT], policy: type[HttpPolicy[ConfigT]]
     ) -> None:
         self.prefix, self.config, self.policy = prefix, config, policy
         # A policy per episode must not mean a connection per episode.
         self._connection = functools.lru_cache(maxsize=8)(self._connect)
 
-    def __call__(self, env_id: str, **options: Any) -> HttpPolicy[PolicyConfigT]:
+    def __call__(self, env_id: str, **options: Any) -> HttpPolicy[ConfigT]:
         """Return a policy for any world; `options` are the config's fields."""
         for name in ("model", "base_url"):
             if value := os.environ.get(f"{self.prefix}_{name.upper()}"):

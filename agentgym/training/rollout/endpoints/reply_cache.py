@@ -7,8 +7,6 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from agentgym.world.digests import digest
-
 
 class ReplyCache:
     """Folder with one file per answer, which any number of processes may share; empty for none."""
@@ -21,31 +19,22 @@ class ReplyCache:
         if not self.folder:
             return None
         try:
-            entry = json.loads(self._file(key).read_bytes())
+            return json.loads(self._file(key).read_bytes())
         except (OSError, ValueError, RecursionError):
             return None
-        if not isinstance(entry, dict) or "answer" not in entry:
-            return None
-        return entry["answer"] if entry.get("digest") == _digest(key, entry["answer"]) else None
 
     def put(self, key: str, answer: Any) -> None:
         """Store an answer."""
         if not self.folder:
             return
-        entry = json.dumps({"digest": _digest(key, answer), "answer": answer})
         file = self._file(key)
         file.parent.mkdir(parents=True, exist_ok=True)
         # A unique name, because another process may be writing the same key.
         with NamedTemporaryFile(
             "w", encoding="utf-8", dir=file.parent, suffix=".new", delete=False
         ) as part:
-            part.write(entry)
+            json.dump(answer, part)
         Path(part.name).replace(file)
 
     def _file(self, key: str) -> Path:
         return Path(self.folder) / key[:2] / f"{key[2:]}.json"
-
-
-def _digest(key: str, answer: Any) -> str:
-    # The key is included, because a file may have been renamed.
-    return digest([key, json.dumps(answer, sort_keys=True)])

@@ -9,10 +9,11 @@ from __future__ import annotations
 import gc
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 import gymnasium
@@ -22,9 +23,9 @@ from typing_extensions import override
 from agentgym.assemble.registry import spec
 from agentgym.play.policy import PolicyError, Reply
 from agentgym.text.messages import Chat
-from agentgym.training.rollout.episode import Player, StepOutcome
+from agentgym.training.rollout.episode import StepOutcome, play_reply
 from agentgym.training.rollout.faults import describe
-from agentgym.training.rollout.user_policy import UserPolicy
+from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 # A world id, a spec (`agentgym.spec(...)`), or a function that makes an env with a spec.
@@ -76,46 +77,25 @@ class Slot(ABC):
     def __init__(self, number: int) -> None:
         self.number, self.began, self.dead = number, NEVER, False
 
-    def use(self, policy: Any) -> None:
-        """Use this policy from now on."""
-        raise NotImplementedError
-
     @abstractmethod
-    def reset(self, seed: int, episode_id: str) -> None:
+    def reset(self, seed: int) -> None:
         """Start an episode."""
 
     @abstractmethod
-    def step(self, reply: Reply | None) -> None:
-        """Play a reply; None asks the slot's own policy."""
+    def step(self, reply: Reply) -> None:
+        """Play a reply."""
+
+    def ask(self, policy: UserPolicy, request: PolicyRequest) -> None:
+        """Play the policy's reply; only for engines that await replies."""
+        raise NotImplementedError
 
     @abstractmethod
     def close(self) -> None:
         """Stop running work without waiting."""
 
 
-class Answers:
-    """Mailbox for slots' answers, with many writers and one reader."""
-
-    def __init__(self) -> None:
-        self._answers: deque[tuple[Slot, Answer]] = deque()
-        self._arrived = threading.Event()
-
-    def put(self, item: tuple[Slot, Answer]) -> None:
-        """Put an answer with its slot."""
-        self._answers.append(item)
-        if not self._arrived.is_set():
-            self._arrived.set()
-
-    def wake(self) -> None:
-        """Wake the waiting reader, if any."""
-        self._arrived.set()
-
-    def get(self, timeout: float | None) -> list[tuple[Slot, Answer]]:
-        """Wait for answers; empty after a timeout or a (possibly late) wake-up."""
-        if not self._answers:
-            self._arrived.wait(timeout)
-        self._arrived.clear()  # first, so that later answers are announced again
-        return [self._answers.popleft() for _ in range(len(self._answers))]
+# Mailbox for slots' answers, with many writers and one reader.
+Answers = SimpleQueue[tuple[Slot, Answer]]
 
 
 class Engine:
@@ -123,15 +103,15 @@ class Engine:
 
     Attributes:
         isolates: Whether a slot's error affects only its episode; otherwise it is raised.
-        replicates: Whether slots call the policy by default.
+        awaits: Whether slots await the policy's replies one by one; otherwise the collector asks
+            for the replies to all waiting chats.
     """
 
     isolates = True
-    replicates = False
+    awaits = False
 
-    def share(self, policy: UserPolicy) -> Any:
-        """Return the form in which slots receive a policy."""
-        return policy
+    def check(self, policy: UserPolicy) -> None:
+        """Raise `ValueError` if the engine cannot play with a policy."""
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
         """Open a slot."""
@@ -146,28 +126,19 @@ class LocalSlot(Slot):
 
     def __init__(self, make_env: MakeEnv, number: int, answers: Answers) -> None:
         super().__init__(number)
-        self._player, self._answers = Player(make_env()), answers
+        self._env, self._answers = make_env(), answers
 
     @override
-    def use(self, policy: Any) -> None:
-        self._player.policy = policy
+    def reset(self, seed: int) -> None:
+        self._answers.put((self, self._env.reset(seed=seed)[0]))
 
     @override
-    def reset(self, seed: int, episode_id: str) -> None:
-        self._answers.put((self, self._player.reset(seed, episode_id)))
-
-    @override
-    def step(self, reply: Reply | None) -> None:
-        answer: Answer
-        try:
-            answer = self._player.step(reply)
-        except PolicyError as error:
-            answer = failure_of(error)
-        self._answers.put((self, answer))
+    def step(self, reply: Reply) -> None:
+        self._answers.put((self, (reply, play_reply(self._env, reply))))
 
     @override
     def close(self) -> None:
-        self._player.close()
+        self._env.close()
 
 
 class Lockstep(Engine):
@@ -201,32 +172,15 @@ def failure_of(error: Exception) -> Failure:
     return Failure(describe(error))
 
 
-class RareGarbageCollection:
-    """Garbage collector threshold, raised while slots are in use."""
-
-    _lock = threading.Lock()
-    _users = _slots = 0
-    _before = (0, 0, 0)
-
-    @classmethod
-    def begin(cls, slots: int) -> None:
-        """Raise the threshold for more slots."""
-        with cls._lock:
-            if not cls._users:
-                cls._before = gc.get_threshold()
-            cls._users += 1
-            cls._set(cls._slots + slots)
-
-    @classmethod
-    def end(cls, slots: int) -> None:
-        """Lower the threshold again."""
-        with cls._lock:
-            cls._users -= 1
-            cls._set(cls._slots - slots)
-
-    @classmethod
-    def _set(cls, slots: int) -> None:
-        cls._slots = slots
-        young = max(YOUNG, YOUNG_PER_SLOT * slots) if cls._users else 0
-        if cls._before[0]:  # 0 means that the user disabled collection
-            gc.set_threshold(max(young, cls._before[0]), *cls._before[1:])
+@contextmanager
+def rare_garbage_collection(slots: int) -> Iterator[None]:
+    """Raise the garbage collector's threshold for some slots."""
+    # Of two interleaved collections, the second may restore the first one's threshold, which only
+    # delays a collection of garbage.
+    before = gc.get_threshold()
+    if before[0]:  # 0 means that the user disabled collection
+        gc.set_threshold(max(YOUNG, YOUNG_PER_SLOT * slots, before[0]), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

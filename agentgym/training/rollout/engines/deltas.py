@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat, Message
 from agentgym.text.token_ids import TokenIds
 from agentgym.text.tools import Tool
-
-T = TypeVar("T")
-# Maximum number of chats to compare with: one per agent of a team.
-_MOST_RECENT = 16
 
 
 class ChatDelta(NamedTuple):
@@ -24,9 +19,9 @@ class ChatDelta(NamedTuple):
     agent: str = ""
 
     @classmethod
-    def of(cls, chat: Chat, before: Chat, kept: int | None = None) -> ChatDelta:
+    def of(cls, chat: Chat, before: Chat) -> ChatDelta:
         """Return a chat's difference from an earlier one."""
-        kept = chat.shared_prefix(before) if kept is None else kept
+        kept = chat.shared_prefix(before)
         return cls(
             kept,
             tuple(chat.messages[kept:]),
@@ -61,9 +56,9 @@ class ReplyDelta(NamedTuple):
     logprobs: tuple[float, ...]
 
     @classmethod
-    def of(cls, reply: Reply, before: Reply, kept: int | None = None) -> ReplyDelta:
+    def of(cls, reply: Reply, before: Reply) -> ReplyDelta:
         """Return a reply's difference from an earlier one."""
-        kept = continued(reply, before) if kept is None else kept
+        kept = continued(reply, before)
         return cls(reply.text, kept, tuple(reply.prompt_ids[kept:]), reply.ids, reply.logprobs)
 
     def after(self, before: Reply) -> Reply:
@@ -78,62 +73,26 @@ class ReplyDelta(NamedTuple):
         return Reply(self.text, ids.first(self.kept).add(self.new), self.ids, self.logprobs)
 
 
-class Recent(Generic[T]):
-    """Recently transferred chats or replies, identical on both sides."""
-
-    def __init__(self, empty: T, size: Callable[[T], int]) -> None:
-        # A team's agents take turns, so the nearest earlier item need not be the last one.
-        self.items, self._size = [empty], size
-
-    def nearest(self, kept: Callable[[T], int]) -> tuple[int, int]:
-        """Return the item that shares most with a new one, and the number of shared parts."""
-        counts = list(map(kept, self.items))
-        most = max(counts)
-        return counts.index(most), most
-
-    def add(self, item: T, base: int, kept: int) -> None:
-        """Add an item, replacing its base if the item contains all of it."""
-        if base and kept == self._size(self.items[base]):
-            del self.items[base]
-        self.items.append(item)
-        if len(self.items) > 1 + _MOST_RECENT:
-            del self.items[1]
-
-
 class Border:
-    """One side of a connection that transfers differences; both sides keep equal state."""
+    """One side of a connection that transfers chats as differences; both sides keep equal state.
+
+    The agents of a team take turns, so a chat continues its agent's last one.
+    """
 
     def __init__(self) -> None:
-        self._chats = Recent(Chat(), lambda chat: len(chat.messages))
-        self._replies = Recent(Reply(""), lambda reply: len(reply.prompt_ids) + len(reply.ids))
+        self._chats: dict[str, Chat] = {}
 
-    def send_chat(self, chat: Chat) -> tuple[int, ChatDelta]:
+    def send(self, chat: Chat) -> ChatDelta:
         """Encode a chat."""
-        base, kept = self._chats.nearest(chat.shared_prefix)
-        delta = ChatDelta.of(chat, self._chats.items[base], kept)
-        self._chats.add(chat, base, kept)
-        return base, delta
+        delta = ChatDelta.of(chat, self._chats.get(chat.agent, Chat()))
+        self._chats[chat.agent] = chat
+        return delta
 
-    def receive_chat(self, base: int, delta: ChatDelta) -> Chat:
+    def receive(self, delta: ChatDelta) -> Chat:
         """Decode a chat."""
-        chat = delta.after(self._chats.items[base])
-        self._chats.add(chat, base, delta.kept)
+        chat = delta.after(self._chats.get(delta.agent, Chat()))
+        self._chats[delta.agent] = chat
         return chat
-
-    def send_reply(self, reply: Reply) -> tuple[int, ReplyDelta]:
-        """Encode a reply."""
-        base, kept = self._replies.nearest(lambda before: continued(reply, before))
-        delta = ReplyDelta.of(reply, self._replies.items[base], kept)
-        if reply.prompt_ids:
-            self._replies.add(reply, base, kept)
-        return base, delta
-
-    def receive_reply(self, base: int, delta: ReplyDelta) -> Reply:
-        """Decode a reply."""
-        reply = delta.after(self._replies.items[base])
-        if reply.prompt_ids:
-            self._replies.add(reply, base, delta.kept)
-        return reply
 
 
 def continued(reply: Reply, before: Reply) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
+from queue import Empty
 from typing import Any
 
 from agentgym.play.policy import PolicyError, Reply
@@ -23,31 +23,12 @@ from agentgym.training.rollout.engines.base import (
     MakeEnv,
     Slot,
     failure_of,
-    start_thread,
 )
 from agentgym.training.rollout.episode import Recording, StepOutcome
 from agentgym.training.rollout.faults import CollectionError, FaultStreak, PolicyFault
 from agentgym.training.rollout.trajectory import Trajectory
-from agentgym.training.rollout.user_policy import PolicyRequest
+from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 from agentgym.world.digests import digest
-
-
-@dataclass
-class Counts:
-    """Outcomes of the requested episodes.
-
-    Attributes:
-        broken: Episodes reported as failures.
-        cancelled: Episodes that were running or not yet yielded when the collection stopped.
-        recovered: Episodes restored after their shared worker was ended because of another one.
-    """
-
-    begun: int = 0
-    ended: int = 0
-    broken: int = 0
-    cancelled: int = 0
-    retried: int = 0
-    recovered: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -69,8 +50,9 @@ class Dispatcher:
     Attributes:
         ready: The slots whose chats wait for a reply, in order of arrival.
         ended: Positions and trajectories of finished episodes not yet taken.
-        restarts: Whether an episode that lost its worker restarts instead of being replayed,
-            because the worker's policy had state.
+        retried: The number of restarts after a failure.
+        recovered: The number of episodes restored after their shared worker ended because of
+            another one.
     """
 
     def __init__(
@@ -94,26 +76,23 @@ class Dispatcher:
         self._faults = FaultStreak()
         self._run_id = ""
         self._labels: Mapping[str, Any] = {}
-        self._policy: Any = None
-        self.room, self.restarts = num_slots, False
-        self.counts = Counts()
+        self.room = num_slots
+        self.begun = self.retried = self.recovered = 0
         self.ready: list[Slot] = []
         self.ended: deque[tuple[int, Trajectory]] = deque()
         self.pending = 0
 
-    def use(self, policy: Any, labels: Mapping[str, Any]) -> None:
-        """Use this policy (unless None) and these labels from now on."""
-        self._policy, self._labels = policy, labels
+    def use(self, labels: Mapping[str, Any]) -> None:
+        """Use these labels from now on."""
+        self._labels = labels
         self._run_id, self._faults = digest([self._spec, labels])[:8], FaultStreak()
-        for slot in self._idle if policy is not None else ():
-            slot.use(policy)
 
     def begin_all(self, seeds: Iterator[tuple[int, int]]) -> bool:
         """Start episodes while possible; report whether any is running."""
         while len(self._runs) < self.room and (following := next(seeds, None)) is not None:
             slot = self._idle.pop() if self._idle else self._open(self._free.pop())
-            self.counts.begun += 1
-            self._begin(slot, _Run(*following, self.counts.begun))
+            self.begun += 1
+            self._begin(slot, _Run(*following, self.begun))
         return bool(self._runs)
 
     def advance(self, wait: float | None) -> None:
@@ -121,37 +100,17 @@ class Dispatcher:
         if self._deadlines:
             rest = max(0.0, self._deadlines[0][0] - time.monotonic())
             wait = rest if wait is None else min(rest, wait)
-        for slot, answer in self._answers.get(wait):
+        for slot, answer in self._arrived(wait):
             if slot in self._runs:  # otherwise it was given up
                 self._record(slot, answer)
         for slot in list(self._hung()):
             self._record(slot, Failure(f"timeout: no answer in {self._timeout:g} seconds"))
 
-    @contextmanager
-    def advancing(
-        self, slots: Sequence[Slot] = (), replies: Sequence[Reply | PolicyError] = ()
-    ) -> Iterator[None]:
-        """Play replies while another thread records answers."""
-        ended = threading.Event()
-        errors: list[Exception] = []
-
-        def advance() -> None:
-            try:
-                self.reply(slots, replies)
-                while not ended.is_set():
-                    self.advance(None)
-            except Exception as error:  # noqa: BLE001 - re-raised in the collector's thread
-                errors.append(error)
-
-        thread = start_thread(advance, "agentgym-dispatcher")
-        try:
-            yield
-        finally:
-            ended.set()
-            self._answers.wake()
-            thread.join()
-        if errors:
-            raise errors[0]
+    def _arrived(self, wait: float | None) -> Iterator[tuple[Slot, Answer]]:
+        with suppress(Empty):
+            yield self._answers.get(timeout=wait)
+            while True:
+                yield self._answers.get_nowait()
 
     def take(self, most: int) -> list[Slot]:
         """Take the first ready slots, in seed order, each with all slots of its seed."""
@@ -173,7 +132,13 @@ class Dispatcher:
             if each.recording is not None
         ]
 
-    def reply(self, slots: Sequence[Slot], replies: Sequence[Reply | PolicyError | None]) -> None:
+    def ask(self, slots: Sequence[Slot], policy: UserPolicy) -> None:
+        """Let the slots await the policy's replies, and play them."""
+        for slot, request in zip(slots, self.requests(slots), strict=True):
+            self._await_answer(slot)
+            slot.ask(policy, request)
+
+    def reply(self, slots: Sequence[Slot], replies: Sequence[Reply | PolicyError]) -> None:
         """Play the replies; end the episodes whose reply is an error."""
         silent: list[tuple[Slot, PolicyError]] = []
         for slot, reply in zip(slots, replies, strict=True):
@@ -194,16 +159,11 @@ class Dispatcher:
     def give_up_all(self) -> None:
         """End the running episodes and forget those not yet taken."""
         slots = list(self._runs)
-        self.counts.cancelled += len(slots)
         for slot in slots:
             slot.dead = True  # all of them, before a worker continues with one
         for slot in slots:
             self._give_up(slot)
             self._free.append(slot.number)
-        for _, trajectory in self.ended:
-            self.counts.cancelled += 1
-            self.counts.broken -= bool(trajectory.failure)
-            self.counts.ended -= not trajectory.failure
         self.ended.clear()
         self.ready, self.pending = [], 0
         self._deadlines.clear()
@@ -217,18 +177,15 @@ class Dispatcher:
         self._engine.close()
 
     def _open(self, number: int) -> Slot:
-        slot = self._engine.slot(self._make_env, number, self._answers)
-        if self._policy is not None:
-            slot.use(self._policy)
-        return slot
+        return self._engine.slot(self._make_env, number, self._answers)
 
     def _begin(self, slot: Slot, run: _Run) -> None:
         self._runs[slot] = run
         self._await_answer(slot)
         run.id = f"{self._run_id}-{run.place}-{run.attempt}"
-        slot.reset(run.seed, run.id)
+        slot.reset(run.seed)
 
-    def _step(self, slot: Slot, reply: Reply | None) -> None:
+    def _step(self, slot: Slot, reply: Reply) -> None:
         self._await_answer(slot)
         slot.step(reply)
 
@@ -272,20 +229,17 @@ class Dispatcher:
                 del self._runs[slot]
                 self._idle.append(slot)
                 self._broken = 0
-                self.counts.ended += 1
                 self.ended.append((run.place, run.recording.trajectory()))
             else:
                 self.ready.append(slot)
 
     def _restore(self, slot: Slot, run: _Run) -> None:
-        if self.restarts:
-            run.recording = None
         run.replayed = None if run.recording is None else 0
         self._begin(slot, run)
 
     def _replay(self, slot: Slot, run: _Run, answer: Chat | tuple[Reply, StepOutcome]) -> None:
-        recording, done = run.recording, run.replayed
-        if recording is None or done is None:
+        recording, done, reply = run.recording, run.replayed, run.reply
+        if recording is None or done is None or reply is None:
             raise RuntimeError(f"episode {run.seed} is not being replayed")
         if done < len(recording.steps):
             run.replayed = done + 1
@@ -297,8 +251,8 @@ class Dispatcher:
             cause = "the episode was replayed after its worker had died, and took another course"
             self._fail(slot, Failure(cause))
             return
-        self.counts.recovered += 1
-        self._step(slot, run.reply)
+        self.recovered += 1
+        self._step(slot, reply)
 
     def _fail(self, slot: Slot, failure: Failure) -> None:
         run = self._runs[slot]
@@ -307,14 +261,13 @@ class Dispatcher:
             self._free.append(slot.number)
             self._break_off(run, failure)
             return
-        self.counts.retried += 1
+        self.retried += 1
         self._begin(self._open(slot.number), _Run(run.place, run.seed, run.number, run.attempt + 1))
 
     def _break_off(self, run: _Run, failure: Failure) -> None:
         if failure.fatal:
             raise CollectionError(failure.cause)
         self._broken += 1
-        self.counts.broken += 1
         if isinstance(failure.error, PolicyFault):
             self._faults.add(run.number, failure.error)
         # Twice the slots, because all may fail together for a temporary cause.

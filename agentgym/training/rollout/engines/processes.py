@@ -12,8 +12,6 @@ from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
-
 from agentgym.training.rollout.engines.base import GRACE
 from agentgym.training.rollout.engines.servers import (
     FarAnswer,
@@ -23,7 +21,6 @@ from agentgym.training.rollout.engines.servers import (
     encode_answer,
 )
 from agentgym.training.rollout.engines.workers import WORKERS, FarEnd, WorkerDied, WorkerEngine
-from agentgym.training.rollout.user_policy import UserPolicy
 
 # Held while polling a child: of two concurrent callers, one would miss the exit code.
 _CHILDREN = threading.Lock()
@@ -47,17 +44,13 @@ class Processes(WorkerEngine):
         if method == "forkserver":
             self._context.set_forkserver_preload([__name__])
 
-    def share(self, policy: UserPolicy) -> bytes:
-        """Return the policy as bytes, built once for all workers."""
-        return bytes(cloudpickle.dumps(policy))
-
-    def start(self, make_env: bytes, number: int) -> FarEnd:
+    def start(self, make_env: bytes) -> FarEnd:
         """Start a worker."""
         near, far = self._context.Pipe()
         process: Any = self._context.Process(  # type: ignore[attr-defined]
             target=_serve,
-            args=(far, make_env, number),
-            name=f"agentgym-worker-{number}",
+            args=(far, make_env),
+            name="agentgym-worker",
             daemon=True,
         )
         with far, _CHILDREN, interrupts_left_to_parent():
@@ -69,9 +62,9 @@ class _Process(FarEnd):
     def __init__(self, connection: Connection, process: Any) -> None:
         self._connection, self._process = connection, process
 
-    def play(self, policy: Any, requests: Sequence[Request]) -> Iterator[FarAnswer]:
+    def play(self, requests: Sequence[Request]) -> Iterator[FarAnswer]:
         try:
-            self._connection.send((policy, requests))
+            self._connection.send(requests)
             for _ in requests:
                 yield decode_answer(self._connection.recv_bytes())
         except (EOFError, OSError) as error:
@@ -125,15 +118,12 @@ def describe_exit(code: int | None) -> str:
 GONE = (EOFError, ConnectionError)
 
 
-def _serve(connection: Connection, make_env: bytes, number: int) -> None:
+def _serve(connection: Connection, make_env: bytes) -> None:
     follow_the_parent()
-    server = WorkerServer(make_env, number)
+    server = WorkerServer(make_env)
     try:
         while True:
-            policy, requests = connection.recv()
-            if policy is not None:
-                server.use(policy)
-            for request in requests:
+            for request in connection.recv():
                 connection.send_bytes(encode_answer(request[1], server.answer(request)))
     except GONE:
         server.close_all()

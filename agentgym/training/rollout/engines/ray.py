@@ -11,16 +11,13 @@ import ray
 from agentgym.training.rollout.engines.servers import FarAnswer, Request, WorkerServer
 from agentgym.training.rollout.engines.workers import WORKERS, FarEnd, WorkerDied, WorkerEngine
 from agentgym.training.rollout.faults import describe
-from agentgym.training.rollout.user_policy import UserPolicy
 
 
 class RayServer(WorkerServer):
     """Remote side of a worker, as an actor."""
 
-    def play(self, policy: UserPolicy | None, requests: Sequence[Request]) -> Iterator[FarAnswer]:
+    def play(self, requests: Sequence[Request]) -> Iterator[FarAnswer]:
         """Yield the answers to requests in order."""
-        if policy is not None:
-            self.use(policy)
         for request in requests:
             yield self.answer(request)
 
@@ -28,19 +25,17 @@ class RayServer(WorkerServer):
 class Ray(WorkerEngine):
     """Ray actors on one machine or many. Joins the cluster at `RAY_ADDRESS`, or starts one.
 
-    The policy enters the object store once, so actors on one machine share a model's weights. A
-    dead actor costs only the episode that it was stepping.
+    The policy stays in the calling process. A dead actor costs only the episode that it was
+    stepping.
 
     Args:
         workers: The maximum number of actors, each of which runs one step at a time.
-        **resources: Resources per actor as in `ray.remote`, such as `num_cpus=1, num_gpus=0.25`. By
+        **resources: Resources per actor as in `ray.remote`, such as `num_cpus=1`. By
             default an actor reserves no CPU, and actors are spread over the machines.
 
     Example:
         >>> collect(policy, "ListWorld", range(10_000), num_envs=256, engine=Ray(num_cpus=1), timeout=600)
     """
-
-    replicates = True
 
     def __init__(self, workers: int = WORKERS, **resources: Any) -> None:
         super().__init__(workers)
@@ -50,24 +45,18 @@ class Ray(WorkerEngine):
             **(resources or {"num_cpus": 0, "scheduling_strategy": "SPREAD"})
         )
 
-    def share(self, policy: UserPolicy) -> Any:
-        """Return a reference to the policy in the object store."""
-        return ray.put(policy)
-
-    def start(self, make_env: bytes, number: int) -> FarEnd:
+    def start(self, make_env: bytes) -> FarEnd:
         """Start an actor."""
-        return _Actor(self._actors.remote(make_env, number))
+        return _Actor(self._actors.remote(make_env))
 
 
 class _Actor(FarEnd):
     def __init__(self, actor: Any) -> None:
         self._actor = actor
 
-    def play(self, policy: Any, requests: Sequence[Request]) -> Iterator[FarAnswer]:
+    def play(self, requests: Sequence[Request]) -> Iterator[FarAnswer]:
         try:
-            for answer in self._actor.play.options(num_returns="streaming").remote(
-                policy, requests
-            ):
+            for answer in self._actor.play.options(num_returns="streaming").remote(requests):
                 yield ray.get(answer)
         except ray.exceptions.RayTaskError as error:
             raise WorkerDied(describe(error.cause)) from error

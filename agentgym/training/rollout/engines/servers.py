@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Mapping
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
+import gymnasium
 import msgspec
 
 from agentgym.play.policy import Reply
 from agentgym.training.rollout.engines.base import (
+    YOUNG,
+    YOUNG_PER_SLOT,
     Failure,
     MakeEnv,
-    RareGarbageCollection,
     failure_of,
 )
-from agentgym.training.rollout.engines.deltas import Border, ChatDelta, ReplyDelta
-from agentgym.training.rollout.episode import Player
+from agentgym.training.rollout.engines.deltas import Border, ChatDelta
+from agentgym.training.rollout.episode import play_reply
 from agentgym.training.rollout.faults import describe
-from agentgym.training.rollout.user_policy import UserPolicy
 
 # The slot's key, the method and its argument.
 Request = tuple[int, str, Any]
-SentChat = tuple[int, ChatDelta]
-# A reply of the worker's own policy, and the outcome of its step.
-SentStep = tuple[tuple[int, ReplyDelta] | None, SentChat, float, bool, bool, Mapping[str, Any]]
+# The outcome of a step.
+SentStep = tuple[ChatDelta, float, bool, bool, Mapping[str, Any]]
 # Whether a request succeeded, with the answer or the failure.
 FarAnswer = tuple[bool, Any]
 
 _PICKLED, _CHAT, _STEP = b"p", b"c", b"s"
 _FORMS = {"reset": _CHAT, "step": _STEP}
 _DECODERS: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
-    _CHAT: msgspec.msgpack.Decoder(SentChat),
+    _CHAT: msgspec.msgpack.Decoder(ChatDelta),
     _STEP: msgspec.msgpack.Decoder(SentStep),
 }
 _encode = msgspec.msgpack.Encoder().encode
@@ -41,25 +42,22 @@ _encode = msgspec.msgpack.Encoder().encode
 _BEYOND = (TypeError, OverflowError, UnicodeEncodeError, RecursionError)
 
 
-class PlayerServer:
-    """Remote side of a slot, which sends only the new part of chats and prompts."""
+class EnvServer:
+    """Remote side of a slot, which sends only the new part of chats."""
 
-    def __init__(self, make_env: MakeEnv) -> None:
-        self.player = Player(make_env())
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        self.env, self._border = env, Border()
+
+    def reset(self, seed: int) -> ChatDelta:
+        """Start an episode."""
         self._border = Border()
+        return self._border.send(self.env.reset(seed=seed)[0])
 
-    def reset(self, episode: tuple[int, str]) -> SentChat:
-        """Start an episode with this seed and id."""
-        self._border = Border()
-        return self._border.send_chat(self.player.reset(*episode))
-
-    def step(self, sent: tuple[str, str] | None) -> SentStep:
-        """Play a reply, sent as `text` and `ended`, or the own policy's."""
-        reply, outcome = self.player.step(None if sent is None else Reply(sent[0], ended=sent[1]))
-        played = self._border.send_reply(reply) if sent is None else None
+    def step(self, sent: tuple[str, str]) -> SentStep:
+        """Play a reply, sent as `text` and `ended`."""
+        outcome = play_reply(self.env, Reply(sent[0], ended=sent[1]))
         return (
-            played,
-            self._border.send_chat(outcome.chat),
+            self._border.send(outcome.chat),
             outcome.reward,
             outcome.terminated,
             outcome.truncated,
@@ -68,18 +66,12 @@ class PlayerServer:
 
 
 class WorkerServer:
-    """Remote side of a worker: the players of many slots, and their shared policy."""
+    """Remote side of a worker: the envs of many slots."""
 
-    def __init__(self, make_env: bytes, number: int) -> None:
-        self._make_env, self._number = make_env, number
-        self._players: dict[int, PlayerServer] = {}
+    def __init__(self, make_env: bytes) -> None:
+        self._make_env = make_env
+        self._envs: dict[int, EnvServer] = {}
         self._load: MakeEnv | None = None
-        self._policy: Any = None
-        self._sent: bytes | UserPolicy | None = None
-
-    def use(self, policy: bytes | UserPolicy) -> None:
-        """Play with a copy of this policy; a random policy draws differently in each worker."""
-        self._sent = policy  # loaded on demand, so that an error becomes an answer
 
     def answer(self, request: Request) -> FarAnswer:
         """Run a slot's request; return success, and the answer or failure."""
@@ -88,37 +80,26 @@ class WorkerServer:
             if method == "close":
                 self.close(key)
                 return True, None
-            return True, getattr(self._player(key), method)(argument)
+            return True, getattr(self._env(key), method)(argument)
         except Exception as error:  # noqa: BLE001 - the parent reports it with the episode
             return False, failure_of(error)
 
     def close(self, key: int) -> None:
         """Close a slot's env, if open."""
-        if (player := self._players.pop(key, None)) is not None:
-            RareGarbageCollection.end(1)
-            player.player.close()
+        if (server := self._envs.pop(key, None)) is not None:
+            server.env.close()
 
     def close_all(self) -> None:
         """Close all envs."""
-        for key in list(self._players):
+        for key in list(self._envs):
             self.close(key)
 
-    def _player(self, key: int) -> PlayerServer:
-        if self._sent is not None:
-            self._policy = (
-                cloudpickle.loads(self._sent) if isinstance(self._sent, bytes) else self._sent
-            )
-            self._sent = None  # only now, so that an error answers every request
-            if hasattr(self._policy, "reseed"):
-                self._policy.reseed(self._number)
-            for player in self._players.values():
-                player.player.policy = self._policy
-        if key not in self._players:
+    def _env(self, key: int) -> EnvServer:
+        if key not in self._envs:
             self._load = self._load or cloudpickle.loads(self._make_env)
-            self._players[key] = PlayerServer(self._load)
-            RareGarbageCollection.begin(1)
-            self._players[key].player.policy = self._policy
-        return self._players[key]
+            self._envs[key] = EnvServer(self._load())
+            gc.set_threshold(max(YOUNG, YOUNG_PER_SLOT * len(self._envs)))
+        return self._envs[key]
 
 
 def encode_answer(method: str, answer: FarAnswer) -> bytes:

@@ -10,9 +10,11 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
+import gymnasium
 from typing_extensions import override
 
 from agentgym.play.policy import Reply
+from agentgym.text.messages import Chat
 from agentgym.text.validation import check_int
 from agentgym.training.rollout.engines.base import (
     GRACE,
@@ -26,7 +28,7 @@ from agentgym.training.rollout.engines.base import (
     failure_of,
     start_thread,
 )
-from agentgym.training.rollout.episode import Player
+from agentgym.training.rollout.episode import play_reply
 from agentgym.training.rollout.event_loop import event_loop
 from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
@@ -132,23 +134,17 @@ class ThreadSlot(Slot):
     def __init__(self, make_env: MakeEnv, number: int, answers: Answers, pool: ThreadPool) -> None:
         super().__init__(number)
         self._make_env, self._answers, self._pool = make_env, answers, pool
-        self._player: Player | None = None
-        self._policy: Any = None
-        self._episode: tuple[int, str] | None = None
-        self._reply: Reply | None = None
+        self._env: gymnasium.Env[Any, Any] | None = None
+        self._task: int | Reply = 0  # the seed of an episode to start, or a reply to play
 
     @override
-    def use(self, policy: Any) -> None:
-        self._policy = policy
-
-    @override
-    def reset(self, seed: int, episode_id: str) -> None:
-        self._episode = seed, episode_id
+    def reset(self, seed: int) -> None:
+        self._task = seed
         self._pool.submit(self)
 
     @override
-    def step(self, reply: Reply | None) -> None:
-        self._reply = reply
+    def step(self, reply: Reply) -> None:
+        self._task = reply
         self._pool.submit(self)
 
     @override
@@ -159,7 +155,7 @@ class ThreadSlot(Slot):
 
     def work(self) -> Answer:
         """Do the requested work and return the answer."""
-        self.began = time.monotonic() + (0.0 if self._player else OPENING)
+        self.began = time.monotonic() + (OPENING if self._env is None else 0.0)
         answer = self._answer()
         self.began = NEVER
         return answer
@@ -168,19 +164,19 @@ class ThreadSlot(Slot):
         """Post an answer, or close the env if the slot is closed."""
         if answer is not None and not self.dead:
             self._answers.put((self, answer))
-        elif self._player is not None:
-            player, self._player = self._player, None
+        elif self._env is not None:
+            env, self._env = self._env, None
             with suppress(Exception):  # nobody waits for an abandoned env
-                player.close()
+                env.close()
 
     def _answer(self) -> Answer:
         try:
-            player = self._player = self._player or Player(self._make_env())
-            if self._episode is None:
-                return player.step(self._reply)
-            episode, self._episode = self._episode, None
-            player.policy = self._policy
-            return player.reset(*episode)
+            if self._env is None:
+                self._env = self._make_env()
+            if isinstance(self._task, Reply):
+                return self._task, play_reply(self._env, self._task)
+            chat: Chat = self._env.reset(seed=self._task)[0]
+            return chat
         except Exception as error:  # noqa: BLE001 - a failure in a slot costs only its episode, which records it
             return failure_of(error)
 
@@ -204,7 +200,7 @@ class Threads(Engine):
 class Asyncio(Threads):
     """Engine that awaits an async policy's replies in one event loop and steps envs in threads."""
 
-    replicates = True
+    awaits = True
 
     def __init__(self, threads: int = THREADS) -> None:
         super().__init__(threads)
@@ -224,14 +220,13 @@ class Asyncio(Threads):
         while self._posted:
             self._posted.popleft().await_reply()
 
-    def share(self, policy: UserPolicy) -> Any:
-        """Return the policy, or raise `ValueError` if it is not async."""
+    def check(self, policy: UserPolicy) -> None:
+        """Raise `ValueError` if the policy is not async."""
         if not policy.awaitable:
             raise ValueError(
                 "the asyncio engine needs an async policy, or one with `async def areply(chat)`, "
                 f"and {policy.name} has none; use the threads engine"
             )
-        return policy
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
         """Open a slot."""
@@ -239,7 +234,7 @@ class Asyncio(Threads):
 
 
 class _AwaitingSlot(ThreadSlot):
-    _task: asyncio.Task[None] | None = None
+    _waiting: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -251,13 +246,12 @@ class _AwaitingSlot(ThreadSlot):
     ) -> None:
         super().__init__(make_env, number, answers, pool)
         self._engine = engine
+        self._question: tuple[UserPolicy, PolicyRequest] | None = None
 
     @override
-    def step(self, reply: Reply | None) -> None:
-        if reply is None:
-            self._engine.post(self)
-        else:
-            super().step(reply)
+    def ask(self, policy: UserPolicy, request: PolicyRequest) -> None:
+        self._question = policy, request
+        self._engine.post(self)
 
     @override
     def close(self) -> None:
@@ -266,20 +260,20 @@ class _AwaitingSlot(ThreadSlot):
 
     def await_reply(self) -> None:
         """Start awaiting a reply, or cancel it if the slot is closed; in the event loop."""
-        if self._player is not None and not self.dead:
-            work = self._await_reply(self._player.request)
-            self._task = asyncio.get_running_loop().create_task(work)
-        elif self._task is not None:
-            self._task.cancel()
+        if self._question is not None and not self.dead:
+            work = self._await_reply(*self._question)
+            self._waiting = asyncio.get_running_loop().create_task(work)
+        elif self._waiting is not None:
+            self._waiting.cancel()
 
-    async def _await_reply(self, request: PolicyRequest) -> None:
+    async def _await_reply(self, policy: UserPolicy, request: PolicyRequest) -> None:
         self.began = time.monotonic()
         try:
-            reply = await self._policy.areply(request)
+            reply = await policy.areply(request)
         except Exception as error:  # noqa: BLE001 - a failure in a slot costs only its episode, which records it
             self._answers.put((self, failure_of(error)))
         else:
             self.began = NEVER  # waiting for a thread is not hanging
-            super().step(reply)
+            self.step(reply)
         finally:
-            self._task = None
+            self._waiting = None

@@ -64,7 +64,7 @@ class FarEnd(ABC):
         return True
 
     @abstractmethod
-    def play(self, policy: Any, requests: Sequence[Request]) -> Iterator[FarAnswer]:
+    def play(self, requests: Sequence[Request]) -> Iterator[FarAnswer]:
         """Yield the answers to requests in order, or raise `WorkerDied`."""
 
     @abstractmethod
@@ -84,7 +84,7 @@ class WorkerEngine(Engine):
         self.workers = workers
         self._running: dict[int, Worker] = {}
 
-    def start(self, make_env: bytes, number: int) -> FarEnd:
+    def start(self, make_env: bytes) -> FarEnd:
         """Start a worker."""
         raise NotImplementedError
 
@@ -92,7 +92,7 @@ class WorkerEngine(Engine):
         """Open a slot."""
         place = number % self.workers
         if place not in self._running:
-            self._running[place] = Worker(self, cloudpickle.dumps(make_env), place, answers)
+            self._running[place] = Worker(self, cloudpickle.dumps(make_env), answers)
         return WorkerSlot(number, self._running[place])
 
     def close(self) -> None:
@@ -114,21 +114,16 @@ class WorkerSlot(Slot):
         self._key = next(worker.keys)
         self._border = Border()
         self._asked: tuple[str, Any] = ("close", None)
-        self._reply: Reply | None = None
+        self._reply = Reply("")
 
     @override
-    def use(self, policy: Any) -> None:
-        self._worker.use(policy)
-
-    @override
-    def reset(self, seed: int, episode_id: str) -> None:
-        self._asked, self._border = ("reset", (seed, episode_id)), Border()
+    def reset(self, seed: int) -> None:
+        self._asked, self._border = ("reset", seed), Border()
         self._worker.submit(self)
 
     @override
-    def step(self, reply: Reply | None) -> None:
-        self._reply = reply
-        self._asked = "step", None if reply is None else (reply.text, reply.ended)
+    def step(self, reply: Reply) -> None:
+        self._reply, self._asked = reply, ("step", (reply.text, reply.ended))
         self._worker.submit(self)
 
     @override
@@ -152,35 +147,24 @@ class WorkerSlot(Slot):
             failure: Failure = content
             return replace(failure, cause=f"in a worker: {failure.cause}")
         if self._asked[0] == "reset":
-            return self._border.receive_chat(*content)
-        played, news, *ends = content
-        reply = self._reply or self._border.receive_reply(*played)
-        return reply, StepOutcome(self._border.receive_chat(*news), *ends)
+            return self._border.receive(content)
+        news, *ends = content
+        return self._reply, StepOutcome(self._border.receive(news), *ends)
 
 
 class Worker:
     """Thread that sends a worker requests and restarts it if it dies."""
 
-    def __init__(
-        self, engine: WorkerEngine, make_env: bytes, number: int, answers: Answers
-    ) -> None:
-        self._engine, self._make_env, self._number = engine, make_env, number
-        self._answers = answers
+    def __init__(self, engine: WorkerEngine, make_env: bytes, answers: Answers) -> None:
+        self._engine, self._make_env, self._answers = engine, make_env, answers
         self._queue: SimpleQueue[WorkerSlot | None] = SimpleQueue()
         self.keys = count()
-        self._policy: Any = None
-        self._policy_of: FarEnd | None = None  # the worker that has the policy
         self._far: FarEnd | None = None
         self._barren = 0
         self._lock = threading.Lock()  # guards the next two attributes
         self._head: WorkerSlot | None = None  # the slot whose step is running
         self._killed_for: WorkerSlot | None = None
-        self._thread = start_thread(self._run, f"agentgym-worker-{number}")
-
-    def use(self, policy: Any) -> None:
-        """Use this policy from now on."""
-        if policy is not self._policy:
-            self._policy, self._policy_of = policy, None
+        self._thread = start_thread(self._run, "agentgym-worker")
 
     def submit(self, slot: WorkerSlot) -> None:
         """Run a slot's request."""
@@ -233,7 +217,7 @@ class Worker:
     def _play(self, batch: Sequence[WorkerSlot]) -> None:
         if self._far is None or not self._far.alive:
             self._end_worker()
-            self._far = self._engine.start(self._make_env, self._number)
+            self._far = self._engine.start(self._make_env)
         far = self._far
         going: list[WorkerSlot] = []
         for slot in batch:
@@ -243,10 +227,8 @@ class Worker:
                 going.append(slot)
         if not going:
             return
-        policy = None if self._policy_of is far else self._policy
-        self._policy_of = far
         requests = [slot.request for slot in going]
-        answers = far.play(policy, requests)
+        answers = far.play(requests)
         for place, slot in enumerate(going):
             try:
                 answer = self._play_one(slot, far, answers, closes=requests[place][1] == "close")

@@ -46,7 +46,7 @@ class TokenPolicy:
         sampler.seed(seed)
 
     def reseed(self, number: int) -> None:
-        """Reseed the sampling with the number of this copy, so copies sample differently."""
+        """Reseed the sampling with a number, in addition to the policy's seed."""
         (mixed,) = np.random.SeedSequence([self.seed, number]).generate_state(1)
         self.sampler.seed(int(mixed))
 

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
-from agentgym.text.validation import check_shape
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout.models.local_policy import LocalPolicy
 from agentgym.training.rollout.models.sampling import ModelOptions
@@ -51,25 +49,11 @@ def find_model(name: str) -> ModelSource:
     if path.suffix == ".gguf" and path.is_file():
         return ModelSource(path.parent, path.name)
     if (path / MODEL).is_file() or (path / ADAPTER).is_file():
-        _check_configs(path)
         return ModelSource(path)
     raise ValueError(
         f"there is no model at {name!r}; give a folder of transformers (with {MODEL}, or "
         f"{ADAPTER} of PEFT), a GGUF file, or {SMOLLM2}"
     )
-
-
-def _check_configs(folder: Path) -> None:
-    # transformers raises TypeError or AttributeError for other JSON than an object.
-    for name in (MODEL, ADAPTER, TOKENIZER, GENERATION, "tokenizer.json"):
-        path = folder / name
-        try:
-            if path.exists():
-                check_shape(TypeAdapter(dict[str, Any]), path.read_bytes())
-        except OSError as error:
-            raise ValueError(f"{path} must be a JSON file: {error.strerror}") from None
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
 
 
 def _wheel() -> ModelSource:

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from agentgym.play.policy import PolicyError, Reply
-from agentgym.text.messages import Chat, Message, Messages
+from agentgym.text.messages import Chat, Message
 from agentgym.text.token_ids import TokenIds
 from agentgym.text.tools import Tool
 from agentgym.training.rollout.engines.deltas import as_token_ids
@@ -22,9 +21,6 @@ from agentgym.training.rollout.models.plain_chat import as_text, join_messages
 
 # Must cover all concurrent episodes.
 _REMEMBERED = 4_096
-# Prompt texts kept per episode: the newest and the one it continues.
-_PROMPTS = 2
-_Prompt = tuple[tuple[Tool, ...], str]
 # Llama 3 templates insert today's date unless given this variable (the value is their default), but
 # the same seed must give the same prompt every day.
 _FIXED = {"date_string": "26 Jul 2024"}
@@ -164,13 +160,6 @@ class Renderer:
         self.stops = frozenset({*named, self._end})
         self.pad = pad_id(tokenizer)
         self._cache: OrderedDict[bytes, TokenIds] = OrderedDict()
-        self._prompts: WeakKeyDictionary[Any, dict[int, _Prompt]] = WeakKeyDictionary()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_prompts"}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        vars(self).update(state, _prompts=WeakKeyDictionary())
 
     def ids(self, chat: Chat) -> TokenIds:
         """Return the prompt for the next reply; prompts of an episode share memory.
@@ -219,22 +208,9 @@ class Renderer:
         return text.removeprefix(str(self.tokenizer.convert_ids_to_tokens(int(ids[-1]))))
 
     def _text(self, chat: Chat, count: int) -> str:
-        # Each prompt is needed three times: for its ids, when its reply is stored, and when the
-        # chat continues. It is rendered in full, because a template may render earlier messages
-        # differently once later ones follow.
-        if not isinstance(chat.messages, Messages):
-            return self.template.render(chat.messages[:count], chat.tools)
-        buffer, shared = chat.messages.lineage()
-        if count > shared:  # some messages are not shared with later chats
-            return self.template.render(chat.messages[:count], chat.tools)
-        prompts = self._prompts.setdefault(buffer, {})
-        tools, text = prompts.get(count, (None, ""))
-        if tools != chat.tools:
-            text = self.template.render(chat.messages[:count], chat.tools)
-            prompts[count] = chat.tools, text
-            for earlier in sorted(prompts)[:-_PROMPTS]:
-                prompts.pop(earlier, None)  # another thread may continue the same messages
-        return text
+        # In full, because a template may render earlier messages differently once later ones
+        # follow.
+        return self.template.render(chat.messages[:count], chat.tools)
 
     def _encode(self, text: str) -> tuple[int, ...]:
         # Templates include the beginning-of-sequence token themselves.

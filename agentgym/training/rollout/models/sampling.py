@@ -12,9 +12,10 @@ import numpy as np
 from pydantic import Field
 
 from agentgym.play.policy import PolicyError
-from agentgym.training.rollout.endpoints.chat_completions import ROUNDING
 from agentgym.world.config import Config, TokenCount
 
+# Nats by which bfloat16 rounding may raise a log-probability above 0.
+_ROUNDING = 0.01
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 
 
@@ -112,7 +113,7 @@ def find_fault(
     for k, (token, logprob) in enumerate(zip(ids, logprobs, strict=True)):
         if type(token) is not int or not 0 <= token < (vocabulary or math.inf):
             return f"token {k} is {token!r}, which is not an id of the model"
-        if not isinstance(logprob, float) or not math.isfinite(logprob) or logprob > ROUNDING:
+        if not isinstance(logprob, float) or not math.isfinite(logprob) or logprob > _ROUNDING:
             return f"token {k} has the log-probability {logprob!r}"
     if early := options.stops.intersection(ids[:-1]):
         return f"it continues after the stop id {min(early)}"

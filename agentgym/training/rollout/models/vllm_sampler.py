@@ -12,7 +12,23 @@ from vllm.lora.request import LoRARequest  # type: ignore[import-not-found,unuse
 from agentgym.play.policy import PolicyError
 from agentgym.training.rollout.models.pretrained import has_adapter, save_model
 from agentgym.training.rollout.models.sampling import RequestSeeds, Sample, SamplingOptions
-from agentgym.training.rollout.models.server_sampler import ADAPTER_NAME, ENDINGS, PLAIN_SAMPLING
+
+# Name of the LoRA adapter in vLLM.
+_ADAPTER = "agentgym"
+# Finish reasons of complete replies; others (`abort`, `error`) mean that the reply was cut off.
+_ENDINGS = ("stop", "length")
+# Sample from the model's own distribution and stop only at the given ids; otherwise vLLM would
+# apply the model's `generation_config`.
+_PLAIN_SAMPLING: dict[str, Any] = {
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "ignore_eos": True,
+    "skip_special_tokens": False,
+}
 
 
 class VLLMSampler:
@@ -58,7 +74,7 @@ class VLLMSampler:
                 logprobs=0,  # only the sampled token's
                 seed=seed,
                 detokenize=False,
-                **PLAIN_SAMPLING,
+                **_PLAIN_SAMPLING,
             )
             for prompt, seed in zip(prompts, self._seeds.draw(len(prompts)), strict=True)
         ]
@@ -79,7 +95,7 @@ class VLLMSampler:
         path = str(self.folder.resolve())
         self.version += 1
         if has_adapter(model):  # a new number forces a reload without the old prefix cache
-            self._adapter = LoRARequest(ADAPTER_NAME, self.version, path)
+            self._adapter = LoRARequest(_ADAPTER, self.version, path)
             return
         if self.sleeps:
             self._llm.sleep(level=2)
@@ -95,7 +111,7 @@ def _to_sample(output: Any, prompt: tuple[int, ...], version: int) -> Sample | P
     if list(output.prompt_token_ids or ()) != list(prompt):
         return PolicyError("vLLM used another prompt")
     completion = output.outputs[0]
-    if completion.finish_reason not in ENDINGS:
+    if completion.finish_reason not in _ENDINGS:
         return PolicyError(f"a vLLM reply ended with finish_reason {completion.finish_reason!r}")
     ids = tuple(completion.token_ids)
     steps = completion.logprobs or ()

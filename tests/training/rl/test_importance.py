@@ -1,9 +1,8 @@
-"""Samplers that lag behind the model: importance correction, and episodes played ahead."""
+"""Importance correction for samplers that differ from the model."""
 
 from __future__ import annotations
 
 import copy
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -11,16 +10,14 @@ import pytest
 import torch
 
 from agentgym import Chat, Reply
-from agentgym.training.rl import GRPO, GRPOConfig, rows
+from agentgym.training.rl import GRPO, GRPOConfig
 from agentgym.training.rl.batches import (
     Experience,
-    batch,
     corrected,
     experience,
-    logprobs_of,
 )
 from agentgym.training.rollout import Step, Trajectory
-from tests.training.rl.echo_trainers import gradients, small_model, wavering_model
+from tests.training.rl.echo_trainers import gradients, small_model
 from tests.training.rl.echo_world import make_env
 
 PROMPT = (5, 6, 7)
@@ -87,43 +84,3 @@ def test_ratios_are_truncated(tokenizer: Any) -> None:
     assert torch.allclose(found.advantages[found.sampled], expected, rtol=1e-5)
     assert torch.equal(found.logprobs, now)
     assert found.advantages[~found.sampled].abs().max() == 0
-
-
-@pytest.mark.rotation
-def test_the_next_episodes_are_played_with_the_weights_before(tokenizer: Any) -> None:
-    model = wavering_model(tokenizer, 1)
-    trainer = trainer_of(
-        tokenizer,
-        model,
-        steps=4,
-        groups=4,
-        group_size=4,
-        ahead=True,
-        entropy=0.01,
-        max_new_tokens=4,
-    )
-    weights, threads, drifts, lags = [copy.deepcopy(model)], set(), [], []
-    play = trainer.source.play
-    trainer.source.play = lambda *arguments: (  # type: ignore[method-assign]
-        threads.add(threading.current_thread().name.partition("_")[0]),
-        play(*arguments),
-    )[1]
-
-    def look(step: int, metrics: Any) -> None:
-        drifts.append(metrics["sampler_drift"])
-        lags.append(metrics["lag"])
-        weights.append(copy.deepcopy(model))
-        if trainer._ahead is None:
-            return
-        data = batch([row for t in trainer._ahead.episodes for row in rows(t)], 0)
-        before, after = (
-            ((logprobs_of(weights[k], data) - data.logprobs) * data.sampled).abs().max()
-            for k in (step - 1, step)
-        )
-        assert before < 1e-4 < 1e-3 < after
-
-    trainer.train(look)
-    assert threads == {"MainThread", "agentgym-ahead"}
-    assert trainer._ahead is None, "nothing is played that is not trained on"
-    assert drifts[0] < 1e-4 < 1e-3 < min(drifts[1:]), "only the first step has its own samples"
-    assert lags == [0.0, 1.0, 1.0, 1.0]
