@@ -121,7 +121,7 @@ CurriculumName = Annotated[
 ]
 SamplerName = Annotated[
     str | None,
-    typer.Option(help="GRPO sampler: vllm, or the address of a server that returns token ids."),
+    typer.Option(help="GRPO sampler: vllm."),
 ]
 SamplerOptions = Annotated[
     list[str],
