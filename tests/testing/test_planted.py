@@ -1,4 +1,4 @@
-"""The fuzzer finds, reduces and replays every kind of planted fault."""
+"""The fuzzer finds, shortens and replays every kind of planted fault."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from agentgym.testing import (
-    Campaign,
-    Case,
-    Finding,
-    minimize,
-    play,
-    replay,
-)
+from agentgym.testing import Campaign, Case, Finding, play
+from agentgym.testing.campaign import shorten
 from tests.testing.planted_worlds import (
     PLANTED,
     RaisingWorld,
@@ -46,29 +40,8 @@ def test_a_sound_world_has_no_finding() -> None:
     assert list(findings(SoundWorld, EPISODES)) == []
 
 
-@pytest.fixture(scope="module")
-def rare() -> Finding:
-    return next(findings(RareWorld, RARE_EPISODES))
-
-
 @pytest.mark.rotation
-def test_a_finding_is_cut_down_to_one_short_reply(rare: Finding) -> None:
-    smallest = minimize(rare, play)
-    assert (smallest.minimal, smallest.reproduced) == (True, True)
-    (reply,) = smallest.case.actions or ()
-    assert len(reply) < 120
-    assert "RuntimeError: the layout of the text failed" in smallest.text
-
-
-def test_what_was_cured_is_not_found_again(rare: Finding) -> None:
-    assert replay(rare, play) is not None
-    assert replay(replace(rare, case=replace(rare.case, id=planted_id(SoundWorld))), play) is None
-    cured = replace(rare, case=replace(rare.case, actions=["hello"]))
-    assert minimize(cured, play).reproduced is False
-
-
-@pytest.mark.rotation
-def test_a_campaign_counts_and_reduces_what_it_finds() -> None:
+def test_a_campaign_counts_and_shortens_what_it_finds() -> None:
     ids = [planted_id(SoundWorld), planted_id(RaisingWorld)]
     campaign = Campaign(ids, texts=80)
     campaign.run()
@@ -79,7 +52,10 @@ def test_a_campaign_counts_and_reduces_what_it_finds() -> None:
     assert [row[0] for row in rows] == ids
     assert len(header) == len(rows[0])
     (found,) = campaign.findings
-    assert (found.kind, found.minimal, found.reproduced) == ("raise", True, True)
+    assert (found.kind, len(found.case.actions or ())) == ("raise", 1)
+    assert [each.mark for each in play(found.case).findings] == [found.mark]
+    cured = replace(found, case=replace(found.case, actions=["hm", "hello"]))
+    assert shorten(cured) is cured, "another last reply is not the cause"
 
 
 def test_the_same_case_plays_the_same_episode() -> None:
