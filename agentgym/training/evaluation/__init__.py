@@ -7,7 +7,7 @@ the extra `cli`.
 from typing import TYPE_CHECKING
 
 from agentgym.training.evaluation.ablation import Ablation, Cell
-from agentgym.training.evaluation.budget import Budget, Price, SpendingLimits, estimate
+from agentgym.training.evaluation.budget import Price, estimate
 from agentgym.training.evaluation.comparison import (
     comparison_tables,
     find_levels,
@@ -54,7 +54,6 @@ __all__ = [
     "QUALITY",
     "TRAJECTORIES",
     "Ablation",
-    "Budget",
     "Cell",
     "Command",
     "Interval",
@@ -62,7 +61,6 @@ __all__ = [
     "Price",
     "Result",
     "Results",
-    "SpendingLimits",
     "Table",
     "ablation_tables",
     "arm_label",

@@ -192,7 +192,6 @@ class Ablation(Config):
         played_by: Mapping[str, Any] | None = None,
         player: UserPolicy | None = None,
         *,
-        count: bool = False,
         shared: bool = False,
     ) -> Trajectory:
         """Play one episode; it fails if the policy could not reply.
@@ -214,7 +213,7 @@ class Ablation(Config):
             failure = describe(error)
         used = None if shared else getattr(policy, "usage", None)
         counts = (used.prompt_tokens, used.completion_tokens) if used else None
-        return finish(episode.trajectory(failure), counts, count=count)
+        return finish(episode.trajectory(failure), counts)
 
     def lost(self, cell: Cell, cause: str) -> Trajectory:
         """Return the trajectory of a cell that could not be played."""
@@ -268,17 +267,13 @@ def window_of(run: Mapping[str, Any]) -> int | None:
     return WINDOW if window is None and any(map(check_context, run["contexts"])) else window
 
 
-def finish(
-    trajectory: Trajectory, tokens: tuple[int, int] | None = None, *, count: bool = False
-) -> Trajectory:
-    """Add the prompt digest and token counts to an episode's labels.
-
-    A local model's token ids take precedence over `tokens` from an endpoint; `count` counts the
-    tokens if nothing else has.
+def finish(trajectory: Trajectory, tokens: tuple[int, int] | None = None) -> Trajectory:
+    """Add the prompt digest and token counts, of an endpoint or by a local model's ids, to an
+    episode's labels.
     """
     first = trajectory.steps[0].chat if trajectory.steps else trajectory.last
     labels = {**trajectory.labels, "prompt": hash_prompt(first)}
-    tokens = tokens or tokens_by_ids(trajectory) or (count_tokens(trajectory) if count else None)
+    tokens = tokens or tokens_by_ids(trajectory)
     return replace(trajectory, labels={**labels, **({"tokens": list(tokens)} if tokens else {})})
 
 

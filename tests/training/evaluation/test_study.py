@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,20 @@ from agentgym.oracles import OraclePolicy
 from agentgym.play.policy import Policy
 from agentgym.training.evaluation import (
     Ablation,
-    Budget,
     Price,
-    Result,
-    SpendingLimits,
     estimate,
     load_results,
     log_of,
     run_ablation,
 )
 from agentgym.training.evaluation.ablation import count_tokens
+from agentgym.training.evaluation.budget import REPLY_TOKENS
 from agentgym.training.evaluation.study_folder import (
     SETTINGS,
     TRAJECTORIES,
     load_study,
     missing_cells,
+    result_cell,
 )
 from agentgym.training.rollout import PolicyConfig, Trajectory
 from agentgym.training.rollout.lines import read_chunks
@@ -58,11 +58,6 @@ def served(env_id: str) -> Policy:
 
 def small(name: str = "noisy:p=0.2", label: str = "", **changes: Any) -> Ablation:
     return studies.small(**{"seeds": 2, "policy": PolicyConfig(name, label=label), **changes})
-
-
-def tokens_of(row: Result) -> tuple[int, int]:
-    assert row.tokens is not None
-    return row.tokens
 
 
 def played(ablation: Ablation, out: Path, **options: Any) -> int:
@@ -164,43 +159,26 @@ def test_samples_of_an_instance_differ_and_are_the_same_in_each_order(tmp_path: 
 
 
 @pytest.mark.rotation
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_budget_in_cells_is_kept_to_the_cell_over_runs(tmp_path: Path, workers: int) -> None:
-    for most, there in ((3, 3), (3, 3), (5, 5), (20, 8)):
-        budget = Budget(SpendingLimits(cells=most))
-        rows = run_ablation(small(seeds=4), tmp_path, workers, budget=budget)
-        assert (len(rows), budget.stopped) == (there, there < 8)
-    assert {(row.seed, row.arm) for row in rows[:2]} == {(0, ""), (1, "")}
-
-
-@pytest.mark.rotation
-def test_a_budget_in_money_stops_before_it_is_exceeded(tmp_path: Path) -> None:
-    ablation = small(seeds=6)
-    expected = estimate(ablation, ablation.cells())
-    assert (expected.cells, expected.measured, expected.unknown) == (12, 0, 0)
-    price = Price(prompt=2.0, reply=8.0)
-    half = price.of(expected.total) / 2
-    budget = Budget(SpendingLimits(cost=half, price=price), expected.tokens)
-    rows = run_ablation(ablation, tmp_path, 1, budget=budget)
-    assert 1 < len(rows) < 12
-    assert budget.stopped
-    assert sum(price.of(tokens_of(row)) for row in rows) <= half
-    again = estimate(ablation, missing_cells(tmp_path), rows)
-    assert (again.cells, again.measured) == (12 - len(rows), 12 - len(rows))
-
-
-@pytest.mark.rotation
-def test_an_estimate_is_the_cost_of_optimal_episodes(tmp_path: Path) -> None:
+def test_an_estimate_is_the_cost_of_optimal_episodes_or_of_played_ones(tmp_path: Path) -> None:
     ablation = small("oracle", arms=("", "SPH"), horizons=(3, 5), seeds=1)
-    expected = estimate(ablation, ablation.cells(), reply_tokens=0)
-    rows = run_ablation(ablation, tmp_path, 1, budget=Budget(SpendingLimits(tokens=10**9)))
-    spent = [sum(tokens_of(row)[side] for row in rows) for side in (0, 1)]
-    assert list(expected.total) == spent
+    cells = ablation.cells()
+    expected = estimate(ablation, cells)
+    assert (expected.cells, expected.measured, expected.unknown) == (4, 0, 0)
+    rows = run_ablation(ablation, tmp_path, 1)
+    spent = [count_tokens(episode, REPLY_TOKENS) for episode in log_of(tmp_path)]
+    assert list(expected.total) == [sum(side) for side in zip(*spent, strict=True)]
+    counted = [replace(row, tokens=(7, 2)) for row in rows[:2]]
+    again = estimate(ablation, cells, counted)
+    assert again.measured == 2
+    rest = estimate(
+        ablation,
+        [cell for cell in cells if cell[:4] not in {r[:4] for r in map(result_cell, counted)}],
+    )
+    assert again.total == (rest.total[0] + 14, rest.total[1] + 4)
+    assert Price(prompt=2.0, reply=8.0).of((1e6, 5e5)) == 6.0
 
 
-def test_a_cost_without_a_price_and_equal_samples_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a cost limit of 5 requires token prices"):
-        SpendingLimits(cost=5.0)
+def test_equal_samples_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ValueError, match="at temperature 0 would be equal"):
         small(str(tmp_path), samples=2)
