@@ -46,12 +46,10 @@ from agentgym.cli.common import (
     split_label,
 )
 from agentgym.cli.spending import (
-    EstimateOnly,
     MaxCost,
     Prices,
     limit_cost,
     parse_prices,
-    show_estimates,
 )
 from agentgym.oracles import ARMS
 from agentgym.text.validation import check_choice, check_int
@@ -164,7 +162,6 @@ def ablate(
     workers: Workers = _PROCESSORS,
     max_cost: MaxCost = None,
     price: Prices = [],  # noqa: B006
-    estimate: EstimateOnly = False,
 ) -> None:
     """Run an ablation of oracles and context strategies. An interrupted run resumes; with more
     seeds, sizes, arms, contexts, samples or policies, only the missing episodes are played.
@@ -182,9 +179,6 @@ def ablate(
             settings["oracle_options"] = {"H": {"keep_last_error": True}}
         ablations = [Ablation(**settings, policy=each) for each in policies]
         _check_windows(ablations[0], window)
-        show_estimates(ablations, prices, out, show_all=estimate)
-        if estimate:
-            return
         for ablation in ablations:
             prepare_ablation(ablation, out)
             if ablation.policy.is_model:  # fails early if the model cannot be loaded

@@ -1,19 +1,15 @@
-"""Options that limit a study's cost, and the estimate before it runs."""
+"""Options that limit a study's cost."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from agentgym.cli.common import progress_bar
-from agentgym.training.evaluation import Ablation, Price, estimate, load_results
-from agentgym.training.evaluation.budget import Estimate
-from agentgym.training.evaluation.study_folder import result_cell
+from agentgym.training.evaluation import Price
 from agentgym.training.rollout import PolicyConfig
 from agentgym.world.digests import digest
 
@@ -29,9 +25,6 @@ Prices = Annotated[
         help="Price per million prompt and reply tokens, such as 0.15,0.6; once for all "
         "policies or once for each.",
     ),
-]
-EstimateOnly = Annotated[
-    bool, typer.Option("--estimate", help="Only estimate the cost of the run.")
 ]
 
 
@@ -87,32 +80,3 @@ def limit_cost(
             policy = replace(policy, transport={**money, **policy.transport})  # noqa: PLW2901
         limited.append(policy)
     return limited
-
-
-def show_estimates(
-    ablations: Sequence[Ablation], prices: Sequence[Price], out: Path, *, show_all: bool
-) -> None:
-    """Print the expected cost of endpoint policies, or of all."""
-    pairs = zip(ablations, prices, strict=True)
-    shown = [pair for pair in pairs if show_all or pair[0].policy.is_endpoint]
-    played = load_results(out) if shown and out.is_dir() else []
-    done = set(map(result_cell, played))
-    for ablation, price in shown:
-        column = ablation.policy.column
-        missing = [cell for cell in ablation.cells() if cell not in done]
-        with progress_bar() as progress:
-            task = progress.add_task(f"estimate for {column}", total=len(missing))
-            expected = estimate(ablation, missing, played, partial(progress.advance, task))
-        typer.echo(describe(column, expected, price))
-
-
-def describe(policy: str, expected: Estimate, price: Price) -> str:
-    """Format an estimate as one line."""
-    prompt, reply = expected.total
-    cost = price.of(expected.total)
-    unknown = f"; {expected.unknown} unknown" if expected.unknown else ""
-    return (
-        f"estimate for {policy}: {expected.cells:,} cells, {prompt:,.0f} prompt tokens, "
-        f"{reply:,.0f} reply tokens{f', cost {cost:,.2f}' if cost else ''} ({expected.measured} "
-        f"estimated from played cells, the others from optimal play{unknown})"
-    )

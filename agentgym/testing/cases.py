@@ -54,7 +54,7 @@ class Finding:
     """A violation of a law by an env, with the data to replay it.
 
     Attributes:
-        kind: The law: `raise`, `result`, `state`, `copy`, `repeat`, `random`, `idle` or `oracle`.
+        kind: The law: `raise`, `result`, `state`, `copy`, `repeat` or `oracle`.
         text: The violation in one line, or a traceback.
         mark: A key shared by findings with the same cause.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import sysconfig
 import traceback
@@ -38,9 +37,6 @@ from agentgym.world.world import MissingHook, World, has_hook
 _COPY_EVERY = 10
 # Larger states are compared for only a share of the refused replies, for speed.
 _STATE_BYTES = 300_000
-# Maximum replies of an episode without actions.
-_IDLE_STEPS = 400
-_IDLE_REPLY = "I would rather not."
 # calls of each kind to consider at a time; a world may suggest thousands
 _SUGGESTED = 50
 _HERE = Path(__file__).parent
@@ -73,7 +69,6 @@ class _Player:
         self.report.findings.append(Finding(kind, text, mark or _mark_of(text), case))
 
     def play(self) -> None:
-        generators = _global_generators()
         self.report.actions = []
         self._transcript = ObservationHash()
         env: gymnasium.Env[Any, Any] | None = None
@@ -84,16 +79,12 @@ class _Player:
             self._end(env)
             if self.thorough or self.case.index % 2 == 0:
                 self._repeat(env)
-            if self.case.index == 0:
-                self._idle(env)
         except _Stop:
             pass
         finally:
             if env is not None:
                 with suppress(_Stop), self._watch("raise"):
                     env.close()
-        if _global_generators() != generators:
-            self.find("random", "the global random generators were used")
         self.report.texts = len(self.report.actions)
         self.report.marks = self._transcript.marks
 
@@ -223,21 +214,6 @@ class _Player:
         if when := parting(self._transcript.marks, again.marks):
             self.find("repeat", f"the same episode played again differs after {when}", "repeat")
 
-    def _idle(self, env: gymnasium.Env[Any, Any]) -> None:
-        """An episode without actions must score 0."""
-        with self._watch("raise", "an episode in which nothing is done: "):
-            env.reset(seed=self.case.env_seed)
-            for _ in range(_IDLE_STEPS):
-                _, reward, terminated, truncated, _ = env.step(_IDLE_REPLY)
-                if terminated or truncated:
-                    break
-            else:
-                if not isinstance(env.unwrapped, ToolEnv):
-                    return
-                reward = env.unwrapped.truncate("fuzz")[1]
-        if reward != 0:
-            self.find("idle", f"an episode in which nothing is done scores {reward!r}", "idle")
-
 
 def _oracle(env_id: str, dialect: Any) -> Callable[[Sequence[Chat]], Any] | None:
     try:
@@ -258,10 +234,6 @@ def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
         if has_hook(type(world), hook)
         for call in islice(getattr(world, hook)() or (), _SUGGESTED)
     ]
-
-
-def _global_generators() -> tuple[Any, str]:
-    return random.getstate(), repr(np.random.get_state(legacy=False))  # noqa: NPY002 - it must not change
 
 
 def _place_of(text: str) -> str:

@@ -5,7 +5,6 @@ They are registered only with Gymnasium; tests of all worlds skip them.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -156,13 +155,6 @@ class OverfullWorld(SoundWorld):
         return float(len(self.notes) > 2) * 1.5
 
 
-class IdleWorld(SoundWorld):
-    """It rewards an agent that does nothing."""
-
-    def score(self) -> float:
-        return float(len(self.notes) == 1)
-
-
 class UnwritableWorld(SoundWorld):
     """Its report is not JSON-serialisable."""
 
@@ -176,14 +168,6 @@ class SurrogateWorld(SoundWorld):
     def written(self, name: str, text: str, result: str) -> str:
         start = text.encode("utf-8", "replace")[:2].decode("utf-8", "surrogateescape")
         return f"{result} {start}"
-
-
-class GamblingWorld(SoundWorld):
-    """It draws from the global generator."""
-
-    def advance(self, seconds: int) -> str:
-        random.random()
-        return super().advance(seconds)
 
 
 class ForgetfulWorld(SoundWorld):
@@ -222,10 +206,8 @@ PLANTED: Mapping[type[SoundWorld], frozenset[str]] = {
     RememberingWorld: frozenset({"repeat"}),
     NaNWorld: REFUSED,
     OverfullWorld: REFUSED,
-    IdleWorld: frozenset({"idle"}),
     UnwritableWorld: REFUSED,
     SurrogateWorld: REFUSED,
-    GamblingWorld: frozenset({"random"}),
     ForgetfulWorld: frozenset({"copy"}),
     TimedWorld: frozenset({"copy"}),
 }

@@ -7,7 +7,6 @@ the extra `cli`.
 from typing import TYPE_CHECKING
 
 from agentgym.training.evaluation.ablation import Ablation, Cell
-from agentgym.training.evaluation.budget import Price, estimate
 from agentgym.training.evaluation.comparison import (
     comparison_tables,
     find_levels,
@@ -15,9 +14,10 @@ from agentgym.training.evaluation.comparison import (
     load_folders,
     pass_at,
 )
-from agentgym.training.evaluation.intervals import differences, effects, interactions, summarize
+from agentgym.training.evaluation.intervals import differences, effects, summarize
 from agentgym.training.evaluation.missing import Results, as_results
 from agentgym.training.evaluation.overlap import instance_key, overlap_table
+from agentgym.training.evaluation.price import Price
 from agentgym.training.evaluation.registry import Command, Paper, papers, presets, register_paper
 from agentgym.training.evaluation.report import ablation_tables, write_report
 from agentgym.training.evaluation.scoring import (
@@ -72,14 +72,12 @@ __all__ = [
     "differences",
     "drawing",
     "effects",
-    "estimate",
     "evaluate",
     "few_instances",
     "find_levels",
     "group_by",
     "holm",
     "instance_key",
-    "interactions",
     "is_unreadable",
     "level_horizons",
     "load_folders",

@@ -22,11 +22,10 @@ from agentgym.assemble.wrapper_stack import WINDOW, check_arm, check_context
 from agentgym.oracles import ARMS
 from agentgym.play.policy import PolicyError
 from agentgym.text.messages import Chat
-from agentgym.text.tokens import counter
 from agentgym.text.validation import list_names
 from agentgym.training.evaluation.scoring import hash_prompt
 from agentgym.training.rollout import Episode, PolicyConfig, Trajectory
-from agentgym.training.rollout.episode import Recording, spec_of
+from agentgym.training.rollout.episode import Recording
 from agentgym.training.rollout.faults import describe
 from agentgym.training.rollout.policies import tokens_by_ids
 from agentgym.training.rollout.seat_policies import adapt, agents_of, check_seats
@@ -127,23 +126,20 @@ class Ablation(Config):
         for world in () if self.policy.is_model else self.worlds:
             self.policy.make(resolve(world))
         object.__setattr__(self, "arms", tuple(dict.fromkeys(map(shortest_arm, self.arms))))
-        if len(self.contexts) > 1 or ":" in self.contexts[0]:  # wrappers validate arguments
-            stacks: dict[str, str] = {}
-            for context in self.contexts:
-                stacks.setdefault(self.stack(context), context)
-            object.__setattr__(self, "contexts", tuple(stacks.values()))
         for cell in product(self.worlds, self.arms, self.contexts, self.horizons):
             self.spec(*cell)
-        self._check_seats()
+        self._check_wrappers()
 
-    def _check_seats(self) -> None:
-        if self.policy.seats:
-            for world in self.worlds:
-                env = gymnasium.make(
-                    self.spec(world, self.arms[0], self.contexts[0], self.horizons[0])
-                )
-                check_seats(tuple(self.policy.seats), agents_of(env))
-                env.close()
+    def _check_wrappers(self) -> None:
+        """Raise for invalid arguments of a strategy, or seats that a world's team lacks."""
+        arm, size = self.arms[0], self.horizons[0]
+        for context in self.contexts:
+            if ":" in context:  # wrappers validate arguments
+                gymnasium.make(self.spec(self.worlds[0], arm, context, size)).close()
+        for world in self.worlds if self.policy.seats else ():
+            env = gymnasium.make(self.spec(world, arm, self.contexts[0], size))
+            check_seats(tuple(self.policy.seats), agents_of(env))
+            env.close()
 
     def spec(self, world: str, arm: str, context: str, horizon: int) -> EnvSpec:
         """Return a cell's env spec."""
@@ -172,10 +168,6 @@ class Ablation(Config):
             window=self.tokens_shown,
             **{**sizes, **given},
         )
-
-    def stack(self, context: str) -> str:
-        """Return a context strategy's spec, equal for all spellings of the strategy."""
-        return recorded_spec(self.spec(self.worlds[0], self.arms[0], context, self.horizons[0]))
 
     @property
     def tokens_shown(self) -> int | None:
@@ -235,13 +227,6 @@ class Ablation(Config):
         return settings
 
 
-def recorded_spec(env_spec: EnvSpec) -> str:
-    """Return the spec that episodes record as JSON, whose wrappers have complete arguments."""
-    env = gymnasium.make(env_spec, disable_env_checker=True)
-    env.close()
-    return spec_of(env)
-
-
 def shortest_arm(arm: str) -> str:
     """Return an arm's canonical spelling: `P1S0.50` becomes `S0.5P`, as the paper writes `SP`."""
     order = "SPH"  # the paper's; other letters follow
@@ -275,17 +260,6 @@ def finish(trajectory: Trajectory, tokens: tuple[int, int] | None = None) -> Tra
     labels = {**trajectory.labels, "prompt": hash_prompt(first)}
     tokens = tokens or tokens_by_ids(trajectory)
     return replace(trajectory, labels={**labels, **({"tokens": list(tokens)} if tokens else {})})
-
-
-def count_tokens(trajectory: Trajectory, reply_tokens: int = 0) -> tuple[int, int]:
-    """Count an episode's prompt and reply tokens in `cl100k_base`; a reply has at least
-    `reply_tokens`.
-    """
-    cl100k = counter("cl100k_base")
-    prompts = sum(cl100k.count_chat(step.chat) for step in trajectory.steps)
-    return prompts, sum(
-        max(reply_tokens, cl100k.length(step.reply.text)) for step in trajectory.steps
-    )
 
 
 def cell_of(trajectory: Trajectory) -> Cell:

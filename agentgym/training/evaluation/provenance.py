@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
+import importlib.util
 import inspect
 import json
 import sys
-import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from functools import lru_cache
-from importlib.machinery import PathFinder
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import gymnasium
@@ -46,8 +43,8 @@ def provenance(
     """Return JSON-able data that identifies a policy beyond its name, and the code it plays with.
 
     It contains agentgym's version, digests of the package and of each world, the name and the seed.
-    A trained model adds its sampling options and file hash; code adds digests of its module and
-    imports; an object in memory adds its source digest. A policy's own `provenance` attribute is
+    A trained model adds its sampling options and file hash; code adds its module's digest; an object
+    in memory adds its source digest. A policy's own `provenance` attribute is
     added.
     """
     facts: dict[str, Any] = {
@@ -102,9 +99,9 @@ def difference(kept: Mapping[str, Any], found: Mapping[str, Any]) -> str:
             continue
         old, new = _fact(kept, name), _fact(found, name)
         if name in ("worlds", "modules"):
-            for part in old.keys() & new.keys() if name == "worlds" else old.keys() | new.keys():
-                if old.get(part) != new.get(part):
-                    return _sentence(f"{name[:-1]} {part}", old.get(part), new.get(part))
+            for part in old.keys() & new.keys():
+                if old[part] != new[part]:
+                    return _sentence(f"{name[:-1]} {part}", old[part], new[part])
         elif old != new:
             return _sentence(name, kept.get(name), found.get(name))
     return ""
@@ -130,18 +127,7 @@ def _source_digest(owner: Any) -> str:
     try:
         return digest(inspect.getsource(owner))[:_SHOWN]
     except (OSError, TypeError):  # defined in an interpreter or by `exec`
-        functions = [owner, *vars(owner).values()] if inspect.isclass(owner) else [owner]
-        codes = [f.__code__ for f in functions if hasattr(f, "__code__")]
-        return digest(list(map(_describe_code, codes)))[:_SHOWN]
-
-
-def _describe_code(code: CodeType) -> list[Any]:
-    """Return code as data without addresses and line numbers."""
-    constants = []
-    for constant in code.co_consts:
-        nested = isinstance(constant, CodeType)
-        constants.append(_describe_code(constant) if nested else repr(constant))
-    return [code.co_code.hex(), code.co_names, constants]
+        return ""
 
 
 @lru_cache(maxsize=1)  # the code in memory does not change with the files
@@ -155,79 +141,35 @@ def _package_digest() -> str:
 
 
 def world_digest(world: str) -> str:
-    """Return a digest of a world's own code, outside installed packages.
+    """Return a digest of a world's module.
 
     Raises:
         ValueError: No world has this id.
     """
     path = str(gymnasium.spec(resolve(world)).kwargs["world"])
     module = path.partition(":")[0]
-    own = _file_of(module)
-    first = [_hash_file(own, own.stat().st_mtime_ns)] if own else []
-    return digest([first, module_digests(module)])[:_SHOWN]
+    file = _file_of(module)
+    return digest([[_hash_file(file, file.stat().st_mtime_ns)] if file else [], {}])[:_SHOWN]
 
 
 def module_digests(module: str) -> dict[str, str]:
-    """Return the digests of a module and its imports outside installed packages and agentgym.
-
-    Reads import statements without importing anything.
-    """
-    digests: dict[str, str] = {}
-    waiting = [module]
-    seen = set()
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        file = _file_of(name)
-        if file is None or _is_installed(file):
-            continue
-        if name != "__main__":  # a script changes when its study grows
-            digests[name] = _hash_file(file, file.stat().st_mtime_ns)[:_SHOWN]
-        waiting += _parents(name)
-        if file.suffix == ".py":
-            waiting += _imports(file, name)
-    return dict(sorted(digests.items()))
-
-
-def _parents(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[:k]) for k in range(1, len(parts))]
+    """Return the digest of a module outside agentgym, without importing it."""
+    file = _file_of(module)
+    # A script changes when its study grows.
+    if file is None or module == "__main__" or _PACKAGE in file.parents:
+        return {}
+    return {module: _hash_file(file, file.stat().st_mtime_ns)[:_SHOWN]}
 
 
 def _file_of(name: str) -> Path | None:
     file = getattr(sys.modules.get(name), "__file__", None)
-    path = None
-    for part in [*_parents(name), name] if not file else ():
+    if not file:
         try:
-            spec = PathFinder.find_spec(part, path)
-        except (AttributeError, ImportError, ValueError):
+            spec = importlib.util.find_spec(name)
+        except (ImportError, ValueError):
             return None
-        if spec is None:
-            return None
-        path, file = spec.submodule_search_locations, spec.origin
+        file = spec.origin if spec else None
     return Path(file) if file and Path(file).is_file() else None
-
-
-def _is_installed(file: Path) -> bool:
-    if {"site-packages", "dist-packages"} & set(file.parts) or _PACKAGE in file.parents:
-        return True
-    paths = sysconfig.get_paths()
-    return any(Path(paths[name]) in file.parents for name in ("stdlib", "platstdlib"))
-
-
-def _imports(file: Path, module: str) -> Iterator[str]:
-    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(file.read_bytes())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1]
-            parts = [*(above if node.level else ()), *(node.module or "").split(".")]
-            base = ".".join(filter(None, parts))
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)  # perhaps submodules
 
 
 def _hash_files(files: Iterable[Path]) -> str:

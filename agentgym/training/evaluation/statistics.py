@@ -35,9 +35,6 @@ class Interval:
         p_value: The two-sided p-value of a difference from 0, below 0.05 exactly if the interval
             excludes 0; None for a share.
         count: The number of episodes, or of complete pairs for a difference.
-        worst: The value if all missing episodes fail, or for a difference favour the other side;
-            equal to `value` if none is missing.
-        best: The value in the opposite case.
     """
 
     value: float
@@ -45,15 +42,6 @@ class Interval:
     high: float
     p_value: float | None = None  # with nan, equal intervals would differ from Python 3.13 on
     count: int = field(default=0, compare=False)
-    missing: int = field(default=0, compare=False)
-    worst: float = field(default=nan, compare=False)
-    best: float = field(default=nan, compare=False)
-
-    @property
-    def fragile(self) -> bool:
-        """Report whether the missing episodes could move the value beyond the interval."""
-        outside = self.worst < self.low or self.best > self.high
-        return self.missing > 0 and (outside or self.value != self.value)  # nan: none was played
 
 
 NO_DATA = Interval(nan, nan, nan)

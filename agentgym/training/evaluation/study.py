@@ -55,7 +55,6 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
     played_by = played_by_of(ablation, player)
     with RunLock(out):
         study = load_study(out)
-        ablation = study.spelled(ablation) if study else ablation
         grown = (study or Study()).grown(ablation, played_by, out)
         if study is None:
             strays = (trajectory for trajectory in log if not grown.holds(trajectory))
@@ -113,9 +112,7 @@ def run_ablation(
     out = Path(out)
     if workers > 1:
         exit_while_importing()
-    study = load_study(out) if out.is_dir() else None
     ablation = _naming(ablation, player)
-    ablation = study.spelled(ablation) if study else ablation
     log = prepare_ablation(ablation, out, player)
     model = None if player is None else adapt(player)
     with RunLock(out), log.writing():

@@ -28,7 +28,7 @@ from agentgym.training.evaluation.study_folder import (
     read_results,
 )
 from agentgym.training.evaluation.tables import MIN_EPISODES
-from agentgym.training.evaluation.verification import Verifier, may_replay
+from agentgym.training.evaluation.verification import contradiction
 from agentgym.training.rollout import DamagedFileError, Trajectory
 from agentgym.world.digests import digest
 
@@ -248,7 +248,6 @@ def _outdated(found: Submission, version: str) -> Iterator[str]:
 
 def _wrong_episodes(study: Study, run: Path, replays: int, seed: int) -> Iterator[str]:
     chosen = _sample(run, replays, seed)
-    verifier = Verifier(study, replays)
     splits: Counter[Any] = Counter()
     wrong = []
     for number, trajectory in log_of(run).readable():
@@ -260,11 +259,7 @@ def _wrong_episodes(study: Study, run: Path, replays: int, seed: int) -> Iterato
             continue
         if not trajectory.labels.get("provenance"):
             wrong.append(f"line {number} does not record who played it")
-        elif number in chosen and not may_replay(trajectory):
-            wrong.append(
-                f"line {number} needs code that is not registered, so nobody can replay it"
-            )
-        elif problem := verifier.contradiction(trajectory, replay=number in chosen):
+        elif problem := contradiction(study, trajectory, replay=number in chosen):
             wrong.append(f"line {number}: {problem}")
     del splits[SPLIT]
     for split, count in splits.items():

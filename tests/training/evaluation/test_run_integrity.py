@@ -21,7 +21,6 @@ from agentgym.training.evaluation import (
     log_of,
     prepare_ablation,
     run_ablation,
-    summarize,
 )
 from agentgym.training.evaluation import study as study_module
 from agentgym.training.evaluation.cell_pool import Lost, play_cells
@@ -116,7 +115,6 @@ def test_cells_that_are_lost_are_named_and_played_when_the_run_goes_on(tmp_path:
     with pytest.warns(UserWarning, match=r"2 episodes were lost .*the server said 5; run it again"):
         results = run_ablation(ablation, tmp_path / "a", 1)
     assert [row.missing for row in results.missing] == ["lost"] * 2
-    assert summarize(results, (), "success")[()].missing == 2
 
 
 @pytest.mark.rotation
@@ -306,7 +304,7 @@ def test_a_log_by_itself_and_answers_can_be_repaired(run: Path, tmp_path: Path) 
     assert len(list(TrajectoryLog(log))) == 2, "an instance may be played twice"
     answers = tmp_path / "answers" / "a.jsonl"
     answers.parent.mkdir()
-    answers.write_text('{"id": 1, "raw_response": "x"}\n{"raw_response": "y"}\n5\n')
+    answers.write_text('{"id": 1, "raw_response": "x"}\n{"raw_response\n5\n')
     assert doctor(answers.parent, "--repair")[0] == 0
     assert json.loads(answers.read_text())["id"] == 1
     assert doctor(tmp_path / "nothing")[0] == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,15 @@ from agentgym.oracles import OraclePolicy
 from agentgym.play.policy import Policy
 from agentgym.training.evaluation import (
     Ablation,
-    Price,
-    estimate,
     load_results,
     log_of,
     run_ablation,
 )
-from agentgym.training.evaluation.ablation import count_tokens
-from agentgym.training.evaluation.budget import REPLY_TOKENS
 from agentgym.training.evaluation.study_folder import (
     SETTINGS,
     TRAJECTORIES,
     load_study,
     missing_cells,
-    result_cell,
 )
 from agentgym.training.rollout import PolicyConfig, Trajectory
 from agentgym.training.rollout.lines import read_chunks
@@ -158,26 +152,6 @@ def test_samples_of_an_instance_differ_and_are_the_same_in_each_order(tmp_path: 
     assert load_results(tmp_path / "two") == rows
 
 
-@pytest.mark.rotation
-def test_an_estimate_is_the_cost_of_optimal_episodes_or_of_played_ones(tmp_path: Path) -> None:
-    ablation = small("oracle", arms=("", "SPH"), horizons=(3, 5), seeds=1)
-    cells = ablation.cells()
-    expected = estimate(ablation, cells)
-    assert (expected.cells, expected.measured, expected.unknown) == (4, 0, 0)
-    rows = run_ablation(ablation, tmp_path, 1)
-    spent = [count_tokens(episode, REPLY_TOKENS) for episode in log_of(tmp_path)]
-    assert list(expected.total) == [sum(side) for side in zip(*spent, strict=True)]
-    counted = [replace(row, tokens=(7, 2)) for row in rows[:2]]
-    again = estimate(ablation, cells, counted)
-    assert again.measured == 2
-    rest = estimate(
-        ablation,
-        [cell for cell in cells if cell[:4] not in {r[:4] for r in map(result_cell, counted)}],
-    )
-    assert again.total == (rest.total[0] + 14, rest.total[1] + 4)
-    assert Price(prompt=2.0, reply=8.0).of((1e6, 5e5)) == 6.0
-
-
 def test_equal_samples_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ValueError, match="at temperature 0 would be equal"):
@@ -209,13 +183,10 @@ def test_doctor_and_viewer_read_compressed_logs_and_repair_them(tmp_path: Path) 
     assert CliRunner().invoke(app, doctor).exit_code == 0
 
 
-def test_reading_settings_and_counting_tokens_repeat_no_preparation(tmp_path: Path) -> None:
-    """Settings are read often and tokens counted per episode, so neither may repeat costly setup."""
+def test_reading_settings_repeats_no_preparation(tmp_path: Path) -> None:
     ablation = Ablation(
         worlds=("ListWorld",), arms=("",), horizons=(3,), seeds=1, policy=PolicyConfig("oracle")
     )
     run_ablation(ablation, tmp_path, workers=1)
-    (episode,) = log_of(tmp_path)
-    for repeated in (lambda: load_study(tmp_path), lambda: count_tokens(episode)):
-        repeated()
-        assert calls_of(repeated) < 2_000
+    load_study(tmp_path)
+    assert calls_of(lambda: load_study(tmp_path)) < 2_000
