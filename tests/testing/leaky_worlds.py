@@ -211,48 +211,6 @@ class AnyEnd(CleanNotes):
         return float(self.done and self.chosen in ("", self.names[self.target]))
 
 
-class YesOrNo(CleanNotes):
-    """Two equally likely answers without a leak; chance is 0.5."""
-
-    def toolsets(self) -> Sequence[object]:
-        return (_YesOrNo(self),)
-
-    def task(self) -> str:
-        return f"Is the sum of the note of id {self.ids[self.target]} even?"
-
-    def optimal_calls(self) -> Sequence[ToolCall]:
-        if not self.was_read:
-            return [ToolCall("read", {"id": self.ids[self.target]})]
-        return [ToolCall("decide", {"even": sum(self.parts[self.target]) % 2 == 0})]
-
-    def score(self) -> float:
-        return float(self.chosen == str(sum(self.parts[self.target]) % 2 == 0))
-
-
-class _YesOrNo:
-    def __init__(self, world: YesOrNo) -> None:
-        self._world = world
-
-    @tool
-    def read(self, id: str) -> str:
-        """Read a note.
-
-        Args:
-            id: Its id.
-        """
-        return self._world.read(id)
-
-    @tool(final=True)
-    def decide(self, even: bool) -> str:
-        """Decide.
-
-        Args:
-            even: Whether the sum is even.
-        """
-        self._world.chosen = str(even)
-        return "Taken."
-
-
 class GuessOnce(World[NotesConfig]):
     """Guess which of four seals is the right one; the world has no optimal calls."""
 
@@ -284,7 +242,6 @@ class GuessOnce(World[NotesConfig]):
         return float(self.chosen == self.seal)
 
 
-CLEAN = (CleanNotes, YesOrNo)
 LEAKY = (
     BudgetTells,
     LengthTells,
@@ -301,7 +258,7 @@ LEAKY = (
     AnyEnd,
 )
 
-for world in (*CLEAN, *LEAKY, GuessOnce):
+for world in (CleanNotes, *LEAKY, GuessOnce):
     # Registered only with Gymnasium; the laws over the registry skip them.
     gymnasium.register(
         f"agentgym/{world.__name__}-v0",

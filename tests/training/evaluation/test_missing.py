@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from matplotlib.text import Text
 from typer.testing import CliRunner
@@ -28,7 +27,6 @@ from agentgym.training.evaluation import (
     log_of,
     plots,
     run_ablation,
-    summarize,
 )
 from agentgym.training.papers.loca import lengths_figure, loca_tables
 from agentgym.training.papers.lore import lore_figure, lore_tables
@@ -195,23 +193,6 @@ def test_every_figure_names_the_missing(draw: Callable[..., Any], more: dict[str
     (caption,) = (text for text in texts(draw(rows[:-2])) if "n = " in text)
     assert "2 episodes are missing" in caption
     assert "missing" not in " ".join(texts(draw(rows)))
-
-
-@pytest.mark.parametrize("left", [1, 2, 5, 20])
-def test_intervals_hold_the_truth_if_a_size_has_few_episodes(left: int) -> None:
-    chances = {("", 4): 0.8, ("", 8): 0.3, ("S", 4): 0.9, ("S", 8): 0.5}
-    held = []
-    for number in range(300):
-        rng = np.random.default_rng((left, number))
-        rows = [
-            row(seed, arm, float(rng.random() < chance), horizon=size)
-            for (arm, size), chance in chances.items()
-            for seed in range(left if (arm, size) == ("S", 8) else 20)
-        ]
-        rate = summarize(rows, ("arm",), "success")["S",]
-        change = differences(rows, (), "success")["S",]
-        held.append((rate.low <= 0.7 <= rate.high, change.low <= 0.15 <= change.high))
-    assert min(np.mean(held, axis=0)) >= 0.93
 
 
 def test_differences_state_their_complete_pairs() -> None:
