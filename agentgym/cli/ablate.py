@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import chain, product
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -59,8 +59,6 @@ from agentgym.training.evaluation import (
     ablation_tables,
     load_folders,
     load_results,
-    log_of,
-    overlap_table,
     papers,
     prepare_ablation,
     presets,
@@ -73,7 +71,6 @@ from agentgym.training.rollout import (
     ModelOptions,
     PolicyConfig,
     RunLock,
-    TrajectoryLog,
 )
 from agentgym.training.rollout.policies import read_seats
 from agentgym.training.rollout.seat_policies import agents_of
@@ -280,10 +277,6 @@ def _from_preset(
 
 def score(
     folder: Annotated[Path, typer.Argument(help="A folder written by `agentgym ablate`.")],
-    train: Annotated[
-        list[Path],
-        typer.Option(help="A training log (JSONL) to report the overlap with; may be repeated."),
-    ] = [],  # noqa: B006
 ) -> None:
     """Recompute the results, tables and figures of an ablation from its trajectories."""
     with exit_on_user_error():
@@ -293,12 +286,7 @@ def score(
             raise ValueError(
                 f"{folder} contains no trajectories; run: agentgym ablate --out {folder}"
             )
-        if missing := [str(log) for log in train if not log.is_file()]:
-            raise ValueError(f"{missing[0]} does not exist; --train takes trajectory files")
         _report(results, folder)
-        if train:
-            training = chain.from_iterable(map(TrajectoryLog, train))
-            show_table(overlap_table(log_of(folder), training))
 
 
 def compare(

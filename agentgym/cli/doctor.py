@@ -19,7 +19,6 @@ from agentgym.training.evaluation.study_folder import (
     Study,
     load_study,
     log_of,
-    missing_cells,
 )
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout import DamagedFileError, RunLock, TrajectoryLog
@@ -32,8 +31,6 @@ SIDE = ".damaged"
 TRAIN, FINETUNE = "train.json", "finetune.json"
 # Its slow module is imported on demand.
 CHECKPOINT = "checkpoint.pt"
-# cells to list by name; more would fill the screen
-_SHOWN = 20
 
 
 def doctor(
@@ -54,13 +51,6 @@ def doctor(
             repair_run(faults)
             typer.echo(f"moved {len(faults)} damaged parts into files that end in {SIDE}")
             faults = []
-        can_count = not any(fault.path.name == SETTINGS for fault in faults)
-        cells = missing_cells(run) if can_count else []
-        for cell in cells[:_SHOWN]:
-            typer.echo(f"not yet played: {cell}")
-        if cells:
-            rest = f"and {len(cells) - _SHOWN} more; " if len(cells) > _SHOWN else ""
-            typer.echo(f"{rest}agentgym ablate --out {run}, with the run's options, plays them")
     if faults:
         typer.echo(f"to repair this: agentgym doctor {run} --repair")
         raise typer.Exit(1)

@@ -189,13 +189,6 @@ class RepeatedIds(CleanNotes):
         self.ids[self.target] = f"a7f3c2e{int(self.rng.integers(4))}"
 
 
-class GuessableIds(CleanNotes):
-    """Ids are numbered, so they can be guessed."""
-
-    def plant(self) -> None:
-        self.ids = [f"note{k}" for k in range(SIZE)]
-
-
 class SameSteps(CleanNotes):
     """The successful calls are the same in one instance of four."""
 
@@ -253,7 +246,6 @@ LEAKY = (
     FirstPageSuffices,
     MetadataMarks,
     RepeatedIds,
-    GuessableIds,
     SameSteps,
     AnyEnd,
 )

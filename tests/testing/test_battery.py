@@ -29,7 +29,6 @@ FINDERS = {
     "FirstPageSuffices": "answer after the first call of other episodes",
     "MetadataMarks": "answer after the first call of other episodes",
     "RepeatedIds": "ids of other seeds",
-    "GuessableIds": "ids guessed",
     "SameSteps": "ids of other seeds",
     "AnyEnd": "at once answer(name='')",
 }

@@ -14,9 +14,9 @@ from agentgym.training.evaluation.comparison import (
     load_folders,
     pass_at,
 )
+from agentgym.training.evaluation.instances import instance_key
 from agentgym.training.evaluation.intervals import differences, effects, summarize
 from agentgym.training.evaluation.missing import Results, as_results
-from agentgym.training.evaluation.overlap import instance_key, overlap_table
 from agentgym.training.evaluation.price import Price
 from agentgym.training.evaluation.registry import Command, Paper, papers, presets, register_paper
 from agentgym.training.evaluation.report import ablation_tables, write_report
@@ -85,7 +85,6 @@ __all__ = [
     "log_of",
     "ordered_arms",
     "ordered_contexts",
-    "overlap_table",
     "papers",
     "pass_at",
     "percent",

@@ -273,20 +273,6 @@ def _is_invalid(trajectory: Trajectory) -> bool:
     return any((step.info.get("detail") or {}).get("invalid") for step in trajectory.steps)
 
 
-def missing_cells(out: Path) -> list[Cell]:
-    """Return the cells still to be played, including damaged lines; none without a study."""
-    study = load_study(out) if out.is_dir() else None
-    if study is None:
-        return []
-    played = set()
-    for _, each in log_of(out).readable():
-        if each is None or (each.failure and not is_over_window(each)):
-            continue
-        if study.holds(each):
-            played.add(cell_of(each))
-    return [cell for cell in study.cells() if cell not in played]
-
-
 def result_cell(result: Result) -> Cell:
     """Return a result's cell."""
     return Cell(*(getattr(result, name) for name in Cell._fields))

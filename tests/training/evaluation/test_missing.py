@@ -258,16 +258,6 @@ def test_a_strategy_that_never_acted_is_flagged(tmp_path: Path, context: str, na
     assert f"{name} never acted" in " ".join(shown.output.split())
 
 
-@pytest.mark.parametrize("context", ["clear_results:trigger=300:keep=1", "awareness", "memory"])
-def test_a_strategy_that_acts_or_edits_nothing_by_design_is_not(
-    tmp_path: Path, context: str
-) -> None:
-    size: dict[str, Any] = {"horizons": (40,), "seeds": 2, "window": 3_000}
-    contexts = ("none", context)
-    ablation = study("oracle", worlds=("TreeWorld",), arms=("",), contexts=contexts, **size)
-    assert run_ablation(ablation, tmp_path, 1).notes() == []
-
-
 @pytest.mark.parametrize("text", ["", "hm", "```python\nfoo(\n```", '<tool_call>{"a"</tool_call>'])
 def test_a_policy_that_writes_nothing_readable_does_not_look_like_one_that_fails(
     tmp_path: Path, text: str

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
@@ -309,27 +308,6 @@ def test_arms_are_labelled_and_bars_are_the_rates() -> None:
     assert heights == pytest.approx(
         [100 * np.mean([r.success for r in rows if r.arm == arm]) for arm in ARMS]
     )
-
-
-def test_interventions_are_labelled() -> None:
-    metrics = {"change (percentage points)", "success rate", "step accuracy"}
-    wanted = {"plan", "state", "history", "ListWorld", "TreeWorld", *metrics}
-    assert wanted <= texts(plots.interventions_figure(simulated()))
-
-
-def test_legends_name_all_that_is_drawn() -> None:
-    rows = [*simulated(("ListWorld",), arms=("S",)), *simulated(("TreeWorld",))]
-    (legend,) = plots.horizons_figure(rows).legends
-    assert [text.get_text() for text in legend.get_texts()] == [
-        "success rate",
-        "step accuracy",
-        "success rate without hints",
-    ]
-    figure = plots.interventions_figure(rows)
-    (legend,) = figure.legends
-    bars = {to_hex(patch.get_facecolor()) for patch in figure.axes[1].patches}
-    assert {to_hex(patch.get_facecolor()) for patch in legend.get_patches()} == bars
-    assert len(bars) == 2
 
 
 def test_policies_have_a_row_each_and_bars_of_their_own() -> None:

@@ -23,7 +23,6 @@ from agentgym.training.evaluation.study_folder import (
     SETTINGS,
     TRAJECTORIES,
     load_study,
-    missing_cells,
 )
 from agentgym.training.rollout import PolicyConfig, Trajectory
 from agentgym.training.rollout.lines import read_chunks
@@ -84,7 +83,6 @@ def test_a_run_adds_what_is_missing_and_plays_nothing_again(
     assert len(after) == 4 + more
     assert [row for row in after if row in before] == before
     assert played(small(), tmp_path) == played(small(**changes), tmp_path) == 0
-    assert missing_cells(tmp_path) == []
 
 
 def test_the_order_in_which_a_study_grew_changes_no_result(tmp_path: Path) -> None:
@@ -178,7 +176,7 @@ def test_doctor_and_viewer_read_compressed_logs_and_repair_them(tmp_path: Path) 
     assert CliRunner().invoke(app, [*doctor, "--repair"]).exit_code == 0
     side = log.with_name(log.name + ".damaged").read_bytes()
     assert side.startswith(bad[chunks[1].start : chunks[1].end])
-    assert len(missing_cells(tmp_path / "run")) == 2
+    assert len(load_results(tmp_path / "run").missing) == 2
     assert run_ablation(small(), tmp_path / "run", 1) == rows
     assert CliRunner().invoke(app, doctor).exit_code == 0
 
