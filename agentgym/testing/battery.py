@@ -235,12 +235,13 @@ def find_ceiling(
 
 def _share_of_options(lessons: Sequence[Transcript]) -> float:
     """Return the chance of a random option being right if every prompt lists the answer."""
-    listed = [options(lesson.task) for lesson in lessons]
-    finals = [lesson.final_call for lesson in lessons]
-    answers = [[str(v) for v in call.arguments.values()] if call else [] for call in finals]
-    if all(set(some) & set(own) for some, own in zip(listed, answers, strict=True)):
-        return fmean(1 / len(some) for some in listed)
-    return 0.0
+    shares = []
+    for lesson in lessons:
+        listed = options(lesson.task)
+        if not set(listed) & set(map(str, lesson.final_call.arguments.values())):
+            return 0.0
+        shares.append(1 / len(listed))
+    return fmean(shares)
 
 
 def answers_of(tool: Tool) -> int:

@@ -59,10 +59,11 @@ class Answer:
 
     def calls(self, seen: Transcript) -> Iterator[ToolCall]:
         """Yield calls, the likeliest first; all arguments advance to their next guesses together."""
-        picks = [
-            [value for text in islice(guess.pick(seen), _TRIES) for value in _typed(text, kind)]
-            for guess, kind in self.guesses.values()
-        ]
+        picks: list[list[Any]] = []
+        for guess, kind in self.guesses.values():
+            picks.append([])
+            for text in islice(guess.pick(seen), _TRIES):
+                picks[-1] += _typed(text, kind)
         for values in zip(*picks, strict=False) if picks else [()]:
             yield ToolCall(
                 self.tool, {**self.constants, **dict(zip(self.guesses, values, strict=True))}
@@ -128,15 +129,16 @@ class ProbeAnswer:
 class Copy:
     """Shortcut that repeats the calls of the episode with the most similar prompt."""
 
-    def __init__(self, name: str, demonstrations: Sequence[Transcript], last: int = 0) -> None:
-        self.name, self._last = name, last
+    name = "copy of another episode"
+
+    def __init__(self, demonstrations: Sequence[Transcript]) -> None:
         self._demonstrations = [(set(words(d.task)), d) for d in demonstrations]
 
     def act(self, seen: Transcript) -> Calls:
-        """Play the next calls, or only the last ones."""
+        """Play the next calls."""
         task = set(words(seen.task))
         _, nearest = max(self._demonstrations, key=lambda pair: len(pair[0] & task))
-        turns = nearest.turns[-self._last :]
+        turns = nearest.turns
         return [call for call, _ in turns[len(seen.turns)]] if len(seen.turns) < len(turns) else ()
 
 
@@ -185,10 +187,11 @@ _OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w-]{8,64}")
 
 def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> list[Shortcut]:
     """Return the battery for a world, learnt from successful episodes on training seeds."""
-    finals = [call for d in demonstrations if (call := d.final_call)]
-    blank = Answer([(d.before(0), call) for d in demonstrations if (call := d.final_call)])
+    finals = [d.final_call for d in demonstrations]
+    blank = Answer([(d.before(0), d.final_call) for d in demonstrations])
+    calls = {_text(call): call for call in reversed(finals)}
     common = Counter(map(_text, finals)).most_common(_TRIES)
-    constants = [next([call] for call in finals if _text(call) == text) for text, _ in common]
+    constants = [[calls[text]] for text, _ in common]
     shortcuts: list[Shortcut] = [
         ScriptedShortcut("nothing at all", ()),
         *_ends(demonstrations[0].tools, finals),
@@ -197,17 +200,11 @@ def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> l
         ProbeAnswer("prompt alone: rules and features", lambda seen: (), blank),
     ]
     for name, probe in _probes(demonstrations).items():
-        pairs = zip(probing(probe), demonstrations, strict=True)
-        answer = Answer([(s, d.final_call) for s, d in pairs if d.final_call])
+        answer = Answer(list(zip(probing(probe), finals, strict=True)))
         shortcuts.append(ProbeAnswer(f"answer after {name}", probe, answer))
         if name == _FIRST:
             shortcuts.append(ProbeAnswer("re-reading, then an answer", probe, answer, 3))
-    shortcuts += [
-        Copy("copy of another episode", demonstrations),
-        *(Copy(f"last {n} calls of another episode", demonstrations, n) for n in (1, 2)),
-        CopyByPosition(demonstrations),
-    ]
-    return shortcuts
+    return [*shortcuts, Copy(demonstrations), CopyByPosition(demonstrations)]
 
 
 _OPTIONS: Mapping[str, Callable[[list[str]], str]] = {
@@ -224,13 +221,13 @@ def _text(call: ToolCall) -> str:
 
 def _ends(tools: Sequence[Tool], finals: Calls) -> list[Shortcut]:
     ending = {call.name for call in finals}
-    calls = (
-        ToolCall(tool.name, arguments)
-        for tool in tools
-        if tool.final or tool.name in ending
-        for arguments in _choices(tool.parameters)
-    )
-    return [ScriptedShortcut(f"at once {_label(call)}", [[call]]) for call in islice(calls, _ENDS)]
+    shortcuts: list[Shortcut] = []
+    for tool in tools:
+        if tool.final or tool.name in ending:
+            for arguments in _choices(tool.parameters):
+                call = ToolCall(tool.name, arguments)
+                shortcuts.append(ScriptedShortcut(f"at once {_label(call)}", [[call]]))
+    return shortcuts[:_ENDS]
 
 
 def _label(call: ToolCall) -> str:
@@ -261,7 +258,7 @@ def _values(schema: Mapping[str, Any]) -> list[Any]:
 
 def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
     probes: dict[str, Probe] = {}
-    ending = {call.name for d in demonstrations if (call := d.final_call)}
+    ending = {d.final_call.name for d in demonstrations}
     longer = [d for d in demonstrations if len(d.turns) > 1]
     if longer:
         probes[_FIRST] = Answer([(d.before(0), d.turns[0][-1][0]) for d in longer]).likeliest
@@ -279,11 +276,16 @@ def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
 
 
 def _last_pages(demonstrations: Sequence[Transcript]) -> dict[str, Answer]:
-    largest: dict[str, list[tuple[Transcript, ToolCall]]] = {}
+    """Return the call with the largest number of each tool, learnt from all episodes."""
+    examples: dict[str, list[tuple[Transcript, ToolCall]]] = {}
     for demonstration in demonstrations:
-        calls = [call for turns in demonstration.turns[:-1] for call, _ in turns]
-        numbered = [(n, call) for call in calls for n in call.arguments.values() if type(n) is int]
-        for tool in {call.name for _, call in numbered}:
-            _, call = max((x for x in numbered if x[1].name == tool), key=lambda pair: pair[0])
-            largest.setdefault(tool, []).append((demonstration.before(0), call))
-    return {tool: Answer(examples) for tool, examples in largest.items()}
+        largest: dict[str, tuple[int, ToolCall]] = {}
+        for exchange in demonstration.turns[:-1]:
+            for call, _ in exchange:
+                for value in call.arguments.values():
+                    known = largest.get(call.name)
+                    if type(value) is int and (known is None or value > known[0]):
+                        largest[call.name] = value, call
+        for tool, (_, call) in largest.items():
+            examples.setdefault(tool, []).append((demonstration.before(0), call))
+    return {tool: Answer(some) for tool, some in examples.items()}

@@ -44,9 +44,9 @@ class Transcript:
         return "\n".join(result for _, result in self.turns[-1]) if self.turns else ""
 
     @property
-    def final_call(self) -> ToolCall | None:
-        """The last call of the last reply; None without a call."""
-        return self.turns[-1][-1][0] if self.turns and self.turns[-1] else None
+    def final_call(self) -> ToolCall:
+        """The last call of the last reply."""
+        return self.turns[-1][-1][0]
 
     def before(self, turn: int) -> Transcript:
         """Return the transcript before a turn, counted from 0."""
@@ -118,7 +118,7 @@ def demonstrations(
             score, seen = (
                 play_optimally(begun.clone()) if knows else play_at_random(begun.clone(), seed)
             )
-            if score >= 1.0 and seen.turns:
+            if score >= 1.0 and seen.turns and seen.turns[-1]:
                 yield begun, seen
 
     return islice(successes(), count)
