@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from functools import wraps
@@ -40,11 +41,19 @@ _WINDOWS = re.compile(r"[A-Za-z]:[\\/]|.*\\", re.DOTALL)
 
 
 class AppCommand(TyperCommand):
-    """Command that rejects an unwritable `--out` early."""
+    """Command that rejects a repeated option, and an unwritable `--out` early."""
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Return the whole first sentence, which the list of commands wraps."""
         return super().get_short_help_str(1_000)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        given = Counter(self.make_parser(ctx).parse_args(list(args))[2])
+        for parameter, count in given.items():
+            if count > 1 and parameter.param_type_name == "option" and not parameter.multiple:
+                ctx.fail(f"{parameter.opts[-1]} is given {count} times; give it once")
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Check `--out`, then run the command."""
