@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
-import importlib.util
 import inspect
 import json
 import sys
-from collections.abc import Iterable, Mapping
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import lru_cache
+from importlib.machinery import all_suffixes
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +46,8 @@ def provenance(
     """Return JSON-able data that identifies a policy beyond its name, and the code it plays with.
 
     It contains agentgym's version, digests of the package and of each world, the name and the seed.
-    A trained model adds its sampling options and file hash; code adds its module's digest; an object
-    in memory adds its source digest. A policy's own `provenance` attribute is
+    A trained model adds its sampling options and file hash; code adds digests of its module and
+    imports; an object in memory adds its source digest. A policy's own `provenance` attribute is
     added.
     """
     facts: dict[str, Any] = {
@@ -141,35 +144,75 @@ def _package_digest() -> str:
 
 
 def world_digest(world: str) -> str:
-    """Return a digest of a world's module.
+    """Return a digest of a world's own code, outside installed packages.
 
     Raises:
         ValueError: No world has this id.
     """
     path = str(gymnasium.spec(resolve(world)).kwargs["world"])
     module = path.partition(":")[0]
-    file = _file_of(module)
-    return digest([[_hash_file(file, file.stat().st_mtime_ns)] if file else [], {}])[:_SHOWN]
+    own = _file_of(module)
+    first = [_hash_file(own, own.stat().st_mtime_ns)] if own else []
+    return digest([first, module_digests(module)])[:_SHOWN]
 
 
 def module_digests(module: str) -> dict[str, str]:
-    """Return the digest of a module outside agentgym, without importing it."""
-    file = _file_of(module)
-    # A script changes when its study grows.
-    if file is None or module == "__main__" or _PACKAGE in file.parents:
-        return {}
-    return {module: _hash_file(file, file.stat().st_mtime_ns)[:_SHOWN]}
+    """Return the digests of a module and its imports outside installed packages and agentgym.
+
+    Reads import statements without importing anything.
+    """
+    files: dict[str, Path] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        file = _file_of(name)
+        if name in files or file is None or _is_installed(file):
+            continue
+        files[name] = file
+        waiting += _parents(name)
+        if file.suffix == ".py":
+            waiting += _imports(file, name)
+    files.pop("__main__", None)  # a script changes when its study grows
+    digests = {}
+    for name, file in sorted(files.items()):
+        digests[name] = _hash_file(file, file.stat().st_mtime_ns)[:_SHOWN]
+    return digests
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:k]) for k in range(1, len(parts))]
 
 
 def _file_of(name: str) -> Path | None:
-    file = getattr(sys.modules.get(name), "__file__", None)
-    if not file:
-        try:
-            spec = importlib.util.find_spec(name)
-        except (ImportError, ValueError):
-            return None
-        file = spec.origin if spec else None
-    return Path(file) if file and Path(file).is_file() else None
+    if file := getattr(sys.modules.get(name), "__file__", None):
+        return Path(file) if Path(file).is_file() else None
+    module = Path(*name.split("."))
+    for folder, place, suffix in product(sys.path, (module / "__init__", module), all_suffixes()):
+        found = Path(folder, f"{place}{suffix}")
+        if found.is_file():
+            return found
+    return None
+
+
+def _is_installed(file: Path) -> bool:
+    if {"site-packages", "dist-packages"} & set(file.parts) or _PACKAGE in file.parents:
+        return True
+    paths = sysconfig.get_paths()
+    return any(Path(paths[name]) in file.parents for name in ("stdlib", "platstdlib"))
+
+
+def _imports(file: Path, module: str) -> Iterator[str]:
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            parts = [*(above if node.level else ()), *(node.module or "").split(".")]
+            base = ".".join(filter(None, parts))
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)  # perhaps submodules
 
 
 def _hash_files(files: Iterable[Path]) -> str:

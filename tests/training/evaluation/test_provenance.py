@@ -17,6 +17,7 @@ from agentgym import Chat, Reply
 from agentgym.oracles import NoisyPolicy, OraclePolicy
 from agentgym.play.policy import Policy
 from agentgym.training.evaluation import load_folders, log_of, run_ablation
+from agentgym.training.evaluation.provenance import difference, module_digests
 from agentgym.training.evaluation.study_folder import SETTINGS
 from agentgym.training.rollout import PolicyConfig
 from tests.training.evaluation import studies
@@ -83,15 +84,22 @@ def test_another_object_under_one_label_is_refused(tmp_path: Path) -> None:
 
 
 FILES = {
-    "mine_policy.py": "from agentgym.oracles import OraclePolicy as make\n",
-    "mine_world.py": "from agentgym.envs.lumina.list_world import ListWorld\n"
+    "mine_policy.py": "import mine_helper\ndef make(env_id):\n    return mine_helper.make(env_id)\n",
+    "mine_helper.py": "def make(env_id):\n    from mine_folder.sub import deep\n"
+    "    return deep.make(env_id)\n",
+    "mine_folder/sub/__init__.py": "from . import deep\n",
+    "mine_folder/sub/deep.py": "from agentgym.oracles import OraclePolicy as make\n"
+    "import json, numpy\n",
+    "mine_world.py": "from agentgym.envs.lumina.list_world import ListWorld\nimport mine_rules\n"
     "class MineWorld(ListWorld):\n    pass\n",
+    "mine_rules.py": "LIMIT = 3\n",
 }
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
 
@@ -100,6 +108,20 @@ def python(folder: Path, *words: str) -> tuple[int, str]:
     line = [sys.executable, *words]
     shown = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False)
     return shown.returncode, shown.stderr
+
+
+def test_all_modules_that_a_policy_imports_are_recorded(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(project))
+    found = module_digests("mine_policy")
+    names = {"mine_policy", "mine_helper", "mine_folder.sub", "mine_folder.sub.deep"}
+    assert found.keys() == names
+    assert not names & sys.modules.keys(), "nothing is imported to learn this"
+    deep = "mine_folder/sub/deep.py"
+    (project / deep).write_text(FILES[deep] + "#\n")
+    said = difference({"modules": found}, {"modules": module_digests("mine_policy")})
+    assert said.startswith("its module mine_folder.sub.deep was ")
 
 
 @pytest.mark.rotation
