@@ -5,7 +5,8 @@ is one cluster, because its instances resemble each other in every arm and horiz
 a cluster if a policy's first prompt and reply agree: a policy whose sampling depends on the text
 has then drawn once. Worlds are fixed strata.
 
-Estimates use the played episodes alone.
+Estimates use the played episodes; the bounds of rates count missing ones as all failed and as all
+solved.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from statistics import fmean
 import numpy as np
 
 from agentgym.text.validation import list_names
-from agentgym.training.evaluation.missing import Results
+from agentgym.training.evaluation.missing import Results, filled
 from agentgym.training.evaluation.scoring import Result, played
 from agentgym.training.evaluation.statistics import NO_DATA, Interval, around_zero, rate
 from agentgym.training.rollout import Usage
@@ -82,8 +83,20 @@ def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict
     for key, rows in _groups(results, by, metric).items():
         there = played(rows)
         estimate = _estimate([(1.0, there)], metric) if there else NO_DATA
-        intervals[key] = replace(estimate, count=len(there))
+        intervals[key] = _with_bounds(replace(estimate, count=len(there)), rows, metric)
     return intervals
+
+
+def _with_bounds(estimate: Interval, rows: Sequence[Result], metric: str) -> Interval:
+    missing = len(rows) - len(played(rows))
+    if not missing or metric in COUNTS:
+        return estimate
+    worst, best = (_mean(filled(rows, hits), metric) for hits in (0, 1))
+    return replace(estimate, missing=missing, worst=worst, best=best)
+
+
+def _mean(rows: Sequence[Result], metric: str) -> float:
+    return fmean(fmean(cell.values()) for cell in _cell_means(rows, metric, []).values())
 
 
 def differences(

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from agentgym.training.evaluation.ablation import Cell
 from agentgym.training.evaluation.scoring import CELL, Result, group_by, played
@@ -71,6 +73,13 @@ def missing_result(cell: Cell, axis: str, instance: str = "", cause: str = NOT_P
     return Result(**cell._asdict(), axis=axis, instance=instance, missing=cause)
 
 
+def filled(rows: Iterable[Result], hits: int) -> list[Result]:
+    """Replace missing episodes with failed ones (`hits` 0) or optimal ones (1) of a single step."""
+    figures: dict[str, Any] = {"success": float(hits), "steps": 1, "optimal": hits, "missing": ""}
+    figures |= {"alive": 1, "alive_optimal": hits}
+    return [replace(row, **figures) if row.missing else row for row in rows]
+
+
 def describe_missing(rows: Iterable[Result]) -> str:
     """Return the number of missing episodes and their causes."""
     causes = Counter(row.missing for row in rows if row.missing)
@@ -81,8 +90,9 @@ def _missing_note(results: Results) -> Iterator[str]:
     if results.missing:
         yield (
             f"{len(results.everything)} episodes were expected and {len(results.missing)} are "
-            f"missing ({describe_missing(results.missing)}); differences use complete pairs; they "
-            f"belong to {_cells(results.missing)}"
+            f"missing ({describe_missing(results.missing)}); differences use complete pairs, and "
+            "rates that the missing episodes could move beyond their interval show bounds, with all "
+            f"of them failed and all solved; they belong to {_cells(results.missing)}"
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import atan, cos, nan, pi, sin, sqrt
+from math import atan, cos, isnan, nan, pi, sin, sqrt
 from statistics import NormalDist
 from typing import TypeVar
 
@@ -35,6 +35,9 @@ class Interval:
         p_value: The two-sided p-value of a difference from 0, below 0.05 exactly if the interval
             excludes 0; None for a share.
         count: The number of episodes, or of complete pairs for a difference.
+        missing: The number of missing episodes of a share.
+        worst: The share if all missing episodes fail.
+        best: The share if all missing episodes succeed.
     """
 
     value: float
@@ -42,6 +45,16 @@ class Interval:
     high: float
     p_value: float | None = None  # with nan, equal intervals would differ from Python 3.13 on
     count: int = field(default=0, compare=False)
+    missing: int = field(default=0, compare=False)
+    worst: float = field(default=nan, compare=False)
+    best: float = field(default=nan, compare=False)
+
+    @property
+    def fragile(self) -> bool:
+        """Report whether the missing episodes could move the share beyond the interval."""
+        if isnan(self.value):  # none was played
+            return self.missing > 0
+        return self.worst < self.low or self.best > self.high
 
 
 NO_DATA = Interval(nan, nan, nan)

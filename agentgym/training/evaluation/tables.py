@@ -77,11 +77,18 @@ def _head(policy: str) -> str:
 
 
 def percent(interval: Interval, signed: bool = False) -> str:
-    """Format an interval of shares as percentages: `57.5 [50.0, 65.0]`."""
-    if isnan(interval.value):
-        return "no data"
+    """Format an interval of shares as percentages: `57.5 [50.0, 65.0]`.
+
+    If missing episodes could move the value beyond the interval, its bounds follow.
+    """
     form = "{:+.1f} [{:+.1f}, {:+.1f}]" if signed else "{:.1f} [{:.1f}, {:.1f}]"
-    return form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
+    text = form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
+    if isnan(interval.value):
+        text = "no data"
+    if interval.fragile:
+        ends = f"{100 * interval.worst:.1f} to {100 * interval.best:.1f}"
+        text += f"; {ends} with the {interval.missing} missing"
+    return text
 
 
 def cell(intervals: Mapping[Any, Interval], key: object, signed: bool = False) -> str:

@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -27,7 +29,9 @@ from agentgym.training.evaluation import (
     log_of,
     plots,
     run_ablation,
+    summarize,
 )
+from agentgym.training.evaluation.tables import percent
 from agentgym.training.papers.loca import lengths_figure, loca_tables
 from agentgym.training.papers.lore import lore_figure, lore_tables
 from agentgym.training.rollout import Trajectory
@@ -90,6 +94,8 @@ def test_every_report_counts_what_an_arm_lacks(run: Path, tmp_path: Path, cause:
     _, header, lines = next(t for t in ablation_tables(results) if t[0].startswith("ListWorld:"))
     missing = {line[0]: line[header.index("missing")] for line in lines}
     assert missing == {"none": "0", "S": "0", "P": said, "SP": "0"}
+    rate = next(line for line in lines if line[0] == "P")[header.index("success rate")]
+    assert rate.endswith(f" to 100.0 with the {len(hard)} missing")
     out = tmp_path / "both"
     for line in (["score", str(run)], ["compare", str(run), f"--out={out}"]):
         shown = CliRunner().invoke(app, line)
@@ -193,6 +199,30 @@ def test_every_figure_names_the_missing(draw: Callable[..., Any], more: dict[str
     (caption,) = (text for text in texts(draw(rows[:-2])) if "n = " in text)
     assert "2 episodes are missing" in caption
     assert "missing" not in " ".join(texts(draw(rows)))
+
+
+@pytest.mark.parametrize("metric", ["success", "step_accuracy"])
+def test_bounds_hold_what_the_whole_study_shows_whatever_is_missing(metric: str) -> None:
+    rng = Random(3)
+    marks = []
+    for _ in range(40):
+        rows = []
+        for seed, arm, size in product(range(8), ARMS, (4, 8)):
+            rows.append(row(seed, arm, float(rng.random() < 0.5), horizon=size))
+        lost = set(rng.sample(range(len(rows)), rng.randrange(40)))
+        kept = [each for k, each in enumerate(rows) if k not in lost]
+        gone = [replace(rows[k], missing="lost") for k in lost]
+        whole, bare = summarize(rows, ("arm",), metric), summarize(kept, ("arm",), metric)
+        for key, rate in summarize(Results(kept, gone), ("arm",), metric).items():
+            assert rate == bare[key]
+            inside = rate.low <= rate.worst <= rate.best <= rate.high
+            if rate.missing:
+                assert rate.worst - 1e-9 <= whole[key].value <= rate.best + 1e-9
+                assert ("missing" in percent(rate)) != inside
+                marks.append(inside)
+            else:
+                assert "missing" not in percent(rate)
+    assert {True, False} == set(marks)
 
 
 def test_differences_state_their_complete_pairs() -> None:
