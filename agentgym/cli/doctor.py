@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated
 
+import gymnasium
 import typer
 
 from agentgym.cli.common import exit_on_user_error
@@ -20,14 +21,17 @@ from agentgym.training.evaluation.study_folder import (
     load_study,
     log_of,
 )
+from agentgym.training.evaluation.verification import choose_lines, contradiction
 from agentgym.training.extras import needs_extra
-from agentgym.training.rollout import DamagedFileError, RunLock, TrajectoryLog
+from agentgym.training.rollout import DamagedFileError, RunLock, Trajectory, TrajectoryLog
 from agentgym.training.rollout.lines import ENDING, encode_lines, read_chunks, torn_at
 from agentgym.training.rollout.storage import LOCK, append_bytes, replacing, whole_lines
 from agentgym.training.viewer.log_lines import is_trajectory
 
 # suffix of files that receive damaged parts
 SIDE = ".damaged"
+# Seconds for small worlds, and a few minutes for offices.
+REPLAYS = 30
 TRAIN, FINETUNE = "train.json", "finetune.json"
 # Its slow module is imported on demand.
 CHECKPOINT = "checkpoint.pt"
@@ -41,10 +45,13 @@ def doctor(
             "--repair", help=f"Move damaged parts into neighbouring files that end in {SIDE}."
         ),
     ] = False,
+    replay: Annotated[
+        int, typer.Option(min=0, help="Maximum episodes per log to replay.")
+    ] = REPLAYS,
 ) -> None:
-    """Check the files of a run; exit with 1 if problems remain."""
+    """Check the files of a run and replay a sample; exit with 1 if problems remain."""
     with exit_on_user_error():
-        faults = inspect_run(run)
+        faults = inspect_run(run, replay)
         for fault in faults:
             typer.echo(str(fault))
         if faults and repair:
@@ -76,8 +83,8 @@ class FileFault:
         return f"{where}: {self.problem}; {self.cost}"
 
 
-def inspect_run(run: Path) -> list[FileFault]:
-    """Return the problems in a run's files.
+def inspect_run(run: Path, replays: int = REPLAYS) -> list[FileFault]:
+    """Return the problems in a run's files, replaying at most `replays` episodes per log.
 
     Raises:
         ValueError: The path does not exist or is not a run.
@@ -98,7 +105,7 @@ def inspect_run(run: Path) -> list[FileFault]:
         RunLock(path, folder=False).check()
     faults: list[FileFault] = []
     for path in files:
-        faults += _faults(path)
+        faults += _faults(path, replays)
     return faults
 
 
@@ -122,7 +129,7 @@ def repair_run(faults: Sequence[FileFault]) -> None:
                 _move_lines(path, numbers)
 
 
-def _faults(path: Path) -> Iterator[FileFault]:
+def _faults(path: Path, replays: int) -> Iterator[FileFault]:
     if path.name in _WHOLE_FILES:
         read, cost = _WHOLE_FILES[path.name]
         try:
@@ -131,7 +138,7 @@ def _faults(path: Path) -> Iterator[FileFault]:
             yield FileFault(path, error.problem, cost)
     elif path.name.removesuffix(ENDING).endswith(".jsonl"):
         yield from _torn_line(path)
-        yield from _line_faults(path)
+        yield from _line_faults(path, replays)
 
 
 def _read_training(path: Path) -> None:
@@ -153,9 +160,9 @@ def _torn_line(path: Path) -> Iterator[FileFault]:
         yield FileFault(path, "the last line is incomplete", "it will be produced again", number)
 
 
-def _line_faults(path: Path) -> Iterator[FileFault]:
+def _line_faults(path: Path, replays: int) -> Iterator[FileFault]:
     if path == log_of(path.parent).path or _is_log(path):
-        yield from _log_faults(path)
+        yield from _log_faults(path, replays)
         return
     for number, line in whole_lines(path):
         try:
@@ -173,23 +180,36 @@ def _is_log(path: Path) -> bool:
     return False
 
 
-def _log_faults(path: Path) -> Iterator[FileFault]:
+def _log_faults(path: Path, replays: int) -> Iterator[FileFault]:
     study = Study()
     with suppress(DamagedFileError):  # reported separately
         if path == log_of(path.parent).path:
             study = load_study(path.parent) or study
+    log = TrajectoryLog(path)
+    chosen = choose_lines(log, replays)
     firsts: dict[Cell, int] = {}
-    for number, trajectory in TrajectoryLog(path).readable():
+    for number, trajectory in log.readable():
         if trajectory is None:
             yield FileFault(path, "it is not a trajectory", "the episode is replayed", number)
         elif not study.holds(trajectory):
             problem = f"it is not a cell of {SETTINGS} ({dict(trajectory.labels)})"
             yield FileFault(path, problem, "it did not count", number)
-        elif study.runs and not trajectory.failure:
+        elif trajectory.failure:
+            continue
+        elif problem := _contradiction(study, trajectory, replay=number in chosen):
+            yield FileFault(path, problem, "the episode is replayed", number)
+        elif study.runs:
             cell = cell_of(trajectory)
             if (first := firsts.setdefault(cell, number)) != number:
                 problem = f"it duplicates line {first} ({cell})"
                 yield FileFault(path, problem, "it did not count", number)
+
+
+def _contradiction(study: Study, trajectory: Trajectory, *, replay: bool) -> str:
+    # Without `agentgym --import MODULE`, episodes of a user's world are not checked.
+    with suppress(ImportError, ValueError, gymnasium.error.Error):
+        return contradiction(study, trajectory, replay=replay)
+    return ""
 
 
 def _move_lines(path: Path, numbers: set[int | None]) -> None:

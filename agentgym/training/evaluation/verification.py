@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import lru_cache
+from random import Random
 from typing import Any
 
 import gymnasium
@@ -15,7 +16,7 @@ from agentgym.training.evaluation.ablation import LABELS, Ablation, cell_of
 from agentgym.training.evaluation.provenance import difference
 from agentgym.training.evaluation.scoring import hash_prompt, is_over_window
 from agentgym.training.evaluation.study_folder import Study, column_of
-from agentgym.training.rollout import Episode, Trajectory
+from agentgym.training.rollout import Episode, Trajectory, TrajectoryLog
 from agentgym.training.rollout.episode import spec_of
 
 # The entries of a step's info that the replies determine.
@@ -24,12 +25,28 @@ _DETAILS = ("score", "calls", "errors", "ended")
 
 
 def contradiction(study: Study, trajectory: Trajectory, *, replay: bool) -> str:
-    """Return the first contradiction in an episode of a study, or an empty string."""
+    """Return the first contradiction in an episode of a study or of a log, or an empty string.
+
+    Raises:
+        ValueError: The env of the episode cannot be made.
+        ImportError: A module of the env is missing, or the user has not named it.
+    """
     found = _of_labels(study, trajectory) or _of_scores(trajectory)
     return found or (_of_replay(trajectory) if replay else "")
 
 
+def choose_lines(log: TrajectoryLog, count: int, seed: int = 0) -> set[int]:
+    """Choose at most `count` lines of a log to replay."""
+    numbers = []
+    for number, trajectory in log.readable():
+        if trajectory is not None and not trajectory.failure:
+            numbers.append(number)
+    return set(Random(seed).sample(numbers, min(count, len(numbers))))
+
+
 def _of_labels(study: Study, trajectory: Trajectory) -> str:
+    if not study.runs:
+        return ""
     facts = trajectory.labels.get("provenance") or {}
     kept = study.policies.get(trajectory.labels.get("policy", ""), {})
     if facts and (found := difference(kept, facts)):
@@ -75,10 +92,7 @@ def _of_scores(trajectory: Trajectory) -> str:
 
 
 def _of_replay(trajectory: Trajectory) -> str:
-    try:
-        env = make_recorded(trajectory.spec)
-    except (ValueError, ImportError) as error:
-        return f"nobody can replay it: {error}"
+    env = make_recorded(trajectory.spec)
     try:
         return next(_differences(Episode(env, trajectory.seed), trajectory), "")
     finally:

@@ -159,11 +159,8 @@ def test_doubles_and_strays_do_not_count_and_are_said_once(run: Path, tmp_path: 
         assert run_ablation(small(), run, 1) == expected
     assert len(said) == 2
     code, shown = doctor(run, "--repair")
-    assert (code, shown.count("it duplicates line"), shown.count("it is not a cell of")) == (
-        0,
-        6,
-        6,
-    )
+    kinds = ("its rewards sum to 0", "it duplicates line", "it is not a cell of")
+    assert (code, *map(shown.count, kinds)) == (0, 1, 5, 6)
     assert load_results(run) == expected
     assert len((run / f"{TRAJECTORIES}.damaged").read_bytes().splitlines()) == 12
 
@@ -186,6 +183,41 @@ def test_a_damaged_line_is_moved_aside_and_its_cell_is_played_again(run: Path, l
     assert doctor(run)[0] == 0
     assert run_ablation(small(), run, 1) == expected
     assert sorted(lines_of(run)) == sorted(whole)
+
+
+def lose(data: Any) -> None:
+    last = data["steps"][-1]
+    last["reward"] = last["info"]["detail"]["score"] = 0.0
+    last["info"]["success"] = False
+
+
+def swap_arm(data: Any) -> None:
+    data["labels"]["arm"] = "" if data["labels"]["arm"] else "S"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lose, "replays as"),
+        (swap_arm, "its env is not that of its labels"),
+        (lambda data: data.update(seed=(data["seed"] + 1) % 4), "a replay"),
+    ],
+)
+def test_doctor_finds_what_contradicts_an_episode(
+    run: Path, change: Callable[[Any], None], said: str
+) -> None:
+    assert doctor(run) == (0, f"{run} is undamaged\n")
+    whole, expected = lines_of(run), load_results(run)
+    data = json.loads(whole[4])
+    change(data)
+    whole[4] = json.dumps(data).encode() + b"\n"
+    (run / TRAJECTORIES).write_bytes(b"".join(whole))
+    code, shown = doctor(run)
+    assert (code, shown.count(f"{TRAJECTORIES}, line ")) == (1, 1)
+    assert f"{TRAJECTORIES}, line 5: " in shown
+    assert said in shown
+    assert doctor(run, "--repair")[0] == 0
+    assert run_ablation(small(), run, 1) == expected
 
 
 @pytest.mark.parametrize(
