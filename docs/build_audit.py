@@ -30,8 +30,8 @@ HEAD = """# Audit: what shortcuts earn
 
 `agentgym audit ID` plays a battery of policies that see only a world's chat and tool schemas and do not do its task: constants
 and majority answers from other seeds; the first, last and longest option; rules on the words, numbers, lines and marks of the
-prompt and of the first, last and unnumbered page; lookups by budget and length; guessed ids; immediate ends; rereading; and
-copies of other episodes, verbatim or by position.
+prompt and of the first, last and unnumbered page; lookups by budget and length; immediate ends; rereading; and copies of other
+episodes, verbatim or by position.
 
 They learn from successful episodes of the `train` split and play the `test`
 split ([splits](splits.md)). The office tasks never repeat an instance, so there they play other seeds.
@@ -44,12 +44,12 @@ start above it. It is a `leak` if the interval starts above the ceiling; otherwi
 Measures are shares of episodes with an event that must not happen: {measures}.
 
 Baselines have no verdict: random legal calls (those that the
-world's belief state allows), the oracle, and an oracle policy that sees only the task and the last result. The last column names
+world's belief state allows) and the oracle. The last column names
 the commit at which the row was measured. A world registers
 further shortcuts with `agentgym.assemble.adversaries.register_adversary`.
 """
 SUMMARY = ("world", "ceiling", "chance", "best shortcut", "its score", "worst measure",
-           "random legal", "without memory", "oracle", "seeds", "verdict", "commit")  # fmt: skip
+           "random legal", "oracle", "seeds", "verdict", "commit")  # fmt: skip
 
 
 def audit(entry: Entry) -> Audit:
@@ -86,7 +86,7 @@ def summary(result: Audit) -> str:
         f"{worst.name} {percent(worst.interval)}" if worst else "",
         *(
             f"{100 * rows[name].interval.value:.1f}" if name in rows else ""
-            for name in ("random legal", "oracle without memory", "oracle")
+            for name in ("random legal", "oracle")
         ),
         str(best.seeds),
         result.verdict,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import chain, product
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -46,42 +46,31 @@ from agentgym.cli.common import (
     split_label,
 )
 from agentgym.cli.spending import (
-    EstimateOnly,
-    MaxCells,
     MaxCost,
-    MaxTokens,
     Prices,
-    ReplyTokens,
-    limit_endpoint,
-    parse_limits,
-    plan_budgets,
+    limit_cost,
+    parse_prices,
 )
 from agentgym.oracles import ARMS
 from agentgym.text.validation import check_choice, check_int
 from agentgym.training.evaluation import (
     Ablation,
-    Budget,
     Result,
-    SpendingLimits,
     ablation_tables,
     load_folders,
     load_results,
-    log_of,
-    overlap_table,
     papers,
     prepare_ablation,
     presets,
     run_ablation,
     write_report,
 )
-from agentgym.training.evaluation.budget import REPLY_TOKENS
 from agentgym.training.extras import needs_extra
 from agentgym.training.rollout import (
     BudgetError,
     ModelOptions,
     PolicyConfig,
     RunLock,
-    TrajectoryLog,
 )
 from agentgym.training.rollout.policies import read_seats
 from agentgym.training.rollout.seat_policies import agents_of
@@ -168,12 +157,8 @@ def ablate(
     options: WorldOptions = [],  # noqa: B006
     out: StudyFolder = Path("runs/ablation"),
     workers: Workers = _PROCESSORS,
-    max_cells: MaxCells = None,
-    max_tokens: MaxTokens = None,
     max_cost: MaxCost = None,
     price: Prices = [],  # noqa: B006
-    reply_tokens: ReplyTokens = str(REPLY_TOKENS),
-    estimate: EstimateOnly = False,
 ) -> None:
     """Run an ablation of oracles and context strategies. An interrupted run resumes; with more
     seeds, sizes, arms, contexts, samples or policies, only the missing episodes are played.
@@ -183,29 +168,27 @@ def ablate(
         settings = _from_preset(preset, world, oracles, horizons, episodes, window, options, axis)
         seats = _common_seats(settings) if any(map(read_seats, policy)) else []
         names = join_seats(policy, seats)
-        limits = parse_limits(max_cells, max_tokens, max_cost, price, len(names))
-        policies = _policies(names, model, endpoint, limits, out)
+        prices = parse_prices(price, len(names))
+        policies = limit_cost(_policies(names, model, endpoint), prices, max_cost, out)
         settings |= {"hint_scope": hint_scope, "shots": shots, "samples": samples}
         settings |= {"contexts": split(context)}
         if keep_last_error:
             settings["oracle_options"] = {"H": {"keep_last_error": True}}
         ablations = [Ablation(**settings, policy=each) for each in policies]
         _check_windows(ablations[0], window)
-        budgets = plan_budgets(ablations, limits, out, reply_tokens, show=estimate)
-        if estimate:
-            return
         for ablation in ablations:
             prepare_ablation(ablation, out)
             if ablation.policy.is_model:  # fails early if the model cannot be loaded
                 ablation.policy.make(ablation.worlds[0])
-    _play(ablations, budgets, out, workers)
+    _play(ablations, out, workers)
 
 
-def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: int) -> None:
+def _play(ablations: list[Ablation], out: Path, workers: int) -> None:
     losses: list[str] = []
+    stopped = False
     with progress_bar() as progress, resume_hint(out):
         task = progress.add_task("episodes", total=sum(len(each.cells()) for each in ablations))
-        for ablation, budget in zip(ablations, budgets, strict=True):
+        for ablation in ablations:
             try:
                 results = run_ablation(
                     ablation,
@@ -213,14 +196,12 @@ def _play(ablations: list[Ablation], budgets: list[Budget], out: Path, workers: 
                     workers,
                     lambda episodes: progress.advance(task, episodes),
                     lambda cell, cause: losses.append(f"lost: {cell}: {cause}"),
-                    budget=budget,
                 )
             except BudgetError:
-                budget.stopped = True
+                stopped = True
                 results = load_results(out)
         if results:
             _report(results, out)
-    stopped = any(budget.stopped for budget in budgets)
     if stopped:
         typer.echo("the budget is exhausted; rerun with a larger one to play the rest", err=True)
     if losses:
@@ -245,14 +226,11 @@ def _policies(
     names: list[tuple[str, str]],
     model: ModelOptions,
     endpoint: list[str],
-    limits: list[SpendingLimits],
-    out: Path,
 ) -> list[PolicyConfig]:
     transport = endpoint_options(endpoint)
     policies = []
-    for (label, name), limit in zip(names, limits, strict=True):
-        config = PolicyConfig(name, model=model, label=label, transport=transport)
-        policies.append(limit_endpoint(config, limit, out))
+    for label, name in names:
+        policies.append(PolicyConfig(name, model=model, label=label, transport=transport))
     columns = [each.column for each in policies]
     if len(set(columns)) != len(columns):
         raise ValueError(f"name at least one policy, and none twice, got {', '.join(columns)}")
@@ -299,10 +277,6 @@ def _from_preset(
 
 def score(
     folder: Annotated[Path, typer.Argument(help="A folder written by `agentgym ablate`.")],
-    train: Annotated[
-        list[Path],
-        typer.Option(help="A training log (JSONL) to report the overlap with; may be repeated."),
-    ] = [],  # noqa: B006
 ) -> None:
     """Recompute the results, tables and figures of an ablation from its trajectories."""
     with exit_on_user_error():
@@ -312,12 +286,7 @@ def score(
             raise ValueError(
                 f"{folder} contains no trajectories; run: agentgym ablate --out {folder}"
             )
-        if missing := [str(log) for log in train if not log.is_file()]:
-            raise ValueError(f"{missing[0]} does not exist; --train takes trajectory files")
         _report(results, folder)
-        if train:
-            training = chain.from_iterable(map(TrajectoryLog, train))
-            show_table(overlap_table(log_of(folder), training))
 
 
 def compare(

@@ -30,7 +30,7 @@ from agentgym.training.rollout.storage import write_text
 
 # The end of a traceback contains the error.
 _SHOWN_CHARS = 1_500
-# The start of a reduced reply contains the cause.
+# enough of a reply to recognise the cause
 _SHOWN_REPLY = 300
 
 
@@ -109,23 +109,12 @@ def fuzz(
             autocompletion=complete_world,
         ),
     ] = None,
-    texts: Annotated[
-        int | None,
-        typer.Option(help="Replies per id; default 200, or unlimited with --minutes."),
-    ] = None,
+    texts: Annotated[int, typer.Option(help="Replies per id.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the episodes.")] = 0,
-    minutes: Annotated[
-        float | None, typer.Option(help="Minutes after which no new episode starts.")
-    ] = None,
 ) -> None:
     """Play hostile, mutated and random replies and check every step; exit with 1 on a violation."""
     with exit_on_user_error():
-        campaign = Campaign(
-            ids or (),
-            texts=200 if texts is None and minutes is None else texts,
-            seed=seed,
-            minutes=minutes,
-        )
+        campaign = Campaign(ids or (), texts=texts, seed=seed)
     with Progress(
         TextColumn("{task.completed} texts"), TimeElapsedColumn(), console=console, transient=True
     ) as progress:
@@ -134,16 +123,16 @@ def fuzz(
             campaign.run(lambda total: progress.update(task, completed=total))
     show_table(campaign.table())
     for finding in campaign.findings:
-        _show(finding, "" if finding.reproduced is not False else "seen once")
+        _show(finding)
     played = sum(tally.texts for tally in campaign.tallies.values())
     typer.echo(f"{played} texts, {len(campaign.findings)} distinct faults")
     raise typer.Exit(int(bool(campaign.findings)))
 
 
-def _show(finding: Finding, note: str) -> None:
+def _show(finding: Finding) -> None:
     case = finding.case
     typer.echo(
-        f"\n{finding.kind}{f' ({note})' if note else ''}: {case.id}, seed {case.env_seed}, "
+        f"\n{finding.kind}: {case.id}, seed {case.env_seed}, "
         f"options {dict(case.options or {})}\n{finding.text[-_SHOWN_CHARS:].strip()}"
     )
     actions = list(case.actions or ())

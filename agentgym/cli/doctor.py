@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import count, islice, pairwise, zip_longest
+from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
+import gymnasium
 import typer
 
 from agentgym.cli.common import exit_on_user_error
@@ -19,25 +20,21 @@ from agentgym.training.evaluation.study_folder import (
     Study,
     load_study,
     log_of,
-    missing_cells,
 )
-from agentgym.training.evaluation.verification import REPLAYED, Verifier
+from agentgym.training.evaluation.verification import choose_lines, contradiction
 from agentgym.training.extras import needs_extra
-from agentgym.training.rl.learning_curve import PHASES
-from agentgym.training.rollout import DamagedFileError, RunLock, TrajectoryLog
+from agentgym.training.rollout import DamagedFileError, RunLock, Trajectory, TrajectoryLog
 from agentgym.training.rollout.lines import ENDING, encode_lines, read_chunks, torn_at
 from agentgym.training.rollout.storage import LOCK, append_bytes, replacing, whole_lines
 from agentgym.training.viewer.log_lines import is_trajectory
 
 # suffix of files that receive damaged parts
 SIDE = ".damaged"
+# Seconds for small worlds, and a few minutes for offices.
+REPLAYS = 30
 TRAIN, FINETUNE = "train.json", "finetune.json"
-# Training files; their slow modules are imported on demand.
-CURVE, METRICS, CHECKPOINT = "curve.jsonl", "metrics.jsonl", "checkpoint.pt"
-# cells to list by name; more would fill the screen
-_SHOWN = 20
-# The weight files of transformers.
-_WEIGHTS = ("*.safetensors", "*.bin")
+# Its slow module is imported on demand.
+CHECKPOINT = "checkpoint.pt"
 
 
 def doctor(
@@ -50,7 +47,7 @@ def doctor(
     ] = False,
     replay: Annotated[
         int, typer.Option(min=0, help="Maximum episodes per log to replay.")
-    ] = REPLAYED,
+    ] = REPLAYS,
 ) -> None:
     """Check the files of a run and replay a sample; exit with 1 if problems remain."""
     with exit_on_user_error():
@@ -58,16 +55,9 @@ def doctor(
         for fault in faults:
             typer.echo(str(fault))
         if faults and repair:
-            repair_run(run, replay)
+            repair_run(faults)
             typer.echo(f"moved {len(faults)} damaged parts into files that end in {SIDE}")
             faults = []
-        can_count = not any(fault.path.name == SETTINGS for fault in faults)
-        cells = missing_cells(run) if can_count else []
-        for cell in cells[:_SHOWN]:
-            typer.echo(f"not yet played: {cell}")
-        if cells:
-            rest = f"and {len(cells) - _SHOWN} more; " if len(cells) > _SHOWN else ""
-            typer.echo(f"{rest}agentgym ablate --out {run}, with the run's options, plays them")
     if faults:
         typer.echo(f"to repair this: agentgym doctor {run} --repair")
         raise typer.Exit(1)
@@ -93,8 +83,8 @@ class FileFault:
         return f"{where}: {self.problem}; {self.cost}"
 
 
-def inspect_run(run: Path, replays: int = REPLAYED) -> list[FileFault]:
-    """Return the problems in a run's files, replaying at most `replays` episodes.
+def inspect_run(run: Path, replays: int = REPLAYS) -> list[FileFault]:
+    """Return the problems in a run's files, replaying at most `replays` episodes per log.
 
     Raises:
         ValueError: The path does not exist or is not a run.
@@ -119,72 +109,49 @@ def inspect_run(run: Path, replays: int = REPLAYED) -> list[FileFault]:
     return faults
 
 
-def repair_run(run: Path, replays: int = REPLAYED) -> None:
+def repair_run(faults: Sequence[FileFault]) -> None:
     """Move damaged parts into separate files beside the damaged ones.
 
     Raises:
         RunLockedError: The run is being written.
     """
-    # One repair may remove parts that other files refer to.
-    while faults := inspect_run(run, replays):
-        paths = list(dict.fromkeys(fault.path for fault in faults))
-        with ExitStack() as stack:
-            for folder in sorted({path.parent for path in paths}):
-                stack.enter_context(RunLock(folder))
-            for path in paths:
-                stack.enter_context(RunLock(path, folder=False))
-                lines = {fault.line for fault in faults if fault.path == path}
-                _move_file(path) if None in lines else _move_lines(path, lines)
+    lines: dict[Path, set[int | None]] = {}
+    for fault in faults:
+        lines.setdefault(fault.path, set()).add(fault.line)
+    with ExitStack() as stack:
+        for folder in sorted({path.parent for path in lines}):
+            stack.enter_context(RunLock(folder))
+        for path, numbers in lines.items():
+            stack.enter_context(RunLock(path, folder=False))
+            if None in numbers:
+                _move_file(path)
+            else:
+                _move_lines(path, numbers)
 
 
 def _faults(path: Path, replays: int) -> Iterator[FileFault]:
     if path.name in _WHOLE_FILES:
-        yield from _WHOLE_FILES[path.name](path)
+        read, cost = _WHOLE_FILES[path.name]
+        try:
+            read(path)
+        except DamagedFileError as error:
+            yield FileFault(path, error.problem, cost)
     elif path.name.removesuffix(ENDING).endswith(".jsonl"):
         yield from _torn_line(path)
         yield from _line_faults(path, replays)
 
 
-def _read_faults(path: Path, read: Callable[[Path], object], cost: str) -> Iterator[FileFault]:
-    try:
-        read(path)
-    except DamagedFileError as error:
-        yield FileFault(path, error.problem, cost)
-
-
-def _ablation_faults(path: Path) -> Iterator[FileFault]:
-    cost = "agentgym ablate with the same options rewrites it"
-    return _read_faults(path, lambda file: load_study(file.parent), cost)
-
-
-def _training_faults(path: Path) -> Iterator[FileFault]:
+def _read_training(path: Path) -> None:
     with needs_extra("inspecting a training run", "train"):
         from agentgym.training.rl import FineTuning, Learning  # noqa: PLC0415 - slow to import, and an extra
     run = Learning if path.name == TRAIN else FineTuning
-    cost = "agentgym train with the same options rewrites it"
-    yield from _read_faults(path, lambda file: run.load_settings(file.parent), cost)
-    folders = [folder for name in PHASES if (folder := path.parent / name).is_dir()]
-    for before, after in pairwise(folders):
-        if (after / CHECKPOINT).exists() and not (before / CHECKPOINT).exists():
-            yield FileFault(
-                after / CHECKPOINT,
-                f"it continues {before / CHECKPOINT}, which is missing",
-                f"training restarts at {before.name}",
-            )
-    tokenizer = path.parent / "tokenizer_config.json"
-    if tokenizer.exists() and not (path.parent / "tokenizer.json").exists():
-        yield FileFault(tokenizer, "tokenizer.json is missing", "agentgym train rewrites both")
+    run.load_settings(path.parent)
 
 
-def _checkpoint_faults(path: Path) -> Iterator[FileFault]:
+def _read_checkpoint(path: Path) -> None:
     with needs_extra("inspecting a checkpoint", "train"):
         from agentgym.training.rl.trainer import load_checkpoint  # noqa: PLC0415 - slow to import, and an extra
-    yield from _read_faults(path, load_checkpoint, "training restarts this phase")
-
-
-def _model_faults(path: Path) -> Iterator[FileFault]:
-    if not any(next(path.parent.glob(pattern), None) for pattern in _WEIGHTS):
-        yield FileFault(path, "the weights are missing", "training writes both at its end")
+    load_checkpoint(path)
 
 
 def _torn_line(path: Path) -> Iterator[FileFault]:
@@ -197,27 +164,13 @@ def _line_faults(path: Path, replays: int) -> Iterator[FileFault]:
     if path == log_of(path.parent).path or _is_log(path):
         yield from _log_faults(path, replays)
         return
-    cost = {
-        CURVE: "the point is lost unless training restarts",
-        METRICS: "the step's metrics are lost unless training restarts",
-    }.get(path.name, "the command that wrote it produces it again")
     for number, line in whole_lines(path):
         try:
-            _check_line(path.name, json.loads(line))
-        except (LookupError, RecursionError, TypeError, ValueError) as error:
-            yield FileFault(path, f"it is unreadable ({error!r:.100})", cost, number)
-
-
-def _check_line(name: str, row: Any) -> None:
-    if not isinstance(row, Mapping):
-        raise TypeError("no JSON object")
-    if name == METRICS:
-        int(row["step"])
-    if name == CURVE:
-        PHASES.index(row["phase"])
-        int(row["step"])
-    if "raw_response" in row:
-        str(row["id"])
+            if not isinstance(json.loads(line), dict):
+                raise TypeError("no JSON object")
+        except (RecursionError, TypeError, ValueError) as error:
+            problem = f"it is unreadable ({error!r:.100})"
+            yield FileFault(path, problem, "the command that wrote it may repeat it", number)
 
 
 def _is_log(path: Path) -> bool:
@@ -232,38 +185,31 @@ def _log_faults(path: Path, replays: int) -> Iterator[FileFault]:
     with suppress(DamagedFileError):  # reported separately
         if path == log_of(path.parent).path:
             study = load_study(path.parent) or study
-    verifier = Verifier(study, replays)
-    sample = _sample(path, replays)
+    log = TrajectoryLog(path)
+    chosen = choose_lines(log, replays)
     firsts: dict[Cell, int] = {}
-    for number, trajectory in TrajectoryLog(path).readable():
+    for number, trajectory in log.readable():
         if trajectory is None:
             yield FileFault(path, "it is not a trajectory", "the episode is replayed", number)
-            continue
-        if not study.holds(trajectory):
+        elif not study.holds(trajectory):
             problem = f"it is not a cell of {SETTINGS} ({dict(trajectory.labels)})"
             yield FileFault(path, problem, "it did not count", number)
+        elif trajectory.failure:
             continue
-        if trajectory.failure:
-            continue
-        if study.runs:
+        elif problem := _contradiction(study, trajectory, replay=number in chosen):
+            yield FileFault(path, problem, "the episode is replayed", number)
+        elif study.runs:
             cell = cell_of(trajectory)
             if (first := firsts.setdefault(cell, number)) != number:
                 problem = f"it duplicates line {first} ({cell})"
                 yield FileFault(path, problem, "it did not count", number)
-                continue
-        if problem := verifier.contradiction(trajectory, replay=number in sample):
-            yield FileFault(path, problem, "the episode is played again", number)
 
 
-def _sample(path: Path, count: int) -> set[int]:
-    """Return the lines of a log to replay, from as many cells as possible."""
-    cells: dict[str, list[int]] = {}
-    for number, trajectory in TrajectoryLog(path).readable() if count else ():
-        if trajectory is not None and not trajectory.failure:
-            cells.setdefault(trajectory.spec, []).append(number)
-    rounds = zip_longest(*cells.values())
-    numbers = (number for each in rounds for number in each if number is not None)
-    return set(islice(numbers, count))
+def _contradiction(study: Study, trajectory: Trajectory, *, replay: bool) -> str:
+    # Without `agentgym --import MODULE`, episodes of a user's world are not checked.
+    with suppress(ImportError, ValueError, gymnasium.error.Error):
+        return contradiction(study, trajectory, replay=replay)
+    return ""
 
 
 def _move_lines(path: Path, numbers: set[int | None]) -> None:
@@ -292,11 +238,13 @@ def _move_file(path: Path) -> None:
     path.rename(next(place for place in places if not place.exists()))
 
 
-# Inspectors by file name.
-_WHOLE_FILES: Mapping[str, Callable[[Path], Iterator[FileFault]]] = {
-    SETTINGS: _ablation_faults,
-    TRAIN: _training_faults,
-    FINETUNE: _training_faults,
-    CHECKPOINT: _checkpoint_faults,
-    "config.json": _model_faults,
+# Readers by file name, with the cost of moving a damaged file aside.
+_WHOLE_FILES: Mapping[str, tuple[Callable[[Path], object], str]] = {
+    SETTINGS: (
+        lambda path: load_study(path.parent),
+        "agentgym ablate with the same options rewrites it",
+    ),
+    TRAIN: (_read_training, "agentgym train with the same options rewrites it"),
+    FINETUNE: (_read_training, "agentgym train with the same options rewrites it"),
+    CHECKPOINT: (_read_checkpoint, "training restarts this phase"),
 }

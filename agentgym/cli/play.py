@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import re
-import shutil
 import sys
-import textwrap
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +17,7 @@ from agentgym.cli.episodes import Oracles, Seed
 from agentgym.play.env import ToolEnv
 from agentgym.play.policy import Reply
 from agentgym.text.messages import Chat, Message
-from agentgym.text.parsing import explain, parse
+from agentgym.text.parsing import parse
 from agentgym.text.tools import Tool
 from agentgym.text.validation import suggest
 from agentgym.training.rollout import Episode, TrajectoryLog
@@ -30,8 +26,8 @@ from agentgym.world.world import World
 
 HELP = """Type a call, such as {example}, or just the name of a tool without arguments.
   tools   list the tools            state   summarise what you know
-  best    show the optimal calls    undo    take back the last move
-  chat    show the whole chat       quit    leave (or Ctrl-D)"""
+  best    show the optimal calls    chat    show the whole chat
+  quit    leave (or Ctrl-D)"""
 # The start of the tool schemas in a system message, which would fill the screen.
 _TOOL_SECTION = "\n\n# Tools\n"
 _TAKEN = ("oracles", "labels", "render_mode")
@@ -48,7 +44,6 @@ class TerminalGame:
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
-        self._past: list[Episode] = []
         # By system message, which distinguishes the agents of a team.
         self._shown: dict[str, int] = {}
         self._commands: dict[str, Callable[[], str]] = {
@@ -56,7 +51,6 @@ class TerminalGame:
             "tools": self._tools,
             "state": self._state,
             "best": self._best,
-            "undo": self._undo,
             "chat": self._chat,
         }
 
@@ -78,27 +72,9 @@ class TerminalGame:
             close = suggest(line.partition("(")[0], [*self._tool_names(), *self._commands, "quit"])
             remedy = close or "tools lists the calls, help the commands"
             return f"{line!r} is neither a call nor a command; {remedy}"
-        if problem := self._problem(reply):
-            return f"{problem} (this used no turn)"
         self._shown[self.episode.chat.messages[0].text] = len(self.episode.chat.messages)
-        self._past.append(copy.deepcopy(self.episode))
         self.episode.play(Reply(reply))
         return self.news()
-
-    def _problem(self, reply: str) -> str:
-        """Return why a reply is no complete call of a tool; empty if it is one, or an answer."""
-        tools = {tool.name: tool for tool in self.episode.chat.tools}
-        calls = parse(reply, "auto", tuple(tools.values())).calls
-        if not calls and reply.startswith(_FENCE):
-            return explain(reply, "auto", tuple(tools.values()))
-        for call in calls:
-            if call.name not in tools:
-                names = suggest(call.name, tools) or f"tools: {', '.join(tools)}"
-                return f"there is no tool {call.name}; {names}"
-            needed = tools[call.name].parameters.get("required", ())
-            if lacking := [name for name in needed if name not in call.arguments]:
-                return f"{call.name} needs the argument {lacking[0]}: {_usage(tools[call.name])}"
-        return ""
 
     def _help(self) -> str:
         tools = self.episode.chat.tools
@@ -166,14 +142,6 @@ class TerminalGame:
         rest = f"\nand {len(calls) - _SHOWN} more" if len(calls) > _SHOWN else ""
         return "\n".join(shown) + rest
 
-    def _undo(self) -> str:
-        if not self._past:
-            return "no move to take back"
-        self.episode = self._past.pop()
-        self._shown[self.episode.chat.messages[0].text] = len(self.episode.chat.messages) - 1
-        last = Chat((self._brief(self.episode.chat.messages[-1]),)).to_text()
-        return _paragraphs("taken back", last, self._board())
-
 
 def _paragraphs(*texts: str) -> str:
     return "\n\n".join(filter(None, texts))
@@ -182,17 +150,6 @@ def _paragraphs(*texts: str) -> str:
 def _usage(tool: Tool) -> str:
     names = tool.parameters.get("properties", {})
     return f"{tool.name}({', '.join(f'{name}=…' for name in names)})"
-
-
-def _show(text: str) -> None:
-    """Print a text; a terminal breaks long lines between words."""
-    if sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
-        lines = (
-            textwrap.wrap(line, width) if len(line) > width else [line] for line in text.split("\n")
-        )
-        text = "\n".join(chain.from_iterable(lines))
-    typer.echo(text)
 
 
 def play(
@@ -216,7 +173,7 @@ def play(
     if sys.stdin.isatty():
         with suppress(ImportError):  # missing on Windows
             import readline  # noqa: F401, PLC0415 - it lets `input` edit lines, and changes the terminal
-    _show(game.news())
+    typer.echo(game.news())
     while not game.episode.over:
         try:
             line = input("\n> ").strip()
@@ -226,7 +183,7 @@ def play(
             typer.echo("\nabandoned")
             break
         if line:
-            _show("\n" + game.enter(line))
+            typer.echo("\n" + game.enter(line))
     else:
         typer.echo("\n" + game.result())
     # An abandoned episode does not measure its player and is not scored.

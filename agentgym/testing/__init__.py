@@ -3,7 +3,7 @@ shortcuts (`agentgym audit`).
 """
 
 from agentgym.testing.battery import MEASURES, Audit, AuditConfig, run_audit
-from agentgym.testing.campaign import Campaign, Tally, minimize, replay
+from agentgym.testing.campaign import Campaign, Tally
 from agentgym.testing.cases import Case, Finding, Report, all_ids
 from agentgym.testing.conformance import LawResult, check_laws
 from agentgym.testing.episode import play
@@ -22,8 +22,6 @@ __all__ = [
     "Tally",
     "all_ids",
     "check_laws",
-    "minimize",
     "play",
-    "replay",
     "run_audit",
 ]

@@ -17,21 +17,18 @@ from pydantic import Field
 
 from agentgym.assemble.adversaries import adversaries
 from agentgym.assemble.registry import make
-from agentgym.oracles import OraclePolicy, RandomPolicy
+from agentgym.oracles import RandomPolicy
 from agentgym.play.env import ToolEnv, tool_env
-from agentgym.play.policy import Policy, Reply
+from agentgym.play.policy import Policy
 from agentgym.testing.blind import (
-    GuessIds,
     Probe,
     Shortcut,
-    guessed,
     learn_shortcuts,
     opaque_ids,
 )
 from agentgym.testing.guesses import options
 from agentgym.testing.playing import (
     Transcript,
-    can_be_read,
     demonstrations,
     play,
     play_at_random,
@@ -39,7 +36,6 @@ from agentgym.testing.playing import (
     play_policy,
     start,
 )
-from agentgym.text.messages import Chat
 from agentgym.text.tools import Tool
 from agentgym.training.evaluation import Interval, Table, percent, wilson
 from agentgym.world.config import Config
@@ -50,10 +46,9 @@ CAP = 0.10
 CONFIDENCE = 0.99
 # Played episodes start at seed 0, so these ranges never overlap.
 _CHANCE_SEED, _TRAINING_SEED = 10**6, 2 * 10**6
-_GUESSED, _REPEATED = "ids guessed", "ids of other seeds"
+_REPEATED = "ids of other seeds"
 # shares of episodes that are reported besides scores
 MEASURES: Mapping[str, str] = {
-    _GUESSED: "an id that nothing had shown was accepted",
     _REPEATED: "an opaque id that the oracle uses was used in training already",
 }
 
@@ -153,31 +148,6 @@ class Audit:
         return title, ["policy", "kind", "score", "seeds", "verdict"], rows
 
 
-class WithoutMemory:
-    """Oracle policy that sees only the task and the last reply with its results."""
-
-    def __init__(self, env_id: str) -> None:
-        self._oracle, self._random = OraclePolicy(env_id), RandomPolicy(env_id)
-
-    def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Write one call per chat: any legal one if the oracle knows none."""
-        replies = []
-        for shown in map(_last_turn, chats):
-            try:
-                replies += self._oracle([shown])
-            except (IndexError, KeyError, StopIteration, ValueError):
-                # The rebuilt belief lacks most of the history.
-                replies += self._random([shown])
-        return replies
-
-
-def _last_turn(chat: Chat) -> Chat:
-    messages = chat.messages
-    replies = (k for k, message in enumerate(messages) if message.role == "assistant")
-    first = max(replies, default=len(messages))
-    return Chat((*messages[:2], *messages[first:]), chat.tools)
-
-
 def run_audit(
     config: AuditConfig, on_progress: Callable[[int], None] = lambda seeds: None
 ) -> Audit:
@@ -204,8 +174,6 @@ def run_audit(
     known = {value for lesson in lessons for value in opaque_ids(lesson)}
     own = {name: make_it(config.world) for name, make_it in adversaries(test.world_class).items()}
     policies: dict[str, Policy] = {**own, "random legal": RandomPolicy(config.world)}
-    if can_be_read(test.world_class):
-        policies["oracle without memory"] = WithoutMemory(config.world)
     scores: dict[str, list[float]] = defaultdict(list)
     for seed in range(config.seeds):
         _play_seed(start(test, seed), shortcuts, policies, known, scores)
@@ -214,7 +182,7 @@ def run_audit(
     return Audit(config.world, ceiling, sorted(rows, key=lambda row: _KINDS.index(row.kind)))
 
 
-_BASELINES = ("random legal", "oracle without memory", "oracle")
+_BASELINES = ("random legal", "oracle")
 _KINDS = ("shortcut", "measure", "baseline")
 
 
@@ -232,10 +200,7 @@ def _play_seed(
     scores: dict[str, list[float]],
 ) -> None:
     for shortcut in shortcuts:
-        score, seen = play(begun.clone(), shortcut.act)
-        scores[shortcut.name].append(score)
-        if isinstance(shortcut, GuessIds):
-            scores[_GUESSED].append(float(guessed(seen)))
+        scores[shortcut.name].append(play(begun.clone(), shortcut.act)[0])
     for name, policy in policies.items():
         scores[name].append(play_policy(begun.clone(), policy))
     if begun.world.optimal_calls() is not None:
@@ -270,12 +235,13 @@ def find_ceiling(
 
 def _share_of_options(lessons: Sequence[Transcript]) -> float:
     """Return the chance of a random option being right if every prompt lists the answer."""
-    listed = [options(lesson.task) for lesson in lessons]
-    finals = [lesson.final_call for lesson in lessons]
-    answers = [[str(v) for v in call.arguments.values()] if call else [] for call in finals]
-    if all(set(some) & set(own) for some, own in zip(listed, answers, strict=True)):
-        return fmean(1 / len(some) for some in listed)
-    return 0.0
+    shares = []
+    for lesson in lessons:
+        listed = options(lesson.task)
+        if not set(listed) & set(map(str, lesson.final_call.arguments.values())):
+            return 0.0
+        shares.append(1 / len(listed))
+    return fmean(shares)
 
 
 def answers_of(tool: Tool) -> int:

@@ -1,4 +1,4 @@
-"""Policies without understanding: constants, prompt options, learnt rules, copies and guessed ids.
+"""Policies without understanding: constants, prompt options, learnt rules and copies.
 
 They see the chat and the tool schemas, and learn from demonstrations on other seeds, as an
 optimiser would from episodes that happened to succeed.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice, product, zip_longest
+from itertools import islice
 from typing import Any, Protocol
 
 from agentgym.testing.guesses import Guess, learn_guess, options, words
-from agentgym.testing.playing import Transcript, is_error
+from agentgym.testing.playing import Transcript
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import Tool
 
@@ -24,9 +24,6 @@ Probing = Callable[[Probe], Sequence[Transcript]]
 
 # answers to try if a wrong one does not end the episode
 _TRIES = 3
-_GUESSES_IN_A_REPLY = 15  # few enough for the calls of one reply
-# ids to try, enough for twenty replies
-_GUESSES = 300
 # ways to end an episode at once
 _ENDS = 8
 
@@ -62,10 +59,11 @@ class Answer:
 
     def calls(self, seen: Transcript) -> Iterator[ToolCall]:
         """Yield calls, the likeliest first; all arguments advance to their next guesses together."""
-        picks = [
-            [value for text in islice(guess.pick(seen), _TRIES) for value in _typed(text, kind)]
-            for guess, kind in self.guesses.values()
-        ]
+        picks: list[list[Any]] = []
+        for guess, kind in self.guesses.values():
+            picks.append([])
+            for text in islice(guess.pick(seen), _TRIES):
+                picks[-1] += _typed(text, kind)
         for values in zip(*picks, strict=False) if picks else [()]:
             yield ToolCall(
                 self.tool, {**self.constants, **dict(zip(self.guesses, values, strict=True))}
@@ -131,15 +129,16 @@ class ProbeAnswer:
 class Copy:
     """Shortcut that repeats the calls of the episode with the most similar prompt."""
 
-    def __init__(self, name: str, demonstrations: Sequence[Transcript], last: int = 0) -> None:
-        self.name, self._last = name, last
+    name = "copy of another episode"
+
+    def __init__(self, demonstrations: Sequence[Transcript]) -> None:
         self._demonstrations = [(set(words(d.task)), d) for d in demonstrations]
 
     def act(self, seen: Transcript) -> Calls:
-        """Play the next calls, or only the last ones."""
+        """Play the next calls."""
         task = set(words(seen.task))
         _, nearest = max(self._demonstrations, key=lambda pair: len(pair[0] & task))
-        turns = nearest.turns[-self._last :]
+        turns = nearest.turns
         return [call for call, _ in turns[len(seen.turns)]] if len(seen.turns) < len(turns) else ()
 
 
@@ -166,112 +165,33 @@ def _names(demonstration: Transcript) -> tuple[str, ...]:
     return tuple(exchange[-1][0].name for exchange in demonstration.turns)
 
 
-class GuessIds:
-    """Shortcut that tries ids from other episodes and ids of the same form.
-
-    Each reply also repeats a successful call, or it would count as failed. With a right id, the
-    shortcut answers from the results.
-    """
-
-    name = "ids by guessing"
-
-    def __init__(self, candidates: Calls, answer: Answer) -> None:
-        self._candidates, self._answer = candidates, answer
-
-    def act(self, seen: Transcript) -> Calls:
-        """Guess ids, then answer."""
-        begin = len(seen.turns) * _GUESSES_IN_A_REPLY
-        if guessed(seen) or begin >= len(self._candidates):
-            return self._answer.likeliest(seen)
-        valid = [call for turns in seen.turns for call, result in turns if not is_error(result)]
-        return [*self._candidates[begin : begin + _GUESSES_IN_A_REPLY], *valid[:1]]
-
-
-def guessed(seen: Transcript) -> bool:
-    """Report whether a call succeeded with an id that no text had shown."""
-    shown = [seen.task]
-    for exchange in seen.turns:
-        text = "\n".join(shown)
-        if any(hidden_values(call, text) and not is_error(result) for call, result in exchange):
-            return True
-        shown += [result for _, result in exchange]
-    return False
-
-
-def hidden_values(call: ToolCall, shown: str) -> list[tuple[str, str]]:
-    """Return the call arguments that look like ids and occur in no text."""
-    return [
-        (name, value)
-        for name, value in call.arguments.items()
-        if isinstance(value, str)
-        and _ID_NAME.search(name)
-        and _ID.fullmatch(value)
-        and value not in shown
-    ]
-
-
 def opaque_ids(seen: Transcript) -> set[str]:
     """Return the ids in an episode's calls that neither the task states nor the policy chooses."""
-    calls = [call for exchange in seen.turns for call, _ in exchange]
-    values = [value for call in calls for _, value in hidden_values(call, seen.task)]
-    return set(filter(_OPAQUE.fullmatch, values))
+    ids = set()
+    for exchange in seen.turns:
+        for call, _ in exchange:
+            for name, value in call.arguments.items():
+                is_id = (
+                    isinstance(value, str) and _ID_NAME.search(name) and _OPAQUE.fullmatch(value)
+                )
+                if is_id and value not in seen.task:
+                    ids.add(value)
+    return ids
 
 
 # Parameters that take ids. A policy chooses sheet ranges, paths and dates itself.
 _ID_NAME = re.compile(r"(?:^|_)ids?$|Id$")
-# One word with a digit; other texts are queries, names or choices.
-_ID = re.compile(r"(?=.*\d)\S{2,64}")
 # Long enough not to recur by chance, and neither a date nor a number.
 _OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w-]{8,64}")
 
 
-def _id_candidates(demonstrations: Sequence[Transcript]) -> Iterator[ToolCall]:
-    """Yield calls with ids from other episodes, then with ids of the same form."""
-    calls: Counter[tuple[str, str, str]] = Counter()
-    rest: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for demonstration in demonstrations:
-        for exchange in demonstration.turns[:-1]:
-            for call, _ in exchange:
-                for name, value in hidden_values(call, demonstration.task):
-                    calls[call.name, name, value] += 1
-                    rest.setdefault((call.name, name), call.arguments)
-    likeliest = [key for key, _ in calls.most_common(_GUESSES // 2)]
-    formed = [
-        (tool, name, value)
-        for tool, name in rest
-        for value in _formed([key[2] for key in calls.elements() if key[:2] == (tool, name)])
-    ]
-    for tool, name, value in dict.fromkeys([*likeliest, *formed]):
-        yield ToolCall(tool, {**rest[tool, name], name: value})
-
-
-def _formed(values: Sequence[str]) -> Iterator[str]:
-    """Yield texts in the ids' most frequent form."""
-    form, _ = Counter(_DIGITS.sub("#", value) for value in values).most_common(1)[0]
-    alike = [_DIGITS.findall(value) for value in values if _DIGITS.sub("#", value) == form]
-    columns = [
-        [number for number, _ in Counter(column).most_common(_NUMBERS)]
-        for column in zip(*alike, strict=True)
-    ]
-    texts = form.split("#")
-    for runs in product(*columns):
-        yield "".join(map("".join, zip_longest(texts, runs, fillvalue="")))
-
-
-_DIGITS = re.compile(r"\d+")
-# numbers to try in each position of an id
-_NUMBERS = 15
-
-
 def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> list[Shortcut]:
     """Return the battery for a world, learnt from successful episodes on training seeds."""
-    finals = [call for d in demonstrations if (call := d.final_call)]
-    blank = Answer([(d.before(0), call) for d in demonstrations if (call := d.final_call)])
-    shown = Answer(
-        [(d.before(len(d.turns) - 1), d.final_call) for d in demonstrations if d.final_call]
-    )
+    finals = [d.final_call for d in demonstrations]
+    blank = Answer([(d.before(0), d.final_call) for d in demonstrations])
+    calls = {_text(call): call for call in reversed(finals)}
     common = Counter(map(_text, finals)).most_common(_TRIES)
-    constants = [next([call] for call in finals if _text(call) == text) for text, _ in common]
+    constants = [[calls[text]] for text, _ in common]
     shortcuts: list[Shortcut] = [
         ScriptedShortcut("nothing at all", ()),
         *_ends(demonstrations[0].tools, finals),
@@ -280,18 +200,11 @@ def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> l
         ProbeAnswer("prompt alone: rules and features", lambda seen: (), blank),
     ]
     for name, probe in _probes(demonstrations).items():
-        pairs = zip(probing(probe), demonstrations, strict=True)
-        answer = Answer([(s, d.final_call) for s, d in pairs if d.final_call])
+        answer = Answer(list(zip(probing(probe), finals, strict=True)))
         shortcuts.append(ProbeAnswer(f"answer after {name}", probe, answer))
         if name == _FIRST:
             shortcuts.append(ProbeAnswer("re-reading, then an answer", probe, answer, 3))
-    shortcuts += [
-        Copy("copy of another episode", demonstrations),
-        *(Copy(f"last {n} calls of another episode", demonstrations, n) for n in (1, 2)),
-        CopyByPosition(demonstrations),
-    ]
-    candidates = list(islice(_id_candidates(demonstrations), _GUESSES))
-    return [*shortcuts, GuessIds(candidates, shown)] if candidates else shortcuts
+    return [*shortcuts, Copy(demonstrations), CopyByPosition(demonstrations)]
 
 
 _OPTIONS: Mapping[str, Callable[[list[str]], str]] = {
@@ -308,13 +221,13 @@ def _text(call: ToolCall) -> str:
 
 def _ends(tools: Sequence[Tool], finals: Calls) -> list[Shortcut]:
     ending = {call.name for call in finals}
-    calls = (
-        ToolCall(tool.name, arguments)
-        for tool in tools
-        if tool.final or tool.name in ending
-        for arguments in _choices(tool.parameters)
-    )
-    return [ScriptedShortcut(f"at once {_label(call)}", [[call]]) for call in islice(calls, _ENDS)]
+    shortcuts: list[Shortcut] = []
+    for tool in tools:
+        if tool.final or tool.name in ending:
+            for arguments in _choices(tool.parameters):
+                call = ToolCall(tool.name, arguments)
+                shortcuts.append(ScriptedShortcut(f"at once {_label(call)}", [[call]]))
+    return shortcuts[:_ENDS]
 
 
 def _label(call: ToolCall) -> str:
@@ -345,7 +258,7 @@ def _values(schema: Mapping[str, Any]) -> list[Any]:
 
 def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
     probes: dict[str, Probe] = {}
-    ending = {call.name for d in demonstrations if (call := d.final_call)}
+    ending = {d.final_call.name for d in demonstrations}
     longer = [d for d in demonstrations if len(d.turns) > 1]
     if longer:
         probes[_FIRST] = Answer([(d.before(0), d.turns[0][-1][0]) for d in longer]).likeliest
@@ -363,11 +276,16 @@ def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
 
 
 def _last_pages(demonstrations: Sequence[Transcript]) -> dict[str, Answer]:
-    largest: dict[str, list[tuple[Transcript, ToolCall]]] = {}
+    """Return the call with the largest number of each tool, learnt from all episodes."""
+    examples: dict[str, list[tuple[Transcript, ToolCall]]] = {}
     for demonstration in demonstrations:
-        calls = [call for turns in demonstration.turns[:-1] for call, _ in turns]
-        numbered = [(n, call) for call in calls for n in call.arguments.values() if type(n) is int]
-        for tool in {call.name for _, call in numbered}:
-            _, call = max((x for x in numbered if x[1].name == tool), key=lambda pair: pair[0])
-            largest.setdefault(tool, []).append((demonstration.before(0), call))
-    return {tool: Answer(examples) for tool, examples in largest.items()}
+        largest: dict[str, tuple[int, ToolCall]] = {}
+        for exchange in demonstration.turns[:-1]:
+            for call, _ in exchange:
+                for value in call.arguments.values():
+                    known = largest.get(call.name)
+                    if type(value) is int and (known is None or value > known[0]):
+                        largest[call.name] = value, call
+        for tool, (_, call) in largest.items():
+            examples.setdefault(tool, []).append((demonstration.before(0), call))
+    return {tool: Answer(some) for tool, some in examples.items()}

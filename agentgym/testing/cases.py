@@ -54,19 +54,15 @@ class Finding:
     """A violation of a law by an env, with the data to replay it.
 
     Attributes:
-        kind: The law: `raise`, `result`, `state`, `copy`, `repeat`, `random`, `idle`, `slow`,
-            `memory` or `oracle`.
+        kind: The law: `raise`, `result`, `state`, `copy`, `repeat` or `oracle`.
         text: The violation in one line, or a traceback.
         mark: A key shared by findings with the same cause.
-        reproduced: Whether a second run reproduced it; None without a second run.
     """
 
     kind: str
     text: str
     mark: str
     case: Case
-    minimal: bool = False
-    reproduced: bool | None = None
 
 
 @dataclass(slots=True)

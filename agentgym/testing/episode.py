@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import re
-import statistics
-import sys
 import sysconfig
-import time
 import traceback
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -37,21 +33,10 @@ from agentgym.testing.replies import ReplyGenerator
 from agentgym.text.messages import Chat, ToolCall
 from agentgym.world.world import MissingHook, World, has_hook
 
-# CPU seconds of a slow step, if also far above the median. A query or program that reaches its
-# limits takes about one.
-SLOW_SECONDS = 2.0
-# multiple of the median that counts as far above it
-SLOW_MULTIPLE = 100
-
 # one step in this many is also played by a copy
 _COPY_EVERY = 10
 # Larger states are compared for only a share of the refused replies, for speed.
 _STATE_BYTES = 300_000
-# bytes that a step may add to peak memory, twice the limit of a sandbox or database
-_STEP_BYTES = 512 << 20
-# Maximum replies of an episode without actions.
-_IDLE_STEPS = 400
-_IDLE_REPLY = "I would rather not."
 # calls of each kind to consider at a time; a world may suggest thousands
 _SUGGESTED = 50
 _HERE = Path(__file__).parent
@@ -84,9 +69,7 @@ class _Player:
         self.report.findings.append(Finding(kind, text, mark or _mark_of(text), case))
 
     def play(self) -> None:
-        generators = _global_generators()
         self.report.actions = []
-        self._times: list[float] = []
         self._transcript = ObservationHash()
         env: gymnasium.Env[Any, Any] | None = None
         try:
@@ -96,16 +79,12 @@ class _Player:
             self._end(env)
             if self.thorough or self.case.index % 2 == 0:
                 self._repeat(env)
-            if self.case.index == 0:
-                self._idle(env)
         except _Stop:
             pass
         finally:
             if env is not None:
                 with suppress(_Stop), self._watch("raise"):
                     env.close()
-        if _global_generators() != generators:
-            self.find("random", "the global random generators were used")
         self.report.texts = len(self.report.actions)
         self.report.marks = self._transcript.marks
 
@@ -173,18 +152,14 @@ class _Player:
         # Draw in any case, or findings would influence the replies.
         draws = self._rng.random(3)
         share = min(1.0, _STATE_BYTES / len(state))
-        copies = (
-            range(3)
-            if self.thorough
-            else [int(draws[1] * 3)]
-            if draws[0] * _COPY_EVERY < share
-            else []
-        )
+        copies = [0, 1, 2] if self.thorough else [int(draws[1] * 3)]
         twins = []
-        for k in copies:
-            with self._watch("copy"):
-                twins.append(copy_for(env, k))
-        result = self._timed_step(env, action)
+        if self.thorough or draws[0] * _COPY_EVERY < share:
+            for k in copies:
+                with self._watch("copy"):
+                    twins.append(copy_for(env, k))
+        with self._watch("raise"):
+            result: StepResult = env.step(action)
         self._check_result(env, chat, result)
         self._transcript.add(chat, result)
         self.report.calls += result[4]["detail"].calls
@@ -203,18 +178,6 @@ class _Player:
             path, _, _ = changes[0].partition(": ")
             self.find("state", text, re.sub(r"\d+", "#", path))
         return result, after
-
-    def _timed_step(self, env: gymnasium.Env[Any, Any], action: str) -> StepResult:
-        memory, begin = _peak_memory(), time.process_time()
-        with self._watch("raise"):
-            result: StepResult = env.step(action)
-        self._times.append(seconds := time.process_time() - begin)
-        median = statistics.median(self._times[-200:])
-        if seconds > SLOW_SECONDS and (self.thorough or seconds > SLOW_MULTIPLE * median):
-            self.find("slow", f"a step took {seconds:.1f} s of processor time", "slow")
-        if (growth := _peak_memory() - memory) > _STEP_BYTES + 1_000 * len(action):
-            self.find("memory", f"a step took {growth >> 20} MB", "memory")
-        return result
 
     def _check_result(self, env: gymnasium.Env[Any, Any], before: Chat, result: StepResult) -> None:
         with self._watch("result", "the result of the step cannot be read: "):
@@ -251,21 +214,6 @@ class _Player:
         if when := parting(self._transcript.marks, again.marks):
             self.find("repeat", f"the same episode played again differs after {when}", "repeat")
 
-    def _idle(self, env: gymnasium.Env[Any, Any]) -> None:
-        """An episode without actions must score 0."""
-        with self._watch("raise", "an episode in which nothing is done: "):
-            env.reset(seed=self.case.env_seed)
-            for _ in range(_IDLE_STEPS):
-                _, reward, terminated, truncated, _ = env.step(_IDLE_REPLY)
-                if terminated or truncated:
-                    break
-            else:
-                if not isinstance(env.unwrapped, ToolEnv):
-                    return
-                reward = env.unwrapped.truncate("fuzz")[1]
-        if reward != 0:
-            self.find("idle", f"an episode in which nothing is done scores {reward!r}", "idle")
-
 
 def _oracle(env_id: str, dialect: Any) -> Callable[[Sequence[Chat]], Any] | None:
     try:
@@ -286,19 +234,6 @@ def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
         if has_hook(type(world), hook)
         for call in islice(getattr(world, hook)() or (), _SUGGESTED)
     ]
-
-
-def _peak_memory() -> int:
-    if sys.platform == "win32":
-        return 0
-    import resource  # noqa: PLC0415 - Windows has none
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def _global_generators() -> tuple[Any, str]:
-    return random.getstate(), repr(np.random.get_state(legacy=False))  # noqa: NPY002 - it must not change
 
 
 def _place_of(text: str) -> str:

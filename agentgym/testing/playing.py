@@ -15,7 +15,7 @@ from agentgym.play.spaces import sample_call
 from agentgym.text.messages import Chat, ToolCall
 from agentgym.text.parsing import render
 from agentgym.text.tools import Tool
-from agentgym.world.world import World, has_hook
+from agentgym.world.world import has_hook
 
 # a reply's calls with their results
 Exchange = Sequence[tuple[ToolCall, str]]
@@ -44,18 +44,13 @@ class Transcript:
         return "\n".join(result for _, result in self.turns[-1]) if self.turns else ""
 
     @property
-    def final_call(self) -> ToolCall | None:
-        """The last call of the last reply; None without a call."""
-        return self.turns[-1][-1][0] if self.turns and self.turns[-1] else None
+    def final_call(self) -> ToolCall:
+        """The last call of the last reply."""
+        return self.turns[-1][-1][0]
 
     def before(self, turn: int) -> Transcript:
         """Return the transcript before a turn, counted from 0."""
         return Transcript(self.task, self.tools, self.turns[:turn])
-
-
-def is_error(result: str) -> bool:
-    """Report whether a result belongs to a refused call."""
-    return result.startswith("error:")
 
 
 Act = Callable[[Transcript], Sequence[ToolCall]]
@@ -123,7 +118,7 @@ def demonstrations(
             score, seen = (
                 play_optimally(begun.clone()) if knows else play_at_random(begun.clone(), seed)
             )
-            if score >= 1.0 and seen.turns:
+            if score >= 1.0 and seen.turns and seen.turns[-1]:
                 yield begun, seen
 
     return islice(successes(), count)
@@ -133,8 +128,3 @@ def play_at_random(env: ToolEnv, seed: int) -> tuple[float, Transcript]:
     """Play random calls that fit the schemas; return the score and the transcript."""
     rng = np.random.default_rng(seed)
     return play(env, lambda seen: [sample_call(seen.tools, rng)])
-
-
-def can_be_read(world: type[World[object]]) -> bool:
-    """Report whether scripted policies can play a world from its chat."""
-    return all(has_hook(world, hook) for hook in ("read_task", "read_result", "optimal_calls"))

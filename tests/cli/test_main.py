@@ -25,9 +25,8 @@ from agentgym.cli.common import (
     complete_world,
     complete_worlds,
 )
-from agentgym.training.evaluation import TRAJECTORIES, log_of
-from agentgym.training.rollout import TrajectoryLog
-from agentgym.training.rollout.lines import read_chunks, torn_at
+from agentgym.training.evaluation import TRAJECTORIES
+from agentgym.training.rollout.lines import torn_at
 from tests.helpers import PATIENCE
 
 
@@ -99,33 +98,28 @@ def test_a_person_can_play_to_the_end(tmp_path: Path) -> None:
     assert "error:" in shown.stdout
     assert "'what?' is neither a call nor a command; tools lists the calls" in shown.stdout
     assert "additionalProperties" not in shown.stdout, "schemas are shown on request only"
-    assert "pop needs the argument id: pop(id=…) (this used no turn)" in shown.stdout
-    assert "there is no tool grab" in shown.stdout
-    assert "solved in 2 turns, score 1.0" in shown.stdout
+    assert 'there is no tool "grab"' in shown.stdout
+    assert "solved in 4 turns, score 1.0" in shown.stdout
     (line,) = out.read_text().splitlines()
     assert json.loads(line)["labels"] == {"policy": "human"}
-    assert [step["info"]["optimal"] for step in json.loads(line)["steps"]] == [False, True]
+    assert [step["info"]["optimal"] for step in json.loads(line)["steps"]][-1] is True
 
 
-def test_a_person_is_helped_and_takes_moves_back() -> None:
-    typed = "help\ntools\nundo\nbest\nstate\nup\nundo\nchat\nunod\nrihgt()\nhum\n"
+def test_a_person_is_helped() -> None:
+    typed = "help\ntools\nbest\nstate\nup\nchat\nchta\nhum\n"
     shown = command("play", "GridWorld", "--set", "hole_density=0", typed=typed)
     assert shown.returncode == 0, shown.stderr
     parts = shown.stdout.split("\n> ")
-    assert "undo    take back the last move" in parts[1]
     assert "Type a call, such as up()," in parts[1]
     assert "up(): Step to the cell above" in parts[2]
-    assert "no move to take back" in parts[3]
-    assert re.search(r"(up|down|left|right)\(\)", parts[4])
-    assert "Remaining moves" in parts[5]
+    assert re.search(r"(up|down|left|right)\(\)", parts[3])
+    assert "Remaining moves" in parts[4]
     board = parts[0][parts[0].index("     0 1 2 3 4 5") :].rstrip()
     assert board.count("A") == board.count("G") == 1
-    assert board not in parts[6]
-    assert board in parts[7], "the board is as it was"
-    assert "additionalProperties" in parts[8]
-    assert "did you mean 'undo'?" in parts[9]
-    assert "did you mean 'right'?" in parts[10]
-    assert "tools lists the calls" in parts[11]
+    assert board not in parts[5]
+    assert "additionalProperties" in parts[6]
+    assert "did you mean 'chat'?" in parts[7]
+    assert "tools lists the calls" in parts[8]
     assert "abandoned" in shown.stdout
 
 
@@ -153,22 +147,6 @@ def test_rollout_plays_shows_and_writes(tmp_path: Path) -> None:
     assert "solved 2 of 2" in shown.stdout
     assert "[assistant]" in shown.stdout
     assert [json.loads(line)["seed"] for line in out.read_text().splitlines()] == [4, 5]
-
-
-def test_rollout_in_threads_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
-    out = tmp_path / "t.jsonl"
-    line = [
-        *"rollout ListWorld --engine threads --num-envs 3 --timeout 60 --out".split(),
-        str(out),
-    ]
-    assert "solved 4 of 4" in command(*line, "--episodes", "4").stdout
-    first = out.read_bytes()
-    out.write_bytes(first[:-40])
-    shown = command(*line, "--episodes", "6")
-    assert "solved 6 of 6" in shown.stdout
-    assert sorted(json.loads(line)["seed"] for line in out.read_text().splitlines()) == list(
-        range(6)
-    )
 
 
 @pytest.mark.rotation
@@ -219,32 +197,6 @@ def test_ablate_writes_a_report_and_score_makes_it_again(tmp_path: Path) -> None
     assert (out / "arms.png").exists()
 
 
-@pytest.mark.rotation
-def test_an_ablation_compares_settings_of_a_strategy_and_goes_on(tmp_path: Path) -> None:
-    contexts = "none:window=2k,clear_results:trigger=300:keep=1,clear_results:trigger=80%:window=1k"
-    line = "ablate --world ListWorld --horizons 8 --oracles none --window 3k".split()
-    line += ["--policy", "oracle", "--workers", "1", "--out", str(tmp_path), "--context", contexts]
-    assert command(*line, "--episodes", "2").returncode == 0
-    rows = [json.loads(text) for text in (tmp_path / "results.jsonl").read_text().splitlines()]
-    assert {row["context"] for row in rows} == set(contexts.split(","))
-    log = log_of(tmp_path).path
-    windows = {
-        trajectory.labels["context"]: [
-            wrapper["kwargs"]["budget"]["window"]
-            for wrapper in json.loads(trajectory.spec)["additional_wrappers"]
-            if (wrapper["kwargs"] or {}).get("budget")
-        ]
-        for trajectory in TrajectoryLog(log)
-    }
-    assert list(windows.values()) == [[2_000], [3_000], [1_000]]
-    whole = log.read_bytes()
-    log.write_bytes(whole[: list(read_chunks(log))[3].start])
-    assert command(*line, "--episodes", "2").returncode == 0
-    assert log.read_bytes() == whole
-    other = command(*[part.replace("3k", "4k") for part in line], "--episodes", "2")
-    assert (other.returncode, "other settings" in other.stderr) == (2, True)
-
-
 def wait_for(condition: Callable[[], bool], failure: str) -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():
@@ -264,7 +216,6 @@ INTERRUPTED = (130, -signal.SIGINT)
         ("ablate --episodes 200 --workers 2", 0.7),  # during the imports
         ("ablate --episodes 200 --workers 2", None),  # once there are episodes
         ("rollout TreeWorld --episodes 5000 --engine processes --num-envs 2", 1.2),
-        ("rollout TreeWorld --episodes 5000 --engine threads --num-envs 2", 2.0),
     ],
 )
 def test_an_interrupt_is_one_line_at_any_moment(

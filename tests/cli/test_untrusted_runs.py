@@ -142,7 +142,6 @@ CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
 }
 READERS = [
     ["score", "."],
-    ["score", "study", "--train", "run.jsonl"],
     ["compare", ".", "--out", "compared"],
     ["doctor", "."],
     ["submit", ".", "--out", "submission.json"],
@@ -260,18 +259,12 @@ def test_every_command_that_takes_a_run_is_among_the_readers() -> None:
             assert name in readers, name
 
 
-def test_a_module_named_on_the_command_line_is_imported(tmp_path: Path, study: Path) -> None:
+def test_a_module_named_on_the_command_line_is_imported(tmp_path: Path) -> None:
     """Modules in the working folder come after all installed ones."""
     script = script_in(tmp_path)
     trap(tmp_path)
     text = "from agentgym.envs.lumina.list_world import ListWorld\nclass W(ListWorld): pass\n"
     (tmp_path / f"{EVIL}.py").write_text(text)
-    evil_log(tmp_path / "run.jsonl", study, _world)
-    reading = ["score", str(study), "--train", "run.jsonl"]
-    refused = run(tmp_path, script, reading)
-    assert f"agentgym --import {EVIL} before the command" in refused.stderr
-    done = run(tmp_path, script, ["--import", EVIL, *reading])
-    assert "Overlap with training" in done.stdout, done.stderr
     done = run(tmp_path, script, ["rollout", f"{EVIL}:W"])
     assert "solved 1 of 1" in done.stdout, done.stderr
 

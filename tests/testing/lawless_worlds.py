@@ -6,8 +6,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import ToolCall, tool
-from tests.world.guess_world import WholeGuessWorld
+from agentgym import ToolCall, ToolError, tool
+from tests.world.guess_world import GuessWorld, WholeGuessWorld
 
 
 class PaidForNothing(WholeGuessWorld):
@@ -103,3 +103,55 @@ class Fragile(WholeGuessWorld):
         if not -1000 < number < 1000:
             raise ZeroDivisionError("no such number")
         return super().guess(number)
+
+
+class HalfDone(GuessWorld):
+    """Has changed something when it refuses a call."""
+
+    refused = 0
+
+    @tool
+    def guess(self, number: int) -> str:
+        """Guess a number.
+
+        Args:
+            number: Your guess.
+        """
+        if number < 0:
+            self.refused += 1
+            raise ToolError("no number is negative")
+        return super().guess(number)
+
+
+class Forgetful(GuessWorld):
+    """Lacks a field in its copies."""
+
+    guesses = 0
+
+    @tool
+    def guess(self, number: int) -> str:
+        """Guess a number.
+
+        Args:
+            number: Your guess.
+        """
+        self.guesses += 1
+        return f"{super().guess(number)} ({self.guesses} guesses)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "guesses": 0}
+
+
+class Noted(GuessWorld):
+    """Fails on texts with a bidirectional control character."""
+
+    @tool
+    def note(self, text: str) -> str:
+        """Write a note.
+
+        Args:
+            text: The note.
+        """
+        if set(text) & set("\u202a\u202b\u202d\u202e\u2066\u2067"):
+            raise RuntimeError("the layout of the text failed")
+        return "Noted."

@@ -189,13 +189,6 @@ class RepeatedIds(CleanNotes):
         self.ids[self.target] = f"a7f3c2e{int(self.rng.integers(4))}"
 
 
-class GuessableIds(CleanNotes):
-    """Ids are numbered, so they can be guessed."""
-
-    def plant(self) -> None:
-        self.ids = [f"note{k}" for k in range(SIZE)]
-
-
 class SameSteps(CleanNotes):
     """The successful calls are the same in one instance of four."""
 
@@ -209,48 +202,6 @@ class AnyEnd(CleanNotes):
 
     def score(self) -> float:
         return float(self.done and self.chosen in ("", self.names[self.target]))
-
-
-class YesOrNo(CleanNotes):
-    """Two equally likely answers without a leak; chance is 0.5."""
-
-    def toolsets(self) -> Sequence[object]:
-        return (_YesOrNo(self),)
-
-    def task(self) -> str:
-        return f"Is the sum of the note of id {self.ids[self.target]} even?"
-
-    def optimal_calls(self) -> Sequence[ToolCall]:
-        if not self.was_read:
-            return [ToolCall("read", {"id": self.ids[self.target]})]
-        return [ToolCall("decide", {"even": sum(self.parts[self.target]) % 2 == 0})]
-
-    def score(self) -> float:
-        return float(self.chosen == str(sum(self.parts[self.target]) % 2 == 0))
-
-
-class _YesOrNo:
-    def __init__(self, world: YesOrNo) -> None:
-        self._world = world
-
-    @tool
-    def read(self, id: str) -> str:
-        """Read a note.
-
-        Args:
-            id: Its id.
-        """
-        return self._world.read(id)
-
-    @tool(final=True)
-    def decide(self, even: bool) -> str:
-        """Decide.
-
-        Args:
-            even: Whether the sum is even.
-        """
-        self._world.chosen = str(even)
-        return "Taken."
 
 
 class GuessOnce(World[NotesConfig]):
@@ -284,7 +235,6 @@ class GuessOnce(World[NotesConfig]):
         return float(self.chosen == self.seal)
 
 
-CLEAN = (CleanNotes, YesOrNo)
 LEAKY = (
     BudgetTells,
     LengthTells,
@@ -296,12 +246,11 @@ LEAKY = (
     FirstPageSuffices,
     MetadataMarks,
     RepeatedIds,
-    GuessableIds,
     SameSteps,
     AnyEnd,
 )
 
-for world in (*CLEAN, *LEAKY, GuessOnce):
+for world in (CleanNotes, *LEAKY, GuessOnce):
     # Registered only with Gymnasium; the laws over the registry skip them.
     gymnasium.register(
         f"agentgym/{world.__name__}-v0",

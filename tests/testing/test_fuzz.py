@@ -10,6 +10,7 @@ import agentgym
 from agentgym.testing import Case, play
 from tests import sampling
 from tests.cli.test_main import command
+from tests.helpers import forgotten_worlds
 from tests.sampling import OFFICE
 
 ALL = [entry.id for entry in (*agentgym.worlds(presets=True), *agentgym.teams())]
@@ -38,12 +39,12 @@ def test_nothing_is_found(env_id: str) -> None:
 
 @pytest.mark.rotation
 def test_the_command_shows_a_table() -> None:
-    world = "tests.testing.planted_worlds:planted"
-    line = ("fuzz", f"{world}/SoundWorld-v0", f"{world}/RaisingWorld-v0", "--texts", "40")
-    shown = command(*line)
+    ids = "tests.world.guess_world:GuessWorld", "tests.testing.lawless_worlds:Fragile"
+    with forgotten_worlds():
+        shown = command("fuzz", *ids, "--texts", "60")
     assert shown.returncode == 1
-    assert "KeyError" in shown.stdout
-    assert "80 texts, 1 distinct faults" in shown.stdout
+    assert "ZeroDivisionError" in shown.stdout
+    assert "120 texts, 1 distinct faults" in shown.stdout
 
 
 def test_bad_options_are_one_line() -> None:

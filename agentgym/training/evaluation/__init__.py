@@ -7,7 +7,6 @@ the extra `cli`.
 from typing import TYPE_CHECKING
 
 from agentgym.training.evaluation.ablation import Ablation, Cell
-from agentgym.training.evaluation.budget import Budget, Price, SpendingLimits, estimate
 from agentgym.training.evaluation.comparison import (
     comparison_tables,
     find_levels,
@@ -15,9 +14,10 @@ from agentgym.training.evaluation.comparison import (
     load_folders,
     pass_at,
 )
-from agentgym.training.evaluation.intervals import differences, effects, interactions, summarize
+from agentgym.training.evaluation.instances import instance_key
+from agentgym.training.evaluation.intervals import differences, effects, summarize
 from agentgym.training.evaluation.missing import Results, as_results
-from agentgym.training.evaluation.overlap import instance_key, overlap_table
+from agentgym.training.evaluation.price import Price
 from agentgym.training.evaluation.registry import Command, Paper, papers, presets, register_paper
 from agentgym.training.evaluation.report import ablation_tables, write_report
 from agentgym.training.evaluation.scoring import (
@@ -54,7 +54,6 @@ __all__ = [
     "QUALITY",
     "TRAJECTORIES",
     "Ablation",
-    "Budget",
     "Cell",
     "Command",
     "Interval",
@@ -62,7 +61,6 @@ __all__ = [
     "Price",
     "Result",
     "Results",
-    "SpendingLimits",
     "Table",
     "ablation_tables",
     "arm_label",
@@ -74,14 +72,12 @@ __all__ = [
     "differences",
     "drawing",
     "effects",
-    "estimate",
     "evaluate",
     "few_instances",
     "find_levels",
     "group_by",
     "holm",
     "instance_key",
-    "interactions",
     "is_unreadable",
     "level_horizons",
     "load_folders",
@@ -89,7 +85,6 @@ __all__ = [
     "log_of",
     "ordered_arms",
     "ordered_contexts",
-    "overlap_table",
     "papers",
     "pass_at",
     "percent",

@@ -22,11 +22,10 @@ from agentgym.assemble.wrapper_stack import WINDOW, check_arm, check_context
 from agentgym.oracles import ARMS
 from agentgym.play.policy import PolicyError
 from agentgym.text.messages import Chat
-from agentgym.text.tokens import counter
 from agentgym.text.validation import list_names
 from agentgym.training.evaluation.scoring import hash_prompt
 from agentgym.training.rollout import Episode, PolicyConfig, Trajectory
-from agentgym.training.rollout.episode import Recording, spec_of
+from agentgym.training.rollout.episode import Recording
 from agentgym.training.rollout.faults import describe
 from agentgym.training.rollout.policies import tokens_by_ids
 from agentgym.training.rollout.seat_policies import adapt, agents_of, check_seats
@@ -127,23 +126,20 @@ class Ablation(Config):
         for world in () if self.policy.is_model else self.worlds:
             self.policy.make(resolve(world))
         object.__setattr__(self, "arms", tuple(dict.fromkeys(map(shortest_arm, self.arms))))
-        if len(self.contexts) > 1 or ":" in self.contexts[0]:  # wrappers validate arguments
-            stacks: dict[str, str] = {}
-            for context in self.contexts:
-                stacks.setdefault(self.stack(context), context)
-            object.__setattr__(self, "contexts", tuple(stacks.values()))
         for cell in product(self.worlds, self.arms, self.contexts, self.horizons):
             self.spec(*cell)
-        self._check_seats()
+        self._check_wrappers()
 
-    def _check_seats(self) -> None:
-        if self.policy.seats:
-            for world in self.worlds:
-                env = gymnasium.make(
-                    self.spec(world, self.arms[0], self.contexts[0], self.horizons[0])
-                )
-                check_seats(tuple(self.policy.seats), agents_of(env))
-                env.close()
+    def _check_wrappers(self) -> None:
+        """Raise for invalid arguments of a strategy, or seats that a world's team lacks."""
+        arm, size = self.arms[0], self.horizons[0]
+        for context in self.contexts:
+            if ":" in context:  # wrappers validate arguments
+                gymnasium.make(self.spec(self.worlds[0], arm, context, size)).close()
+        for world in self.worlds if self.policy.seats else ():
+            env = gymnasium.make(self.spec(world, arm, self.contexts[0], size))
+            check_seats(tuple(self.policy.seats), agents_of(env))
+            env.close()
 
     def spec(self, world: str, arm: str, context: str, horizon: int) -> EnvSpec:
         """Return a cell's env spec."""
@@ -173,10 +169,6 @@ class Ablation(Config):
             **{**sizes, **given},
         )
 
-    def stack(self, context: str) -> str:
-        """Return a context strategy's spec, equal for all spellings of the strategy."""
-        return recorded_spec(self.spec(self.worlds[0], self.arms[0], context, self.horizons[0]))
-
     @property
     def tokens_shown(self) -> int | None:
         """Return the context window shared by all contexts; None for no limit."""
@@ -192,7 +184,6 @@ class Ablation(Config):
         played_by: Mapping[str, Any] | None = None,
         player: UserPolicy | None = None,
         *,
-        count: bool = False,
         shared: bool = False,
     ) -> Trajectory:
         """Play one episode; it fails if the policy could not reply.
@@ -214,7 +205,7 @@ class Ablation(Config):
             failure = describe(error)
         used = None if shared else getattr(policy, "usage", None)
         counts = (used.prompt_tokens, used.completion_tokens) if used else None
-        return finish(episode.trajectory(failure), counts, count=count)
+        return finish(episode.trajectory(failure), counts)
 
     def lost(self, cell: Cell, cause: str) -> Trajectory:
         """Return the trajectory of a cell that could not be played."""
@@ -234,13 +225,6 @@ class Ablation(Config):
         settings = dict(json.loads(json.dumps(asdict(self))))
         del settings["policy"]["transport"]
         return settings
-
-
-def recorded_spec(env_spec: EnvSpec) -> str:
-    """Return the spec that episodes record as JSON, whose wrappers have complete arguments."""
-    env = gymnasium.make(env_spec, disable_env_checker=True)
-    env.close()
-    return spec_of(env)
 
 
 def shortest_arm(arm: str) -> str:
@@ -268,29 +252,14 @@ def window_of(run: Mapping[str, Any]) -> int | None:
     return WINDOW if window is None and any(map(check_context, run["contexts"])) else window
 
 
-def finish(
-    trajectory: Trajectory, tokens: tuple[int, int] | None = None, *, count: bool = False
-) -> Trajectory:
-    """Add the prompt digest and token counts to an episode's labels.
-
-    A local model's token ids take precedence over `tokens` from an endpoint; `count` counts the
-    tokens if nothing else has.
+def finish(trajectory: Trajectory, tokens: tuple[int, int] | None = None) -> Trajectory:
+    """Add the prompt digest and token counts, of an endpoint or by a local model's ids, to an
+    episode's labels.
     """
     first = trajectory.steps[0].chat if trajectory.steps else trajectory.last
     labels = {**trajectory.labels, "prompt": hash_prompt(first)}
-    tokens = tokens or tokens_by_ids(trajectory) or (count_tokens(trajectory) if count else None)
+    tokens = tokens or tokens_by_ids(trajectory)
     return replace(trajectory, labels={**labels, **({"tokens": list(tokens)} if tokens else {})})
-
-
-def count_tokens(trajectory: Trajectory, reply_tokens: int = 0) -> tuple[int, int]:
-    """Count an episode's prompt and reply tokens in `cl100k_base`; a reply has at least
-    `reply_tokens`.
-    """
-    cl100k = counter("cl100k_base")
-    prompts = sum(cl100k.count_chat(step.chat) for step in trajectory.steps)
-    return prompts, sum(
-        max(reply_tokens, cl100k.length(step.reply.text)) for step in trajectory.steps
-    )
 
 
 def cell_of(trajectory: Trajectory) -> Cell:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import threading
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -42,11 +41,10 @@ class _Killed(Exception):
 
 @dataclass(eq=False)
 class _Worker(Generic[CellT]):
-    """Process that plays cells, with its unanswered cells in order."""
+    """Process that plays cells one by one, with its unanswered cells in order."""
 
     process: Any
     connection: Connection
-    at_once: int
     cells: list[CellT] = field(default_factory=list)
 
     def send(self, cells: Sequence[CellT]) -> None:
@@ -56,7 +54,7 @@ class _Worker(Generic[CellT]):
 
     def read(self) -> Any:
         try:
-            cell, succeeded, answer = self.connection.recv()
+            succeeded, answer = self.connection.recv()
         except (EOFError, OSError, pickle.UnpicklingError):
             self.process.join(GRACE)
             self.close()
@@ -66,7 +64,7 @@ class _Worker(Generic[CellT]):
             raise _Killed(describe_exit(self.process.exitcode)) from None
         if not succeeded:
             raise answer
-        self.cells.remove(cell)
+        del self.cells[0]
         return answer
 
     def close(self) -> None:
@@ -79,11 +77,18 @@ def play_in_threads(
     play: Callable[[CellT], AnswerT], cells: Iterator[CellT], threads: int
 ) -> Iterator[AnswerT]:
     """Play cells in threads and yield results as they finish; one thread uses the calling thread."""
-    if threads == 1:
+    if threads < 2:
         yield from map(play, cells)
         return
-    ended: SimpleQueue[tuple[CellT, bool, Any]] = SimpleQueue()
-    waiting = _start_threads(play, threads, ended.put)
+    waiting: SimpleQueue[CellT | None] = SimpleQueue()
+    ended: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
+
+    def serve() -> None:
+        while (cell := waiting.get()) is not None:
+            ended.put(_attempt(play, cell))
+
+    for _ in range(threads):
+        start_thread(serve, "agentgym-cells")
     under_way = 0
     try:
         while True:
@@ -92,7 +97,7 @@ def play_in_threads(
                 waiting.put(cell)
             if not under_way:
                 return
-            _, succeeded, answer = ended.get()
+            succeeded, answer = ended.get()
             under_way -= 1
             if not succeeded:
                 raise answer
@@ -102,29 +107,50 @@ def play_in_threads(
             waiting.put(None)
 
 
+class _Waiting(Generic[CellT]):
+    """Batches to play, then the cells of killed workers, when an overloaded host may have recovered."""
+
+    def __init__(self, batches: Iterable[Sequence[CellT]], retries: int) -> None:
+        self._batches, self._retries = iter(batches), retries
+        self._again: deque[Sequence[CellT]] = deque()
+        self._attempts: Counter[CellT] = Counter()
+
+    def take(self) -> Sequence[CellT]:
+        return next(self._batches, ()) or (self._again.popleft() if self._again else ())
+
+    def put_back(self, cells: Sequence[CellT], cause: _Killed) -> Iterator[Lost[CellT]]:
+        """Yield the cell that a killed worker was playing if it was its last attempt."""
+        cell, *others = cells
+        if others:
+            self._again.append(others)
+        self._attempts[cell] += 1
+        if self._attempts[cell] > self._retries:
+            yield Lost(cell, f"{cause} (attempt {self._attempts[cell]})")
+        else:
+            self._again.append([cell])
+
+
 def play_cells(
     play: Callable[[CellT], AnswerT],
     batches: Iterable[Sequence[CellT]],
     workers: int,
     retries: int,
-    at_once: int = 1,
 ) -> Iterator[AnswerT | Lost[CellT]]:
     """Play cells in processes and yield results, or `Lost`, as they finish.
 
-    A batch stays with one worker while it lives; a worker plays `at_once` cells concurrently.
+    A batch stays with one worker while it lives.
     """
-    rest_of = iter(batches)
-    waiting: deque[Sequence[CellT]] = deque()
-    suspects: deque[CellT] = deque()
-    attempts: Counter[CellT] = Counter()
+    waiting = _Waiting(batches, retries)
     pool: list[_Worker[CellT]] = []
     try:
         while True:
-            if len(pool) < workers and not waiting:
-                waiting.extend(islice(rest_of, workers - len(pool)))
-                pool += [_start(play, at_once) for _ in waiting]
+            while len(pool) < workers and (batch := waiting.take()):
+                pool.append(_start(play))
+                pool[-1].send(batch)
             for worker in pool:
-                _feed(worker, waiting, rest_of, suspects)
+                # before the last cell ends, so that a worker never idles
+                while len(worker.cells) < 2 and (batch := waiting.take()):
+                    worker.send(batch)
             busy = {worker.connection: worker for worker in pool if worker.cells}
             if not busy:
                 return
@@ -133,80 +159,29 @@ def play_cells(
                 try:
                     yield worker.read()
                 except _Killed as killed:
-                    # Any of its cells may have killed the worker, so a worker that plays one at a
-                    # time repeats them.
-                    pool[pool.index(worker)] = _start(play, 1)
-                    running, rest = worker.cells[: worker.at_once], worker.cells[worker.at_once :]
-                    waiting.extendleft([rest] if rest else [])
-                    for cell in running:
-                        attempts[cell] += 1
-                        if attempts[cell] > retries and len(running) == 1:
-                            yield Lost(cell, f"{killed} (attempt {attempts[cell]})")
-                        else:
-                            suspects.append(cell)
+                    pool.remove(worker)
+                    yield from waiting.put_back(worker.cells, killed)
     finally:
         for worker in pool:
             worker.close()
 
 
-def _feed(
-    worker: _Worker[CellT],
-    waiting: deque[Sequence[CellT]],
-    batches: Iterator[Sequence[CellT]],
-    suspects: deque[CellT],
-) -> None:
-    """Send a worker its next batch before its last cell ends, so it never idles."""
-    while len(worker.cells) <= worker.at_once:
-        if not waiting:
-            waiting.extend(islice(batches, 1))
-        if waiting:
-            worker.send(waiting.popleft())
-        elif suspects and worker.at_once == 1:
-            # last, when an overloaded host may have recovered
-            worker.send([suspects.popleft()])
-        else:
-            return
-
-
-def _start(play: Callable[[CellT], Any], at_once: int) -> _Worker[CellT]:
+def _start(play: Callable[[CellT], Any]) -> _Worker[CellT]:
     context = get_context("spawn")  # a fork would inherit the libraries' threads and locks
     near, far = context.Pipe()
-    process = context.Process(
-        target=_serve, args=(far, play, at_once), name="agentgym-cells", daemon=True
-    )
+    process = context.Process(target=_serve, args=(far, play), name="agentgym-cells", daemon=True)
     with interrupts_left_to_parent():
         process.start()
     far.close()
-    return _Worker(process, near, at_once)
+    return _Worker(process, near)
 
 
-def _serve(connection: Connection, play: Callable[[Any], Any], at_once: int) -> None:
+def _serve(connection: Connection, play: Callable[[Any], Any]) -> None:
     follow_the_parent()
-    sending = threading.Lock()
-
-    def answer(item: tuple[Any, bool, Any]) -> None:
-        with sending, suppress(*GONE):
-            connection.send(item)
-
-    waiting = _start_threads(play, at_once, answer)
     with suppress(*GONE):
         while True:
             for cell in connection.recv():
-                waiting.put(cell)
-
-
-def _start_threads(
-    play: Callable[[CellT], Any], count: int, answer: Callable[[tuple[CellT, bool, Any]], None]
-) -> SimpleQueue[CellT | None]:
-    waiting: SimpleQueue[CellT | None] = SimpleQueue()
-
-    def serve() -> None:
-        while (cell := waiting.get()) is not None:
-            answer((cell, *_attempt(play, cell)))
-
-    for _ in range(count):
-        start_thread(serve, "agentgym-cells")
-    return waiting
+                connection.send(_attempt(play, cell))
 
 
 def _attempt(play: Callable[[CellT], Any], cell: CellT) -> tuple[bool, Any]:

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import comb
 from pathlib import Path
-from typing import Any
 
 from agentgym.text.validation import check_int
 from agentgym.training.evaluation.ablation import Cell
 from agentgym.training.evaluation.intervals import Key, differences, effects, summarize
 from agentgym.training.evaluation.missing import Results, as_results
-from agentgym.training.evaluation.provenance import SOURCES, difference
+from agentgym.training.evaluation.provenance import difference
 from agentgym.training.evaluation.scoring import CELL, Result, group_by, ordered_arms, played
 from agentgym.training.evaluation.statistics import Interval, holm_by_key
 from agentgym.training.evaluation.study_folder import (
@@ -56,15 +55,13 @@ def load_folders(folders: Mapping[Path, str]) -> Results:
     names = _columns(folders)
     merged: dict[Cell, Result] = {}
     missing: dict[Cell, Result] = {}
-    doubts = _mixed_sources(folders)
-    doubles = contradictions = 0
+    doubles = 0
     for folder in folders:
         rows = load_results(folder)
         if not rows:
             raise ValueError(
                 f"{folder} contains no trajectories; run: agentgym ablate --out {folder}"
             )
-        doubts += rows.doubts
         for row in rows.everything:
             renamed = replace(row, policy=names.get((folder, row.policy), row.policy))
             place = result_cell(renamed)
@@ -72,32 +69,15 @@ def load_folders(folders: Mapping[Path, str]) -> Results:
                 missing[place] = renamed
             elif place in merged:
                 doubles += 1
-                contradictions += merged[place] != renamed
             else:
                 merged[place] = renamed
     _check_axes(merged.values())
     if doubles:
-        doubts.append(
-            f"{doubles} cells occur in more than one folder, and {contradictions} of them with "
-            "different results; the first folder's version counts"
-        )
-        warnings.warn(doubts[-1], stacklevel=2)
+        said = f"{doubles} cells occur in more than one folder; the first folder's version counts"
+        warnings.warn(said, stacklevel=2)
     for place in merged:
         missing.pop(place, None)
-    return Results(merged.values(), missing.values(), doubts)
-
-
-def _mixed_sources(folders: Iterable[Path]) -> list[str]:
-    doubts = []
-    first: dict[str, Any] = {}
-    for folder in folders:
-        for facts in (load_study(folder) or Study()).policies.values():
-            shared = {name: facts[name] for name in SOURCES if name in facts}
-            first = first or shared
-            if first and shared and (found := difference(first, shared)):
-                doubts.append(f"the episodes of {folder} were played by other code: {found}")
-                break
-    return doubts
+    return Results(merged.values(), missing.values())
 
 
 def _check_axes(results: Iterable[Result]) -> None:
@@ -286,8 +266,6 @@ def _nearness(success: Interval, wanted: float) -> str:
     """Say whether the interval contains the target and stays within `NEAR` of it."""
     if not success.low <= wanted <= success.high:
         return "no: other sizes needed"
-    if success.fragile:
-        return "no: missing episodes needed"
     if max(wanted - success.low, success.high - wanted) >= NEAR:
         return "no: more episodes needed"
     return "yes"

@@ -1,11 +1,12 @@
-"""Intervals for rates, paired differences, oracle effects and interactions, clustered by instance.
+"""Intervals for rates, paired differences and oracle effects, clustered by instance.
 
 A rate is the mean over worlds and horizons of the mean over instances, as in LUMINA. A world's seed
 is one cluster, because its instances resemble each other in every arm and horizon. Seeds also share
 a cluster if a policy's first prompt and reply agree: a policy whose sampling depends on the text
 has then drawn once. Worlds are fixed strata.
 
-Estimates use the played episodes; bounds count missing ones as all failed and as all solved.
+Estimates use the played episodes; the bounds of rates count missing ones as all failed and as all
+solved.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from math import inf, nan, sqrt
+from math import inf, sqrt
 from operator import attrgetter
 from statistics import fmean
 
@@ -82,8 +83,20 @@ def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict
     for key, rows in _groups(results, by, metric).items():
         there = played(rows)
         estimate = _estimate([(1.0, there)], metric) if there else NO_DATA
-        intervals[key] = _with_bounds(estimate, [(1.0, rows)], metric, len(there))
+        intervals[key] = _with_bounds(replace(estimate, count=len(there)), rows, metric)
     return intervals
+
+
+def _with_bounds(estimate: Interval, rows: Sequence[Result], metric: str) -> Interval:
+    missing = len(rows) - len(played(rows))
+    if not missing or metric in COUNTS:
+        return estimate
+    worst, best = (_mean(filled(rows, hits), metric) for hits in (0, 1))
+    return replace(estimate, missing=missing, worst=worst, best=best)
+
+
+def _mean(rows: Sequence[Result], metric: str) -> float:
+    return fmean(fmean(cell.values()) for cell in _cell_means(rows, metric, []).values())
 
 
 def differences(
@@ -140,31 +153,6 @@ def effects(
     return intervals
 
 
-def interactions(
-    results: Sequence[Result], by: Sequence[str], metric: str, arm: str = "", context: str = "none"
-) -> dict[Key, Interval]:
-    """Return how much more each arm gains in each context than in the baseline context.
-
-    The difference of differences covers the instances that all four cells played; cells without
-    such instances are omitted.
-    """
-    intervals: dict[Key, Interval] = {}
-    for key, rows in _groups(results, by, metric).items():
-        cells = _groups(rows, ("arm", "context"), metric)
-        for (name, strategy), cell in cells.items():
-            if name == arm or strategy == context:
-                continue
-            contrast = [
-                (1.0, cell),
-                (-1.0, cells.get((name, context), [])),
-                (-1.0, cells.get((arm, strategy), [])),
-                (1.0, cells.get((arm, context), [])),
-            ]
-            if interval := _mean_contrast([contrast], ("arm", "context"), metric):
-                intervals[*key, name, strategy] = interval
-    return intervals
-
-
 def _groups(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[Key, list[Result]]:
     if metric not in _VALUES:
         remedy = list_names(metric, tuple(_VALUES), "metrics")
@@ -183,32 +171,17 @@ def _mean_contrast(
 ) -> Interval | None:
     """Return the mean of contrasts between sides that differ in `factors`."""
     complete: list[tuple[float, Sequence[Result]]] = []
-    whole: list[tuple[float, Sequence[Result]]] = []
     pairs = 0
     for contrast in contrasts:
-        sides = [side for _, side in contrast]
-        common = _shared(list(map(played, sides)), factors)
+        common = _shared([played(side) for _, side in contrast], factors)
         if common[0]:
-            weights = [weight for weight, _ in contrast]
-            complete += zip(weights, common, strict=True)
-            whole += zip(weights, _shared(sides, factors), strict=True)
+            complete += zip((weight for weight, _ in contrast), common, strict=True)
             pairs += len({_size(row, "seed", "instance", "policy") for row in common[0]})
     if not complete:
         return None
     used = len(complete) // len(contrasts[0])
     estimate = _estimate([(weight / used, rows) for weight, rows in complete], metric)
-    return _with_bounds(estimate, [(weight / used, rows) for weight, rows in whole], metric, pairs)
-
-
-def _with_bounds(estimate: Interval, terms: Terms, metric: str, count: int) -> Interval:
-    missing = {id(row) for _, rows in terms for row in rows if row.missing}
-    worst = best = estimate.value
-    if missing and metric not in COUNTS:
-        worst = best = 0.0
-        for weight, rows in terms:
-            worst += weight * _mean(filled(rows, float(weight < 0)), metric)
-            best += weight * _mean(filled(rows, float(weight > 0)), metric)
-    return replace(estimate, count=count, missing=len(missing), worst=worst, best=best)
+    return replace(estimate, count=pairs)
 
 
 def _size(row: Result, *more: str) -> Key:
@@ -325,8 +298,3 @@ def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cel
             # One of several samples changes its instance's mean by that much less.
             steps.append(fmean(step for _, step in some) / len(some))
     return means
-
-
-def _mean(rows: Sequence[Result], metric: str) -> float:
-    cells = _cell_means(rows, metric, [])
-    return fmean(fmean(cell.values()) for cell in cells.values()) if cells else nan

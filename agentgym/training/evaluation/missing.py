@@ -19,16 +19,11 @@ _SHOWN = 5
 
 
 class Results(list[Result]):
-    """The played episodes of a study, records of the missing ones, and doubts about the results."""
+    """The played episodes of a study, and records of the missing ones."""
 
-    def __init__(
-        self,
-        played: Iterable[Result] = (),
-        missing: Iterable[Result] = (),
-        doubts: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, played: Iterable[Result] = (), missing: Iterable[Result] = ()) -> None:
         super().__init__(played)
-        self.missing, self.doubts = list(missing), list(doubts)
+        self.missing = list(missing)
 
     @property
     def everything(self) -> list[Result]:
@@ -48,8 +43,8 @@ class Results(list[Result]):
         return groups
 
     def notes(self) -> list[str]:
-        """Return remarks on missing episodes, doubts, failures and idle strategies."""
-        return [*self.doubts, *_missing_note(self), *_window_note(self), *_idle_notes(self)]
+        """Return remarks on missing episodes, failures and idle strategies."""
+        return [*_missing_note(self), *_window_note(self), *_idle_notes(self)]
 
 
 def as_results(results: Sequence[Result]) -> Results:
@@ -78,10 +73,9 @@ def missing_result(cell: Cell, axis: str, instance: str = "", cause: str = NOT_P
     return Result(**cell._asdict(), axis=axis, instance=instance, missing=cause)
 
 
-def filled(rows: Iterable[Result], share: float) -> list[Result]:
-    """Replace missing episodes with ones of this success and step accuracy."""
-    hits = int(share)
-    figures: dict[str, Any] = {"success": share, "steps": 1, "optimal": hits, "missing": ""}
+def filled(rows: Iterable[Result], hits: int) -> list[Result]:
+    """Replace missing episodes with failed ones (`hits` 0) or optimal ones (1) of a single step."""
+    figures: dict[str, Any] = {"success": float(hits), "steps": 1, "optimal": hits, "missing": ""}
     figures |= {"alive": 1, "alive_optimal": hits}
     return [replace(row, **figures) if row.missing else row for row in rows]
 
@@ -97,8 +91,8 @@ def _missing_note(results: Results) -> Iterator[str]:
         yield (
             f"{len(results.everything)} episodes were expected and {len(results.missing)} are "
             f"missing ({describe_missing(results.missing)}); differences use complete pairs, and "
-            "values that the missing episodes could move beyond their interval show bounds, with "
-            f"all of them failed and all solved; they belong to {_cells(results.missing)}"
+            "rates that the missing episodes could move beyond their interval show bounds, with all "
+            f"of them failed and all solved; they belong to {_cells(results.missing)}"
         )
 
 

@@ -12,9 +12,9 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import lru_cache
-from importlib.machinery import PathFinder
+from importlib.machinery import all_suffixes
+from itertools import product
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import gymnasium
@@ -102,9 +102,9 @@ def difference(kept: Mapping[str, Any], found: Mapping[str, Any]) -> str:
             continue
         old, new = _fact(kept, name), _fact(found, name)
         if name in ("worlds", "modules"):
-            for part in old.keys() & new.keys() if name == "worlds" else old.keys() | new.keys():
-                if old.get(part) != new.get(part):
-                    return _sentence(f"{name[:-1]} {part}", old.get(part), new.get(part))
+            for part in old.keys() & new.keys():
+                if old[part] != new[part]:
+                    return _sentence(f"{name[:-1]} {part}", old[part], new[part])
         elif old != new:
             return _sentence(name, kept.get(name), found.get(name))
     return ""
@@ -130,18 +130,7 @@ def _source_digest(owner: Any) -> str:
     try:
         return digest(inspect.getsource(owner))[:_SHOWN]
     except (OSError, TypeError):  # defined in an interpreter or by `exec`
-        functions = [owner, *vars(owner).values()] if inspect.isclass(owner) else [owner]
-        codes = [f.__code__ for f in functions if hasattr(f, "__code__")]
-        return digest(list(map(_describe_code, codes)))[:_SHOWN]
-
-
-def _describe_code(code: CodeType) -> list[Any]:
-    """Return code as data without addresses and line numbers."""
-    constants = []
-    for constant in code.co_consts:
-        nested = isinstance(constant, CodeType)
-        constants.append(_describe_code(constant) if nested else repr(constant))
-    return [code.co_code.hex(), code.co_names, constants]
+        return ""
 
 
 @lru_cache(maxsize=1)  # the code in memory does not change with the files
@@ -172,23 +161,22 @@ def module_digests(module: str) -> dict[str, str]:
 
     Reads import statements without importing anything.
     """
-    digests: dict[str, str] = {}
+    files: dict[str, Path] = {}
     waiting = [module]
-    seen = set()
     while waiting:
         name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
         file = _file_of(name)
-        if file is None or _is_installed(file):
+        if name in files or file is None or _is_installed(file):
             continue
-        if name != "__main__":  # a script changes when its study grows
-            digests[name] = _hash_file(file, file.stat().st_mtime_ns)[:_SHOWN]
+        files[name] = file
         waiting += _parents(name)
         if file.suffix == ".py":
             waiting += _imports(file, name)
-    return dict(sorted(digests.items()))
+    files.pop("__main__", None)  # a script changes when its study grows
+    digests = {}
+    for name, file in sorted(files.items()):
+        digests[name] = _hash_file(file, file.stat().st_mtime_ns)[:_SHOWN]
+    return digests
 
 
 def _parents(name: str) -> list[str]:
@@ -197,17 +185,14 @@ def _parents(name: str) -> list[str]:
 
 
 def _file_of(name: str) -> Path | None:
-    file = getattr(sys.modules.get(name), "__file__", None)
-    path = None
-    for part in [*_parents(name), name] if not file else ():
-        try:
-            spec = PathFinder.find_spec(part, path)
-        except (AttributeError, ImportError, ValueError):
-            return None
-        if spec is None:
-            return None
-        path, file = spec.submodule_search_locations, spec.origin
-    return Path(file) if file and Path(file).is_file() else None
+    if file := getattr(sys.modules.get(name), "__file__", None):
+        return Path(file) if Path(file).is_file() else None
+    module = Path(*name.split("."))
+    for folder, place, suffix in product(sys.path, (module / "__init__", module), all_suffixes()):
+        found = Path(folder, f"{place}{suffix}")
+        if found.is_file():
+            return found
+    return None
 
 
 def _is_installed(file: Path) -> bool:

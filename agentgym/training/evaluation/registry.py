@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.training.evaluation.scoring import Result
@@ -80,7 +79,7 @@ class Paper:
             ablate`.
         presets: Arguments of `Ablation`, by preset name.
         sizes: The meaning of its presets' horizons, for the help of `--horizons`.
-        applies: Selects the benchmark's episodes for tables, files and figures.
+        applies: Selects the benchmark's episodes for tables and figures.
         headline: Whether its tables precede the arm and context tables.
         levels: The paper's comparison levels: success without oracles, by world.
     """
@@ -92,7 +91,6 @@ class Paper:
     applies: Callable[[Result], bool] = lambda result: False
     tables: Callable[[Sequence[Result]], list[Table]] = lambda results: []
     headline: bool = False
-    files: Mapping[str, Callable[[Sequence[Result], Path], None]] = field(default_factory=dict)
     figures: Mapping[str, Callable[[Sequence[Result]], Figure]] = field(default_factory=dict)
     commands: Sequence[Command] = ()
     levels: Mapping[str, float] = field(default_factory=dict)

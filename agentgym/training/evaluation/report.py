@@ -19,7 +19,6 @@ from agentgym.training.evaluation.intervals import (
     Key,
     differences,
     effects,
-    interactions,
     summarize,
 )
 from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
@@ -149,7 +148,7 @@ def _mean_reward(rows: Sequence[Result], seat: str) -> Interval:
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
-    """Write results, summary and figures with the applicable papers' files; return the files.
+    """Write results, summary and figures, also of the applicable papers; return the files.
 
     Figures come last.
     """
@@ -160,17 +159,13 @@ def write_report(results: Sequence[Result], out: Path) -> list[Path]:
     names = [[arm or "none", arm_label(arm)] for arm in ordered_arms(results.everything)]
     tables = [*ablation_tables(results), ("Names of the arms in figures", ["arm", "name"], names)]
     write_text(out / "summary.md", "\n\n".join(map(to_markdown, tables)) + "\n")
-    files = ["results.jsonl", "summary.md"]
     drawn = _with_short_names(results)
     figures = _figures(drawn)
     for ending, own in _by_policy(drawn).items():
         for paper, rows in _by_paper(own):
-            for name, write in paper.files.items():
-                files.append(_with_ending(name, ending))
-                write(rows, out / files[-1])
             for name, draw in paper.figures.items():
                 figures[_with_ending(name, ending)] = draw(rows)
-    paths = [out / name for name in files]
+    paths = [out / "results.jsonl", out / "summary.md"]
     for name, figure in figures.items():
         paths += drawing.save(figure, out / name)
     return paths
@@ -182,7 +177,8 @@ def _figures(results: Results) -> dict[str, Figure]:
     figures = {"arms.png": plots.arms_figure(results)}
     policies = _by_policy(results)
     for ending, rows in policies.items():
-        figures[f"horizons{ending}.png"] = plots.horizons_figure(rows)
+        if len({row.horizon for row in rows.everything}) > 1:
+            figures[f"horizons{ending}.png"] = plots.horizons_figure(rows)
         if _managed(rows):
             figures[f"contexts{ending}.png"] = plots.contexts_figure(rows)
     levelled = levelled_results(results) if len(policies) > 1 else Results()
@@ -203,7 +199,7 @@ def _with_short_names(results: Results) -> Results:
         policy = names[row.policy]
         return replace(row, policy=policy, model="" if model == policy else model)
 
-    return Results(map(rename, results), map(rename, results.missing), results.doubts)
+    return Results(map(rename, results), map(rename, results.missing))
 
 
 def _by_policy(results: Results) -> dict[str, Results]:
@@ -306,23 +302,13 @@ def _named_context(rows: Sequence[Result], name: str) -> str:
 def _cells_table(world: str, rows: Sequence[Result]) -> Table:
     groups, contexts = group_by(rows, "arm"), ordered_contexts(rows)
     rates = summarize(rows, ("arm", "context"), "success")
-    changes = interactions(rows, (), "success")
-    corrected = holm_by_key(changes)
     lines = []
     for arm in ordered_arms(rows):
         line = [arm or "none"]
         for context in contexts:
-            key = arm, context
-            text = cell(rates, key)
-            if change := changes.get(key):
-                more = percent(change, signed=True)
-                text += f"; {more}, {p_value(corrected[key])}, {change.count} instances"
-            line.append(text)
+            line.append(cell(rates, (arm, context)))
         lines.append([*line, *quality(groups[arm])])
-    title = (
-        f"{world}, arms x contexts: success rate, %; then how much more the arm gains than without "
-        f"a strategy, with p corrected for the table (Holm){few_instances(rows)}"
-    )
+    title = f"{world}, arms x contexts: success rate, % with 95 % intervals{few_instances(rows)}"
     return title, ["arm", *contexts, *QUALITY], lines
 
 

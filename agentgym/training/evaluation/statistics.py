@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import atan, cos, nan, pi, sin, sqrt
+from math import atan, cos, isnan, nan, pi, sin, sqrt
 from statistics import NormalDist
 from typing import TypeVar
 
@@ -35,9 +35,9 @@ class Interval:
         p_value: The two-sided p-value of a difference from 0, below 0.05 exactly if the interval
             excludes 0; None for a share.
         count: The number of episodes, or of complete pairs for a difference.
-        worst: The value if all missing episodes fail, or for a difference favour the other side;
-            equal to `value` if none is missing.
-        best: The value in the opposite case.
+        missing: The number of missing episodes of a share.
+        worst: The share if all missing episodes fail.
+        best: The share if all missing episodes succeed.
     """
 
     value: float
@@ -51,9 +51,10 @@ class Interval:
 
     @property
     def fragile(self) -> bool:
-        """Report whether the missing episodes could move the value beyond the interval."""
-        outside = self.worst < self.low or self.best > self.high
-        return self.missing > 0 and (outside or self.value != self.value)  # nan: none was played
+        """Report whether the missing episodes could move the share beyond the interval."""
+        if isnan(self.value):  # none was played
+            return self.missing > 0
+        return self.worst < self.low or self.best > self.high
 
 
 NO_DATA = Interval(nan, nan, nan)

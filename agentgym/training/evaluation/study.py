@@ -7,15 +7,12 @@ import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
-from math import ceil
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from agentgym.play.policy import Policy
 from agentgym.training.evaluation.ablation import Ablation, Cell, finish
-from agentgym.training.evaluation.budget import Budget, SpendingLimits
 from agentgym.training.evaluation.cell_pool import Lost, play_cells, play_in_threads
 from agentgym.training.evaluation.missing import Results
 from agentgym.training.evaluation.provenance import named_after, provenance
@@ -58,7 +55,6 @@ def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None
     played_by = played_by_of(ablation, player)
     with RunLock(out):
         study = load_study(out)
-        ablation = study.spelled(ablation) if study else ablation
         grown = (study or Study()).grown(ablation, played_by, out)
         if study is None:
             strays = (trajectory for trajectory in log if not grown.holds(trajectory))
@@ -92,7 +88,6 @@ def run_ablation(
     on_progress: Callable[[int], None] = lambda episodes: None,
     on_loss: Callable[[Cell, str], None] | None = None,
     player: Policy | None = None,
-    budget: Budget | None = None,
 ) -> Results:
     """Play the episodes of a run that a folder lacks, and score everything in it.
 
@@ -102,12 +97,11 @@ def run_ablation(
     Args:
         ablation: The settings.
         out: The folder for settings and trajectories, locked during the run.
-        workers: The number of processes; 1 or a trained model uses only this one. Each plays
-            several cells at once if the policy supports it (`UserPolicy.parallel_episodes`).
+        workers: The number of processes. A trained model, and a policy that supports several
+            episodes at once (`UserPolicy.parallel_episodes`), use only this one.
         on_progress: Called with the number of newly available episodes; existing ones come first.
         on_loss: Called with a lost cell and the cause; without it, a warning counts them.
         player: A policy object or loaded model that replaces `ablation.policy`.
-        budget: Limits that hold cells back.
 
     Raises:
         CollectionError: Many consecutive cells were lost, or three because the policy failed.
@@ -118,26 +112,19 @@ def run_ablation(
     out = Path(out)
     if workers > 1:
         exit_while_importing()
-    study = load_study(out) if out.is_dir() else None
     ablation = _naming(ablation, player)
-    ablation = study.spelled(ablation) if study else ablation
-    log, budget = prepare_ablation(ablation, out, player), budget or Budget(SpendingLimits())
+    log = prepare_ablation(ablation, out, player)
     model = None if player is None else adapt(player)
     with RunLock(out), log.writing():
-        done = {}
-        for row in load_results(out):
-            done[result_cell(row)] = row
-            if row.policy == ablation.policy.column:
-                budget.spend(result_cell(row), row.tokens)
+        done = set(map(result_cell, load_results(out)))
         cells = ablation.cells()
         missing = [cell for cell in cells if cell not in done]
         on_progress(len(cells) - len(missing))
-        at_once = _cells_at_once(ablation, model, workers) if budget.foresees(missing) else 1
+        threads = _cells_at_once(ablation, model)
         # Two rounds, since a passing cause may fail all cells of one.
-        losses = _Losses(missing, 2 * workers * at_once)
-        for ended in _play_all(ablation, missing, workers, at_once, model, budget):
+        losses = _Losses(missing, 2 * max(workers, threads))
+        for ended in _play_all(ablation, missing, workers, threads, model):
             log.append(ended.line)
-            budget.spend(ended.cell, ended.tokens)
             if not ended.failure:
                 on_progress(1)
             elif on_loss:
@@ -176,7 +163,7 @@ class _Losses:
             )
 
 
-def _cells_at_once(ablation: Ablation, player: UserPolicy | None, workers: int) -> int:
+def _cells_at_once(ablation: Ablation, player: UserPolicy | None) -> int:
     if player is not None:
         return 1 if player.serial else player.parallel_episodes
     if not ablation.policy.module:
@@ -185,8 +172,7 @@ def _cells_at_once(ablation: Ablation, player: UserPolicy | None, workers: int) 
     # A policy shared between episodes must not mix their states.
     if own.serial and own.policy is adapt(ablation.policy.make(ablation.worlds[0])).policy:
         return 1
-    # All processes share the limit, since they ask the same server.
-    return ceil(own.parallel_episodes / workers)
+    return own.parallel_episodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,42 +182,34 @@ class _Ended:
     cell: Cell
     line: str
     failure: str
-    tokens: tuple[float, float] | None
     fault: PolicyFault | None
 
     @classmethod
     def of(cls, cell: Cell, trajectory: Trajectory, player: UserPolicy | None = None) -> _Ended:
-        tokens = trajectory.labels.get("tokens")
         fault = player.last_fault if player is not None else None
-        return cls(
-            cell,
-            trajectory.to_json(),
-            trajectory.failure,
-            (tokens[0], tokens[1]) if tokens else None,
-            fault if fault is not None and fault.cause == trajectory.failure else None,
-        )
+        if fault is not None and fault.cause != trajectory.failure:
+            fault = None
+        return cls(cell, trajectory.to_json(), trajectory.failure, fault)
 
 
 def _play_all(
     ablation: Ablation,
     cells: list[Cell],
     workers: int,
-    at_once: int,
+    threads: int,
     player: UserPolicy | None,
-    budget: Budget,
 ) -> Iterator[_Ended]:
     played_by = played_by_of(ablation, player)
-    if ablation.policy.is_model or (player is not None and at_once == 1):
-        yield from _play_together(ablation, cells, player, played_by, budget)
+    if ablation.policy.is_model or (player is not None and threads == 1):
+        yield from _play_together(ablation, cells, player, played_by)
         return
-    play = functools.partial(_play, ablation, played_by, budget.limits.counts_tokens, player)
-    admitted = budget.admit(cells)
-    if workers == 1 or player is not None:
-        yield from play_in_threads(play, admitted, at_once)
+    play = functools.partial(_play, ablation, played_by, player)
+    if workers == 1 or threads > 1 or player is not None:
+        yield from play_in_threads(play, iter(cells), min(threads, len(cells)))
         return
     size = len(ablation.arms) * len(ablation.contexts)
-    batches = iter(lambda: list(islice(admitted, size)), [])
-    for ended in play_cells(play, batches, workers, RETRIES, at_once):
+    batches = [cells[start : start + size] for start in range(0, len(cells), size)]
+    for ended in play_cells(play, batches, workers, RETRIES):
         if isinstance(ended, Lost):
             yield _Ended.of(ended.cell, ablation.lost(ended.cell, ended.cause))
         else:
@@ -243,7 +221,6 @@ def _play_together(
     cells: Iterable[Cell],
     player: UserPolicy | None,
     played_by: Mapping[str, Any],
-    budget: Budget,
 ) -> Iterator[_Ended]:
     """Yield cells played by one model, in batches of equal env and sample."""
     alike: dict[tuple[Any, ...], list[Cell]] = {}
@@ -256,20 +233,18 @@ def _play_together(
             policy.reseed(crc32(repr(first[:-1]).encode()))
         labels = ablation.labels(first, played_by)
         batch = min(len(some), ablation.policy.model.batch_size)
-        seeds = (cell.seed for cell in budget.admit(some))
         with Collector(ablation.spec(*first[:4]), batch) as collector:
-            for trajectory in collector.collect(policy, seeds, labels=labels):
-                played = finish(trajectory, count=budget.limits.counts_tokens)
-                yield _Ended.of(first._replace(seed=trajectory.seed), played, policy)
+            for trajectory in collector.collect(policy, [c.seed for c in some], labels=labels):
+                cell = first._replace(seed=trajectory.seed)
+                yield _Ended.of(cell, finish(trajectory), policy)
 
 
 def _play(
     ablation: Ablation,
     played_by: Mapping[str, Any],
-    count: bool,
     player: UserPolicy | None,
     cell: Cell,
 ) -> _Ended:
     policy = player or adapt(ablation.policy.make(cell.world, cell.sample, cell.seed))
-    trajectory = ablation.play(cell, played_by, policy, count=count, shared=player is not None)
+    trajectory = ablation.play(cell, played_by, policy, shared=player is not None)
     return _Ended.of(cell, trajectory, policy)

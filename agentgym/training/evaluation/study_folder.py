@@ -8,9 +8,8 @@ from __future__ import annotations
 import functools
 import json
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,17 +148,6 @@ class Study:
         worlds = {**kept.get("worlds", {}), **played_by.get("worlds", {})}
         return Study(runs, {**self.policies, column: {**played_by, "worlds": worlds}})
 
-    def spelled(self, ablation: Ablation) -> Ablation:
-        """Return a run with the study's spelling of equal context strategies."""
-        known: dict[str, None] = {}
-        for run in self.runs:
-            known |= dict.fromkeys(run["contexts"])
-        if known.keys() >= set(ablation.contexts):
-            return ablation
-        stacks = {ablation.stack(name): name for name in known}
-        contexts = tuple(stacks.get(ablation.stack(name), name) for name in ablation.contexts)
-        return replace(ablation, contexts=contexts)
-
     def order(self, cell: Cell) -> tuple[Any, ...]:
         """Return a cell's sort key: policies in order of addition, then the other fields."""
         columns = self.columns()
@@ -242,8 +230,7 @@ def read_results(out: Path) -> tuple[Results, int, int]:
     study = load_study(out) or Study()
     results: dict[Cell, Result] = {}
     failures: dict[Cell, str] = {}
-    differing: Counter[tuple[str, str]] = Counter()
-    doubles = strays = contradictions = 0
+    doubles = strays = 0
     for trajectory in log_of(out):
         if not study.holds(trajectory):
             strays += 1
@@ -256,25 +243,14 @@ def read_results(out: Path) -> tuple[Results, int, int]:
         cell = result_cell(result)
         if cell in results:
             doubles += 1
-            contradictions += results[cell] != result
             continue
         results[cell] = result
-        kept = study.policies.get(cell.policy)
-        if kept and (found := difference(kept, trajectory.labels.get("provenance") or kept)):
-            differing[cell.policy, found] += 1
-    doubts = []
-    for (policy, found), count in differing.items():
-        doubts.append(
-            f"{count} episodes of {policy} were played by another player or code: {found}"
-        )
-    if contradictions:
-        doubts.append(f"{contradictions} of {doubles} duplicates have other results than the first")
     ordered = [results[cell] for cell in sorted(results, key=study.order)]
     if study.runs:
         missing = _missing_rows(study, results, failures)
     else:
         missing = as_results(ordered).missing
-    return Results(ordered, missing, doubts), doubles, strays
+    return Results(ordered, missing), doubles, strays
 
 
 def _missing_rows(
@@ -295,20 +271,6 @@ def _missing_rows(
 
 def _is_invalid(trajectory: Trajectory) -> bool:
     return any((step.info.get("detail") or {}).get("invalid") for step in trajectory.steps)
-
-
-def missing_cells(out: Path) -> list[Cell]:
-    """Return the cells still to be played, including damaged lines; none without a study."""
-    study = load_study(out) if out.is_dir() else None
-    if study is None:
-        return []
-    played = set()
-    for _, each in log_of(out).readable():
-        if each is None or (each.failure and not is_over_window(each)):
-            continue
-        if study.holds(each):
-            played.add(cell_of(each))
-    return [cell for cell in study.cells() if cell not in played]
 
 
 def result_cell(result: Result) -> Cell:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from random import Random
 from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -28,7 +27,7 @@ from agentgym.training.evaluation.study_folder import (
     read_results,
 )
 from agentgym.training.evaluation.tables import MIN_EPISODES
-from agentgym.training.evaluation.verification import Verifier, may_replay
+from agentgym.training.evaluation.verification import choose_lines, contradiction
 from agentgym.training.rollout import DamagedFileError, Trajectory
 from agentgym.world.digests import digest
 
@@ -247,8 +246,7 @@ def _outdated(found: Submission, version: str) -> Iterator[str]:
 
 
 def _wrong_episodes(study: Study, run: Path, replays: int, seed: int) -> Iterator[str]:
-    chosen = _sample(run, replays, seed)
-    verifier = Verifier(study, replays)
+    chosen = choose_lines(log_of(run), replays, seed)
     splits: Counter[Any] = Counter()
     wrong = []
     for number, trajectory in log_of(run).readable():
@@ -258,13 +256,7 @@ def _wrong_episodes(study: Study, run: Path, replays: int, seed: int) -> Iterato
         splits[json.loads(trajectory.spec)["kwargs"].get("split")] += 1
         if trajectory.failure:
             continue
-        if not trajectory.labels.get("provenance"):
-            wrong.append(f"line {number} does not record who played it")
-        elif number in chosen and not may_replay(trajectory):
-            wrong.append(
-                f"line {number} needs code that is not registered, so nobody can replay it"
-            )
-        elif problem := verifier.contradiction(trajectory, replay=number in chosen):
+        if problem := _problem(study, trajectory, replay=number in chosen):
             wrong.append(f"line {number}: {problem}")
     del splits[SPLIT]
     for split, count in splits.items():
@@ -272,13 +264,13 @@ def _wrong_episodes(study: Study, run: Path, replays: int, seed: int) -> Iterato
     yield from (f"forged: {text}" for text in _some(wrong))
 
 
-def _sample(run: Path, count: int, seed: int) -> set[int]:
-    numbers = [number for number, each in log_of(run).readable() if _was_played(each)]
-    return set(Random(seed).sample(numbers, min(count, len(numbers))))
-
-
-def _was_played(trajectory: Trajectory | None) -> bool:
-    return trajectory is not None and not trajectory.failure
+def _problem(study: Study, trajectory: Trajectory, *, replay: bool) -> str:
+    if not trajectory.labels.get("provenance"):
+        return "it does not record who played it"
+    try:
+        return contradiction(study, trajectory, replay=replay)
+    except (ValueError, ImportError) as error:
+        return f"nobody can replay it: {error}"
 
 
 def _some(texts: Sequence[str]) -> Iterator[str]:

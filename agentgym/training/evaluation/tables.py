@@ -79,15 +79,14 @@ def _head(policy: str) -> str:
 def percent(interval: Interval, signed: bool = False) -> str:
     """Format an interval of shares as percentages: `57.5 [50.0, 65.0]`.
 
-    If missing episodes could move the value beyond the interval, their bounds follow.
+    If missing episodes could move the value beyond the interval, its bounds follow.
     """
     form = "{:+.1f} [{:+.1f}, {:+.1f}]" if signed else "{:.1f} [{:.1f}, {:.1f}]"
     text = form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
     if isnan(interval.value):
         text = "no data"
     if interval.fragile:
-        ends = "{:+.1f} to {:+.1f}" if signed else "{:.1f} to {:.1f}"
-        ends = ends.format(100 * interval.worst, 100 * interval.best)
+        ends = f"{100 * interval.worst:.1f} to {100 * interval.best:.1f}"
         text += f"; {ends} with the {interval.missing} missing"
     return text
 

@@ -3,82 +3,78 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
+from random import Random
 from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym.assemble.registry import load_plugins
-from agentgym.training.evaluation.ablation import LABELS, Ablation, cell_of, recorded_spec
+from agentgym.assemble.recorded_specs import make_recorded
+from agentgym.training.evaluation.ablation import LABELS, Ablation, cell_of
 from agentgym.training.evaluation.provenance import difference
 from agentgym.training.evaluation.scoring import hash_prompt, is_over_window
 from agentgym.training.evaluation.study_folder import Study, column_of
-from agentgym.training.rollout import Episode, Trajectory
+from agentgym.training.rollout import Episode, Trajectory, TrajectoryLog
+from agentgym.training.rollout.episode import spec_of
 
-# all of a small study, and seconds for a large one
-REPLAYED = 30
 # The entries of a step's info that the replies determine.
 _FACTS = ("turn", "valid", "success", "optimal", "alive")
 _DETAILS = ("score", "calls", "errors", "ended")
-# The packages of envs and wrappers.
-_OURS = ("agentgym.play.", "agentgym.multi.", "agentgym.oracles", "agentgym.wrappers")
-# A text that makes a spec import code: `package.module:name`, unlike `name:option=value`.
-_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*(?![\w=])")
 
 
-class Verifier:
-    """Find contradictions in recorded episodes of a study, replaying at most `replays` of them."""
+def contradiction(study: Study, trajectory: Trajectory, *, replay: bool) -> str:
+    """Return the first contradiction in an episode of a study or of a log, or an empty string.
 
-    def __init__(self, study: Study, replays: int = REPLAYED) -> None:
-        self.study, self.replays, self.replayed = study, replays, 0
-        self._runs: dict[str, Ablation | None] = {}
+    Raises:
+        ValueError: The env of the episode cannot be made.
+        ImportError: A module of the env is missing, or the user has not named it.
+    """
+    found = _of_labels(study, trajectory) or _of_scores(trajectory)
+    return found or (_of_replay(trajectory) if replay else "")
 
-    def contradiction(self, trajectory: Trajectory, *, replay: bool = True) -> str:
-        """Return the first contradiction in words, or an empty string.
 
-        A replay requires a spec that imports only registered code.
-        """
-        found = self._of_labels(trajectory) or _of_scores(trajectory)
-        if found or not replay or self.replayed >= self.replays or not may_replay(trajectory):
-            return found
-        self.replayed += 1
-        return _of_replay(trajectory)
+def choose_lines(log: TrajectoryLog, count: int, seed: int = 0) -> set[int]:
+    """Choose at most `count` lines of a log to replay."""
+    numbers = []
+    for number, trajectory in log.readable():
+        if trajectory is not None and not trajectory.failure:
+            numbers.append(number)
+    return set(Random(seed).sample(numbers, min(count, len(numbers))))
 
-    def _of_labels(self, trajectory: Trajectory) -> str:
-        if not self.study.runs:
-            return ""
-        facts = trajectory.labels.get("provenance") or {}
-        kept = self.study.policies.get(trajectory.labels.get("policy", ""), {})
-        if facts and (found := difference(kept, facts)):
-            return f"its player is not that of the study: {found}"
-        cell = cell_of(trajectory)
-        for run in self.study.runs:
-            ablation = self._ablation(run)
-            shared = cell.world in run["worlds"] and cell.arm in run["arms"]
-            if ablation is None or column_of(run) != cell.policy or not shared:
-                continue
-            if cell.horizon in run["horizons"] and cell.context in run["contexts"]:
-                expected = _expected(str(ablation.spec(*cell[:4]).to_json()))
-                if expected != json.loads(trajectory.spec):
-                    names = ", ".join(f"{name} {trajectory.labels.get(name)}" for name in LABELS)
-                    return f"its env is not that of its labels ({names})"
+
+def _of_labels(study: Study, trajectory: Trajectory) -> str:
+    if not study.runs:
         return ""
-
-    def _ablation(self, run: Mapping[str, Any]) -> Ablation | None:
-        """Return a run of the study; None if its settings name code to import."""
+    facts = trajectory.labels.get("provenance") or {}
+    kept = study.policies.get(trajectory.labels.get("policy", ""), {})
+    if facts and (found := difference(kept, facts)):
+        return f"its player is not that of the study: {found}"
+    cell = cell_of(trajectory)
+    for run in study.runs:
+        values = zip(("worlds", "arms", "contexts", "horizons"), cell[:4], strict=True)
+        if column_of(run) != cell.policy or any(value not in run[name] for name, value in values):
+            continue
         settings = {name: value for name, value in run.items() if name != "policy"}
-        key = json.dumps(settings)
-        if key not in self._runs:
-            self._runs[key] = None if _names_code(settings) else Ablation(**settings)
-        return self._runs[key]
+        expected = _ablation(json.dumps(settings)).spec(*cell[:4])
+        if _recorded(str(expected.to_json())) != json.loads(trajectory.spec):
+            names = ", ".join(f"{name} {trajectory.labels.get(name)}" for name in LABELS)
+            return f"its env is not that of its labels ({names})"
+    return ""
+
+
+@lru_cache(maxsize=8)
+def _ablation(settings: str) -> Ablation:
+    return Ablation(**json.loads(settings))
 
 
 @lru_cache(maxsize=1_024)  # the seeds of a cell ask for the same one
-def _expected(spec: str) -> Any:
-    return json.loads(recorded_spec(EnvSpec.from_json(spec)))
+def _recorded(spec: str) -> Any:
+    """Return the spec that episodes record, whose wrappers have complete arguments."""
+    env = gymnasium.make(EnvSpec.from_json(spec), disable_env_checker=True)
+    env.close()
+    return json.loads(spec_of(env))
 
 
 def _of_scores(trajectory: Trajectory) -> str:
@@ -95,32 +91,8 @@ def _of_scores(trajectory: Trajectory) -> str:
     return ""
 
 
-def may_replay(trajectory: Trajectory) -> bool:
-    """Report whether a replay runs only registered code: a log must not choose the code to import."""
-    if trajectory.failure or not trajectory.steps:
-        return False
-    spec = json.loads(trajectory.spec)
-    load_plugins()
-    known = gymnasium.registry.get(spec["id"])
-    kwargs = dict(spec["kwargs"])
-    if known is None or known.kwargs.get("world") != kwargs.pop("world", None):
-        return False
-    for part in ({**spec, "kwargs": kwargs}, *spec["additional_wrappers"]):
-        if not part["entry_point"].startswith(_OURS) or _names_code(part["kwargs"]):
-            return False
-    return True
-
-
-def _names_code(value: Any) -> bool:
-    if isinstance(value, str):
-        return any(_CODE.match(part) for part in value.split("+"))
-    if isinstance(value, Mapping):
-        return any(_names_code(part) for part in [*value, *value.values()])
-    return isinstance(value, (list, tuple)) and any(map(_names_code, value))
-
-
 def _of_replay(trajectory: Trajectory) -> str:
-    env = gymnasium.make(EnvSpec.from_json(trajectory.spec), disable_env_checker=True)
+    env = make_recorded(trajectory.spec)
     try:
         return next(_differences(Episode(env, trajectory.seed), trajectory), "")
     finally:

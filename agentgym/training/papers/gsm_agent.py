@@ -1,7 +1,6 @@
 """GSM-Agent's benchmark (Zhu et al., tables 2 and 7, figure 4), computed from trajectories.
 
-The paper's text and tables differ in places. The definitions match its tables; `extra_turns` and
-`tokens_all` are the alternatives.
+The paper's text and tables differ in places. The definitions match its tables.
 """
 
 from __future__ import annotations
@@ -62,11 +61,11 @@ class SearchResult:
         seconds: Wall time from the reset to the end, from the trajectory's label `seconds`.
         complete: Whether the results showed all documents of the task.
         extra: Searches, including pages, after the last missing document appeared; NaN if
-            incomplete. `extra_turns` counts turns.
+            incomplete.
         followed_format: Whether the episode ended with an answer that contains a number.
         early_stops: Stops that the env did not accept: replies without a call and without a
             number, and answers before `min_rounds`.
-        tokens: Completion tokens of turns with a search; `tokens_all` of all turns.
+        tokens: Completion tokens of turns with a search.
     """
 
     success: bool
@@ -74,11 +73,9 @@ class SearchResult:
     seconds: float
     complete: bool
     extra: float
-    extra_turns: float
     followed_format: bool
     early_stops: int
     tokens: float
-    tokens_all: float
     unreadable: int = 0
 
     @property
@@ -96,10 +93,10 @@ class Metrics:
         SR: Search rounds, in turns.
         Dur: Seconds.
         SC: The share of search-complete episodes.
-        ER: Extra searches of these; `ER_turns` counts turns.
+        ER: Extra searches of these.
         FF: The share of episodes that end with a number.
         PremT: Early stops per episode (a count, not a share).
-        TotTok: Completion tokens of turns with a search; `TotTok_all` of all turns.
+        TotTok: Completion tokens of turns with a search.
         TokR: The mean of the episodes' tokens per search round, where defined.
     """
 
@@ -108,11 +105,9 @@ class Metrics:
     Dur: float
     SC: float
     ER: float
-    ER_turns: float
     FF: float
     PremT: float
     TotTok: float
-    TotTok_all: float
     TokR: float
 
 
@@ -130,22 +125,16 @@ def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
     acts = [
         step for step in trajectory.steps if step.info.get("context", {}).get("phase") != "summary"
     ]
-    extra = extra_turns = nan
     after = _searches_needed(log, report["oracle_documents"])
-    if after is not None:
-        extra = float(len(log) - after)
-        extra_turns = float(sum(turn > log[after - 1]["turn"] for turn in turns))
     return SearchResult(
         success=bool(trajectory.steps[-1].info["success"]),
         rounds=len(turns),
         seconds=float(trajectory.labels.get("seconds", nan)),
         complete=after is not None,
-        extra=extra,
-        extra_turns=extra_turns,
+        extra=nan if after is None else float(len(log) - after),
         followed_format=report["answer"] is not None and parse_number(report["answer"]) is not None,
         early_stops=report["early_stops"] + sum(map(_stopped, acts)),
         tokens=float(sum(_tokens(step, count) for step in acts if step.info["turn"] in turns)),
-        tokens_all=float(sum(_tokens(step, count) for step in acts)),
         unreadable=sum(is_unreadable(step.info) for step in acts),
     )
 
@@ -167,11 +156,9 @@ def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
         Dur=mean("seconds"),
         SC=mean("complete"),
         ER=mean("extra", complete),
-        ER_turns=mean("extra_turns", complete),
         FF=mean("followed_format"),
         PremT=mean("early_stops"),
         TotTok=mean("tokens"),
-        TotTok_all=mean("tokens_all"),
         TokR=mean("tokens_per_round", searching),
     )
 

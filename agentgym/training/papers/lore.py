@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +27,6 @@ from agentgym.training.evaluation import (
     wilson,
 )
 from agentgym.training.evaluation.registry import figure_style
-from agentgym.training.rollout.storage import write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,20 +49,6 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 # Minimum episodes per bin of heights. With ten, Wilson's interval extends at most 26 points to
 # either side.
 _LEAST = 10
-_COLUMNS = (
-    "world",
-    "oracles",
-    "context",
-    "by",
-    "from",
-    "to",
-    "episodes",
-    "solved",
-    "accuracy",
-    "low",
-    "high",
-    "missing",
-)
 _FAILURES = ("episodes", "failed", "premature halt", "wrong synthesis", "other", "lost leads")
 _MEANS = {
     "lost_leads": "leads lost",
@@ -134,10 +116,8 @@ def accuracy(
             inside.setdefault(max(0, size - 1) // step, []).append(each)
     bins = []
     for place, some in sorted(inside.items()):
-        there = played(some)
-        missing, solved = len(some) - len(there), sum(bool(each.success) for each in there)
-        if there:
-            share = _with_missing(wilson(solved, len(there)), len(there), missing)
+        if there := played(some):
+            share = wilson(sum(bool(each.success) for each in there), len(there))
             bins.append(Bin(place * step + 1, (place + 1) * step, len(there), share))
     return bins
 
@@ -146,12 +126,6 @@ def _size(episode: Result, by: str) -> int | None:
     if episode.report:
         return int(episode.report[by])
     return episode.horizon if episode.axis == by else None
-
-
-def _with_missing(share: Interval, episodes: int, missing: int) -> Interval:
-    solved = share.value * episodes
-    worst, best = solved / (episodes + missing), (solved + missing) / (episodes + missing)
-    return replace(share, count=episodes, missing=missing, worst=worst, best=best)
 
 
 def curve(episodes: Sequence[Result], by: str) -> list[Bin]:
@@ -172,10 +146,8 @@ def curve(episodes: Sequence[Result], by: str) -> list[Bin]:
 
 def _join(first: Bin, second: Bin) -> Bin:
     episodes = first.episodes + second.episodes
-    missing = first.accuracy.missing + second.accuracy.missing
     solved = sum(round(each.accuracy.value * each.episodes) for each in (first, second))
-    share = _with_missing(wilson(solved, episodes), episodes, missing)
-    return Bin(first.low, second.high, episodes, share)
+    return Bin(first.low, second.high, episodes, wilson(solved, episodes))
 
 
 def lore_tables(results: Sequence[Result]) -> list[Table]:
@@ -187,22 +159,6 @@ def lore_tables(results: Sequence[Result]) -> list[Table]:
         tables += [_curve_table(world, arms, by) for by in WIDTHS]
         tables.append(_failure_table(world, arms))
     return tables
-
-
-def write_curves(results: Sequence[Result], path: Path) -> None:
-    """Write the accuracies as CSV, by operations and by height."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    groups = [rows for arms in lines(results).values() for rows in arms.values()]
-    for rows, (by, width) in product(groups, (("operations", 1), ("height", None))):
-        for each in accuracy(rows, by, width):
-            share = each.accuracy
-            sizes = (each.low, each.high, each.episodes, round(share.value * each.episodes))
-            shares = [f"{part:.4f}" for part in (share.value, share.low, share.high)]
-            cell = rows[0].world, rows[0].arm or "none", rows[0].context, by
-            writer.writerow([*cell, *sizes, *shares, share.missing])
-    write_text(path, text.getvalue())
 
 
 def _curve_table(world: str, arms: Mapping[str, Sequence[Result]], by: str) -> Table:
@@ -289,7 +245,6 @@ register_paper(
         sizes="operations (presets of LORE)",
         applies=is_lore,
         tables=lore_tables,
-        files={"lore.csv": write_curves},
         figures={"lore.png": lore_figure},
     )
 )

@@ -1,8 +1,7 @@
 """The agentic reasoning graph (Zhu et al., section 4.2): searches as a path over document clusters.
 
 A step explores (a new node), exploits (the previous step's node) or revisits (any other visited
-node). The paper's text counts the first step as exploration (`with_first`), its tables omit it
-(`transitions`). Needs the extra `graph`.
+node). Ratios omit the first step, as the paper's tables do. Needs the extra `graph`.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from importlib import import_module
 from math import isnan, nan, sqrt
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -62,9 +62,9 @@ class Path:
         """Return the number of distinct nodes, V."""
         return len(set(self.nodes))
 
-    def ratio(self, kind: str, with_first: bool) -> float:
-        """Return a kind's share, with or without the first step; NaN without steps."""
-        kinds = self.kinds if with_first else self.kinds[1:]
+    def ratio(self, kind: str) -> float:
+        """Return a kind's share of the steps after the first; NaN without any."""
+        kinds = self.kinds[1:]
         return kinds.count(kind) / len(kinds) if kinds else nan
 
 
@@ -110,9 +110,7 @@ class GraphFigures:
     Attributes:
         V: Distinct nodes.
         hasRvst: The share with at least one revisit.
-        Expl: Exploration, without the first step; `Expt` exploitation, `Rvst` revisit.
-        Expl_first: The same with the first step; also `Expt_first` and `Rvst_first`.
-        Rvst_V2: Revisits where V is 2; also `hasRvst_V2`, and both for V of 3 and more.
+        Expl: Exploration; `Expt` exploitation, `Rvst` revisit.
     """
 
     V: float
@@ -120,39 +118,24 @@ class GraphFigures:
     Expl: float
     Expt: float
     Rvst: float
-    Expl_first: float
-    Expt_first: float
-    Rvst_first: float
-    Rvst_V2: float
-    hasRvst_V2: float
-    Rvst_V3: float
-    hasRvst_V3: float
 
 
 def figures(paths: Sequence[Path]) -> GraphFigures:
     """Return the means over paths."""
     walked = [path for path in paths if path.nodes]
-    two = [path for path in walked if path.visited == 2]
-    more = [path for path in walked if path.visited > 2]
-
-    def mean(values: Sequence[float]) -> float:
-        defined = [value for value in values if not isnan(value)]
-        return sum(defined) / len(defined) if defined else nan
-
-    def has(some: Sequence[Path]) -> float:
-        return mean([float("revisit" in path.kinds) for path in some])
-
-    def ratio(kind: str, some: Sequence[Path], with_first: bool = False) -> float:
-        return mean([path.ratio(kind, with_first) for path in some])
-
-    parts = [ratio("revisit", two), has(two), ratio("revisit", more), has(more)]
+    shares = []
+    for kind in KINDS:
+        defined = [share for path in walked if not isnan(share := path.ratio(kind))]
+        shares.append(_mean(defined))
     return GraphFigures(
-        mean([float(path.visited) for path in walked]),
-        has(walked),
-        *(ratio(kind, walked) for kind in KINDS),
-        *(ratio(kind, walked, with_first=True) for kind in KINDS),
-        *parts,
+        _mean([path.visited for path in walked]),
+        _mean(["revisit" in path.kinds for path in walked]),
+        *shares,
     )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else nan
 
 
 def search_report(trajectory: Trajectory) -> Mapping[str, Any]:
@@ -197,10 +180,7 @@ def graph_summary(settings: Mapping[str, Sequence[Path]]) -> Table:
     """Return the paper's table (appendix C.1) with a row per setting."""
     return means_table(
         "Agentic reasoning graph",
-        {
-            name: name.replace("_V3", "-V3+").replace("_V2", "-V2")
-            for name in GraphFigures.__slots__
-        },
+        {name: name for name in GraphFigures.__slots__},
         {setting: asdict(figures(paths)) for setting, paths in settings.items()},
         shares=set(GraphFigures.__slots__) - {"V"},
     )

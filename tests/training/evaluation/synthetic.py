@@ -9,7 +9,7 @@ from statistics import NormalDist, fmean
 import numpy as np
 
 from agentgym.oracles import ARMS
-from agentgym.training.evaluation.intervals import differences, effects, interactions, summarize
+from agentgym.training.evaluation.intervals import differences, effects, summarize
 from agentgym.training.evaluation.scoring import Result
 from agentgym.training.evaluation.statistics import Interval
 
@@ -45,9 +45,6 @@ class SyntheticStudy:
             for letter, pairs in _PAIRS.items():
                 change = fmean(mean(b, "none") - mean(a, "none") for a, b in pairs)
                 yield f"{metric}: effect", changes[letter,], change
-            gains = [mean("S", context) - mean("", context) for context in CONTEXTS]
-            more = interactions(pair, (), metric)["S", CONTEXTS[1]]
-            yield f"{metric}: interaction", more, gains[1] - gains[0]
 
 
 def synthetic_study(rng: np.random.Generator) -> SyntheticStudy:

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from agentgym import STRATEGIES, Chat, Image, Message, Policy, make
+from agentgym import STRATEGIES, Chat, Policy, make
 from agentgym.oracles import NoisyPolicy
-from agentgym.text.tokens import IMAGE_TOKENS, heuristic
 from agentgym.training.evaluation import (
     Ablation,
     Result,
@@ -139,13 +138,4 @@ def test_contexts_are_compared_within_an_arm_and_an_instance() -> None:
     arms = differences(rows, (), "success")
     assert arms["S",].value == 0.0, (
         "arms are compared within a context: the memory's episodes have no partner"
-    )
-
-
-def test_a_message_knows_its_images_in_the_count() -> None:
-    counter = heuristic()
-    plain = Message("tool", "a page")
-    assert (
-        counter.count(replace(plain, images=(Image(b"x"), Image(b"y"))))
-        == counter.count(plain) + 2 * IMAGE_TOKENS
     )

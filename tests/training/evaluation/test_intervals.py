@@ -13,7 +13,6 @@ from agentgym.training.evaluation import (
     differences,
     effects,
     holm,
-    interactions,
     level_horizons,
     summarize,
     wilson,
@@ -91,9 +90,8 @@ def test_no_interval_has_width_zero(metric: str, solved: float) -> None:
         *summarize(rows, ("arm",), metric).values(),
         *differences(rows, (), metric).values(),
         *effects(rows, ("context",), metric).values(),
-        *interactions(rows, (), metric).values(),
     ]
-    assert len(intervals) == 12 + 6 + 5 + 6 + 5
+    assert len(intervals) == 12 + 6 + 5 + 6
     for interval in intervals:
         assert interval.low <= interval.value <= interval.high
         assert interval.high - interval.low > 0.01
@@ -168,19 +166,6 @@ def test_holm_by_hand() -> None:
     corrected = holm([0.02, None])
     assert corrected[0] == 0.02, "what has no p-value is no test"
     assert corrected[1] is None
-
-
-def test_interactions_by_hand() -> None:
-    rate = {("", "none"): 2, ("S", "none"): 6, ("", "memory"): 4, ("S", "memory"): 5}
-    rows = [
-        row(seed, arm, float(seed < solved), context=context)
-        for (arm, context), solved in rate.items()
-        for seed in range(10)
-    ]
-    changes = interactions(rows, (), "success")
-    assert {key: change.value for key, change in changes.items()} == pytest.approx(
-        {("S", "memory"): (0.5 - 0.4) - (0.6 - 0.2)}
-    )
 
 
 def test_horizons_are_levelled_for_each_policy() -> None:

@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
 from matplotlib.text import Text
 from typer.testing import CliRunner
@@ -24,13 +25,13 @@ from agentgym.training.evaluation import (
     comparison_tables,
     differences,
     effects,
-    interactions,
     load_results,
     log_of,
     plots,
     run_ablation,
     summarize,
 )
+from agentgym.training.evaluation.tables import percent
 from agentgym.training.papers.loca import lengths_figure, loca_tables
 from agentgym.training.papers.lore import lore_figure, lore_tables
 from agentgym.training.rollout import Trajectory
@@ -103,9 +104,7 @@ def test_every_report_counts_what_an_arm_lacks(run: Path, tmp_path: Path, cause:
             shown.output.split()
         )
     assert said in (run / "summary.md").read_text()
-    assert f"ListWorld (plan) lacks {len(hard)} episodes" in (run / "arms.svg").read_text() or any(
-        f"lacks {len(hard)} episodes" in text for text in texts(plots.arms_figure(results))
-    )
+    assert any(f"{len(hard)} episodes are missing" in t for t in texts(plots.arms_figure(results)))
 
 
 def test_results_without_settings_expect_the_union_of_seeds(run: Path) -> None:
@@ -198,65 +197,32 @@ FIGURES: list[tuple[Callable[[Sequence[Result]], Any], dict[str, Any]]] = [
 def test_every_figure_names_the_missing(draw: Callable[..., Any], more: dict[str, Any]) -> None:
     rows = [row(seed, arm, **more) for arm in ("", "S") for seed in range(9)]
     (caption,) = (text for text in texts(draw(rows[:-2])) if "n = " in text)
-    assert "ListWorld (state) lacks 2 episodes" in caption
-    assert "lacks" not in " ".join(texts(draw(rows)))
+    assert "2 episodes are missing" in caption
+    assert "missing" not in " ".join(texts(draw(rows)))
 
 
-METRICS = ("success", "step_accuracy")
-
-
-def estimates(rows: Sequence[Result], metric: str) -> dict[Any, Any]:
-    return {
-        **summarize(rows, ("arm", "context"), metric),
-        **differences(rows, ("context",), metric),
-        **{("effect", *key): value for key, value in effects(rows, (), metric).items()},
-        **{("more", *key): value for key, value in interactions(rows, (), metric).items()},
-    }
-
-
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", ["success", "step_accuracy"])
 def test_bounds_hold_what_the_whole_study_shows_whatever_is_missing(metric: str) -> None:
-    rng = np.random.default_rng(3)
-    fragile = 0
+    rng = Random(3)
+    marks = []
     for _ in range(40):
-        rows = [
-            row(seed, arm, float(rng.random() < 0.5), context=context, horizon=size)
-            for seed in range(8)
-            for arm in ARMS
-            for context in ("none", "memory")
-            for size in (4, 8)
-        ]
-        kept = rng.random(len(rows)) < rng.uniform(0.5, 1)
-        kept[:3] = True
-        played = [each for each, keep in zip(rows, kept, strict=True) if keep]
-        gone = [replace(e, missing="lost") for e, keep in zip(rows, kept, strict=True) if not keep]
-        whole, partial = estimates(rows, metric), estimates(Results(played, gone), metric)
-        for key, interval in partial.items():
-            assert interval.worst - 1e-9 <= whole[key].value <= interval.best + 1e-9, key
-            assert interval.fragile <= (interval.missing > 0)
-            fragile += interval.fragile
-        bare = estimates(played, metric)
-        assert {key: (i.value, i.low, i.high) for key, i in bare.items()} == {
-            key: (i.value, i.low, i.high) for key, i in partial.items()
-        }
-    assert fragile > 40
-
-
-@pytest.mark.parametrize("left", [1, 2, 5, 20])
-def test_intervals_hold_the_truth_if_a_size_has_few_episodes(left: int) -> None:
-    chances = {("", 4): 0.8, ("", 8): 0.3, ("S", 4): 0.9, ("S", 8): 0.5}
-    held = []
-    for number in range(300):
-        rng = np.random.default_rng((left, number))
-        rows = [
-            row(seed, arm, float(rng.random() < chance), horizon=size)
-            for (arm, size), chance in chances.items()
-            for seed in range(left if (arm, size) == ("S", 8) else 20)
-        ]
-        rate = summarize(rows, ("arm",), "success")["S",]
-        change = differences(rows, (), "success")["S",]
-        held.append((rate.low <= 0.7 <= rate.high, change.low <= 0.15 <= change.high))
-    assert min(np.mean(held, axis=0)) >= 0.93
+        rows = []
+        for seed, arm, size in product(range(8), ARMS, (4, 8)):
+            rows.append(row(seed, arm, float(rng.random() < 0.5), horizon=size))
+        lost = set(rng.sample(range(len(rows)), rng.randrange(40)))
+        kept = [each for k, each in enumerate(rows) if k not in lost]
+        gone = [replace(rows[k], missing="lost") for k in lost]
+        whole, bare = summarize(rows, ("arm",), metric), summarize(kept, ("arm",), metric)
+        for key, rate in summarize(Results(kept, gone), ("arm",), metric).items():
+            assert rate == bare[key]
+            inside = rate.low <= rate.worst <= rate.best <= rate.high
+            if rate.missing:
+                assert rate.worst - 1e-9 <= whole[key].value <= rate.best + 1e-9
+                assert ("missing" in percent(rate)) != inside
+                marks.append(inside)
+            else:
+                assert "missing" not in percent(rate)
+    assert {True, False} == set(marks)
 
 
 def test_differences_state_their_complete_pairs() -> None:
@@ -264,9 +230,8 @@ def test_differences_state_their_complete_pairs() -> None:
     gone = [replace(each, missing="lost") for each in (rows[2], rows[13], rows[17])]
     played = [each for k, each in enumerate(rows) if k not in (2, 13, 17)]
     change = differences(Results(played, gone), (), "success")["S",]
-    assert (change.count, change.missing) == (7, 3)
-    effect = effects(Results(played, gone), (), "success")["S",]
-    assert (effect.count, effect.worst, effect.best) == pytest.approx((7, -0.2, 0.1))
+    assert change.count == 7
+    assert effects(Results(played, gone), (), "success")["S",].count == 7
     title, header, lines = ablation_tables(Results(played, gone))[-1]
     assert title.startswith("Effect of each intervention")
     assert lines[0][header.index("pairs")] == "7"
@@ -321,17 +286,6 @@ def test_a_strategy_that_never_acted_is_flagged(tmp_path: Path, context: str, na
     assert [line[0] for line in lines] == ["none", f"{context} ({name} never acted)"]
     shown = CliRunner().invoke(app, ["score", str(tmp_path)])
     assert f"{name} never acted" in " ".join(shown.output.split())
-    assert any(f"{name} never acted" in text for text in texts(plots.contexts_figure(rows)))
-
-
-@pytest.mark.parametrize("context", ["clear_results:trigger=300:keep=1", "awareness", "memory"])
-def test_a_strategy_that_acts_or_edits_nothing_by_design_is_not(
-    tmp_path: Path, context: str
-) -> None:
-    size: dict[str, Any] = {"horizons": (40,), "seeds": 2, "window": 3_000}
-    contexts = ("none", context)
-    ablation = study("oracle", worlds=("TreeWorld",), arms=("",), contexts=contexts, **size)
-    assert run_ablation(ablation, tmp_path, 1).notes() == []
 
 
 @pytest.mark.parametrize("text", ["", "hm", "```python\nfoo(\n```", '<tool_call>{"a"</tool_call>'])

@@ -15,21 +15,14 @@ from agentgym.oracles import OraclePolicy
 from agentgym.play.policy import Policy
 from agentgym.training.evaluation import (
     Ablation,
-    Budget,
-    Price,
-    Result,
-    SpendingLimits,
-    estimate,
     load_results,
     log_of,
     run_ablation,
 )
-from agentgym.training.evaluation.ablation import count_tokens
 from agentgym.training.evaluation.study_folder import (
     SETTINGS,
     TRAJECTORIES,
     load_study,
-    missing_cells,
 )
 from agentgym.training.rollout import PolicyConfig, Trajectory
 from agentgym.training.rollout.lines import read_chunks
@@ -58,11 +51,6 @@ def served(env_id: str) -> Policy:
 
 def small(name: str = "noisy:p=0.2", label: str = "", **changes: Any) -> Ablation:
     return studies.small(**{"seeds": 2, "policy": PolicyConfig(name, label=label), **changes})
-
-
-def tokens_of(row: Result) -> tuple[int, int]:
-    assert row.tokens is not None
-    return row.tokens
 
 
 def played(ablation: Ablation, out: Path, **options: Any) -> int:
@@ -95,7 +83,6 @@ def test_a_run_adds_what_is_missing_and_plays_nothing_again(
     assert len(after) == 4 + more
     assert [row for row in after if row in before] == before
     assert played(small(), tmp_path) == played(small(**changes), tmp_path) == 0
-    assert missing_cells(tmp_path) == []
 
 
 def test_the_order_in_which_a_study_grew_changes_no_result(tmp_path: Path) -> None:
@@ -163,44 +150,7 @@ def test_samples_of_an_instance_differ_and_are_the_same_in_each_order(tmp_path: 
     assert load_results(tmp_path / "two") == rows
 
 
-@pytest.mark.rotation
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_budget_in_cells_is_kept_to_the_cell_over_runs(tmp_path: Path, workers: int) -> None:
-    for most, there in ((3, 3), (3, 3), (5, 5), (20, 8)):
-        budget = Budget(SpendingLimits(cells=most))
-        rows = run_ablation(small(seeds=4), tmp_path, workers, budget=budget)
-        assert (len(rows), budget.stopped) == (there, there < 8)
-    assert {(row.seed, row.arm) for row in rows[:2]} == {(0, ""), (1, "")}
-
-
-@pytest.mark.rotation
-def test_a_budget_in_money_stops_before_it_is_exceeded(tmp_path: Path) -> None:
-    ablation = small(seeds=6)
-    expected = estimate(ablation, ablation.cells())
-    assert (expected.cells, expected.measured, expected.unknown) == (12, 0, 0)
-    price = Price(prompt=2.0, reply=8.0)
-    half = price.of(expected.total) / 2
-    budget = Budget(SpendingLimits(cost=half, price=price), expected.tokens)
-    rows = run_ablation(ablation, tmp_path, 1, budget=budget)
-    assert 1 < len(rows) < 12
-    assert budget.stopped
-    assert sum(price.of(tokens_of(row)) for row in rows) <= half
-    again = estimate(ablation, missing_cells(tmp_path), rows)
-    assert (again.cells, again.measured) == (12 - len(rows), 12 - len(rows))
-
-
-@pytest.mark.rotation
-def test_an_estimate_is_the_cost_of_optimal_episodes(tmp_path: Path) -> None:
-    ablation = small("oracle", arms=("", "SPH"), horizons=(3, 5), seeds=1)
-    expected = estimate(ablation, ablation.cells(), reply_tokens=0)
-    rows = run_ablation(ablation, tmp_path, 1, budget=Budget(SpendingLimits(tokens=10**9)))
-    spent = [sum(tokens_of(row)[side] for row in rows) for side in (0, 1)]
-    assert list(expected.total) == spent
-
-
-def test_a_cost_without_a_price_and_equal_samples_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a cost limit of 5 requires token prices"):
-        SpendingLimits(cost=5.0)
+def test_equal_samples_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ValueError, match="at temperature 0 would be equal"):
         small(str(tmp_path), samples=2)
@@ -226,18 +176,15 @@ def test_doctor_and_viewer_read_compressed_logs_and_repair_them(tmp_path: Path) 
     assert CliRunner().invoke(app, [*doctor, "--repair"]).exit_code == 0
     side = log.with_name(log.name + ".damaged").read_bytes()
     assert side.startswith(bad[chunks[1].start : chunks[1].end])
-    assert len(missing_cells(tmp_path / "run")) == 2
+    assert len(load_results(tmp_path / "run").missing) == 2
     assert run_ablation(small(), tmp_path / "run", 1) == rows
     assert CliRunner().invoke(app, doctor).exit_code == 0
 
 
-def test_reading_settings_and_counting_tokens_repeat_no_preparation(tmp_path: Path) -> None:
-    """Settings are read often and tokens counted per episode, so neither may repeat costly setup."""
+def test_reading_settings_repeats_no_preparation(tmp_path: Path) -> None:
     ablation = Ablation(
         worlds=("ListWorld",), arms=("",), horizons=(3,), seeds=1, policy=PolicyConfig("oracle")
     )
     run_ablation(ablation, tmp_path, workers=1)
-    (episode,) = log_of(tmp_path)
-    for repeated in (lambda: load_study(tmp_path), lambda: count_tokens(episode)):
-        repeated()
-        assert calls_of(repeated) < 2_000
+    load_study(tmp_path)
+    assert calls_of(lambda: load_study(tmp_path)) < 2_000

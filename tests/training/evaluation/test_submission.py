@@ -127,10 +127,28 @@ def relabel(line: Any) -> None:
     line["labels"]["arm"] = "S"
 
 
+def pay_each_step(line: Any) -> None:
+    for step in line["steps"]:
+        step["reward"] = 1.0 - step["reward"]
+
+
+def answer_otherwise(line: Any) -> None:
+    line["steps"][0]["reply"]["text"] = "```python\nadd(1)\n```"
+
+
+def claim_other_code(line: Any) -> None:
+    line["labels"]["provenance"]["code"] = "0" * 16
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         (win, "replays as"),
+        (lambda line: line["steps"][-1]["info"].update(success=True), "success is True with a sc"),
+        (pay_each_step, "its rewards sum to"),
+        (answer_otherwise, "replay"),
+        (claim_other_code, "its player is not that of the study: its code was"),
+        (lambda line: line["steps"][0]["info"].update(optimal=None), "optimal after reply 1 is"),
         (lambda line: line["steps"][0]["info"].update(turn=2), "turn after reply 1 is 2"),
         (lambda line: line.update(seed=line["seed"] + 1), "duplicate"),
         (relabel, "its env is not that of its labels"),

@@ -55,7 +55,7 @@ def test_few_instances_are_warned_of() -> None:
     assert not any("WARNING" in title for title, *_ in ablation_tables(enough))
 
 
-def test_arms_and_contexts_have_cells_with_interactions() -> None:
+def test_arms_and_contexts_have_cells() -> None:
     solved = {("", "none"): 4, ("S", "none"): 16, ("", "memory"): 12, ("S", "memory"): 13}
     rows = [
         row(seed, arm, float(seed < count), context)
@@ -68,9 +68,6 @@ def test_arms_and_contexts_have_cells_with_interactions() -> None:
     assert header == ["arm", "none", "memory", "missing", "over window", "unreadable"]
     assert lines[0][:2] == ["none", "20.0 [8.1, 41.6]"]
     assert lines[1][2].startswith("65.0 [")
-    assert "; -55.0 [" in lines[1][2], "(65 - 60) - (80 - 20)"
-    assert lines[1][2].endswith(", 20 instances")
-    assert ";" not in lines[1][1], "the context without a strategy is the baseline"
 
 
 def test_p_values_are_written_as_papers_do() -> None:

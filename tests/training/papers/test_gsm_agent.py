@@ -56,8 +56,8 @@ def test_the_case_study_is_relabelled() -> None:
     assert path.visited == 14
     counts = [path.kinds.count(kind) for kind in ("exploration", "exploitation", "revisit")]
     assert counts == [14, 2, 20]
-    assert path.ratio("revisit", with_first=True) == pytest.approx(20 / 36)
-    assert path.ratio("exploration", with_first=False) == pytest.approx(13 / 35)
+    assert path.ratio("revisit") == pytest.approx(20 / 35)
+    assert path.ratio("exploration") == pytest.approx(13 / 35)
 
 
 def test_figures_of_paths() -> None:
@@ -70,19 +70,14 @@ def test_figures_of_paths() -> None:
         ((0 + 1 / 2 + 2 / 3) / 3, 1 / 3, (1 / 2 + 1 / 3) / 3)
     )
     assert found.Expl + found.Expt + found.Rvst == pytest.approx(1)
-    assert found.Expl_first == pytest.approx((1 / 3 + 2 / 3 + 3 / 4 + 1) / 4)
-    assert (found.Rvst_V2, found.hasRvst_V2, found.Rvst_V3, found.hasRvst_V3) == pytest.approx(
-        (1 / 2, 1, 1 / 3, 1)
-    )
     alone = figures([Path.of([4, 4])])
     assert (alone.Expl, alone.Expt) == (0, 1), (
         "as in the tables, where the first step does not count"
     )
-    assert isnan(alone.Rvst_V2)
     _title, header, rows = graph_summary({"o3": [Path.of([4, 4])], "none": []})
-    assert header[-2:] == ["Rvst-V3+", "hasRvst-V3+"]
-    assert rows[0][:5] == ["o3", "1.00", "0.00%", "0.00%", "100.00%"]
-    assert rows[1] == ["none", *[""] * 12]
+    assert header == ["setting", "V", "hasRvst", "Expl", "Expt", "Rvst"]
+    assert rows[0] == ["o3", "1.00", "0.00%", "0.00%", "100.00%", "0.00%"]
+    assert rows[1] == ["none", *[""] * 5]
 
 
 def step(
@@ -129,22 +124,20 @@ def test_outcomes_by_hand() -> None:
         step(4, "#### 5", (1,) * 10),
     )
     found = outcome(episode(*steps, log=log, answer="#### 5", wanted=["a", "b"], seconds=2.5))
-    assert found == SearchResult(False, 2, 2.5, True, 1.0, 1.0, True, 1, 4.0, 16.0)
+    assert found == SearchResult(False, 2, 2.5, True, 1.0, True, 1, 4.0)
     assert (
         outcome(episode(*steps, log=log, answer="5", wanted=["a", "b"], early=2)).early_stops == 3
     )
     lost = outcome(episode(step(1, "no"), log=[look(1, "a")], answer=None, wanted=["a", "b"]))
     assert (lost.complete, lost.followed_format, lost.success) == (False, False, False)
-    assert all(
-        map(isnan, (lost.extra, lost.extra_turns, lost.seconds, lost.tokens, lost.tokens_all))
-    )
+    assert all(map(isnan, (lost.extra, lost.seconds, lost.tokens)))
     counted = outcome(
         episode(step(1, "two words"), log=[look(1, "a")], answer=None, wanted=["b"]),
         lambda text: len(text.split()),
     )
-    assert (counted.tokens, counted.tokens_all) == (2.0, 2.0)
+    assert counted.tokens == 2.0
     unsearched = outcome(episode(step(1, "#### 5", (1, 2)), log=[], answer="#### 5", wanted=["a"]))
-    assert (unsearched.rounds, unsearched.tokens, unsearched.tokens_all) == (0, 0.0, 2.0)
+    assert (unsearched.rounds, unsearched.tokens) == (0, 0.0)
     assert unsearched.followed_format
     vague = outcome(episode(step(1, "#### ?"), log=[], answer="#### ?", wanted=["a"]))
     assert not vague.followed_format
@@ -157,7 +150,7 @@ def test_replies_that_sum_up_are_no_stops_and_no_turns() -> None:
         step(2, ids=(1,)),
     )
     found = outcome(episode(*steps, log=[look(1, "a")], answer=None, wanted=["a"]))
-    assert (found.early_stops, found.tokens, found.tokens_all) == (0, 1.0, 2.0)
+    assert (found.early_stops, found.tokens) == (0, 1.0)
 
 
 def test_what_is_not_of_this_world_is_refused() -> None:
@@ -171,18 +164,17 @@ def test_what_is_not_of_this_world_is_refused() -> None:
 
 
 def test_means_are_those_of_the_tables() -> None:
-    one = SearchResult(True, 2, 1.0, True, 3.0, 1.0, True, 0, 100.0, 150.0)
-    two = SearchResult(False, 4, 3.0, False, nan, nan, True, 2, 400.0, 400.0)
-    none = SearchResult(False, 0, 2.0, False, nan, nan, False, 1, 0.0, 50.0)
+    one = SearchResult(True, 2, 1.0, True, 3.0, True, 0, 100.0)
+    two = SearchResult(False, 4, 3.0, False, nan, True, 2, 400.0)
+    none = SearchResult(False, 0, 2.0, False, nan, False, 1, 0.0)
     found = metrics([one, two, none])
     assert (found.Acc, found.SR, found.Dur, found.SC) == pytest.approx((1 / 3, 2, 2, 1 / 3))
-    assert (found.ER, found.ER_turns, found.FF, found.PremT) == pytest.approx((3, 1, 2 / 3, 1))
-    assert (found.TotTok, found.TotTok_all) == pytest.approx((500 / 3, 200))
+    assert (found.ER, found.FF, found.PremT, found.TotTok) == pytest.approx((3, 2 / 3, 1, 500 / 3))
     assert found.TokR == pytest.approx((50 + 100) / 2), (
         "the mean of ratios, over episodes with a search; not the ratio of means"
     )
     _title, header, rows = summary({"all": [one, two, none], "lost": [none]})
-    names = "Acc|SR|Dur (s)|SC|ER|ER_turns|FF|PremT|TotTok|TotTok_all|Tok/R"
+    names = "Acc|SR|Dur (s)|SC|ER|FF|PremT|TotTok|Tok/R"
     assert header == ["setting", *names.split("|")]
     assert rows[0][:6] == ["all", "33.33%", "2.00", "2.00", "33.33%", "3.00"]
     assert (rows[1][5], rows[1][-1]) == ("", "")

@@ -83,21 +83,6 @@ def test_seeds_of_different_tasks_are_different_instances() -> None:
     assert both.high - both.low < alone.high - alone.low
 
 
-def test_pooled_intervals_cover_the_truth() -> None:
-    shares = np.array([0.1, 0.5, 0.9, 0.7])
-    rng = np.random.default_rng(1)
-    hits = 0
-    for _ in range(400):
-        rows = [
-            row(f"T{k}", 8_000, seed, float(rng.random() < share))
-            for k, share in enumerate(shares)
-            for seed in range(5)
-        ]
-        interval = summarize(rows, (), "success")[()]
-        hits += interval.low <= shares.mean() <= interval.high
-    assert hits >= 0.93 * 400
-
-
 def test_the_figure_has_a_panel_for_each_measure(tmp_path: Any) -> None:
     rows = [
         result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from itertools import product
 from pathlib import Path
@@ -28,7 +27,6 @@ from agentgym.training.papers.lore import (
     lines,
     lore_figure,
     lore_tables,
-    write_curves,
 )
 from agentgym.training.rollout import PolicyConfig
 from tests.cli.test_main import command
@@ -98,25 +96,6 @@ def test_the_tables_are_those_computed_by_hand() -> None:
     assert failures[2] == [
         ["none", "7", "3", "1", "1", "1", "1", "1.0", "3.7", "0.9", "0.3", "0", "0", "no data"],
         ["SP", *"1 0 0 0 0 0 0.0 4.0 1.0 0.0".split(), "6 not played", "0", "no data"],
-    ]
-
-
-def test_the_file_has_the_bins_of_the_spec(tmp_path: Path) -> None:
-    write_curves(ROWS[:5], tmp_path / "lore.csv")
-    with (tmp_path / "lore.csv").open(encoding="utf-8") as file:
-        read = list(csv.DictReader(file))
-    assert [(r["by"], r["from"], r["to"], r["solved"], r["episodes"]) for r in read] == [
-        ("operations", "1", "1", "1", "2"),
-        ("operations", "5", "5", "3", "3"),
-        ("height", "1", "5", "3", "4"),
-        ("height", "6", "10", "1", "1"),
-    ]
-    assert {(r["world"], r["oracles"], r["context"]) for r in read} == {
-        ("DocumentWorld", "none", "none")
-    }
-    assert [(r["accuracy"], r["low"], r["high"]) for r in read][::3] == [
-        ("0.5000", "0.0945", "0.9055"),
-        ("1.0000", "0.2065", "1.0000"),
     ]
 
 
@@ -232,7 +211,7 @@ def test_an_oracle_solves_all_and_a_guess_halts_early(tmp_path: Path) -> None:
         assert sum(each.episodes for each in found) == 12
         assert all(each.accuracy.value == 1 for each in found)
     written = {path.name for path in write_report(rows, tmp_path / "a")}
-    assert {"lore.csv", "lore.png", "contexts.png", "summary.md"} <= written
+    assert {"lore.png", "contexts.png", "summary.md"} <= written
     assert "CodeWorld: how episodes failed" in (tmp_path / "a" / "summary.md").read_text()
     guess = Ablation(
         **{**presets()["lore-hard"], "horizons": (1, 6), "seeds": 2},
@@ -265,8 +244,6 @@ def test_the_command_takes_a_preset_and_what_is_given_besides(tmp_path: Path) ->
     assert run["options"][""] == {"difficulty": "hard", "theta": 2}
     assert run["options"]["CodeWorld"] == {"names": "sequential"}
     assert (run["axis"], run["horizons"], run["arms"]) == ("operations", [2, 8], ["", "SP"])
-    header = "world,oracles,context,by,from,to,episodes,solved,accuracy,low,high,missing\nCode"
-    assert (tmp_path / "lore.csv").read_text().startswith(header)
     shown = command("ablate", "--preset", "lore")
     assert shown.returncode == 2
     assert "one of lumina, lore-standard, lore-hard, loca, got 'lore'" in shown.stderr

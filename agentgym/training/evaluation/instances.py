@@ -1,15 +1,13 @@
-"""Overlap between evaluation and training instances."""
+"""Keys of instances, which show whether evaluation and training overlap."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import fields
 from functools import lru_cache
 
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.seeding import np_random
 
-from agentgym.training.evaluation.tables import Table
 from agentgym.training.rollout import Trajectory
 from agentgym.world.config import make_config
 from agentgym.world.splits import config_for_split, draw_instance
@@ -39,22 +37,3 @@ def _drawn_key(spec: str, seed: int) -> str:
     config = config_for_split(world, config, split)
     drawn = draw_instance(world, config, np_random(seed)[0], split)
     return drawn.key or drawn.world.instance_key()
-
-
-def overlap_table(evaluated: Iterable[Trajectory], training: Iterable[Trajectory]) -> Table:
-    """Return the number of evaluated instances that occur in training, by world."""
-    trained = {(_world(trajectory), instance_key(trajectory)) for trajectory in training}
-    played = {(_world(trajectory), instance_key(trajectory)) for trajectory in evaluated}
-    rows = []
-    for world in sorted({name for name, _ in played}):
-        instances = {pair for pair in played if pair[0] == world}
-        shared = len(instances & trained)
-        rows.append(
-            [world, str(len(instances)), str(shared), f"{100 * shared / len(instances):.1f}"]
-        )
-    header = ["world", "evaluated instances", "also in training", "%"]
-    return "Overlap with training", header, rows
-
-
-def _world(trajectory: Trajectory) -> str:
-    return str(EnvSpec.from_json(trajectory.spec).kwargs.get("world", "")).rpartition(":")[2]
