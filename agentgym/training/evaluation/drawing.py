@@ -6,6 +6,7 @@ This module loads matplotlib; import it only to draw.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import ceil
@@ -28,7 +29,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 from agentgym.oracles import ARMS
-from agentgym.training.evaluation.missing import Results, as_results
+from agentgym.training.evaluation.missing import Results, as_results, idle_wrappers
 from agentgym.training.evaluation.registry import figure_style
 from agentgym.training.evaluation.scoring import (
     CELL,
@@ -64,6 +65,8 @@ _POOLED = {
     "context": "context strategies",
     "world": "worlds",
 }
+# Cells named in a caption; more would crowd the figure.
+_NAMED = 4
 # sharp on screens; SVG and PDF are for print
 _DPI = 200
 
@@ -222,9 +225,11 @@ def add_caption(
     """
     results = as_results(results)
     counts, samples = [], []
+    idle: dict[str, None] = {}
     for rows in group_by(results, *CELL).values():
         counts.append(len({row.seed for row in rows}))
         samples.append(len(rows) // counts[-1])
+        idle |= dict.fromkeys(idle_wrappers(rows))
     each = f", {_span(samples)} samples each" if max(samples) > 1 else ""
     parts = []
     if models := dict.fromkeys((row.policy, row.model) for row in results if row.policy):
@@ -233,8 +238,19 @@ def add_caption(
     parts.append(f"n = {_span(counts)} instances per world, size and arm{each}; 95 % intervals")
     if pooled := _pooled(results, shown):
         parts.append(f"means over {', '.join(pooled)}")
-    if results.missing:
-        parts.append(f"{len(results.missing)} episodes are missing")
+    lacking = Counter((row.world, row.arm, row.context) for row in results.missing)
+    for (world, arm, context), count in lacking.most_common(_NAMED):
+        more = f", {context_label(context)}" if context != "none" else ""
+        parts.append(f"{world} ({arm_label(arm)}{more}) lacks {count} episodes")
+    if len(lacking) > _NAMED:
+        parts.append(f"{len(results.missing)} episodes are missing in all")
+    if idle:
+        parts.append(f"{', '.join(idle)} never acted in some cells")
+    if over := sum(row.over_window for row in results):
+        parts.append(f"{over} episodes outgrew the window")
+    if unreadable := sum(row.unreadable for row in results):
+        share = unreadable / sum(row.replies for row in results)
+        parts.append(f"{share:.1%} of the replies are unreadable")
     add_note(figure, "; ".join([*parts, note] if note else parts))
 
 

@@ -22,6 +22,7 @@ from agentgym.training.evaluation.drawing import (
     add_legend,
     add_line_legend,
     bar_styles,
+    bounds,
     draw_bars,
     draw_line,
     fit,
@@ -34,7 +35,7 @@ from agentgym.training.evaluation.drawing import (
     set_title,
 )
 from agentgym.training.evaluation.intervals import Key, effects, summarize
-from agentgym.training.evaluation.missing import as_results
+from agentgym.training.evaluation.missing import Results, as_results
 from agentgym.training.evaluation.registry import figure_style
 from agentgym.training.evaluation.scoring import (
     Result,
@@ -55,6 +56,7 @@ _CONTEXT_PANELS = (
     ("success", "success rate (%)", 100, "#0072B2"),
     ("trajectory_tokens", "trajectory length (thousand tokens)", 0.001, "#E69F00"),
 )
+_FRAGILE = "* the missing episodes could move this rate beyond its interval"
 
 
 @figure_style()
@@ -83,9 +85,12 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
 def horizons_figure(results: Sequence[Result]) -> Figure:
     """Draw success rate and step accuracy against the horizon (figure 3).
 
-    Worlds are columns and arms are rows, each with the success without oracles.
+    Worlds are columns and arms are rows, each with the success without oracles. A single horizon
+    gets one panel per world.
     """
     results = as_results(results)
+    if len({row.horizon for row in results.everything}) == 1:
+        return _single_horizon_figure(results)
     worlds = group_by(results.everything, "world")
     arms = ordered_arms(results.everything)
     height = max(0.65, min(1.0, 6 / len(arms)))
@@ -101,6 +106,27 @@ def horizons_figure(results: Sequence[Result]) -> Figure:
     figure.supylabel("rate (%)")
     _add_legend_of_metrics(figure, compared="" in arms and len(arms) > 1)
     add_caption(figure, results, ("world", "arm", "horizon"))
+    return figure
+
+
+def _single_horizon_figure(results: Results) -> Figure:
+    worlds = group_by(results.everything, "world")
+    arms = ordered_arms(results.everything)
+    names = list(map(arm_label, arms))
+    figure, columns = new_grid(len(worlds), 1, rows_height(names))
+    for (panel,), (world, rows) in zip(columns, worlds.items(), strict=True):
+        for shift, (metric, style) in zip((-0.15, 0.15), _LINES.items(), strict=True):
+            rates = summarize(rows, ("arm",), metric)
+            places = [place for place, arm in enumerate(arms) if (arm,) in rates]
+            values, errors = bounds([rates[arms[place],] for place in places])
+            shifted = [place + shift for place in places]
+            panel.errorbar(values, shifted, xerr=errors, **{**style, "linestyle": "none"})
+        name_rows(panel, names)
+        set_title(panel, f"{world}, size {rows[0].horizon}")
+        panel.set(xlabel="rate (%)", xlim=(-3, 103))
+        panel.grid(axis="x")
+    _add_legend_of_metrics(figure, compared=False)
+    add_caption(figure, results, ("world", "arm"))
     return figure
 
 
@@ -137,7 +163,9 @@ def arms_figure(results: Sequence[Result]) -> Figure:
                 panel.set_ylabel(fit(policy, height))
         set_title(panels[0], world)
         panels[-1].set_xlabel("success rate (%)")
-    add_caption(figure, results, ("world", "arm"))
+    rates = summarize(results, ("policy", "world", "arm"), "success").values()
+    fragile = any(rate.fragile for rate in rates)
+    add_caption(figure, results, ("world", "arm"), _FRAGILE if fragile else "")
     return figure
 
 
@@ -153,7 +181,7 @@ def _draw_rates(panel: Axes, rows: Sequence[Result], arms: Sequence[str]) -> Non
     # The values stand in a column beside the panel, where no bar or interval reaches.
     beside = panel.get_yaxis_transform()
     for place, interval in zip(places, intervals, strict=True):
-        text = f"{100 * interval.value:.0f}"
+        text = f"{100 * interval.value:.0f}{'*' * interval.fragile}"
         panel.text(1.03, place, text, transform=beside, va="center", fontsize=7)
 
 

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from agentgym import ARMS
 from agentgym.envs.agentlongbench import FULL, TASKS
-from agentgym.training.evaluation import Result, arm_label, drawing, effects, plots
+from agentgym.training.evaluation import Result, arm_label, drawing, effects, plots, summarize
 from agentgym.training.evaluation.tables import policy_names
 from agentgym.training.papers.agentlongbench import heatmap_figure
 from agentgym.training.papers.gsm_agent import revisits_figure
@@ -54,6 +55,7 @@ def simulated(
         {},
         {"worlds": ("GridWorld",)},
         {"arms": ("", "SP")},
+        {"horizons": (7,)},
         {"arms": ("S",)},
     ],
 )
@@ -167,6 +169,7 @@ def heat() -> dict[tuple[str, str, int], float]:
 KINDS: dict[str, Callable[[], Figure]] = {
     "arms": lambda: plots.arms_figure(two_policies(detailed(worlds=WORLDS, arms=ELEVEN))),
     "horizons": lambda: plots.horizons_figure(detailed(worlds=WORLDS[2:], arms=ELEVEN)),
+    "single": lambda: plots.horizons_figure(detailed(worlds=WORLDS, arms=ELEVEN, horizons=(8,))),
     "interventions": lambda: plots.interventions_figure(detailed(worlds=WORLDS)),
     "levelled": lambda: plots.levelled_figure(two_policies(detailed(worlds=WORLDS))),
     "contexts": lambda: plots.contexts_figure(
@@ -308,6 +311,37 @@ def test_arms_are_labelled_and_bars_are_the_rates() -> None:
     assert heights == pytest.approx(
         [100 * np.mean([r.success for r in rows if r.arm == arm]) for arm in ARMS]
     )
+
+
+def test_legends_name_all_that_is_drawn() -> None:
+    rows = [*simulated(("ListWorld",), arms=("S",)), *simulated(("TreeWorld",))]
+    (legend,) = plots.horizons_figure(rows).legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "success rate",
+        "step accuracy",
+        "success rate without hints",
+    ]
+    figure = plots.interventions_figure(rows)
+    (legend,) = figure.legends
+    bars = {to_hex(patch.get_facecolor()) for patch in figure.axes[1].patches}
+    assert {to_hex(patch.get_facecolor()) for patch in legend.get_patches()} == bars
+    assert len(bars) == 2
+
+
+def test_a_single_horizon_has_arms_for_an_axis() -> None:
+    rows = simulated(("GridWorld",), horizons=(8,))
+    (panel,) = plots.horizons_figure(rows).axes
+    names = [" ".join(tick.get_text().split()) for tick in panel.get_yticklabels()]
+    assert names == list(map(arm_label, ARMS))
+    assert panel.get_xscale() == "linear"
+    assert panel.get_title() == "GridWorld, size 8"
+    rates = summarize(rows, ("arm",), "success")
+    values = np.asarray(panel.lines[0].get_xdata())
+    assert list(values) == [100 * rates[arm,].value for arm in ARMS]
+    bars = panel.collections[0].get_segments()  # type: ignore[attr-defined]
+    ends = [[100 * rates[arm,].low, 100 * rates[arm,].high] for arm in ARMS]
+    assert [list(bar[:, 0]) for bar in bars] == [pytest.approx(pair) for pair in ends]
+    assert all(low < high for low, high in ends)
 
 
 def test_policies_have_a_row_each_and_bars_of_their_own() -> None:
