@@ -34,7 +34,7 @@ COMMANDS = dict(
 )
 # Their own tests train or play with them: the page shows a call without its arguments.
 ELSEWHERE = {
-    "TRL": ("test_trl.py", "environment_factory=factory"),
+    "TRL": ("test_trl.py", "environment_factory=environment_factory("),
     "verl": ("test_verl.py", "verl.WorldAgentLoop"),
     "SkyRL": ("test_skyrl.py", 'register("world", env_id'),
 }
