@@ -176,7 +176,7 @@ def test_every_strategy_works_on_every_world_and_arm(env_id: str, arm: str, cont
         check(trajectory)
         assert Trajectory.from_json(trajectory.to_json()) == trajectory
         assert usage(trajectory) is not None
-        if seed == 0:
+        if seed == 1:  # a new env plays it like one that has played another episode
             assert replay(trajectory) == trajectory
 
 

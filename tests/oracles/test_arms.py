@@ -189,6 +189,9 @@ def test_what_makes_no_sense_is_refused() -> None:
         HistoryOracle(StateOracle(gymnasium.make("agentgym/ListWorld-v0"), placebo=True))
     for arm, message in {
         "S_H": "H needs S",
+        "PH": "H needs S",
+        "SS": "each at most once",
+        "S P": "must be letters of P",
         "SH_": r"H \(history\) has no placebo",
         "SH0": r"H \(history\) has no wrong hints",
         "P2": "the probability of a right hint",

@@ -226,14 +226,6 @@ def test_hints_and_errors_do_not_make_a_turn_dearer(
     assert growth("DocumentWorld", lambda: make_policy("DocumentWorld"), **options) < STEEPEST
 
 
-def test_the_law_finds_a_policy_that_reads_all() -> None:
-    assert growth("TreeWorld", lambda: forgetful) > 2 * STEEPEST
-
-
-def forgetful(chats: Sequence[Chat]) -> list[Reply]:
-    return OraclePolicy("TreeWorld")(chats)
-
-
 @pytest.mark.parametrize("played", ["GridWorld", "TreeWorld", "PuzzleWorld", "CommonsWorld"])
 def test_a_scripted_policy_refuses_another_world(played: str) -> None:
     (trajectory,) = collect(OraclePolicy("ListWorld"), played, [1])
