@@ -111,11 +111,6 @@ def noisy() -> NoisyPolicy:
 
 
 @pytest.mark.rotation
-def test_chats_in_any_order_get_the_same_replies(chats: list[Chat], texts: list[str]) -> None:
-    assert [reply.text for reply in noisy()(chats)] == texts
-
-
-@pytest.mark.rotation
 def test_threads_share_a_policy(chats: list[Chat], texts: list[str]) -> None:
     policy = noisy()
     with ThreadPoolExecutor(8) as pool:
