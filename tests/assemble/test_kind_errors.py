@@ -37,6 +37,7 @@ BAD: dict[str, list[tuple[Any, str]]] = {
         ([3], "context must be the names of strategies"),
         ({"compaction": {}}, "context must be the names"),
         ("compacton", "did you mean 'compaction'"),
+        ("memory+memory", "names a strategy twice"),
         (["clear_results", "compaction:kep=3"], "compaction has no option 'kep'"),
         ("compaction:keep", "sets 'keep' without a value; write compaction:keep=VALUE"),
     ],
