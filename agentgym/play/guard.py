@@ -7,8 +7,7 @@ import json
 import sys
 import traceback
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -70,19 +69,11 @@ class Guard:
         self.faults = (*self.faults, _make_fault(tool, error))
         self.invalid = self.invalid or invalid
 
-    @contextmanager
     def watch(
         self, tool: str, invalid: str = "", passes: tuple[type[Exception], ...] = ()
-    ) -> Iterator[None]:
-        """Record and suppress the exceptions of a block."""
-        try:
-            yield
-        except BaseException as error:
-            if isinstance(error, passes) or is_stop(error):
-                raise
-            # Some exceptions quote whole prompts.
-            cause = f"{type(error).__name__}: {error}"[:_MAX_CAUSE_CHARS]
-            self.record(tool, error, f"{invalid} ({cause})" if invalid else "")
+    ) -> _Watch:
+        """Return a context manager that records and suppresses exceptions."""
+        return _Watch(self, tool, invalid, passes)
 
     def score(self, world: World[Any]) -> tuple[float | None, Mapping[str, Any] | None]:
         """Return a world's score and report; None if the scorer fails."""
@@ -134,6 +125,25 @@ def rebuild(
             raise RollbackError(f"{record.name} returned a different result when repeated")
     new.turn = world.turn
     return new
+
+
+class _Watch:
+    def __init__(
+        self, guard: Guard, tool: str, invalid: str, passes: tuple[type[Exception], ...]
+    ) -> None:
+        self._guard, self._tool, self._invalid, self._passes = guard, tool, invalid, passes
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is None or isinstance(error, self._passes) or is_stop(error):
+            return False
+        # Some exceptions quote whole prompts.
+        cause = f"{type(error).__name__}: {error}"[:_MAX_CAUSE_CHARS]
+        invalid = f"{self._invalid} ({cause})" if self._invalid else ""
+        self._guard.record(self._tool, error, invalid)
+        return True
 
 
 def is_stop(error: BaseException) -> bool:
