@@ -18,7 +18,7 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,7 @@ import pytest
 from agentgym import teams, worlds
 from agentgym.envs.loca.task import OfficeTask
 
-Axis = Sequence[Any]
-Places = Sequence[int]
+Case = tuple[Any, ...]
 # Environment variable that overrides the seed of the sample.
 SEED = "AGENTGYM_SAMPLE_SEED"
 # The `-m` expression of a plain run, for which cases outside the sample are not built.
@@ -94,57 +93,47 @@ class Sample:
             [value.values[0] if _is_exhaustive(value) else value for value in axis]
             for axis in axes.values()
         ]
-        places = [
-            [k for k, value in enumerate(axis) if not _is_exhaustive(value)]
-            for axis in axes.values()
+        everything = list(itertools.product(*values))
+        marked = itertools.product(*axes.values())
+        quick = [
+            case
+            for case, parts in zip(everything, marked, strict=True)
+            if not any(map(_is_exhaustive, parts))
         ]
-        everything = list(itertools.product(*(range(len(axis)) for axis in values)))
         if self.one_in == 1:
-            drawn = set(everything)
+            drawn = everything
         elif each_kind:
-            drawn = self._draw(family, values, places)
+            drawn = self._draw(family, quick)
         else:
-            drawn = {case for case in itertools.product(*places) if self.takes(f"{family} {case}")}
-        built = sorted(drawn)
+            drawn = [case for case in quick if self.takes(f"{family} {case}")]
+        numbers = set(map(id, drawn))  # cases may hold unhashable values
         # pytest would report a skip without cases
-        if not built or (self.whole and self.one_in > 1):
-            built = everything
+        builds_all = not drawn or (self.whole and self.one_in > 1)
         return [
-            pytest.param(
-                *(axis[k] for axis, k in zip(values, case, strict=True)),
-                marks=() if case in drawn else pytest.mark.exhaustive,
-            )
-            for case in built
+            pytest.param(*case, marks=() if id(case) in numbers else pytest.mark.exhaustive)
+            for case in everything
+            if builds_all or id(case) in numbers
         ]
 
     def takes(self, test: str) -> bool:
         """Return whether a rotating test, or one of its cases, is drawn."""
         return random.Random(f"{self.seed} {test}").randrange(self.one_in) == 0
 
-    def _draw(
-        self, family: str, axes: Sequence[Axis], places: Sequence[Places]
-    ) -> set[tuple[int, ...]]:
-        """Draw cases as indices on the axes."""
-        rng = random.Random(f"{self.seed} {family}")
-        offices = [
-            [k for k in some if kind(axis[k]) == "office"]
-            for axis, some in zip(axes, places, strict=True)
-        ]
-        others = [
-            [k for k in some if kind(axis[k]) != "office"]
-            for axis, some in zip(axes, places, strict=True)
-        ]
-        thin = next((n for n, some in enumerate(offices) if some and others[n]), None)
-        if thin is None:
-            return set(_draw(rng, axes, places, self.one_in))
-        mixed = [offices[n] if n == thin else some for n, some in enumerate(places)]
-        drawn = set(_draw(rng, axes, others, self.one_in))
-        count = math.ceil(min(len(drawn) / OFFICE_SHARE, math.prod(map(len, mixed))))
-        few = itertools.islice(
-            zip(*(itertools.cycle(rng.sample(some, len(some))) for some in mixed), strict=True),
-            count,
-        )
-        return {*drawn, *few}
+    def _draw(self, family: str, cases: Sequence[Case]) -> list[Case]:
+        """Draw one case in so many and then each kind on each axis that is still missing."""
+        shuffled = list(cases)
+        random.Random(f"{self.seed} {family}").shuffle(shuffled)
+        offices = [case for case in shuffled if "office" in map(kind, case)]
+        others = [case for case in shuffled if "office" not in map(kind, case)]
+        drawn = others[: math.ceil(len(others) / self.one_in)]
+        drawn += offices[: math.ceil(len(drawn or offices) / OFFICE_SHARE)]
+        for axis in range(len(cases[0])):
+            kinds = {kind(case[axis]) for case in drawn}
+            for case in shuffled:
+                if kind(case[axis]) not in kinds:
+                    kinds.add(kind(case[axis]))
+                    drawn.append(case)
+        return drawn
 
 
 # The sample of this run, set by `conftest.py`.
@@ -155,23 +144,6 @@ def few(env_id: str, count: int) -> range:
     """Return the seeds, a fifth of them for office tasks unless all cases were requested."""
     thin = env_id in OFFICE and current.one_in > 1 and not current.whole
     return range(max(1, count // 5) if thin else count)
-
-
-def _draw(
-    rng: random.Random, axes: Sequence[Axis], places: Sequence[Places], one_in: int
-) -> Iterator[tuple[int, ...]]:
-    """Draw one case in so many, with each kind on each axis, and the values of an axis about
-    equally often.
-    """
-    kinds = [len({kind(axis[k]) for k in some}) for axis, some in zip(axes, places, strict=True)]
-    count = max(*kinds, math.ceil(math.prod(map(len, places)) / one_in))
-    columns = []
-    for axis, some in zip(axes, places, strict=True):
-        order = rng.sample(some, len(some))
-        one_of_each = set({kind(axis[k]): k for k in order}.values())
-        order.sort(key=lambda k, first=one_of_each: k not in first)
-        columns.append(rng.sample(list(itertools.islice(itertools.cycle(order), count)), count))
-    return zip(*columns, strict=True)
 
 
 def _is_exhaustive(value: Any) -> bool:

@@ -136,16 +136,6 @@ class ParsedChat:
         """Render a call; the dialect `auto` is the env's."""
         return render(call, self.dialect if dialect == "auto" else dialect)
 
-    def turns(self) -> list[list[tuple[ToolCall, str]]]:
-        """Return the successful calls with their results, turn by turn."""
-        turns: list[list[tuple[ToolCall, str]]] = []
-        for event in self.past.events:
-            if event is None:
-                turns.append([])
-            else:
-                turns[-1].append(event)
-        return turns
-
 
 class ChatReading:
     """The reading of a chat up to one of its messages."""

@@ -16,7 +16,6 @@ from agentgym.wrappers.memory_store import (
     ROOT,
     Files,
     MemoryLimits,
-    apply_edit,
     run,
 )
 
@@ -124,6 +123,5 @@ class MemoryTools(Toolset):
         """
         arguments = {name: value for name, value in locals().items() if value is not None}
         del arguments["self"], arguments["command"]
-        edit, answer = run(self.files, command, arguments, self.limits)
-        self.files = apply_edit(self.files, edit)
+        self.files, answer = run(self.files, command, arguments, self.limits)
         return answer

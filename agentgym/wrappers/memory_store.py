@@ -1,7 +1,7 @@
-"""Commands of the memory tool, independent of storage.
+"""Commands of the memory tool.
 
 A state maps canonical paths to texts; directories are the proper prefixes of its paths. A command
-yields at most one edit of a state.
+returns a new state and never changes the given one.
 """
 
 from __future__ import annotations
@@ -24,32 +24,8 @@ _VIEW_DEPTH = 2  # the directory, its entries and their entries
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
-    """Set the text of a file, existing or not."""
-
-    path: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Remove a file, or a directory with its contents."""
-
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """Rename a file or directory to a free path."""
-
-    path: str
-    target: str
-
-
 Files: TypeAlias = Mapping[str, str]
-FileEdit: TypeAlias = Write | Delete | Move
-Plan: TypeAlias = tuple[FileEdit | None, str]
+Result: TypeAlias = tuple[Files, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +36,23 @@ class MemoryLimits:
     total_chars: int
     files: int
 
-    def check(self, before: Files, edit: Write) -> None:
-        """Raise `ToolError` if an edit exceeds a limit."""
-        current, chars = len(before.get(edit.path, "")), len(edit.text)
-        total = sum(map(len, before.values()))
+    def check(self, before: Files, after: Files, path: str) -> None:
+        """Raise `ToolError` if the new text of a file exceeds a limit."""
+        current, chars = len(before.get(path, "")), len(after[path])
+        total = sum(map(len, after.values()))
         if chars > max(self.file_chars, current):
             raise ToolError(
-                f"{echo(edit.path)} would be {chars} characters long, at most {self.file_chars} "
-                "are allowed; "
-                "shorten the text or spread it over several files"
+                f"{echo(path)} would be {chars} characters long, at most {self.file_chars} "
+                "are allowed; shorten the text or spread it over several files"
             )
-        if edit.path not in before and len(before) >= self.files:
+        if path not in before and len(before) >= self.files:
             raise ToolError(
                 f"the memory holds {len(before)} files, at most {self.files} are allowed; add to a "
                 "file or delete one"
             )
-        if chars > current and total - current + chars > self.total_chars:
+        if chars > current and total > self.total_chars:
             raise ToolError(
-                f"the memory would hold {total - current + chars} characters, at most "
-                f"{self.total_chars} are allowed; "
+                f"the memory would hold {total} characters, at most {self.total_chars} are allowed; "
                 "shorten or delete what is no longer needed"
             )
 
@@ -110,8 +84,8 @@ def canonical(path: str) -> str:
     return full
 
 
-def run(files: Files, command: str, arguments: Mapping[str, Any], limits: MemoryLimits) -> Plan:
-    """Return the edit of a command (None for a view) and the answer after the edit.
+def run(files: Files, command: str, arguments: Mapping[str, Any], limits: MemoryLimits) -> Result:
+    """Return the state after a command, and its answer.
 
     Raises:
         ToolError: The command cannot be executed.
@@ -130,25 +104,10 @@ def run(files: Files, command: str, arguments: Mapping[str, Any], limits: Memory
     for name in ("file_text", "old_str", "new_str", "insert_text"):
         if _UNSTORABLE.search(checked.get(name, "")):
             raise ToolError(f"{name} contains NUL or a lone surrogate; leave it out")
-    edit, answer = method(files, **checked)
-    if isinstance(edit, Write):
-        limits.check(files, edit)
-    return edit, answer
-
-
-def apply_edit(files: Files, edit: FileEdit | None) -> Files:
-    """Return the state after an edit, without changing the given one."""
-    if edit is None:
-        return files
-    if isinstance(edit, Write):
-        return {**files, edit.path: edit.text}
-    after: dict[str, str] = {}
-    for name, text in files.items():
-        if not within(name, edit.path):
-            after[name] = text
-        elif isinstance(edit, Move):
-            after[edit.target + name[len(edit.path) :]] = text
-    return after
+    after, answer = method(files, **checked)
+    if command in ("create", "str_replace", "insert"):
+        limits.check(files, after, checked["path"])
+    return after, answer
 
 
 def within(path: str, top: str) -> bool:
@@ -185,12 +144,12 @@ def _check_above(files: Files, path: str) -> None:
             )
 
 
-def _view(files: Files, path: str, view_range: Sequence[int] | None = None) -> Plan:
+def _view(files: Files, path: str, view_range: Sequence[int] | None = None) -> Result:
     if not _is_directory(files, path):
-        return None, _numbered(path, _text(files, path), view_range)
+        return files, _numbered(path, _text(files, path), view_range)
     if view_range is not None:
         raise ToolError(f"{echo(path)} is a directory, view_range is for files; leave it out")
-    return None, _listing(files, path)
+    return files, _listing(files, path)
 
 
 def _listing(files: Files, path: str) -> str:
@@ -232,15 +191,15 @@ def _numbered(path: str, text: str, view_range: Sequence[int] | None) -> str:
     return f"{path}, lines {first} to {last} of {len(lines)}:\n{shown}"
 
 
-def _create(files: Files, path: str, file_text: str) -> Plan:
+def _create(files: Files, path: str, file_text: str) -> Result:
     if _is_directory(files, path):
         raise ToolError(f"{echo(path)} is a directory; name a file in it")
     _check_above(files, path)
     did = "overwrote" if path in files else "created"
-    return Write(path, file_text), f"{did} {path} (characters: {len(file_text)})"
+    return {**files, path: file_text}, f"{did} {path} (characters: {len(file_text)})"
 
 
-def _str_replace(files: Files, path: str, old_str: str, new_str: str) -> Plan:
+def _str_replace(files: Files, path: str, old_str: str, new_str: str) -> Result:
     text = _text(files, path)
     if not old_str:
         raise ToolError("old_str is empty; give the text to be replaced, or use insert to add text")
@@ -254,10 +213,10 @@ def _str_replace(files: Files, path: str, old_str: str, new_str: str) -> Plan:
             f"{text.count(chr(10), 0, again) + 1}; include more of the text around it"
         )
     after = text[:start] + new_str + text[start + len(old_str) :]
-    return Write(path, after), f"replaced at line {line} of {path}"
+    return {**files, path: after}, f"replaced at line {line} of {path}"
 
 
-def _insert(files: Files, path: str, insert_line: int, insert_text: str) -> Plan:
+def _insert(files: Files, path: str, insert_line: int, insert_text: str) -> Result:
     lines = StringIO(_text(files, path)).readlines()  # only a line feed ends a line
     if type(insert_line) is not int or not 0 <= insert_line <= len(lines):
         raise ToolError(
@@ -270,15 +229,16 @@ def _insert(files: Files, path: str, insert_line: int, insert_text: str) -> Plan
     start = "\n" if before and not before.endswith("\n") else ""
     end = "\n" if after and not insert_text.endswith("\n") else ""
     text = f"{before}{start}{insert_text}{end}{after}"
-    return Write(path, text), f"inserted after line {insert_line} of {path}"
+    return {**files, path: text}, f"inserted after line {insert_line} of {path}"
 
 
-def _delete(files: Files, path: str) -> Plan:
+def _delete(files: Files, path: str) -> Result:
     _check_present(files, path, "deleted")
-    return Delete(path), f"deleted {path} (files: {sum(within(name, path) for name in files)})"
+    left = {name: text for name, text in files.items() if not within(name, path)}
+    return left, f"deleted {path} (files: {len(files) - len(left)})"
 
 
-def _rename(files: Files, old_path: str, new_path: str) -> Plan:
+def _rename(files: Files, old_path: str, new_path: str) -> Result:
     _check_present(files, old_path, "renamed")
     if within(new_path, old_path):
         raise ToolError(
@@ -289,13 +249,14 @@ def _rename(files: Files, old_path: str, new_path: str) -> Plan:
             f"there is a {echo(new_path)} already; delete it first or choose another path"
         )
     _check_above(files, new_path)
-    edit = Move(old_path, new_path)
-    for name in apply_edit(files, edit):
-        canonical(name)  # the contents of a directory may end up too deep
-    return edit, f"renamed {old_path} to {new_path}"
+    after: dict[str, str] = {}
+    for name, text in files.items():
+        moved = new_path + name[len(old_path) :] if within(name, old_path) else name
+        after[canonical(moved)] = text  # the contents of a directory may end up too deep
+    return after, f"renamed {old_path} to {new_path}"
 
 
-_COMMANDS: Mapping[str, tuple[Callable[..., Plan], Sequence[str]]] = {
+_COMMANDS: Mapping[str, tuple[Callable[..., Result], Sequence[str]]] = {
     "view": (_view, ("path", "view_range")),
     "create": (_create, ("path", "file_text")),
     "str_replace": (_str_replace, ("path", "old_str", "new_str")),

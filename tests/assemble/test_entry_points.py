@@ -44,46 +44,6 @@ def test_both_ways_make_one_env(env_id: str, options: dict[str, Any]) -> None:
         assert len(set(played)) == 1
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-def test_vector_envs_take_stacks(mode: str) -> None:
-    options: dict[str, Any] = {"oracles": "SP", "labels": True, "window": 9_000, "items": 4}
-    envs = gymnasium.make_vec(
-        "agentgym/ListWorld-v0", num_envs=2, vectorization_mode=mode, **options
-    )
-    try:
-        chats, _ = envs.reset(seed=1)
-        single = agentgym.make("ListWorld", **options)
-        assert chats[0] == single.reset(seed=1)[0]
-        texts = tuple(reply.text for reply in NoisyPolicy("ListWorld", 0.0)(chats))
-        chats, _, _, _, infos = envs.step(texts)
-        assert chats[0] == single.step(texts[0])[0]
-        assert list(infos["optimal"]) == [True, True]
-    finally:
-        envs.close()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        *({"oracles": "X"}, {"oracles": "H"}, {"oracle": "P"}, {"hint_scope": "for ever"}),
-        {"oracles": "P", "oracle_options": {"P": {"nonsense": 1}}},
-        {"context": "compaction", "context_options": {"compaction": {"max_sumary": 1}}},
-        *({"context": "compcation"}, {"context_options": {"compaction": {}}}, {"window": 0}),
-        *({"shots": -1}, {"agents": {"closer": {}}}, {"items": 0}, {"itmes": 3}),
-        {"split": "trian"},
-    ],
-)
-def test_errors_are_the_same(options: dict[str, Any]) -> None:
-    env_id = "agentgym/ListWorld-v0"
-    with pytest.raises(Exception, match=r".") as own:
-        agentgym.make(env_id, **options)
-    for make in (gymnasium.make, gymnasium.make_vec):
-        with pytest.raises(type(own.value)) as gym:
-            make(env_id, **options)
-        # Gymnasium appends the arguments to a TypeError only.
-        assert str(gym.value).startswith(str(own.value))
-
-
 def test_what_a_spec_has_is_not_lost_behind_more_options() -> None:
     with pytest.raises(ValueError, match="oracles"):
         gymnasium.make(agentgym.spec("ListWorld", labels=True), oracles="P")

@@ -22,6 +22,8 @@ from agentgym.wrappers import context as context_module
 MAKERS: dict[str, Callable[..., object]] = {
     "make": lambda **options: agentgym.make("ListWorld", **options),
     "team": lambda **options: agentgym.make("ListWorld-team", **options),
+    "gymnasium": lambda **options: gymnasium.make("agentgym/ListWorld-v0", **options),
+    "vector": lambda **options: gymnasium.make_vec("agentgym/ListWorld-v0", **options),
 }
 BAD: dict[str, list[tuple[Any, str]]] = {
     "oracles": [
@@ -35,6 +37,7 @@ BAD: dict[str, list[tuple[Any, str]]] = {
         ([3], "context must be the names of strategies"),
         ({"compaction": {}}, "context must be the names"),
         ("compacton", "did you mean 'compaction'"),
+        ("memory+memory", "names a strategy twice"),
         (["clear_results", "compaction:kep=3"], "compaction has no option 'kep'"),
         ("compaction:keep", "sets 'keep' without a value; write compaction:keep=VALUE"),
     ],
@@ -63,9 +66,6 @@ BAD: dict[str, list[tuple[Any, str]]] = {
     "shots": [("2", "shots must be an integer in")],
     "oracle": [("SP", "has no option 'oracle'; did you mean 'oracles'")],
     "contxt": [("memory", "has no option 'contxt'; did you mean 'context'")],
-    "render_mode": [
-        (value, "render_mode must be one of ansi") for value in (3, [], {}, b"ansi", "ansy")
-    ],
     "itmes": [(3, "has no option 'itmes'; did you mean 'items'")],
     "items": [("many", "items must be an integer in"), (None, "items must be an integer in")],
     "dialect": [("jsn", "did you mean 'json'"), (["json"], "dialect must be one of")],
@@ -83,6 +83,13 @@ def test_a_wrong_value_is_named_with_its_remedy(
     with pytest.raises(ValueError, match=text) as caught:
         MAKERS[maker](**{option: value})
     assert type(caught.value) is ValueError
+
+
+@pytest.mark.parametrize("value", [3, [], {}, b"ansi", "ansy"])
+def test_a_wrong_render_mode_is_named(value: Any) -> None:
+    for env_id in ("ListWorld", "ListWorld-team"):
+        with pytest.raises(ValueError, match="render_mode must be one of ansi"):
+            agentgym.make(env_id, render_mode=value)
 
 
 @pytest.mark.parametrize(

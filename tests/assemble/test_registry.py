@@ -31,7 +31,8 @@ class GuessWorld(agentgym.World[GuessConfig]):
     """
 
     Config = GuessConfig
-    def generate(self): self.number = int(self.rng.integers(self.config.highest))
+    def generate(self):
+        self.number, self.max_turns = int(self.rng.integers(self.config.highest)), 4
     def rules(self): return "Guess."
     def task(self): return "Which number?"
     def score(self): return 0.0

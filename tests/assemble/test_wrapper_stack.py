@@ -21,11 +21,10 @@ from agentgym.oracles import HintOracle, OraclePolicy
 from agentgym.training.evaluation.scoring import ordered_contexts
 from agentgym.training.rollout.rollouts import rollout
 from agentgym.wrappers import ContextWrapper
+from tests.assemble.test_registry import MODULE as WORLD
 from tests.cli.test_main import command
 
 MODULE = '''
-from dataclasses import dataclass
-
 import agentgym
 from agentgym.assemble.wrapper_order import Stage
 from agentgym.wrappers import ContextWrapper
@@ -45,45 +44,8 @@ class Shout(ContextWrapper):
 
 
 agentgym.register_strategy("shout", Shout)
-
-
-@dataclass(frozen=True)
-class Config:
-    highest: int = 4
-
-
-class GuessWorld(agentgym.World[Config]):
-    """Find a hidden number."""
-
-    Config = Config
-
-    def generate(self):
-        self.number = int(self.rng.integers(1, self.config.highest + 1))
-        self.max_turns = self.config.highest
-        self.right = False
-
-    def rules(self):
-        return "Guess the number."
-
-    def task(self):
-        return f"It lies between 1 and {self.config.highest}."
-
-    @agentgym.tool
-    def guess(self, number: int) -> str:
-        """Guess a number.
-
-        Args:
-            number: Your guess.
-        """
-        self.done = self.right = number == self.number
-        return "right" if self.right else "wrong"
-
-    def score(self):
-        return float(self.right)
-
-
-agentgym.register(GuessWorld)
 '''
+MODULE += WORLD
 
 
 class Cheer(HintOracle):

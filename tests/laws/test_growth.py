@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentgym import ToolCall, ToolEnv, make, render, tool, tool_env
+from agentgym import ToolCall, ToolEnv, make, render, tool_env
 from agentgym.text.parsing import MAX_REPLY_CHARS, explain, parse
 from agentgym.text.tokens import counter
 from agentgym.wrappers import (
@@ -123,27 +123,6 @@ def test_work_of_worlds_grows_no_faster_than_a_reply(env_id: str) -> None:
         if (counts := too_steep(partial(cost, name)))
     }
     assert steep == {}
-
-
-class Quadratic(ToolBox):
-    """A world with a tool of quadratic time."""
-
-    @tool
-    def say(self, text: str) -> str:
-        """Get a text back.
-
-        Args:
-            text: The text.
-        """
-        for start in range(0, len(text), 100):
-            for place in range(0, len(text), 100):
-                text.startswith("a", start + place)
-        return text
-
-
-def test_the_law_finds_work_that_grows_with_the_square() -> None:
-    assert steep_kinds(lambda: ToolEnv(Quadratic), "auto", ["prose", "run of letter"]) != []
-    assert steep_kinds(lambda: ToolEnv(ToolBox), "auto", ["prose", "run of letter"]) == []
 
 
 def test_replies_of_full_length_are_read_and_counted_at_once() -> None:

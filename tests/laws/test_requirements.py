@@ -16,14 +16,13 @@ from gymnasium.envs.registration import WrapperSpec
 from typer.testing import CliRunner
 
 import agentgym
-from agentgym import make, spec, teams, tool_env, worlds
+from agentgym import make, teams, tool_env, worlds
 from agentgym.cli import app
 from agentgym.office.office import SERVERS, Office
-from agentgym.oracles import OraclePolicy
+from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.text.requirements import PACKAGES, MissingRequirement, check_requirements
 from agentgym.training.rollout import rollout
 from tests.helpers import needs_workbench
-from tests.sampling import OFFICE
 
 namespaces: Any = pytest.importorskip("agentgym.sandboxes.namespaces")
 bubblewrap: Any = pytest.importorskip("agentgym.sandboxes.bubblewrap")
@@ -34,6 +33,7 @@ IDS = [
     pytest.param(entry.id, marks=pytest.mark.exhaustive) if entry.options else entry.id
     for entry in worlds(presets=True)
 ]
+TEAMS = [entry.id for entry in teams()]
 REMEDY = r"apt install bubblewrap or pip install 'agentgym-suite\[hardened\]'"
 
 
@@ -56,8 +56,8 @@ def without_bwrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[p
 
 
 @pytest.mark.usefixtures("without_bwrap")
-@pytest.mark.family(env_id=IDS)
-def test_every_world_refuses_at_make_or_does_without_bwrap(env_id: str) -> None:
+@pytest.mark.family(env_id=[*IDS, *TEAMS])
+def test_every_id_refuses_at_make_or_does_without_bwrap(env_id: str) -> None:
     try:
         env = make(env_id)
     except MissingRequirement:
@@ -65,26 +65,8 @@ def test_every_world_refuses_at_make_or_does_without_bwrap(env_id: str) -> None:
             with pytest.raises(MissingRequirement, match=f"there is no bwrap; .*{REMEDY}"):
                 maker(agentgym.resolve(env_id))
         return
-    assert rollout(OraclePolicy(env_id), env, seed=0).reward == 1.0
-
-
-@pytest.mark.usefixtures("without_bwrap")
-@pytest.mark.parametrize("env_id", [entry.id for entry in teams()])
-def test_every_team_refuses_at_make_or_does_without_bwrap(env_id: str) -> None:
-    try:
-        env = make(env_id)
-    except MissingRequirement:
-        with pytest.raises(MissingRequirement, match=f"there is no bwrap; .*{REMEDY}"):
-            gymnasium.make(env_id)
-        return
-    env.reset(seed=0)
-
-
-@pytest.mark.usefixtures("without_bwrap")
-def test_worlds_that_run_programs_are_refused() -> None:
-    for env_id in sorted(OFFICE):
-        with pytest.raises(MissingRequirement, match=rf"cannot be made on this host: .*{REMEDY}"):
-            spec(env_id)
+    policy = TeamPolicy(env_id) if env_id in TEAMS else OraclePolicy(env_id)
+    assert rollout(policy, env, seed=0).reward == 1.0
 
 
 @pytest.mark.usefixtures("without_bwrap")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import product
 from typing import Any
 
 import gymnasium
@@ -128,26 +127,6 @@ def test_a_spec_with_strategies_is_json(context: str) -> None:
             )
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"context": "clear"},
-            "there is no context strategy 'clear'; strategies: clear_results, clear_thinking",
-        ),
-        ({"context": "memory+memory"}, "names a strategy twice"),
-        (
-            {"context": "memory", "context_options": {"compaction": {}}},
-            "context_options are given for 'compaction'",
-        ),
-        ({"window": 0}, "window must be an integer in"),
-    ],
-)
-def test_wrong_contexts_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        spec("ListWorld", **options)
-
-
 def tight(env_id: str, context: str, room: int = 350, **options: Any) -> Env:
     env = make(env_id, context=context, window=10**6, **options)
     tokens = max(env.reset(seed=seed)[1]["context"].tokens for seed in range(2))
@@ -176,7 +155,7 @@ def test_every_strategy_works_on_every_world_and_arm(env_id: str, arm: str, cont
         check(trajectory)
         assert Trajectory.from_json(trajectory.to_json()) == trajectory
         assert usage(trajectory) is not None
-        if seed == 0:
+        if seed == 1:  # a new env plays it like one that has played another episode
             assert replay(trajectory) == trajectory
 
 
@@ -235,10 +214,8 @@ def test_a_chain_of_all_strategies_survives_two_thousand_turns() -> None:
 
 def test_usage_is_what_the_chats_say() -> None:
     # Every message counts once, as it was first shown.
-    for context, scope in product(
-        ["none", "clear_results", "clear_thinking+compaction", "awareness"], ["persistent"]
-    ):
-        env = tight("TreeWorld", context, oracles="S", hint_scope=scope)
+    for context in ("none", "clear_results", "clear_thinking+compaction", "awareness"):
+        env = tight("TreeWorld", context, oracles="S")
         trajectory = rollout(NoisyPolicy("TreeWorld", 0.2), env, 1)
         found = usage(trajectory)
         assert found is not None

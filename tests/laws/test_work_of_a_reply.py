@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentgym import ToolCall, make, render, tool, tool_env, worlds
+from agentgym import ToolCall, make, render, tool_env, worlds
 from agentgym.office import store
 from agentgym.office.files.pdfs import write_pdf
 from agentgym.office.files.workspace import MAX_TOTAL_BYTES
@@ -151,36 +151,6 @@ def test_the_calls_of_a_reply_share_their_work(
         assert 1 <= sum(ran) < 8
         assert not info["detail"].invalid
     server.close()
-
-
-class Greedy(Toolset):
-    """Tools that break the law."""
-
-    @tool
-    def count(self, text: str) -> int:
-        """Count for long.
-
-        Args:
-            text: Anything.
-        """
-        return sum(k % 7 for k in range(3_000 * len(text)))
-
-    @tool
-    def stop(self, text: str) -> str:
-        """Blame the host.
-
-        Args:
-            text: Anything.
-        """
-        raise HostLimitError("limit exceeded")
-
-
-def test_the_law_finds_tools_that_break_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    # `count` takes ten times as long even on a fast host.
-    monkeypatch.setattr("tests.laws.test_work_of_a_reply.MOST_SECONDS", 0.05)
-    monkeypatch.setattr(bombs, "WORDS", ("a", "a" * 5_000))
-    found = faults_of(Greedy())
-    assert [each.split(" ")[0] for each in found] == ["count", "stop", "stop"]
 
 
 def test_the_calls_of_code_share_their_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,11 +111,6 @@ def noisy() -> NoisyPolicy:
 
 
 @pytest.mark.rotation
-def test_chats_in_any_order_get_the_same_replies(chats: list[Chat], texts: list[str]) -> None:
-    assert [reply.text for reply in noisy()(chats)] == texts
-
-
-@pytest.mark.rotation
 def test_threads_share_a_policy(chats: list[Chat], texts: list[str]) -> None:
     policy = noisy()
     with ThreadPoolExecutor(8) as pool:
@@ -224,14 +219,6 @@ def test_hints_and_errors_do_not_make_a_turn_dearer(
     options: dict[str, Any], make_policy: Callable[[str], Policy]
 ) -> None:
     assert growth("DocumentWorld", lambda: make_policy("DocumentWorld"), **options) < STEEPEST
-
-
-def test_the_law_finds_a_policy_that_reads_all() -> None:
-    assert growth("TreeWorld", lambda: forgetful) > 2 * STEEPEST
-
-
-def forgetful(chats: Sequence[Chat]) -> list[Reply]:
-    return OraclePolicy("TreeWorld")(chats)
 
 
 @pytest.mark.parametrize("played", ["GridWorld", "TreeWorld", "PuzzleWorld", "CommonsWorld"])

@@ -12,7 +12,7 @@ import pytest
 from gymnasium.error import ResetNeeded
 
 import agentgym
-from agentgym import Content, Image, ToolCall, ToolEnv, ToolError, World, clone, render, tool
+from agentgym import Content, Image, ToolCall, ToolEnv, ToolError, World, render, tool
 from agentgym.play.env import MAX_CALLS, MAX_ERROR_CHARS
 from agentgym.world.world import load_world
 
@@ -173,23 +173,6 @@ def test_the_last_allowed_turn_may_succeed() -> None:
     assert reward == 1.0, "the score is read at any end"
 
 
-def test_a_world_may_have_no_budget() -> None:
-    env = started(turns=None)
-    for _ in range(50):
-        assert env.step("hm")[2:4] == (False, False)
-    with pytest.raises(ValueError, match="CounterWorld has no turn budget"):
-        _ = env.world.turns_left
-
-
-def test_failed_rounds_in_a_row_end_the_episode() -> None:
-    env = started(turns=None, max_failed_rounds=3)
-    for reply in ("hm", add(9), add(9) + add(1), "hm", add(True)):
-        assert env.step(reply)[2:4] == (False, False)
-    _, reward, terminated, truncated, info = env.step("")
-    assert (reward, terminated, truncated) == (0.0, True, False)
-    assert (info["detail"].ended, info["detail"].failed_rounds) == ("failed_rounds", 3)
-
-
 def test_each_call_of_a_reply_gets_one_result_in_order() -> None:
     env = started()
     chat, *_, info = env.step(add(1) + add(7) + render(ToolCall("fly", {})) + add(2))
@@ -214,14 +197,6 @@ def test_calls_after_the_end_and_beyond_the_cap_are_not_run() -> None:
     assert world.count == MAX_CALLS
     assert len(chat.messages) == 3 + MAX_CALLS + 5
     assert all("at most 128 calls" in m.text for m in chat.messages[-5:])
-
-
-def test_parallel_calls_can_be_switched_off() -> None:
-    env = started(parallel_calls=False)
-    assert "exactly one call" in env.chat.messages[0].text
-    chat, *_, info = env.step(add(1) + add(1))
-    assert chat.messages[-1].text == "error: this world takes one call in each reply; none was run"
-    assert (chat.messages[-2].calls, chat.messages[-1].role, info["valid"]) == ((), "user", False)
 
 
 def test_a_world_may_read_an_answer_from_prose() -> None:
@@ -279,18 +254,6 @@ def test_snapshots_can_be_restored_any_number_of_times() -> None:
     other = ToolEnv(CounterWorld)
     other.restore(moment)
     assert [other.step(add(1)), other.step(STOP), other.reset()] == first
-
-
-def test_clones_are_independent() -> None:
-    env = started()
-    env.mount(Note())
-    env.step(add(1))
-    left, right = env.clone(), clone(env)
-    left.step(add(2))
-    right.step(add(3))
-    worlds: list[Any] = [env.world, left.world, agentgym.tool_env(right).world]
-    assert [world.count for world in worlds] == [1, 3, 4]
-    assert [len(agentgym.tool_env(each).chat.messages) for each in (env, left, right)] == [4, 6, 6]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
-import numpy as np
 import pytest
 
 from agentgym import Config, ToolEnv, World, clone
@@ -273,18 +272,6 @@ def test_a_scorer_that_breaks_makes_the_episode_invalid(score: str) -> None:
     assert (info["detail"].invalid, info["detail"].faults) == ("", ())
 
 
-@pytest.mark.parametrize(("score", "reward"), [("0", 0.0), ("1", 1.0), ("0.25", 0.25)])
-def test_scores_in_range_pass(score: str, reward: float) -> None:
-    _, given, over, detail = step(begun(), write("finish", score=score))
-    assert (given, over, detail.score, detail.invalid) == (reward, True, reward, "")
-
-
-def test_numbers_of_numpy_are_scores() -> None:
-    env = begun()
-    env.world.scored = np.float32(0.5)  # type: ignore[attr-defined]
-    assert env.truncate("stopped")[4]["detail"].score == 0.5
-
-
 def test_a_limit_of_the_host_makes_the_episode_invalid_and_it_goes_on() -> None:
     env = begun(on_fault="raise")
     text, _, over, detail = step(env, write("be_slow"))
@@ -316,14 +303,6 @@ def test_an_episode_that_cannot_be_restored_ends(monkeypatch: pytest.MonkeyPatch
     assert detail.invalid == "the state before a call could not be restored (RuntimeError: gone)"
     assert [fault.exception for fault in detail.faults] == ["RuntimeError", "ZeroDivisionError"]
     assert chat.messages[-1].text == "error: the episode has ended; this call was not run"
-
-
-def test_a_world_that_does_not_repeat_itself_is_not_restored_wrongly() -> None:
-    env = begun()
-    env.world.notes.append({"text": "from outside"})  # type: ignore[attr-defined]
-    env.step(write("note", text="it shows in the result"))
-    _, _, over, detail = step(env, write("fail", how="zero"))
-    assert (over, detail.ended, detail.faults[0].exception) == (True, "fault", "RollbackError")
 
 
 @pytest.mark.parametrize("length", [1, 80, 81, 100_000])

@@ -13,7 +13,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import (
     create_shared_memory,
@@ -73,18 +72,6 @@ def test_what_is_written_is_read_however_often(seed: int) -> None:
             assert copy.deepcopy(view) == (Chat(), chat, Chat())
     assert view[1] == chat
     assert view[0] == view[-1] == Chat()
-
-
-def test_they_work_within_spaces_of_several_parts() -> None:
-    space = Dict({"chat": ChatSpace(), "tokens": Box(0, 9, (1,), np.float32)})
-    memory = create_shared_memory(space, n=2)
-    view = read_from_shared_memory(space, memory, n=2)
-    writer = {**memory, "chat": writer_of(memory["chat"])}
-    chat = Chat((Message("user", "hello"),))
-    write_to_shared_memory(space, 1, {"chat": chat, "tokens": np.array([3.0])}, writer)
-    read = copy.deepcopy(view)
-    assert read["chat"] == (Chat(), chat)
-    assert list(read["tokens"][:, 0]) == [0.0, 3.0]
 
 
 def _pass_on(writer: SharedChats, reader: SharedChats, chat: Chat) -> None:
@@ -224,18 +211,3 @@ def _expected(env: Any, text: str, over: bool, autoreset: AutoresetMode) -> tupl
         final = {"final_obs": result[0], "final_info": result[4], **info}
         return chat, *result[1:4], final
     return result
-
-
-def test_a_view_shows_the_newest_chats_without_a_copy() -> None:
-    envs = vector("async", copy=False)
-    try:
-        view, _ = envs.reset(seed=0)
-        first = tuple(view)
-        envs.step(("hm", "hm"))
-        again = envs.step(("hm", "hm"))[0]
-        assert again is view
-        assert [len(chat.messages) for chat in view] == [len(c.messages) + 4 for c in first]
-        assert view[0].messages[: len(first[0].messages)] == tuple(first[0].messages)
-    finally:
-        envs.close()
-    assert len(view[0].messages) == len(first[0].messages) + 4  # the chat outlives the processes

@@ -24,7 +24,6 @@ PAGES = [
     if path.name != "CHANGELOG.md"
 ]
 LINK = re.compile(r"\]\((?!\w+:|#)([^)\s]+)\)")
-FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 
 
 def text(name: str) -> str:
@@ -54,17 +53,6 @@ def test_the_description_on_pypi_has_no_relative_link_and_the_same_code() -> Non
     assert code.findall(page) == code.findall(text("README.md"))
     linked = re.findall(rf"\]\({re.escape(HOME)}/blob/main/([^)#]+)", page)
     assert all((ROOT / each).is_file() for each in linked)
-
-
-def test_there_is_one_address() -> None:
-    pages = ["CITATION.cff", "SECURITY.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md"]
-    texts = [text(name) for name in pages] + [form.read_text(encoding="utf-8") for form in FORMS]
-    texts += [*PROJECT["urls"].values(), *(rule["replacement"] for rule in HOOK["substitutions"])]
-    owner = HOME.removeprefix("https://github.com/")
-    assert re.fullmatch(r"[\w-]+/[\w-]+", owner)
-    for each in texts:
-        hosts = re.findall(r"https://(?:raw\.githubusercontent|github)\.com/([\w-]+/[\w-]+)", each)
-        assert set(hosts) <= {owner}
 
 
 def test_every_notice_of_bundled_data_is_a_licence_of_the_wheel() -> None:
@@ -116,34 +104,3 @@ def test_the_citation_is_that_of_the_version() -> None:
     assert citation["repository-code"] == HOME
     assert citation["license"] == PROJECT["license"].split(" AND ")
     assert {"message", "title", "type", "keywords"} <= citation.keys()
-
-
-def test_the_changelog_has_the_usual_form() -> None:
-    # Versions run from new to old, each dated, with entries under the usual headings.
-    lines = text("CHANGELOG.md").splitlines()
-    versions = [line for line in lines if line.startswith("## ")]
-    assert versions[0] == "## [Unreleased]"
-    released = [
-        re.fullmatch(r"## \[(\d+)\.(\d+)\.(\d+)\] - \d{4}-\d\d-\d\d", v) for v in versions[1:]
-    ]
-    numbers = [tuple(map(int, each.groups())) for each in released if each]
-    assert len(numbers) == len(released)
-    assert numbers == sorted(set(numbers), reverse=True)
-    kinds = {line[4:] for line in lines if line.startswith("### ")}
-    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
-    for heading in versions:
-        name = heading[4:].partition("]")[0]
-        assert any(line.startswith(f"[{name}]: {HOME}") for line in lines)
-
-
-def test_the_containerfile_installs_what_there_is() -> None:
-    lines = text("Containerfile")
-    match = re.search(r"--constraint /src/(\S+) '/src\[([\w,]+)\]'", lines)
-    assert match
-    assert (ROOT / match[1]).is_file()
-    assert {*match[2].split(",")} <= PROJECT["optional-dependencies"].keys()
-    image = re.search(r"FROM docker\.io/library/python:([\d.]+)-slim", lines)
-    assert image
-    classifier = f"Programming Language :: Python :: {image[1]}"
-    assert classifier in PROJECT["classifiers"], "the image has a Python that is supported"
-    assert re.search(r"^USER (?!root)\w+$", lines, re.MULTILINE)

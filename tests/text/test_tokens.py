@@ -36,16 +36,6 @@ from benchmarks.hostile_texts import TEXTS
 cl100k_encoder = functools.cache(agentgym.text.tokens.cl100k_encoder)
 cl100k_counter = functools.cache(cl100k)
 
-# Counts with the GPT-4 vocabulary by OpenAI's tokenizer.
-KNOWN = {
-    "": 0,
-    "hello world": 2,
-    "tiktoken is great!": 6,
-    "antidisestablishmentarianism": 6,
-    "2 + 2 = 4": 7,
-    "お誕生日おめでとう": 9,
-}
-
 
 def words() -> TokenCounter:
     vocabulary = {word: k for k, word in enumerate(["[UNK]", "<|im_end|>", "a", "b"])}
@@ -136,13 +126,6 @@ def test_counts_of_any_text_are_those_of_the_whole_pattern() -> None:
         assert cl100k_counter().length(text(60_000)) == expected, name
 
 
-@pytest.mark.rotation
-def test_long_texts_are_counted_at_once() -> None:
-    # Quadratic time in merging tokens would take minutes.
-    for name in ("run of letter", "run of emoji", "random letters", "run of space", "base64"):
-        assert cl100k().length(TEXTS[name](300_000)) > 1_000
-
-
 def test_surrogates_count_as_question_marks() -> None:
     for make_counter in (cl100k, heuristic):
         assert make_counter().length("a \ud800 b" * 9) == make_counter().length("a ? b" * 9)
@@ -167,13 +150,6 @@ class _Text(str):
         return super().__new__(cls, str(number) * 10_000)
 
 
-@pytest.mark.rotation
-def test_the_gpt_4_vocabulary_is_exact() -> None:
-    assert {
-        text: cl100k().count(Message("user", text)) - MESSAGE_OVERHEAD for text in KNOWN
-    } == KNOWN
-
-
 @pytest.mark.parametrize("make_counter", COUNTERS)
 def test_counts_are_additive_and_incremental(make_counter: type[TokenCounter]) -> None:
     env = make("ListWorld", items=12, removals=6, oracles="SP")
@@ -190,8 +166,7 @@ def test_counts_are_additive_and_incremental(make_counter: type[TokenCounter]) -
     assert running.count_chat(Chat()) == 0
 
 
-@pytest.mark.parametrize("make_counter", COUNTERS)
-def test_counting_looks_at_new_messages_only(make_counter: type[TokenCounter]) -> None:
+def test_counting_looks_at_new_messages_only() -> None:
     seen: list[str] = []
     counter = TokenCounter("spy", lambda text: seen.append(text) or len(text))  # type: ignore[func-returns-value]
     chat = Chat((Message("user", "one"),))
@@ -214,10 +189,6 @@ def test_calls_and_thinking_count_and_raw_text_stands_for_them() -> None:
     assert counter.count(Message("assistant", "text", calls=(ToolCall("f", {"a": 1}),))) > plain
     assert counter.count(Message("assistant", "", raw="text")) == plain
     assert counter.count(Message("user")) == MESSAGE_OVERHEAD
-
-
-def test_counters_have_names() -> None:
-    assert [counter().name for counter in COUNTERS] == ["heuristic", "cl100k_base", "words"]
 
 
 def shouting() -> TokenCounter:

@@ -114,12 +114,6 @@ def test_the_split_is_recorded_and_replayed() -> None:
     assert again.reset(seed=5)[0] == trajectory.steps[0].chat
 
 
-def test_without_a_split_nothing_is_recorded() -> None:
-    trajectory = rollout(OraclePolicy("ListWorld"), make("ListWorld"), 5)
-    detail = trajectory.steps[-1].info["detail"]
-    assert (detail["split"], detail["instance"]) == ("", "")
-
-
 def test_a_seed_whose_first_instance_fits_plays_it() -> None:
     plain, train = make("GridWorld"), make("GridWorld", split="train")
     same = 0

@@ -142,6 +142,8 @@ def test_a_world_without_a_limit_takes_any_number() -> None:
     assert env.most_calls is None
     chat, *_, info = env.step(LOOK * 100)
     assert (len(chat.messages), info["valid"]) == (2 + 1 + 100, True)
+    with pytest.raises(ValueError, match="JarWorld has no turn budget"):
+        _ = env.world.turns_left
 
 
 def rounds(env: ToolEnv, *replies: str) -> list[int]:
@@ -150,7 +152,7 @@ def rounds(env: ToolEnv, *replies: str) -> list[int]:
 
 def test_prose_is_passed_over_or_is_a_failed_round_as_the_world_says() -> None:
     bad = take("green")
-    replies = ("Hm.", bad, "Hm.", "", bad, "<tool_call>{", LOOK, bad)
+    replies = ("Hm.", bad, "Hm.", "", bad, "<tool_call>{", bad + LOOK, bad)
     assert rounds(started(max_failed_rounds=None), *replies) == [0, 1, 1, 1, 2, 3, 0, 1]
     assert rounds(started(Plain), *replies) == [1, 2, 3, 4, 5, 6, 0, 1]
 

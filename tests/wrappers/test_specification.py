@@ -224,6 +224,8 @@ def compare(case: Case, world: str, seed: int, turns: int = 40) -> dict[str, int
         assert visible(chat) == simulation.view(), step
         record = info["context"]
         assert record.tokens == simulation.tokens(simulation.view())
+        hidden = [simulation.length(call.result) for call in info["detail"].nested]
+        assert record.hidden == sum(hidden)
         assert {k: v for k, v in record.edit_counts.items() if v} == {
             **simulation.edits,
             **({"ContextAwareness": simulation.reports} if simulation.reports else {}),

@@ -204,7 +204,6 @@ def test_a_window_without_room_for_the_line_is_refused() -> None:
     [
         (lambda: Tokens(0), "tokens must be an integer in"),
         (lambda: WindowFraction(1.5), "fraction must be a number in"),
-        (lambda: WindowFraction(1), None),
         (lambda: AnyOf(()), "AnyOf needs at least one trigger"),
         (
             lambda: read_trigger("trigger", 100_000),
@@ -239,10 +238,7 @@ def test_a_window_without_room_for_the_line_is_refused() -> None:
         ),
     ],
 )
-def test_what_a_user_gets_wrong_is_named(make_it: Any, message: str | None) -> None:
-    if message is None:
-        make_it()
-        return
+def test_what_a_user_gets_wrong_is_named(make_it: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_it()
 

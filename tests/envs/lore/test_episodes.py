@@ -188,8 +188,9 @@ def test_a_scripted_policy_is_given_what_the_world_itself_learns_from_a_picture(
         "assistant", calls=(ToolCall("read_document", {"file_id": "v1%a"}, "c"),)
     )
     before = agentgym.Message("system"), agentgym.Message("user", id="0:1")
-    ((_, given),) = ParsedChat.of(agentgym.Chat((*before, asked, result))).turns()[0]
-    assert given == document_text(agentgym.Content(said, (picture,))) == f"{said}\n3 red circles"
+    _, event = ParsedChat.of(agentgym.Chat((*before, asked, result))).past.events
+    assert event is not None
+    assert event[1] == document_text(agentgym.Content(said, (picture,))) == f"{said}\n3 red circles"
 
 
 def test_documents_fit_the_menu() -> None:
