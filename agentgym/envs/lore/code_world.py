@@ -20,7 +20,6 @@ from agentgym.envs.lore.programs import (
     REDIRECTS,
     ROOT,
     STANDARD,
-    WEIGHTS,
     Program,
     write_source,
 )
@@ -89,9 +88,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
                 constant=number,
                 redirect=REDIRECTS[config.consolidation],
             )
-            graph = grow_top_down(
-                rng, config.shape, config.operators, sampler, config.weights or WEIGHTS
-            )
+            graph = grow_top_down(rng, config.shape, config.operators, sampler)
             if graph.answer != 0 or config.consolidation == "wrap":
                 break
         return graph

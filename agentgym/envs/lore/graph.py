@@ -65,6 +65,7 @@ class Operator:
         operand: `number` or `text`.
         least: The minimum number of operands; `most` is the maximum.
         needs: Returns the indices of the operands that a lazy evaluation asks for; None for all.
+        weight: The relative frequency.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Operator:
     least: int = 2
     most: int = 10
     needs: Callable[[Any, Sequence[Any]], Sequence[int]] | None = None
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,22 +172,15 @@ class Shape:
 class Grower(ABC):
     """The loop of algorithm 1; subclasses define expanding, gathering and finishing."""
 
-    def __init__(
-        self,
-        rng: Random,
-        shape: Shape,
-        operators: Sequence[Operator],
-        weights: Mapping[str, float] | None,
-    ) -> None:
+    def __init__(self, rng: Random, shape: Shape, operators: Sequence[Operator]) -> None:
         self.rng = rng
         self.shape = shape
         self.nodes: list[Node] = []
         self.consolidations = 0
         self.operators = operators
         self._arities = [self._arity(operator) for operator in operators]
-        weights = weights or {operator.name: 1.0 for operator in operators}
         # Cumulative, for the bisection in `run`.
-        self._weights = list(accumulate(weights.get(operator.name, 0.0) for operator in operators))
+        self._weights = list(accumulate(operator.weight for operator in operators))
 
     def _arity(self, operator: Operator) -> tuple[int, int]:
         most = max(operator.least, min(operator.most, self.shape.most))

@@ -164,13 +164,9 @@ def grow_bottom_up(
     shape: Shape,
     operators: Sequence[Operator],
     sampler: DocumentSampler,
-    weights: Mapping[str, float] | None = None,
 ) -> Graph:
-    """Grow a graph whose answer is at the root and whose reading starts at the leaves.
-
-    `weights` gives each operator's frequency; None means equal.
-    """
-    return _BottomUp(rng, shape, operators, weights, sampler=sampler).grow()
+    """Grow a graph whose answer is at the root and whose reading starts at the leaves."""
+    return _BottomUp(rng, shape, operators, sampler=sampler).grow()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,13 +225,12 @@ def grow_top_down(
     shape: Shape,
     operators: Sequence[Operator],
     sampler: ModuleSampler,
-    weights: Mapping[str, float] | None = None,
 ) -> Graph:
     """Grow a graph whose constants are at the leaves and whose reading starts at the root.
 
     `Node.needed` marks the documents that a lazy evaluation asks for.
     """
-    return _TopDown(rng, shape, operators, weights, sampler=sampler).grow()
+    return _TopDown(rng, shape, operators, sampler=sampler).grow()
 
 
 def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[Any]:

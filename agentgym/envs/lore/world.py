@@ -39,8 +39,7 @@ _LOST = "No turn is left to find the answer out."
 TEXTS: Mapping[str, Mapping[str, str]] = load_texts(__file__, "prompts")
 """Parts of the system message of each world."""
 
-# Keyed by class and configuration text, because `weights` has no hash.
-_most_turns: dict[tuple[type[Any], str], int] = {}
+_most_turns: dict[tuple[type[Any], LoreConfig], int] = {}
 
 LoreT = TypeVar("LoreT", bound=LoreConfig)
 
@@ -125,7 +124,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     def most_turns(self) -> int:
         """Return the budget's reading turns: the most of several tasks of this configuration."""
-        key = type(self), repr(self.config)
+        key = type(self), self.config
         if key not in _most_turns:
             samples = max(_FEWEST_SAMPLES, min(_SAMPLES, _SAMPLED // (self.config.operations + 1)))
             turns = []
@@ -297,9 +296,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     def state(self) -> str:
         """Return the useful knowledge and the remaining turns."""
-        return "\n".join(
-            [*self.known.lines(self.config.hints == "full"), f"Turns left: {self.turns_left}"]
-        )
+        return "\n".join([*self.known.lines(), f"Turns left: {self.turns_left}"])
 
     def subtask(self, with_state: bool) -> str:
         """Read the first useful document, or answer."""
@@ -310,7 +307,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """Describe the document, or ask for the answer."""
         if call.name == "submit":
             return _SUBMIT
-        return self.known.describe(call.arguments["file_id"], self.config.hints == "full")
+        return self.known.describe(call.arguments["file_id"])
 
     @classmethod
     def read_task(cls, task: str) -> Self:

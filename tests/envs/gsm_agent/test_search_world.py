@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import multiprocessing
 import pickle
 import re
 from collections import Counter
@@ -140,18 +139,6 @@ def test_without_distractors_and_decoys_a_database_holds_the_documents_of_its_ta
     database = get_database(DatabaseOptions(size="medium", decoys=0, near_duplicates=0.0, **SMALL))
     gold = [place for task in database.tasks for place in task.documents]
     assert sorted(gold) == list(range(len(database.documents)))
-
-
-def in_worker(_: int) -> tuple[int, int]:
-    before = get_database.cache_info().misses
-    database = get_database(DatabaseOptions(**SMALL))
-    return database.documents.block.ctypes.data, get_database.cache_info().misses - before
-
-
-def test_processes_share_one_copy() -> None:
-    database = get_database(DatabaseOptions(**SMALL))
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        assert set(pool.map(in_worker, range(4))) == {(database.documents.block.ctypes.data, 0)}
 
 
 def test_worlds_share_one_copy_and_hold_none() -> None:

@@ -51,10 +51,7 @@ def test_a_task_has_the_same_key_whatever_the_seed_and_the_setting() -> None:
     [
         {},
         {"people": "test"},
-        {"people": "train", "database_seed": 3},
         {"premises": 2},
-        {"premises": 5},
-        {"operators": ("more", "gap", "share")},
         {"decoys": 0, "anonymised": 0.0},
     ],
     ids=str,

@@ -197,8 +197,8 @@ def test_documents_fit_the_menu() -> None:
         [{"max_arity": 2}, {"p": 1.0, "theta": 1}, {"min_arity": 10, "max_arity": 10}]
     ):
         for operations in (0, 1, 9):
-            weights = {"conditional": 1, "arithmetic": 2}
-            world = generated("CodeWorld", seed, operations=operations, weights=weights, **options)
+            kinds = ("conditional", "arithmetic")
+            world = generated("CodeWorld", seed, operators=kinds, operations=operations, **options)
             assert len(world.graph.nodes) <= world.config.most_documents
             assert len(world.action_catalog()) == world.config.most_documents + 1
             assert world.features().shape == (2 * world.config.most_documents + 2,)

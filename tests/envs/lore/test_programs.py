@@ -35,7 +35,7 @@ from tests.envs.lore.code_solver import VIRTUAL, Program, run_virtually
 from tests.envs.lore.games import BOTH, default, longest_chain
 from tests.helpers import PATIENCE, start
 
-ASYNC = {"difficulty": "hard", "weights": {"async": 1.0}}
+ASYNC = {"difficulty": "hard", "operators": ("async",)}
 
 
 def generated(seed: int, **options: Any) -> Any:
@@ -176,13 +176,13 @@ def test_a_task_whose_answer_is_0_is_kept_only_after_many_tries() -> None:
         consolidation="plain",
         theta=1,
         p=1.0,
-        weights={"arithmetic": 1.0},
+        operators=("arithmetic",),
         max_arity=2,
     )
     assert isinstance(hopeless.graph.answer, int)
 
 
-def test_weights_choose_operators_and_coroutines_are_half_as_frequent() -> None:
+def test_coroutines_are_hard_and_half_as_frequent() -> None:
     def share(name: str, **options: Any) -> float:
         rules = [
             n.content.operator
@@ -199,7 +199,6 @@ def test_weights_choose_operators_and_coroutines_are_half_as_frequent() -> None:
         operator.name for operator in STANDARD
     ]
     assert 0.11 < share("async", difficulty="hard") < 0.18
-    assert share("scale", weights={"scale": 2}) == 1.0
 
 
 def test_every_operand_of_coroutines_makes_a_difference() -> None:
@@ -304,7 +303,7 @@ def test_the_command_writes_files_that_run(tmp_path: Path) -> None:
         ("CodeWorld-n350", {}, 1),
         (
             "CodeWorld",
-            {"operations": 1_000, "theta": 1, "p": 1.0, "weights": {"arithmetic": 1.0}},
+            {"operations": 1_000, "theta": 1, "p": 1.0},
             0,
         ),
         ("CodeWorld", {"operations": 3, "difficulty": "hard", "names": "sequential"}, 5),

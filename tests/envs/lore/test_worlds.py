@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from agentgym import make, tool_env
-from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
+from agentgym.oracles import NoisyPolicy, RandomPolicy
 from agentgym.oracles.reading import ParsedChat
-from agentgym.training.rollout import rollout
 from tests.envs.lore.games import BOTH, LORE, SOLVERS, generated, read, reply, shown, told_of
 from tests.helpers import compare, say, start
 
@@ -159,7 +158,6 @@ def test_reading_all_at_once_takes_a_turn_for_each_round(env_id: str, difficulty
 # Hints.
 
 
-@pytest.mark.parametrize("hints", ["plain", "full"])
 @pytest.mark.parametrize(
     ("env_id", "options"),
     [
@@ -174,9 +172,9 @@ def test_reading_all_at_once_takes_a_turn_for_each_round(env_id: str, difficulty
     ],
 )
 def test_hints_are_functions_of_what_was_shown_in_all_settings(
-    env_id: str, options: dict[str, Any], hints: str
+    env_id: str, options: dict[str, Any]
 ) -> None:
-    env = make(env_id, **{"operations": 6, **options}, hints=hints)
+    env = make(env_id, **{"operations": 6, **options})
     reader, compared = RandomPolicy(env_id), 0
     for seed in range(3 if env_id == "MultimodalWorld" else 6):
         chat, _ = env.reset(seed=seed)
@@ -231,21 +229,6 @@ def test_what_was_guessed_is_part_of_the_state() -> None:
             world.read_document(world.known.useful()[0])
         assert world.known.answer == world.graph.answer
         assert "Read ahead" not in world.state()
-
-
-def test_plain_hints_leave_the_computing_to_the_agent() -> None:
-    for hints, spelt in (("plain", False), ("full", True)):
-        env = make("DocumentWorld", oracles="SP", hints=hints)
-        trajectory = rollout(OraclePolicy("DocumentWorld"), env, 3)
-        nodes = tool_env(env).world.graph.nodes  # type: ignore[attr-defined]
-        values = [node.file for node in nodes if node.kind == "value" and node.children]
-        secret = next(file for file in values if "%-" in file)
-        said, hinted = "", False
-        for step in trajectory.steps:
-            hinted |= secret in step.chat.messages[-1].text and secret not in said
-            said += step.reply.text
-        assert hinted is spelt
-        assert trajectory.reward == 1.0
 
 
 def test_documents_tell_irrelevant_variables_as_often_as_asked_for_and_in_all_wordings() -> None:
