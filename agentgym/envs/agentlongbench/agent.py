@@ -71,7 +71,6 @@ class SimulatedGame:
         self.decoys = np.zeros(len(table), bool)
         self.returning = np.zeros(len(table), bool)
         self.rounds: list[Round] = []
-        self.repeats = 0
         self.tool = PUBLISHED_TOOL if habits.published else TOOL
         self.system = Message("system", explain_game(style, self.tool), id="0:0")
         self.tokens = counter.count(self.system)
@@ -89,7 +88,6 @@ class SimulatedGame:
             tokens=self.tokens,
             table=self.table,
             target=self.target,
-            repeats=self.repeats,
         )
 
     def run(self, limit: int, by_rounds: bool, close_at: float | None) -> bool:
@@ -240,7 +238,6 @@ class SimulatedGame:
         number = len(self.rounds) + 1
         start = self.rounds[-1].start + len(self.rounds[-1].messages) if self.rounds else 1
         messages: list[Message] = []
-        sections: tuple[str, ...] = ()
         lists: tuple[NDArray[np.intp], ...] = ()
         if query is not None:
             conditions = to_conditions(Constraints.of(query).atoms())
@@ -250,11 +247,8 @@ class SimulatedGame:
                 Message("tool", search(self.table, conditions, self.style), call_id=call.id),
             ]
             atoms = to_atoms(conditions)
-            sections = (
-                ("",)
-                if self.style == "concise"
-                else tuple(dict.fromkeys(atom[0] for atom in atoms))
-            )
+            concise = self.style == "concise"
+            sections = [""] if concise else list(dict.fromkeys(atom[0] for atom in atoms))
             lists = tuple(
                 np.flatnonzero(self.table.meet(a for a in atoms if name in ("", a[0])))
                 for name in sections
@@ -265,14 +259,13 @@ class SimulatedGame:
             Message("user", feedback),
         ]
         tokens = sum(map(self.counter.count, messages))
-        return Round(number, tuple(messages), start, guess, sections, lists, tokens)
+        return Round(number, tuple(messages), start, guess, lists, tokens)
 
     def _add(self, drawn: Round) -> None:
         self.rounds.append(drawn)
         self.tokens += drawn.tokens
         if drawn.lists:
             self.left &= within(drawn.lists, len(self.table))
-        self.repeats += bool(self.guessed[drawn.guess])
         self.guessed[drawn.guess] = True
         for atom in self.table.feedback_atoms(drawn.guess, self.target):
             self.heard[atom] = drawn.number

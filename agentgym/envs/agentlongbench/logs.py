@@ -65,12 +65,10 @@ class Round(RoundMessages):
     """One round of a log.
 
     Attributes:
-        sections: The section of each list in the tool result; one empty name for a concise result,
-            nothing in round 1.
+        lists: The items of each list in the tool result.
     """
 
     guess: int
-    sections: tuple[str, ...]
     lists: tuple[NDArray[np.intp], ...]
     tokens: int
 
@@ -111,16 +109,11 @@ class LogMessages:
 
 @dataclass(frozen=True, eq=False)
 class Log(LogMessages):
-    """The messages of an unsolved puzzle.
-
-    Attributes:
-        repeats: The number of repeated guesses.
-    """
+    """The messages of an unsolved puzzle."""
 
     rounds: tuple[Round, ...]
     table: ItemTable
     target: int
-    repeats: int
 
 
 def within(lists: Sequence[NDArray[np.intp]], items: int) -> Mask:

@@ -129,8 +129,6 @@ class Graph:
     nodes: Sequence[Node]
     start: Sequence[int]
     answer: Value
-    top_down: bool
-    consolidations: int
     height: int
     needed: int
     uids: Mapping[str, int]
@@ -139,10 +137,6 @@ class Graph:
         """Return the document with this id, if any."""
         uid = self.uids.get(file)
         return None if uid is None else self.nodes[uid]
-
-    def progress(self, node: Node) -> int:
-        """Return a document's position on the longest reading chain, in [0, height]."""
-        return node.depth if self.top_down else self.height - node.depth
 
     def __copy__(self) -> Graph:
         return self
@@ -176,7 +170,6 @@ class Grower(ABC):
         self.rng = rng
         self.shape = shape
         self.nodes: list[Node] = []
-        self.consolidations = 0
         self.operators = operators
         self._arities = [self._arity(operator) for operator in operators]
         # Cumulative, for the bisection in `run`.
@@ -209,7 +202,6 @@ class Grower(ABC):
                 count = among(rng, 2, len(leaves))
                 deal(rng, leaves, count)
                 leaves = [*leaves[count:], self.gather(leaves[:count])]
-                self.consolidations += 1
         return leaves
 
     def add(
@@ -220,15 +212,13 @@ class Grower(ABC):
         self.nodes.append(node)
         return node
 
-    def finished(self, start: Sequence[Node], answer: Value, top_down: bool) -> Graph:
+    def finished(self, start: Sequence[Node], answer: Value) -> Graph:
         """Return the graph once all ids are assigned."""
         nodes = self.nodes
         return Graph(
             nodes=nodes,
             start=tuple(node.uid for node in start),
             answer=answer,
-            top_down=top_down,
-            consolidations=self.consolidations,
             height=max([node.depth for node in nodes]),
             needed=sum([node.needed for node in nodes]),
             uids={node.file: node.uid for node in nodes},

@@ -74,7 +74,7 @@ class _BottomUp(Grower):
             self._renumber()
         # Eight letters: the answer cannot be guessed.
         root.content = self._letters(8, 8)
-        return self.finished(leaves, root.content, top_down=False)
+        return self.finished(leaves, root.content)
 
     def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
         rng, depth = self.rng, parent.depth + 1
@@ -197,7 +197,7 @@ class _TopDown(Grower):
         operators = {each.name: each for each in (*self.operators, self.sampler.redirect)}
         values = _evaluate(self.nodes, operators)
         _mark_needed(self.nodes, operators, values)
-        return self.finished(self.nodes[:1], values[0], top_down=True)
+        return self.finished(self.nodes[:1], values[0])
 
     def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
         children = [self._module(parent.depth + 1) for _ in range(operands)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -23,16 +23,6 @@ from agentgym.envs.agentlongbench.items import Atom, ItemTable, Section, normali
 from agentgym.envs.agentlongbench.logs import largest_section
 from agentgym.text.tools import ToolError
 
-# No condition separates these, so they cannot be isolated.
-TWINS = [
-    {"Nidorina", "Nidorino"},
-    {"Nidoqueen", "Nidoking"},
-    {"Silcoon", "Cascoon"},
-    {"Lunatone", "Solrock"},
-    {"Latias", "Latios"},
-    {"Uxie", "Mesprit", "Azelf", "Cresselia"},
-    {"Buzzwole", "Pheromosa"},
-]
 DRAWS = [
     ("intensive", "species", 1025),
     ("free", "species", 300),
@@ -110,14 +100,8 @@ def test_the_species_are_those_of_the_paper() -> None:
         "Level >= 20 (Atk<Def)",
         "Stage 1",
     )
-    groups = defaultdict(set)
-    for place, name in enumerate(table.names):
-        groups[str([sorted(map(str, column[place])) for column in table.columns])].add(name)
-    assert sorted(map(sorted, (names for names in groups.values() if len(names) > 1))) == sorted(
-        map(sorted, TWINS)
-    )
-    shared = {name for names in TWINS for name in names}
-    assert not shared & {table.names[place] for place in range(len(table)) if table.isolable(place)}
+    twins = ("Nidorina", "Nidorino", "Latias", "Latios")
+    assert not any(table.isolable(table.find(name)) for name in twins)
 
 
 @pytest.mark.parametrize(("knowledge", "source", "items"), DRAWS)
@@ -181,12 +165,10 @@ def test_an_item_is_isolable_if_the_feedback_on_all_others_leaves_it_alone() -> 
     alike = ItemTable(sections, "wxyz", "wxyz", [(*texts[:2], ("a",), ("c",)), numbers])
     assert not alike.isolable(1), "only it has b, so that nothing tells it from w"
     assert [apart.isolable(k, least=3) for k in range(4)] == [False, False, False, False]
-    with pytest.raises(
-        ValueError, match=r"no item can be distinguished .* at least 60 items; give"
-    ):
-        config = ItemsConfig()
-        rng = np.random.default_rng(0)
-        list(config.targets(config.table(rng), rng, 60))
+    config, rng = ItemsConfig(), np.random.default_rng(0)
+    table = config.table(rng)
+    with pytest.raises(ValueError, match=r"no item .* lists of at least 60 items; give a smaller"):
+        list(config.targets(table, rng, 60))
 
 
 @pytest.mark.parametrize("items", [8, 500, 5_000])

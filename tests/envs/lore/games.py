@@ -50,7 +50,7 @@ def default(env_id: str, seed: int, operators: Sequence[str] = (), **options: An
     """Return a task; one of CodeWorld may have these operators only."""
     config = LORE[env_id].Config
     if operators:
-        chosen = dict.fromkeys(BOTH, [PROGRAMS[name] for name in operators])
+        chosen = dict.fromkeys(BOTH, tuple(map(PROGRAMS.__getitem__, operators)))
         config = type("Config", (config,), {"operators_of": chosen})
     world = LORE[env_id](config(**options), seed)
     world.generate()
@@ -67,7 +67,7 @@ def generated(env_id: str, seed: int, **options: Any) -> Any:
 def told_of(world: Any, done: set[int]) -> set[int]:
     """Return the unread documents that follow from those read, by the task's structure."""
     nodes = world.graph.nodes
-    if world.graph.top_down:
+    if isinstance(world, CodeWorld):
         return {0, *(child for uid in done for child in nodes[uid].children)} - done
     behind = {node.uid for node in nodes if node.children and done.issuperset(node.children)}
     return (set(world.graph.start) | behind) - done

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-import agentgym
-from agentgym import make, tool_env
 from agentgym.envs.lore.code_world import CodeWorld
 from agentgym.envs.lore.growth import letters
-from tests.envs.lore.code_solver import CodeSolver, Program
-from tests.envs.lore.games import BOTH, default, read, reply, submit
+from tests.envs.lore.code_solver import Program
+from tests.envs.lore.games import default, read, submit
 from tests.helpers import play, start
 
 
@@ -56,42 +54,6 @@ def ask(sources: dict[str, str], done: Any, rng: Random) -> set[str]:
     program = Program({**sources, **values})
     program.run()
     return {f"{name}.py" for name in program.called} & unread
-
-
-def test_calls_are_labelled() -> None:
-    seen: dict[str, int] = {}
-    for seed in range(12):
-        options = {"operations": 5, "budget_slack": 100, "difficulty": BOTH[seed % 2]}
-        env = make("CodeWorld-paper", labels=True, **options)
-        env.reset(seed=seed)
-        world: Any = tool_env(env).world
-        rng, sources = Random(seed), world.files()
-        solver = CodeSolver(world.task())
-        while not tool_env(env).over:
-            useful, imported = solver.useful(), set(solver.frontier)
-            file = rng.choice([*sorted(sources), *sorted(useful), "m_none.py"])
-            expected = label(file, solver, useful, imported, sources.keys())
-            seen[expected] = seen.get(expected, 0) + 1
-            info = env.step(reply(read(file)))[4]
-            assert (info["labels"], info["optimal"]) == ((expected,), expected == "optimal")
-            if file in sources:
-                solver.take(file, sources[file])
-            if solver.useful() == set():
-                break
-        for add, expected in ((1, "wrong"), (0, "optimal")):
-            answer = submit(str(world.graph.answer + add))
-            assert agentgym.clone(env).step(reply(answer))[4]["labels"] == (expected,)
-    assert (
-        min(seen[name] for name in ("optimal", "redundant", "speculative", "lucky", "invalid")) > 5
-    )
-
-
-def label(file: str, solver: CodeSolver, useful: set[str], imported: set[str], exist: Any) -> str:
-    if file not in exist:
-        return "invalid"
-    if file[:-3] in solver.sources:
-        return "redundant"
-    return "optimal" if file in useful else "speculative" if file in imported else "lucky"
 
 
 def test_what_the_state_leaves_out_is_of_no_more_use() -> None:
