@@ -66,7 +66,7 @@ def test_a_configuration_for_a_horizon_takes_about_that_many_turns(
 ) -> None:
     for steps in horizons:
         config = {**WORLDS[env_id].config_for_horizon(steps), **options}
-        seeds = range(40 if env_id in LORE else max(3, 200 // steps) if share else 1)
+        seeds = range(40 if env_id in LORE else max(3, 80 // steps) if share else 1)
         mean = sum(turns(env_id, seed, config) for seed in seeds) / len(seeds)
         assert abs(mean - steps) <= (max(1, share * steps) if share else 0)
 

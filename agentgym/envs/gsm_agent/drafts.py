@@ -187,7 +187,7 @@ class Draft:
     def relate(self, term: Blank, budget: int, most: int) -> int:
         """Draw a quantity relative to another, which gets the other premises."""
         whole = Blank(term.owner, self.story.wholes.get(term.frame, ""), term.item)
-        kinds = _PARTS
+        kinds: Sequence[str] = _PARTS
         known = not whole.frame or whole.quantity in self._claimed
         if known or self.rng.random() < 0.3:
             whole = self.far(term) if self.asked and budget == 2 else self.other(term)

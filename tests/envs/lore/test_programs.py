@@ -50,7 +50,7 @@ def run_and_compare(world: Any, clock: Any = VIRTUAL) -> None:
 
 
 @pytest.mark.parametrize("difficulty", BOTH)
-@pytest.mark.parametrize("operations", [0, 1, 2, 8, 30, 120, 350])
+@pytest.mark.parametrize("operations", [0, 2, 8, 120])
 @pytest.mark.parametrize("consolidation", REDIRECTS)
 def test_the_sources_return_the_answer_and_ask_for_what_is_needed(
     consolidation: str, operations: int, difficulty: str

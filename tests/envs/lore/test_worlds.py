@@ -38,7 +38,7 @@ def solve(env_id: str, seed: int, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("difficulty", BOTH)
-@pytest.mark.parametrize("operations", [0, 1, 2, 3, 8, 30, 120, 350])
+@pytest.mark.parametrize("operations", [0, 1, 3, 30, 350])
 @pytest.mark.parametrize("env_id", LORE)
 def test_a_solver_that_sees_observations_solves_in_the_fewest_rounds(
     env_id: str, operations: int, difficulty: str
