@@ -166,7 +166,7 @@ def count_rounds(graph: Graph) -> int:
     nodes, settled = graph.nodes, set[int]()
     # missing operands, and the nodes that wait for them
     pending, askers = dict[int, int](), dict[int, list[int]]()
-    running, later, rounds = [], [0], 0
+    running, later, rounds = list[int](), [0], 0
     while 0 not in settled:
         if not running:
             rounds, running, later = rounds + 1, later, []
