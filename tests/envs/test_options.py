@@ -16,9 +16,7 @@ from tests.helpers import play_optimally, start
 
 WORLDS = {entry.world.__name__: entry.world for entry in worlds()}
 LORE = ("CodeWorld", "DocumentWorld", "MultimodalWorld")
-BARE = {"weights": {"async": 0}, "difficulty": "hard"}
 PLAIN = {"operations": 1_001, "consolidation": "plain"}
-PEAK = {"task": "find_round_largest_value_env", "sections": "type"}
 THINKING = {"setting": "static", "tools": "think"}
 
 REFUSED: list[tuple[str, Mapping[str, Any], str]] = [
@@ -26,23 +24,9 @@ REFUSED: list[tuple[str, Mapping[str, Any], str]] = [
     ("GridWorld", {"size": 4, "distance": 7}, "distance must be an integer in [0, 6], got 7"),
     ("TreeWorld", {"nodes": 3, "revealed": 4}, "revealed must be an integer in [0, 3], got 4"),
     ("DocumentWorld", {"min_arity": 4, "max_arity": 3}, "max_arity must be an integer in [4, 10]"),
-    ("DocumentWorld", {"weights": {"max": 1.0}}, "weights must be one of add, subtract, join, got"),
-    ("DocumentWorld", {"weights": {"add": -1}}, "weights must be a mapping with each value a num"),
-    ("DocumentWorld", {"weights": {"add": 0}}, "weights must not all be 0, got {'add': 0}; opera"),
-    ("MultimodalWorld", {"weights": {"max": 1.0}, "difficulty": "hard"}, "weights must be one of"),
-    ("CodeWorld", {"weights": {"async": 1.0}}, "weights must be one of arithmetic, scale, condit"),
-    ("CodeWorld", BARE, "weights must not all be 0, got {'async': 0}; operators: arithmetic, "),
     ("CodeWorld", PLAIN, "operations with consolidation='plain' must be an integer in [0, 1000]"),
     ("PuzzleWorld", {"items": 1026}, "items must be an integer in [8, 1025], got 1026"),
-    ("PuzzleWorld", {"sections": "type,size"}, "sections must be one of all, type, stats, gener"),
-    ("LongContextQA", PEAK, "the task find_round_largest_value_env asks for a number, and section"),
     ("SearchWorld", THINKING, "the static setting has no searches, got min_rounds=0, tools='thin"),
-    (
-        "SearchWorld",
-        {"operators": ("sum",)},
-        "operators must include 'more', which is always possib",
-    ),
-    ("SearchWorld", {"operators": ("more", "root")}, "operators must be a tuple "),
     ("SearchWorld", {"search_by": "chroma"}, "search_by must be words, wordllama or package.modu"),
 ]
 
@@ -82,7 +66,7 @@ def test_a_configuration_for_a_horizon_takes_about_that_many_turns(
 ) -> None:
     for steps in horizons:
         config = {**WORLDS[env_id].config_for_horizon(steps), **options}
-        seeds = range(40 if env_id in LORE else max(3, 200 // steps) if share else 1)
+        seeds = range(40 if env_id in LORE else max(3, 80 // steps) if share else 1)
         mean = sum(turns(env_id, seed, config) for seed in seeds) / len(seeds)
         assert abs(mean - steps) <= (max(1, share * steps) if share else 0)
 

@@ -35,7 +35,7 @@ AT_MOST = {
     "exemption_rate": lambda config: 0.3,
 }
 # Options that others depend on, or whose values are not described by bounds.
-FIXED = {"setting", "weights", "operators", "search_by", "data", "counter", "sections"}
+FIXED = {"setting", "search_by", "data", "counter"}
 FIXED |= {"row", "verified"}  # these need data
 
 

@@ -32,6 +32,14 @@ _RETURNING = 3  # with the hidden item, a reader of the end has four to choose f
 _ENDING = 0.6  # share of a log; the last page of a short log is a quarter of it
 _TRIES = 40  # candidate rounds; the largest that fits wins
 
+# The agent's habits, for which the paper gives no values (section C.3): the newest rounds whose
+# conditions it remembers, and the probability of forgetting an older condition in a round.
+HISTORY_WINDOW, FORGET_HISTORY = 1, 0.98
+# The probability of omitting a section from a query, and the maximum number of omitted sections.
+MASK, MOST_MASKED = 0.35, 3
+# The probability of also omitting a random part of the remaining conditions.
+EPSILON = 0.3
+
 
 class SimulatedGame:
     """A puzzle in play.
@@ -63,7 +71,6 @@ class SimulatedGame:
         self.decoys = np.zeros(len(table), bool)
         self.returning = np.zeros(len(table), bool)
         self.rounds: list[Round] = []
-        self.repeats = 0
         self.tool = PUBLISHED_TOOL if habits.published else TOOL
         self.system = Message("system", explain_game(style, self.tool), id="0:0")
         self.tokens = counter.count(self.system)
@@ -81,7 +88,6 @@ class SimulatedGame:
             tokens=self.tokens,
             table=self.table,
             target=self.target,
-            repeats=self.repeats,
         )
 
     def run(self, limit: int, by_rounds: bool, close_at: float | None) -> bool:
@@ -126,19 +132,19 @@ class SimulatedGame:
         return self._round(self._guess(self.table.meet(query), closing), query)
 
     def _remembered(self) -> list[Atom]:
-        newest = len(self.rounds) - self.habits.history_window
+        newest = len(self.rounds) - HISTORY_WINDOW
         old = [atom for atom, told in self.heard.items() if told <= newest]
-        lost = self.rng.random(len(old)) < self.habits.forget_history_prob
+        lost = self.rng.random(len(old)) < FORGET_HISTORY
         forgotten = set(compress(old, lost))
         constraints = Constraints.of(atom for atom in self.heard if atom not in forgotten).atoms()
         names = list(dict.fromkeys(atom[0] for atom in constraints))
-        masked = [name for name in names if self.rng.random() < self.habits.mask_prob]
+        masked = [name for name in names if self.rng.random() < MASK]
         # At least one section remains, because a query needs a condition.
-        most = min(self.habits.max_mask_sections, len(names) - 1)
+        most = min(MOST_MASKED, len(names) - 1)
         out = {masked[k] for k in self.rng.permutation(len(masked))[:most]}
         shown = [atom for atom in constraints if atom[0] not in out]
         order = self.rng.permutation(len(shown))
-        if len(shown) > 1 and self.rng.random() < self.habits.epsilon:
+        if len(shown) > 1 and self.rng.random() < EPSILON:
             order = order[: self.rng.integers(1, len(shown))]
         return [shown[k] for k in order]
 
@@ -232,7 +238,6 @@ class SimulatedGame:
         number = len(self.rounds) + 1
         start = self.rounds[-1].start + len(self.rounds[-1].messages) if self.rounds else 1
         messages: list[Message] = []
-        sections: tuple[str, ...] = ()
         lists: tuple[NDArray[np.intp], ...] = ()
         if query is not None:
             conditions = to_conditions(Constraints.of(query).atoms())
@@ -242,11 +247,8 @@ class SimulatedGame:
                 Message("tool", search(self.table, conditions, self.style), call_id=call.id),
             ]
             atoms = to_atoms(conditions)
-            sections = (
-                ("",)
-                if self.style == "concise"
-                else tuple(dict.fromkeys(atom[0] for atom in atoms))
-            )
+            concise = self.style == "concise"
+            sections = [""] if concise else list(dict.fromkeys(atom[0] for atom in atoms))
             lists = tuple(
                 np.flatnonzero(self.table.meet(a for a in atoms if name in ("", a[0])))
                 for name in sections
@@ -257,14 +259,13 @@ class SimulatedGame:
             Message("user", feedback),
         ]
         tokens = sum(map(self.counter.count, messages))
-        return Round(number, tuple(messages), start, guess, sections, lists, tokens)
+        return Round(number, tuple(messages), start, guess, lists, tokens)
 
     def _add(self, drawn: Round) -> None:
         self.rounds.append(drawn)
         self.tokens += drawn.tokens
         if drawn.lists:
             self.left &= within(drawn.lists, len(self.table))
-        self.repeats += bool(self.guessed[drawn.guess])
         self.guessed[drawn.guess] = True
         for atom in self.table.feedback_atoms(drawn.guess, self.target):
             self.heard[atom] = drawn.number

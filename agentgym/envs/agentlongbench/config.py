@@ -20,14 +20,13 @@ from agentgym.envs.agentlongbench.engine import STYLES
 from agentgym.envs.agentlongbench.items import ItemTable, Section, Value
 from agentgym.envs.agentlongbench.logs import (
     FEWEST_ROUNDS,
-    LARGEST,
     LONGEST,
     LONGEST_ROUNDS,
     SHORTEST,
     Habits,
     ListLength,
 )
-from agentgym.text.validation import check_choice, check_int
+from agentgym.text.validation import check_int
 from agentgym.world.config import Choice, Config, TokenCount
 from agentgym.world.turn_budget import TurnBudget
 
@@ -63,11 +62,6 @@ _ONSETS = "bdfgklmnprstvz"
 _SYLLABLES = [onset + vowel for onset in _ONSETS for vowel in "aeiou"]
 _PAIRS = [one + two for one in "BCDFGHJKLMNPQRSTVWXZ" for two in "BCDFGHJKLMNPQRSTVWXZ"]
 
-SECTIONS = ("type", "stats", "generation", "abilities", "evolution", "other")
-"""The sections, as named in options."""
-NUMBERS = ("stats", "generation")
-"""The numeric sections."""
-
 FEWEST_ITEMS = 8
 """Among fewer items, guesses alone are as fast as queries."""
 ItemCount = Annotated[int, Field(ge=FEWEST_ITEMS, le=MOST_ITEMS)]
@@ -85,30 +79,21 @@ class ItemsConfig(Config):
         source: The source of the items: the `species` of the benchmark, or drawn ones (`synthetic`).
         style: The form of query results: the items that satisfy all conditions (`concise`), or a
             list per section (`verbose`).
-        sections: The sections of a profile, comma-separated, from type, stats, generation,
-            abilities, evolution and other; or `all`.
     """
 
     items: ItemCount = 60
     knowledge: Annotated[str, Choice(KNOWLEDGE)] = "free"
     source: Annotated[str, Choice(SOURCES)] = "species"
     style: Annotated[str, Choice(STYLES)] = "concise"
-    sections: str = "all"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.source == "species":
             check_int("items", self.items, FEWEST_ITEMS, SPECIES)
-        for name in self._sections():
-            check_choice("sections", name, ("all", *SECTIONS))
-
-    def _sections(self) -> tuple[str, ...]:
-        return SECTIONS if self.sections == "all" else tuple(self.sections.split(","))
 
     def table(self, rng: np.random.Generator) -> ItemTable:
         """Draw the items of an episode."""
-        sections = tuple(map(SECTIONS.index, self._sections()))
-        return draw_table(self.knowledge, self.source, self.items, rng, sections)
+        return draw_table(self.knowledge, self.source, self.items, rng)
 
     def targets(self, table: ItemTable, rng: np.random.Generator, least: int = 1) -> Iterator[int]:
         """Yield the items that can be distinguished from all others, in random order.
@@ -122,8 +107,8 @@ class ItemsConfig(Config):
             if table.isolable(place, least):
                 yield place
         raise ValueError(
-            f"no item can be distinguished from the others by its {self.sections} sections; give more "
-            "sections or other items"
+            f"no item can be distinguished from the others by lists of at least {least} items; give "
+            "a smaller min_list or more items"
         )
 
 
@@ -163,11 +148,6 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.task == LARGEST and set(NUMBERS).isdisjoint(self._sections()):
-            raise ValueError(
-                f"the task {LARGEST} asks for a number, and sections={self.sections!r} have none; "
-                f"add one of {', '.join(NUMBERS)}"
-            )
         if not self.data and (self.row is not None or self.verified):
             raise ValueError(
                 f"row and verified select rows of data, got row={self.row}, "
@@ -208,13 +188,7 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
     puzzles: Annotated[int, Field(ge=1, le=10_000)] = 1
 
 
-def draw_table(
-    knowledge: str,
-    source: str,
-    items: int,
-    rng: np.random.Generator,
-    sections: Sequence[int] = range(6),
-) -> ItemTable:
+def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator) -> ItemTable:
     """Draw the table of an episode.
 
     Knowledge-intensive tables contain the same facts in every episode. Knowledge-free tables are
@@ -226,7 +200,6 @@ def draw_table(
         source: `species` or `synthetic`.
         items: The number of items.
         rng: The random source.
-        sections: The sections of a profile.
     """
     free = knowledge == "free"
     if source == "synthetic":
@@ -240,8 +213,6 @@ def draw_table(
             # Separate shuffles: no item keeps the profile of a species.
             columns = [[column[k] for k in rng.permutation(len(table))] for column in table.columns]
             table = ItemTable(table.sections, table.names, table.labels, columns)
-    if len(sections) < len(table.sections):
-        table = table.part(range(len(table)), sorted(sections))
     return _coded(table, rng) if free else table
 
 

@@ -157,25 +157,13 @@ class ItemTable:
 
     def isolable(self, target: int, least: int = 1) -> bool:
         """Return whether feedback and lists of at least `least` items single out the target."""
-        apart = np.zeros(len(self), bool)
-        for place, (section, column) in enumerate(zip(self.sections, self.columns, strict=True)):
-            if section.numeric:
-                numbers, own = self._numbers[place], int(column[target][0])
-                # Sorted once: how many items are above or below each number.
-                above, below = np.sort(numbers), np.sort(-numbers)
-                more = len(self) - np.searchsorted(above, numbers, "right")
-                less = len(self) - np.searchsorted(below, -numbers, "right")
-                apart |= ((numbers < own) & (more >= least)) | ((numbers > own) & (less >= least))
-                continue
-            for value, holders in self._holders[place].items():
-                count = int(holders.sum())
-                if value not in column[target]:
-                    apart |= holders & (len(self) - count >= least)
-                # A value that only the target has never occurs in the feedback on a wrong guess.
-                elif count >= max(2, least):
-                    apart |= ~holders
-        apart[target] = True
-        return bool(apart.all())
+        left = np.ones(len(self), bool)
+        others = (place for place in range(len(self)) if place != target)
+        for atom in {atom for guess in others for atom in self.feedback_atoms(guess, target)}:
+            mask = self.mask(atom)
+            if mask.sum() >= least:
+                left &= mask
+        return int(left.sum()) == 1
 
     @cached_property
     def _by_name(self) -> Mapping[str, int]:

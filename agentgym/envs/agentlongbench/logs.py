@@ -14,7 +14,7 @@ from pydantic import Field
 
 from agentgym.envs.agentlongbench.items import ItemTable, Mask
 from agentgym.text.messages import Message
-from agentgym.world.config import Config, Share
+from agentgym.world.config import Config
 
 LARGEST = "find_round_largest_value_env"
 SHORTEST = 4_000
@@ -29,30 +29,16 @@ LONGEST = 10**9
 
 @dataclass(frozen=True, kw_only=True)
 class Habits(Config):
-    """Options of the simulated agent (section C.3; the paper gives no values, so these are ours).
+    """Options of the simulated agent (section C.3).
 
     Attributes:
-        history_window: The number of newest rounds whose conditions are always remembered.
-        forget_history_prob: The probability of forgetting an older condition, drawn for each
-            condition in each round.
-        mask_prob: The probability of omitting a section from a query.
-        max_mask_sections: The maximum number of omitted sections; never all.
-        epsilon: The probability of also omitting a random part of the remaining conditions.
         min_list: The minimum number of items in a list; conditions that would shorten it further
             are omitted.
-        late: The share of a log, counted from its end, in which the lists together isolate the
-            hidden item, if required; up to six times that if no such log is found.
         published: Whether the tool and the codes have the names that the published prompts use, such
             as `attr_1`.
     """
 
-    history_window: Annotated[int, Field(ge=1, le=100)] = 1
-    forget_history_prob: Share = 0.98
-    mask_prob: Share = 0.35
-    max_mask_sections: Annotated[int, Field(ge=0, le=6)] = 3  # six is all sections
-    epsilon: Share = 0.3
     min_list: ListLength = 50
-    late: Share = 0.15
     published: bool = False
 
     def shortest_list(self, table: ItemTable) -> int:
@@ -79,12 +65,10 @@ class Round(RoundMessages):
     """One round of a log.
 
     Attributes:
-        sections: The section of each list in the tool result; one empty name for a concise result,
-            nothing in round 1.
+        lists: The items of each list in the tool result.
     """
 
     guess: int
-    sections: tuple[str, ...]
     lists: tuple[NDArray[np.intp], ...]
     tokens: int
 
@@ -125,16 +109,11 @@ class LogMessages:
 
 @dataclass(frozen=True, eq=False)
 class Log(LogMessages):
-    """The messages of an unsolved puzzle.
-
-    Attributes:
-        repeats: The number of repeated guesses.
-    """
+    """The messages of an unsolved puzzle."""
 
     rounds: tuple[Round, ...]
     table: ItemTable
     target: int
-    repeats: int
 
 
 def within(lists: Sequence[NDArray[np.intp]], items: int) -> Mask:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.envs.agentlongbench.config import PuzzleConfig
-from agentgym.envs.agentlongbench.items import ItemTable, Value
+from agentgym.envs.agentlongbench.items import Atom, ItemTable
 
 # Tables that determine a configuration's budget, with the turns of all their items.
 _SAMPLES = 8
@@ -69,64 +69,23 @@ def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:
 
     Without a drawn `first` guess, the player spends a turn on the first item.
     """
-    size, signatures = len(table), _Signatures(table)
-    turns, rounds = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    active, groups = np.arange(size), np.zeros(size, np.int64)
-    guesses = np.full(1, first or 0)
-    cost, listed = np.full(1, int(first is None)), first is not None
-    played = 0
-    while len(active):
-        guess = guesses[groups]
+    turns, rounds = np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)
+    opening = first or 0
+    # A group's first target is the guess.
+    targets = [opening, *(place for place in range(len(table)) if place != opening)]
+    groups, listed, played = [(targets, int(first is None))], first is not None, 0
+    while groups:
         played += 1
-        turns[active] += cost[groups]
-        rounds[active] = played
-        wrong = active != guess
-        codes = signatures.codes(guess[wrong], active[wrong])
-        # A single remaining candidate is known without a query, except before the first list.
-        several = (np.bincount(groups, minlength=len(guesses)) > 2) | listed
-        before, active = groups[wrong], active[wrong]
-        _, index, groups = np.unique(
-            (before << signatures.bits) | codes, return_index=True, return_inverse=True
-        )
-        # NumPy versions differ in the shape of the inverse.
-        groups = groups.reshape(-1)
-        guesses, cost, listed = active[index], 1 + several[before[index]], False
+        following = []
+        for targets, cost in groups:
+            turns[targets] += cost
+            rounds[targets] = played
+            alike: dict[tuple[Atom, ...], list[int]] = {}
+            for target in targets[1:]:
+                feedback = tuple(table.feedback_atoms(targets[0], target))
+                alike.setdefault(feedback, []).append(target)
+            # A single remaining candidate is known without a query, except before the first list.
+            queried = len(targets) > 2 or listed
+            following += [(each, 1 + queried) for each in alike.values()]
+        groups, listed = following, False
     return ReferenceTurns(turns, rounds)
-
-
-class _Signatures:
-    """Feedback on any guess for any target, encoded as a number."""
-
-    def __init__(self, table: ItemTable) -> None:
-        self._numeric: list[NDArray[np.int64]] = []
-        self._texts: list[tuple[NDArray[np.int64], NDArray[np.bool_]]] = []
-        self.bits = 0
-        for section, column in zip(table.sections, table.columns, strict=True):
-            if section.numeric:
-                self._numeric.append(np.array([values[0] for values in column], np.int64))
-                self.bits += 2
-                continue
-            names: dict[Value, int] = {}
-            codes = [names.setdefault(value, len(names)) for row in column for value in row]
-            counts = np.fromiter(map(len, column), np.int64, len(column))
-            places = np.repeat(np.arange(len(column)), counts)
-            ranks = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
-            width = int(counts.max())
-            # Items with fewer values refer to an extra one that no item has.
-            values = np.full((len(column), width), len(names))
-            holders = np.zeros((len(names) + 1, len(column)), np.bool_)
-            values[places, ranks] = codes
-            holders[codes, places] = True
-            self._texts.append((values, holders))
-            self.bits += width
-
-    def codes(self, guesses: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.int64]:
-        codes = np.zeros(len(targets), np.int64)
-        for numbers in self._numeric:
-            # Two bits: below, equal or above.
-            codes = codes << 2 | (1 + np.sign(numbers[guesses] - numbers[targets]))
-        for values, holders in self._texts:
-            for mentioned in values[guesses].T:
-                # One bit per mentioned value: the target has it or lacks it.
-                codes = codes << 1 | holders[mentioned, targets]
-        return codes

@@ -21,6 +21,8 @@ RESERVE = 400
 _DRAWS = 20  # with few items, some targets cannot be isolated in a short log
 _ATTEMPTS = 12  # logs to play before giving up; every second attempt enlarges the end
 _REPLAYS = 30  # logs with a peak to play before giving up; one or two usually suffice
+# The share of a log, counted from its end, in which the lists together isolate the hidden item.
+_LATE = 0.15
 # Rounds that a peak is drawn from, relative to a log of this length; no log has as many.
 _MARGIN = 1.5
 # The paper's cap on rounds and minimum tokens per round; longer logs raise the cap.
@@ -44,7 +46,7 @@ def play(
 
     One of `rounds` (at least 3) and `length` sets the end. `length` counts the tokens of the log
     with its question, at least `SHORTEST`; 90 to 100 % are filled. With `isolate`, all lists
-    together have exactly the hidden item in common, and not before the last `habits.late`. `peak`
+    together have exactly the hidden item in common, and not before their end. `peak`
     is the position in [0, 1) of the first guess with the largest number.
 
     Raises:
@@ -56,7 +58,7 @@ def play(
     def finished(top: Peak | None) -> Log | None:
         for attempt in range(_ATTEMPTS):
             # A larger end gives the agent more rounds to isolate the hidden item.
-            late = min(0.9, habits.late * (1 + attempt // 2))
+            late = min(0.9, _LATE * (1 + attempt // 2))
             rng = np.random.default_rng((seed, attempt))
             game = SimulatedGame(table, target, style, habits, rng, counter, cap, top)
             if game.run(limit, by_rounds, (1 - late) * limit if isolate else None):

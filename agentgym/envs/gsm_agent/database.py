@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from agentgym.envs.gsm_agent.documents import Document, Pack, Task, month_name
+from agentgym.envs.gsm_agent.documents import Document, Task, month_name
 from agentgym.envs.gsm_agent.loaders import load_data
 from agentgym.envs.gsm_agent.problems import Problem, ProblemOptions, draw_problem
 from agentgym.envs.gsm_agent.questions import write_question
@@ -92,7 +92,7 @@ class Database:
     """Documents sorted by id, their tasks, and a search index."""
 
     def __init__(
-        self, documents: Pack[Document], tasks: Pack[Task], index: Lexical | Dense
+        self, documents: Sequence[Document], tasks: Sequence[Task], index: Lexical | Dense
     ) -> None:
         self.documents, self.tasks, self.index = documents, tasks, index
 
@@ -105,7 +105,7 @@ class Database:
             index: Lexical | Dense = Lexical.of(texts)
         else:
             index = Dense.of(texts, load_embed(search_by))
-        return cls(Pack.of(Document, documents), Pack.of(Task, tasks), index)
+        return cls(documents, tasks, index)
 
     @cached_property
     def searchable(self) -> list[int]:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
-from typing import Any, Generic, Self, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from agentgym.envs.gsm_agent.facts import Fact
 from agentgym.envs.gsm_agent.narration import Narrator
@@ -69,43 +65,6 @@ class Task:
     documents: tuple[int, ...] = ()
     premises: tuple[str, ...] = ()
     static_only: str = ""
-
-    def __post_init__(self) -> None:
-        # JSON records contain lists.
-        for name in ("documents", "premises"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-
-
-RecordT = TypeVar("RecordT", bound=Document | Task)
-
-
-class Pack(Sequence[RecordT], Generic[RecordT]):
-    """Records in one read-only byte block, which forked processes share.
-
-    Args:
-        record: The class of the records.
-        block: The concatenated JSON records; uint8, shape `(bytes,)`.
-        ends: The start of each record and the end of the last; int64, shape `(records + 1,)`.
-    """
-
-    def __init__(
-        self, record: type[RecordT], block: NDArray[np.uint8], ends: NDArray[np.int64]
-    ) -> None:
-        self.record, self.block, self.ends = record, block, ends
-
-    @classmethod
-    def of(cls, record: type[RecordT], records: Iterable[RecordT]) -> Self:
-        """Pack records."""
-        lines = [json.dumps(asdict(each), ensure_ascii=False).encode() for each in records]
-        ends = np.cumsum([0, *map(len, lines)], dtype=np.int64)
-        return cls(record, np.frombuffer(b"".join(lines), np.uint8), ends)
-
-    def __len__(self) -> int:
-        return len(self.ends) - 1
-
-    def __getitem__(self, place: Any) -> Any:
-        line = self.block[self.ends[place] : self.ends[place + 1]].tobytes()
-        return self.record(**json.loads(line))
 
 
 def month_name(timestamp: str) -> str:

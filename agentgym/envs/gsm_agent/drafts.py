@@ -73,7 +73,6 @@ class Draft:
 
     rng: Random
     cast: Sequence[str]
-    operators: Sequence[str]
     story: Story
     asked: frozenset[str] = frozenset()
     facts: dict[Quantity, Fact] = field(default_factory=dict)
@@ -146,11 +145,7 @@ class Draft:
         if budget == 1:
             high = min(most, UNITS.get(quantity.unit, _LARGEST))
             return self.put(Fact(quantity, "is", self.number(_LEAST, max(_LEAST, high))))
-        schemas = [
-            schema
-            for schema in self.story.schemas.get(term.frame, ())
-            if schema.kind in self.operators and most >= _ROOM * budget
-        ]
+        schemas = self.story.schemas.get(term.frame, ()) if most >= _ROOM * budget else ()
         # The last relation is the last chance of a document far from the question.
         if schemas and not (self.asked and budget == 2) and self.rng.random() < 0.6:
             return self.compose(term, self.rng.choice(schemas), budget, most)
@@ -192,11 +187,11 @@ class Draft:
     def relate(self, term: Blank, budget: int, most: int) -> int:
         """Draw a quantity relative to another, which gets the other premises."""
         whole = Blank(term.owner, self.story.wholes.get(term.frame, ""), term.item)
-        kinds = [kind for kind in _PARTS if kind in self.operators]
+        kinds: Sequence[str] = _PARTS
         known = not whole.frame or whole.quantity in self._claimed
-        if known or not kinds or self.rng.random() < 0.3:
+        if known or self.rng.random() < 0.3:
             whole = self.far(term) if self.asked and budget == 2 else self.other(term)
-            kinds = list(STEPS)
+            kinds = STEPS
         value = self.count(whole, budget - 1, most - 10)
         return self.derive(term, whole, value, kinds, most)
 
@@ -206,13 +201,10 @@ class Draft:
         """Define a quantity relative to a known one of the same unit."""
         if unit_of(term.frame) != unit_of(source.frame):
             raise DeadEndError
-        usable = [kind for kind in kinds if kind in self.operators]
-        if term.frame == AGE:
-            usable = [kind for kind in usable if kind in ("more", "fewer", "times")]
+        usable = ["more", "fewer", "times"] if term.frame == AGE else list(kinds)
         self.rng.shuffle(usable)
         # A part of some numbers is never whole, but any number has smaller ones.
-        last = ("fewer",) if "fewer" in self.operators else ()
-        for kind in (*usable, *last):
+        for kind in (*usable, "fewer"):
             number = self.step(kind, value, most)
             if number is not None:
                 return self.put(Fact(term.quantity, kind, number, (source.quantity,)), [value])

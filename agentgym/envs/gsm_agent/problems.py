@@ -9,19 +9,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agentgym.envs.gsm_agent.drafts import STEPS, DeadEndError, Draft, words_of
+from agentgym.envs.gsm_agent.drafts import DeadEndError, Draft, words_of
 from agentgym.envs.gsm_agent.facts import Fact, Quantity
 from agentgym.envs.gsm_agent.questions import Question
-from agentgym.envs.gsm_agent.stories import ASKS, STORIES
-from agentgym.world.config import Choice, Config
+from agentgym.envs.gsm_agent.stories import STORIES
+from agentgym.world.config import Config
 
-_COMPOSITES = ("sum", "minus", "product", "quotient", "around", "convert")
 _BETWEEN_TWO = ("gap", "together", "average", "ratio")
 _PAIRS = ("excess", "left", "percentage", "share")
-OPERATORS = tuple(
-    dict.fromkeys((*STEPS, "percent", "rest", *_COMPOSITES, *_BETWEEN_TWO, *_PAIRS, *ASKS))
-)
-"""Relations of premises, and kinds of question other than for a quantity."""
 MOST_PREMISES = 128  # nine times the paper's longest problem
 LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
 """Documents per task, as in table 3 of the paper: a rounded log-normal number from 1 to 14."""
@@ -72,23 +67,11 @@ class ProblemOptions(Config):
     Attributes:
         premises: The number of premises per problem; None for the paper's distribution (1 to 14, 4.4
             on average).
-        operators: The relations that premises may use, and the kinds of question. They must include
-            `more`, which is always possible.
         max_answer: The maximum number of a quantity.
     """
 
     premises: Annotated[int, Field(ge=1, le=MOST_PREMISES)] | None = None
-    operators: tuple[Annotated[str, Choice(OPERATORS)], ...] = OPERATORS
     max_answer: Annotated[int, Field(ge=100, le=1_000_000)] = 2_000
-
-    def __post_init__(self) -> None:
-        # JSON specs contain lists instead of tuples.
-        object.__setattr__(self, "operators", tuple(self.operators))
-        super().__post_init__()
-        if "more" not in self.operators:
-            raise ValueError(
-                f"operators must include 'more', which is always possible, got {list(self.operators)}"
-            )
 
 
 def draw_problem(
@@ -110,15 +93,14 @@ def draw_problem(
         kinds = ["total"] * 4
         if budget > 2:
             # Both premises of a shorter question concern people whom it names.
-            two = _BETWEEN_TWO if len(people) > 1 else ()
-            kinds += [kind for kind in (*_PAIRS, *two) if kind in options.operators]
-            kinds += [ask.kind for ask in story.asks if ask.kind in options.operators] * 2
+            kinds += [*_PAIRS, *(_BETWEEN_TWO if len(people) > 1 else ())]
+            kinds += [ask.kind for ask in story.asks] * 2
         kind = rng.choice(kinds)
         size = max(_CAST) if kind in _BETWEEN_TWO else rng.choice(_CAST)
         for _ in range(_DRAFTS):
             cast = rng.sample(people, min(size, len(people)))
             asked = frozenset(cast) if several_searches else frozenset()
-            draft = Draft(rng, cast, options.operators, story, asked)
+            draft = Draft(rng, cast, story, asked)
             problem = _draft_problem(draft, kind, budget, options)
             if problem is None:
                 continue

@@ -20,7 +20,6 @@ from agentgym.envs.lore.programs import (
     REDIRECTS,
     ROOT,
     STANDARD,
-    WEIGHTS,
     Program,
     write_source,
 )
@@ -89,9 +88,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
                 constant=number,
                 redirect=REDIRECTS[config.consolidation],
             )
-            graph = grow_top_down(
-                rng, config.shape, config.operators, sampler, config.weights or WEIGHTS
-            )
+            graph = grow_top_down(rng, config.shape, config.operators, sampler)
             if graph.answer != 0 or config.consolidation == "wrap":
                 break
         return graph
@@ -141,11 +138,7 @@ class CodeWorld(LoreWorld[CodeConfig]):
 
     def shortest_rounds(self) -> int:
         """Count the turns of an agent that reads all needed files at once."""
-        return count_rounds(self.graph, (), ())
-
-    def rounds_left(self) -> int:
-        """Count the reading turns until the target is known, using the hidden graph."""
-        return count_rounds(self.graph, self.known.read, self.known.values)
+        return count_rounds(self.graph)
 
 
 def _opaque() -> Callable[[Random, int], str]:
@@ -168,26 +161,21 @@ def _sequential(_: Random, before: int) -> str:
     return f"v{before - 1}.py" if before else ROOT
 
 
-def count_rounds(graph: Graph, read: Collection[str], known: Collection[str]) -> int:
-    """Count the remaining rounds until the root's value is known."""
-    nodes, settled = graph.nodes, {graph.uids[file] for file in known}
+def count_rounds(graph: Graph) -> int:
+    """Count the rounds until the root's value is known."""
+    nodes, settled = graph.nodes, set[int]()
     # missing operands, and the nodes that wait for them
     pending, askers = dict[int, int](), dict[int, list[int]]()
-    running, later, rounds = [], [0], 0
-    if nodes[0].file in read:
-        running, later = later, running
+    running, later, rounds = list[int](), [0], 0
     while 0 not in settled:
         if not running:
             rounds, running, later = rounds + 1, later, []
         uid = running.pop()
         # A conditional requests its branch only after the compared values are known.
         missing = [operand for operand in _required(nodes, uid, settled) if operand not in settled]
+        later += [operand for operand in missing if operand not in askers]
         for operand in missing:
-            if operand in askers:
-                askers[operand].append(uid)
-            else:
-                askers[operand] = [uid]
-                (running if nodes[operand].file in read else later).append(operand)
+            askers.setdefault(operand, []).append(uid)
         pending[uid] = len(missing)
         if not missing:
             settled.add(uid)

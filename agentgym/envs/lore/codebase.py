@@ -20,10 +20,9 @@ from agentgym.envs.lore.programs import (
 from agentgym.envs.reading import expect
 
 _STATE = re.compile(
-    r"What main\.py returns (?:is not known yet|follows from the values below|is -?[0-9]+)\.\n"
+    r"What main\.py returns (?:is not known yet|follows from the values below)\.\n"
     r"(?P<programs>(?:\w+ = .*\n)*)Known values: (?P<values>.*)\nUnread documents: (?P<unread>.*)"
-    r"(?:\nCertainly needed: .*)?(?:\nBehind redirects, and perhaps imported again: "
-    r"(?P<shared>.*))?"
+    r"(?:\nBehind redirects, and perhaps imported again: (?P<shared>.*))?"
     r"(?:\nRead before their imports: (?P<ahead>.*))?\nRead last: (?P<recent>.*)"
 )
 _STEP = re.compile(
@@ -144,20 +143,18 @@ class Codebase(ReadDocuments):
                 stack += program.required_operands(self.values) if known else program.operands
         return _by_name(programs), _by_name(values)
 
-    def lines(self, full: bool) -> list[str]:
+    def lines(self) -> list[str]:
         """Return the useful programs and values, and the readable files."""
         programs, values = self._in_use()
-        head = f"is {self.answer}" if full else "follows from the values below"
+        head = "follows from the values below" if self.answer else "is not known yet"
         lines = [
-            f"What main.py returns {head if self.answer else 'is not known yet'}.",
+            f"What main.py returns {head}.",
             *(f"{module(file)} = {write_expression(self.programs[file])}" for file in programs),
         ]
         rows = {
             "Known values": [f"{module(file)} = {self.values[file]}" for file in values],
             "Unread documents": self.unread(),
         }
-        if full:
-            rows["Certainly needed"] = self.useful()
         if self.shared:
             rows["Behind redirects, and perhaps imported again"] = _by_name(self.shared)
         if self.ahead:
@@ -187,9 +184,9 @@ class Codebase(ReadDocuments):
             known._add(f"{name}.py", read_expression(expression))
         return known
 
-    def describe(self, file: str, full: bool) -> str:
+    def describe(self, file: str) -> str:
         """Describe reading a file, or working out a conditional's branch first."""
-        for asker in () if full else self._in_use()[0]:
+        for asker in self._in_use()[0]:
             if self._branch(asker) == file:
                 return (
                     f"Work out which branch '{asker}' takes, then read the document of that branch."

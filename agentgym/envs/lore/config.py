@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from agentgym.envs.lore.graph import Operator, Shape
-from agentgym.text.validation import check_choice, check_int
+from agentgym.text.validation import check_int
 from agentgym.world.config import CallsPerTurn, Choice, Share
 from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 
@@ -31,15 +31,12 @@ class LoreConfig(TurnBudget):
         min_arity: The minimum number of operands of a rule.
         max_arity: The maximum number of operands of a rule, at least `min_arity`; an operator may
             take fewer.
-        weights: The relative frequencies of the operators, by name; all equal if None.
         max_calls_per_turn: The maximum calls per reply.
         strict_ids: Whether an id that does not follow from documents already read is answered like
             a nonexistent one. Otherwise, as in the paper, ids can be guessed.
         rereads: Whether a document can be read again; otherwise that is an error.
         budget_by: Whether the turn budget assumes an optimal policy with one call per turn
             (`reads`) or with as many as a reply may contain (`rounds`).
-        hints: Whether plan and state leave computing to the agent (`plain`) or spell out results
-            (`full`).
     """
 
     operators_of: ClassVar[Mapping[str, Sequence[Operator]]]
@@ -50,26 +47,16 @@ class LoreConfig(TurnBudget):
     p: Share = 0.5
     min_arity: Annotated[int, Field(ge=2, le=_MAX_ARITY)] = 2
     max_arity: Annotated[int, Field(ge=2, le=_MAX_ARITY)] = 4
-    weights: Mapping[str, Annotated[float, Field(ge=0.0, le=1e9)]] | None = None
     max_calls_per_turn: CallsPerTurn = 1
     strict_ids: bool = True
     rereads: bool = False
     budget_by: Literal["reads", "rounds"] = "rounds"
-    hints: Literal["plain", "full"] = "plain"
     budget_factor: BudgetFactor = 1.25
     budget_slack: BudgetSlack = 4
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_int("max_arity", self.max_arity, self.min_arity, _MAX_ARITY)
-        names = [operator.name for operator in self.operators]
-        for name in self.weights or ():
-            check_choice("weights", name, names)
-        if self.weights is not None and not sum(self.weights.values()):
-            raise ValueError(
-                f"weights must not all be 0, got {dict(self.weights)!r}; operators: "
-                f"{', '.join(names)}"
-            )
 
     @property
     def operators(self) -> Sequence[Operator]:

@@ -64,7 +64,7 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
             field_rate=config.distractor_fields,
             document_rate=config.distractor_documents,
         )
-        return grow_bottom_up(rng, config.shape, config.operators, sampler, config.weights)
+        return grow_bottom_up(rng, config.shape, config.operators, sampler)
 
     def task(self) -> str:
         """Return the target, the first documents, and the budget."""

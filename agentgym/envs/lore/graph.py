@@ -65,6 +65,7 @@ class Operator:
         operand: `number` or `text`.
         least: The minimum number of operands; `most` is the maximum.
         needs: Returns the indices of the operands that a lazy evaluation asks for; None for all.
+        weight: The relative frequency.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Operator:
     least: int = 2
     most: int = 10
     needs: Callable[[Any, Sequence[Any]], Sequence[int]] | None = None
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +129,6 @@ class Graph:
     nodes: Sequence[Node]
     start: Sequence[int]
     answer: Value
-    top_down: bool
-    consolidations: int
     height: int
     needed: int
     uids: Mapping[str, int]
@@ -137,10 +137,6 @@ class Graph:
         """Return the document with this id, if any."""
         uid = self.uids.get(file)
         return None if uid is None else self.nodes[uid]
-
-    def progress(self, node: Node) -> int:
-        """Return a document's position on the longest reading chain, in [0, height]."""
-        return node.depth if self.top_down else self.height - node.depth
 
     def __copy__(self) -> Graph:
         return self
@@ -170,22 +166,14 @@ class Shape:
 class Grower(ABC):
     """The loop of algorithm 1; subclasses define expanding, gathering and finishing."""
 
-    def __init__(
-        self,
-        rng: Random,
-        shape: Shape,
-        operators: Sequence[Operator],
-        weights: Mapping[str, float] | None,
-    ) -> None:
+    def __init__(self, rng: Random, shape: Shape, operators: Sequence[Operator]) -> None:
         self.rng = rng
         self.shape = shape
         self.nodes: list[Node] = []
-        self.consolidations = 0
         self.operators = operators
         self._arities = [self._arity(operator) for operator in operators]
-        weights = weights or {operator.name: 1.0 for operator in operators}
         # Cumulative, for the bisection in `run`.
-        self._weights = list(accumulate(weights.get(operator.name, 0.0) for operator in operators))
+        self._weights = list(accumulate(operator.weight for operator in operators))
 
     def _arity(self, operator: Operator) -> tuple[int, int]:
         most = max(operator.least, min(operator.most, self.shape.most))
@@ -214,7 +202,6 @@ class Grower(ABC):
                 count = among(rng, 2, len(leaves))
                 deal(rng, leaves, count)
                 leaves = [*leaves[count:], self.gather(leaves[:count])]
-                self.consolidations += 1
         return leaves
 
     def add(
@@ -225,15 +212,13 @@ class Grower(ABC):
         self.nodes.append(node)
         return node
 
-    def finished(self, start: Sequence[Node], answer: Value, top_down: bool) -> Graph:
+    def finished(self, start: Sequence[Node], answer: Value) -> Graph:
         """Return the graph once all ids are assigned."""
         nodes = self.nodes
         return Graph(
             nodes=nodes,
             start=tuple(node.uid for node in start),
             answer=answer,
-            top_down=top_down,
-            consolidations=self.consolidations,
             height=max([node.depth for node in nodes]),
             needed=sum([node.needed for node in nodes]),
             uids={node.file: node.uid for node in nodes},

@@ -74,7 +74,7 @@ class _BottomUp(Grower):
             self._renumber()
         # Eight letters: the answer cannot be guessed.
         root.content = self._letters(8, 8)
-        return self.finished(leaves, root.content, top_down=False)
+        return self.finished(leaves, root.content)
 
     def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
         rng, depth = self.rng, parent.depth + 1
@@ -164,13 +164,9 @@ def grow_bottom_up(
     shape: Shape,
     operators: Sequence[Operator],
     sampler: DocumentSampler,
-    weights: Mapping[str, float] | None = None,
 ) -> Graph:
-    """Grow a graph whose answer is at the root and whose reading starts at the leaves.
-
-    `weights` gives each operator's frequency; None means equal.
-    """
-    return _BottomUp(rng, shape, operators, weights, sampler=sampler).grow()
+    """Grow a graph whose answer is at the root and whose reading starts at the leaves."""
+    return _BottomUp(rng, shape, operators, sampler=sampler).grow()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +197,7 @@ class _TopDown(Grower):
         operators = {each.name: each for each in (*self.operators, self.sampler.redirect)}
         values = _evaluate(self.nodes, operators)
         _mark_needed(self.nodes, operators, values)
-        return self.finished(self.nodes[:1], values[0], top_down=True)
+        return self.finished(self.nodes[:1], values[0])
 
     def expand(self, parent: Node, operator: Operator, operands: int) -> list[Node]:
         children = [self._module(parent.depth + 1) for _ in range(operands)]
@@ -229,13 +225,12 @@ def grow_top_down(
     shape: Shape,
     operators: Sequence[Operator],
     sampler: ModuleSampler,
-    weights: Mapping[str, float] | None = None,
 ) -> Graph:
     """Grow a graph whose constants are at the leaves and whose reading starts at the root.
 
     `Node.needed` marks the documents that a lazy evaluation asks for.
     """
-    return _TopDown(rng, shape, operators, weights, sampler=sampler).grow()
+    return _TopDown(rng, shape, operators, sampler=sampler).grow()
 
 
 def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[Any]:

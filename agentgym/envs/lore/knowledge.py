@@ -47,8 +47,8 @@ class ReadDocuments(ABC):
         """Return the unread ids that the target certainly depends on; the plan takes the first."""
 
     @abstractmethod
-    def lines(self, full: bool) -> list[str]:
-        """Write the knowledge for optimal play; `full` adds computable results."""
+    def lines(self) -> list[str]:
+        """Write the knowledge for optimal play, without results that the agent can compute."""
 
     @classmethod
     @abstractmethod
@@ -60,8 +60,8 @@ class ReadDocuments(ABC):
         """
 
     @abstractmethod
-    def describe(self, file: str, full: bool) -> str:
-        """Describe reading a document, without unread knowledge unless `full`."""
+    def describe(self, file: str) -> str:
+        """Describe reading a document, without results that the agent can compute."""
 
     @abstractmethod
     def resolve(self, step: str) -> str | None:

@@ -139,7 +139,7 @@ class MultimodalWorld(DocumentWorld):
         sampler = DocumentSampler(
             self._operand, _irrelevant, config.distractor_fields, config.distractor_documents
         )
-        graph = grow_bottom_up(rng, config.shape, config.operators, sampler, config.weights)
+        graph = grow_bottom_up(rng, config.shape, config.operators, sampler)
         for node in graph.nodes:
             if (
                 node.kind == "rule"

@@ -205,16 +205,14 @@ _CONDITIONAL = Operator(
     needs=_taken,
 )
 # Two or three workers, and the shared variable.
-_ASYNC = Operator("async", _run_workers, _write_workers, _draw_workers, least=3, most=4)
+# They are rarer, because they have the longest texts.
+_ASYNC = Operator("async", _run_workers, _write_workers, _draw_workers, least=3, most=4, weight=0.5)
 
 STANDARD = (_ARITHMETIC, _SCALE, _CONDITIONAL)
 """Integer arithmetic and conditional statements, as in the paper; their form is not the paper's."""
 
 HARD = (*STANDARD, _ASYNC)
 """The standard operators, and coroutines that share a global variable."""
-
-WEIGHTS = {"arithmetic": 1.0, "scale": 1.0, "conditional": 1.0, "async": 0.5}
-"""Default frequencies; coroutines have the longest texts, so they are rarer."""
 
 WRAP = Operator(
     "wrap",

@@ -213,7 +213,7 @@ class Records(ReadDocuments):
         """Return the certainly needed ids."""
         return _late_first(self.ready)
 
-    def lines(self, full: bool) -> list[str]:
+    def lines(self) -> list[str]:
         """Write the target, the useful values and rules, and the unread ids."""
         values = sorted(self.values.items(), key=lambda item: int(item[0][1:]))
         rows = {
@@ -223,7 +223,7 @@ class Records(ReadDocuments):
             ),
             # The agent must compute these ids itself.
             "Unread documents": ", ".join(
-                file for file in _late_first(self.ready) if full or _prefix(file) not in self.rules
+                file for file in _late_first(self.ready) if _prefix(file) not in self.rules
             ),
         }
         if self.doubtful:
@@ -261,10 +261,10 @@ class Records(ReadDocuments):
             known._add_rule(*rule.split("%X with X = "))
         return known
 
-    def describe(self, file: str, full: bool) -> str:
+    def describe(self, file: str) -> str:
         """Read an id, or compute it first."""
         prefix = _prefix(file)
-        if full or prefix not in self.rules:
+        if prefix not in self.rules:
             return f"Read document '{file}'."
         return f"Work out X = {self.rules[prefix]}, then read document '{prefix}%X'."
 

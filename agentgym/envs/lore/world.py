@@ -39,8 +39,7 @@ _LOST = "No turn is left to find the answer out."
 TEXTS: Mapping[str, Mapping[str, str]] = load_texts(__file__, "prompts")
 """Parts of the system message of each world."""
 
-# Keyed by class and configuration text, because `weights` has no hash.
-_most_turns: dict[tuple[type[Any], str], int] = {}
+_most_turns: dict[tuple[type[Any], LoreConfig], int] = {}
 
 LoreT = TypeVar("LoreT", bound=LoreConfig)
 
@@ -79,10 +78,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             "reads": 0,
             "redundant_reads": 0,
             "guessed_reads": 0,
-            "round_optimal_turns": 0,
         }
         self._since: dict[str, int] = {}
-        self._round: tuple[int, int] = (0, 0)
 
     def rules(self) -> str:
         """Return the system message."""
@@ -125,7 +122,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     def most_turns(self) -> int:
         """Return the budget's reading turns: the most of several tasks of this configuration."""
-        key = type(self), repr(self.config)
+        key = type(self), self.config
         if key not in _most_turns:
             samples = max(_FEWEST_SAMPLES, min(_SAMPLES, _SAMPLED // (self.config.operations + 1)))
             turns = []
@@ -147,7 +144,6 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         self.known = self.begin()
         # The turn in which each lead became known, for the report.
         self._since = dict.fromkeys(self.known.order, 0)
-        self._round = (0, self.rounds_left())
         self.max_turns = self.config.budget(most + 1)
 
     @tool
@@ -165,7 +161,6 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             raise ToolError(f"there is no document {echo(file_id)}")
         if again and not self.may_reread(file_id):
             raise ToolError(f"document {echo(file_id)} was read before and is shown only once")
-        self._close_round()
         self._counts["reads"] += 1
         self._counts["redundant_reads"] += again
         self._counts["guessed_reads"] += not derivable
@@ -297,9 +292,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     def state(self) -> str:
         """Return the useful knowledge and the remaining turns."""
-        return "\n".join(
-            [*self.known.lines(self.config.hints == "full"), f"Turns left: {self.turns_left}"]
-        )
+        return "\n".join([*self.known.lines(), f"Turns left: {self.turns_left}"])
 
     def subtask(self, with_state: bool) -> str:
         """Read the first useful document, or answer."""
@@ -310,7 +303,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """Describe the document, or ask for the answer."""
         if call.name == "submit":
             return _SUBMIT
-        return self.known.describe(call.arguments["file_id"], self.config.hints == "full")
+        return self.known.describe(call.arguments["file_id"])
 
     @classmethod
     def read_task(cls, task: str) -> Self:
@@ -344,21 +337,6 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         file = self.known.resolve(subtask)
         return ToolCall("read_document", {"file_id": file}) if file else None
 
-    def rounds_left(self) -> int:
-        """Count the reading turns until the target is known, if each turn reads all known ids."""
-        unread = map(self.graph.node, self.known.unread())
-        chains = [node.depth + 1 for node in unread if node and node.needed]
-        return 0 if self.known.answer is not None else max(chains, default=0)
-
-    def _close_round(self) -> None:
-        turn, before = self._round
-        # Several reads in one turn are one round.
-        if turn == self.turn:
-            return
-        left = self.rounds_left()
-        self._counts["round_optimal_turns"] += left < before
-        self._round = (self.turn, left)
-
     def report(self) -> Mapping[str, Any]:
         """Report the size of the task, what was read, and how the episode failed if it did
         (TaskWeaver, section 4.4).
@@ -366,8 +344,6 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         `premature_halt`: it ended without the right answer while there were useful documents to
         read. `lost_leads`: how many of these had been known for more than 20 turns.
         `synthesis_error`: everything needed had been read, but the right answer was not given.
-        `furthest` is the progress along the longest chain, of `height`; `round_optimal_turns`
-        counts the turns whose reads shortened it.
         """
         read = [node for file in self.known.read if (node := self.graph.node(file))]
         open_leads = [
@@ -380,11 +356,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             "documents": len(self.graph.nodes),
             "needed": self.graph.needed,
             **self._counts,
-            "round_optimal_turns": (
-                self._counts["round_optimal_turns"] + (self.rounds_left() < self._round[1])
-            ),
             "useful_reads": useful,
-            "furthest": max(map(self.graph.progress, read), default=0),
             "answered": self._submitted is not None,
             "premature_halt": failed and bool(open_leads),
             "lost_leads": sum(

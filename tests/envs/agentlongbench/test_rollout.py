@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
 
+from agentgym.envs.agentlongbench import agent
 from agentgym.envs.agentlongbench.agent import FILLED
 from agentgym.envs.agentlongbench.config import ItemsConfig
 from agentgym.envs.agentlongbench.engine import search
@@ -24,9 +24,7 @@ SETTINGS = [(k, s) for k in ("intensive", "free") for s in ("concise", "verbose"
 def make(
     knowledge: str = "free", style: str = "concise", seed: int = 0, items: int = 300, **options: Any
 ) -> Log:
-    habits = Habits(
-        **{name: options.pop(name) for name in list(options) if name in Habits.__dataclass_fields__}
-    )
+    habits = Habits(min_list=options.pop("min_list", 50))
     config = ItemsConfig(knowledge=knowledge, items=items)
     rng = np.random.default_rng(seed)
     table = config.table(rng)
@@ -37,10 +35,6 @@ def make(
 
 def calls(log: Log) -> list[list[dict[str, Any]]]:
     return [each.messages[0].calls[0].arguments["conditions"] for each in log.rounds[1:]]
-
-
-def sections(conditions: list[dict[str, Any]]) -> set[str]:
-    return {condition["section"] for condition in conditions}
 
 
 @pytest.mark.parametrize(("knowledge", "style"), SETTINGS)
@@ -154,65 +148,41 @@ def test_guesses_are_repeated_only_where_the_list_has_no_other() -> None:
         if each.lists and each.guess in seen:
             assert all(place in seen or place == log.target for place in each.lists[0].tolist())
         seen.add(each.guess)
-    assert repeats == log.repeats > 0
+    assert repeats > 0
 
 
-def test_the_window_and_forgetting() -> None:
-    quiet: dict[str, Any] = {
-        "mask_prob": 0.0,
-        "epsilon": 0.0,
-        "min_list": 2,
-        "items": 300,
-        "style": "verbose",
-    }
-    log = make(history_window=1, forget_history_prob=1.0, rounds=12, **quiet)
+def sizes(query: list[dict[str, Any]]) -> int:
+    return sum(len(condition.get("values", [0])) for condition in query)
+
+
+HABITS = {"HISTORY_WINDOW": (3, 1), "FORGET_HISTORY": (0.0, 0.5, 1.0), "MASK": (0.0, 0.5, 1.0)}
+HABITS |= {"MOST_MASKED": (0, 2, 6), "EPSILON": (0.0, 1.0)}
+
+
+@pytest.mark.parametrize("habit", HABITS)
+def test_an_agent_that_forgets_more_asks_less(habit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = {"FORGET_HISTORY": 1.0, "MASK": float(habit == "MOST_MASKED"), "MOST_MASKED": 6}
+    for name, value in {**quiet, "EPSILON": 0.0}.items():
+        monkeypatch.setattr(agent, name, value)
+    means = []
+    for value in HABITS[habit]:
+        monkeypatch.setattr(agent, habit, value)
+        logs = [make(style="verbose", rounds=15, min_list=2, seed=seed) for seed in range(4)]
+        means.append(np.mean([sizes(query) for log in logs for query in calls(log)]))
+    assert means == sorted(means, reverse=True)
+    assert means[-1] < 0.9 * means[0]
+
+
+def test_what_is_forgotten_at_once_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"FORGET_HISTORY": 1.0, "MASK": 0.0, "EPSILON": 0.0}.items():
+        monkeypatch.setattr(agent, name, value)
+    log = make(style="verbose", rounds=12, min_list=2)
     for before, conditions in zip(log.rounds, calls(log), strict=False):
         told = log.table.feedback_atoms(before.guess, log.target)
-        asked = {
-            (c["section"], str(v))
-            for c in conditions
-            for v in c.get("values", [c.get("threshold")])
-        }
-        assert asked <= {(section, str(value)) for section, _, value in told}
-    sizes = {}
-    for window, forget in ((1, 1.0), (3, 1.0), (1, 0.5), (1, 0.0)):
-        logs = [
-            make(history_window=window, forget_history_prob=forget, rounds=15, seed=seed, **quiet)
-            for seed in range(4)
-        ]
-        sizes[window, forget] = np.mean(
-            [len(c.get("values", [0])) for each in logs for query in calls(each) for c in query]
-        )
-    assert sizes[1, 1.0] < sizes[3, 1.0]
-    assert sizes[1, 1.0] < sizes[1, 0.5] < sizes[1, 0.0]
-
-
-def test_masks_leave_out_sections_but_never_all() -> None:
-    quiet: dict[str, Any] = {"epsilon": 0.0, "min_list": 2, "style": "verbose", "rounds": 30}
-    for most in (0, 2, 6):
-        masked = make(mask_prob=1.0, max_mask_sections=most, **quiet)
-        counts = Counter(len(sections(conditions)) for conditions in calls(masked))
-        assert max(counts) <= 6 - most or most == 6
-        assert min(counts) >= 1
-        if most == 6:
-            assert set(counts) == {1}
-    shares = [
-        np.mean([len(sections(c)) for c in calls(make(mask_prob=p, max_mask_sections=6, **quiet))])
-        for p in (0.0, 0.5, 1.0)
-    ]
-    assert shares[0] > shares[1] > shares[2]
-
-
-def test_epsilon_leaves_out_conditions() -> None:
-    sizes = []
-    for epsilon in (0.0, 1.0):
-        log = make(mask_prob=0.0, epsilon=epsilon, min_list=2, style="verbose", rounds=60)
-        sizes.append(
-            np.mean(
-                [sum(len(c.get("values", [0])) for c in conditions) for conditions in calls(log)]
-            )
-        )
-    assert sizes[1] < 0.75 * sizes[0]
+        known = {(section, str(value)) for section, _, value in told}
+        for each in conditions:
+            values = each.get("values", [each.get("threshold")])
+            assert {(each["section"], str(value)) for value in values} <= known
 
 
 def test_time_and_memory_grow_linearly() -> None:

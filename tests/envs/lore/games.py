@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from agentgym.envs.lore import PAPER
 from agentgym.envs.lore.code_world import CodeWorld
 from agentgym.envs.lore.document_world import DocumentWorld
 from agentgym.envs.lore.multimodal_world import MultimodalWorld
+from agentgym.envs.lore.programs import PROGRAMS
 from tests.envs.lore.code_solver import CodeSolver
 from tests.envs.lore.lore_solver import Solver
 from tests.envs.lore.picture_solver import kinds, read_turned
@@ -45,8 +46,13 @@ def reply(*calls: ToolCall) -> str:
     return "\n".join(map(render, calls))
 
 
-def default(env_id: str, seed: int, **options: Any) -> Any:
-    world = LORE[env_id](LORE[env_id].Config(**options), seed)
+def default(env_id: str, seed: int, operators: Sequence[str] = (), **options: Any) -> Any:
+    """Return a task; one of CodeWorld may have these operators only."""
+    config = LORE[env_id].Config
+    if operators:
+        chosen = dict.fromkeys(BOTH, tuple(map(PROGRAMS.__getitem__, operators)))
+        config = type("Config", (config,), {"operators_of": chosen})
+    world = LORE[env_id](config(**options), seed)
     world.generate()
     return world
 
@@ -61,7 +67,7 @@ def generated(env_id: str, seed: int, **options: Any) -> Any:
 def told_of(world: Any, done: set[int]) -> set[int]:
     """Return the unread documents that follow from those read, by the task's structure."""
     nodes = world.graph.nodes
-    if world.graph.top_down:
+    if isinstance(world, CodeWorld):
         return {0, *(child for uid in done for child in nodes[uid].children)} - done
     behind = {node.uid for node in nodes if node.children and done.issuperset(node.children)}
     return (set(world.graph.start) | behind) - done

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections import Counter
 from random import Random
 from typing import Any
@@ -192,34 +190,6 @@ def test_pictures_are_drawn_when_they_are_read(monkeypatch: pytest.MonkeyPatch) 
     assert world.task()
     with pytest.raises(AssertionError, match="drawn too early"):
         pictured(world, "value")
-
-
-def test_without_pillow_scenes_are_played_and_pictures_ask_for_it() -> None:
-    code = (
-        "import sys\n"
-        "import agentgym\n"
-        "print('PIL' in sys.modules)\n"
-        "sys.modules['PIL'] = None\n"
-        "from agentgym.oracles import OraclePolicy\n"
-        "from agentgym.training.rollout import rollout\n"
-        "print(rollout(OraclePolicy('MultimodalWorld'), agentgym.make('MultimodalWorld', render='scene'), 0).reward)\n"
-        "for act in (lambda: agentgym.make('MultimodalWorld'), agentgym.Image(b'').to_array):\n"
-        "    try:\n"
-        "        act()\n"
-        "    except ImportError as error:\n"
-        "        print(error)\n"
-    )
-    shown = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    otherwise = "or let MultimodalWorld describe the pictures in words with render='scene'"
-    why = "pictures need Pillow: pip install 'agentgym-suite[images]'"
-    assert shown == [
-        "False",
-        "1.0",
-        f"MultimodalWorld needs PIL: pip install 'agentgym-suite[images]'; {otherwise}",
-        why,
-    ]
 
 
 # Pixels.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import asyncio
-import itertools
 import re
 import subprocess
 import sys
@@ -20,7 +17,6 @@ from agentgym.cli.export import program as export_program
 from agentgym.envs.lore import programs
 from agentgym.envs.lore.graph import Rule
 from agentgym.envs.lore.programs import (
-    HARD,
     PROGRAMS,
     REDIRECTS,
     STANDARD,
@@ -31,11 +27,11 @@ from agentgym.envs.lore.programs import (
     write_source,
 )
 from tests.cli.test_main import command
-from tests.envs.lore.code_solver import VIRTUAL, Program, run_virtually
+from tests.envs.lore.code_solver import VIRTUAL, Program
 from tests.envs.lore.games import BOTH, default, longest_chain
 from tests.helpers import PATIENCE, start
 
-ASYNC = {"difficulty": "hard", "weights": {"async": 1.0}}
+ASYNC = {"difficulty": "hard", "operators": ("async",)}
 
 
 def generated(seed: int, **options: Any) -> Any:
@@ -48,14 +44,13 @@ def run_and_compare(world: Any, clock: Any = VIRTUAL) -> None:
     assert {f"{name}.py" for name in program.called} == set(world.needed())
     assert len(program.called) == world.graph.needed
     assert world.graph.height == longest_chain(world.graph)
-    assert world.graph.progress(world.graph.nodes[0]) == 0
 
 
 # Executed.
 
 
 @pytest.mark.parametrize("difficulty", BOTH)
-@pytest.mark.parametrize("operations", [0, 1, 2, 8, 30, 120, 350])
+@pytest.mark.parametrize("operations", [0, 2, 8, 120])
 @pytest.mark.parametrize("consolidation", REDIRECTS)
 def test_the_sources_return_the_answer_and_ask_for_what_is_needed(
     consolidation: str, operations: int, difficulty: str
@@ -63,24 +58,6 @@ def test_the_sources_return_the_answer_and_ask_for_what_is_needed(
     options = {"operations": operations, "difficulty": difficulty, "consolidation": consolidation}
     for seed in range(15 if operations < 30 else 1 + 200 // operations):
         run_and_compare(generated(seed, **options))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("part", range(8))
-def test_two_thousand_programs_return_their_answers(part: int) -> None:
-    rng = Random(part)
-    for seed in range(250 * part, 250 * (part + 1)):
-        options = {"difficulty": BOTH[seed % 2], "consolidation": rng.choice(["wrap", "plain"])}
-        run_and_compare(generated(seed, operations=rng.randint(1, 350), **options))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"p": 0.0}, {"p": 1.0, "theta": 1}, {"theta": 40, "max_arity": 10}, {"min_arity": 4}, ASYNC],
-)
-def test_extremes_run(options: dict[str, Any]) -> None:
-    for seed in range(6):
-        run_and_compare(generated(seed, **{"operations": 25, "difficulty": "hard", **options}))
 
 
 # Coroutines.
@@ -125,13 +102,6 @@ def test_no_two_wake_ups_coincide() -> None:
         assert len(set(ticks)) == len(ticks) == sum(map(len, workers))
         assert min(min(durations) for durations in sleeps) > 0
         assert all(earlier[0] < later[0] for earlier, later in pairwise(wakeups(workers)))
-        assert 2 <= len(sleeps) <= 3
-        assert all(2 <= len(durations) <= 3 for durations in sleeps)
-        assert all(
-            "seen = shared\n" in body.partition("= seen")[0]
-            for body in functions
-            if "= seen" in body
-        )
 
 
 def test_a_second_call_returns_the_same_since_the_shared_variable_is_set_anew() -> None:
@@ -141,20 +111,10 @@ def test_a_second_call_returns_the_same_since_the_shared_variable_is_set_anew() 
         assert main() == main() == PROGRAMS["async"].execute(workers, values)
 
 
-def test_operands_are_computed_before_the_loop_runs_since_loops_do_not_nest() -> None:
+def test_an_operand_of_coroutines_may_run_a_loop_too() -> None:
     nodes = generated(0, operations=12, **ASYNC).graph.nodes
     asynchronous = {n.uid for n in nodes if n.kind == "module" and is_async(n.content)}
     assert any(asynchronous & {*nodes[uid].children} for uid in asynchronous)
-
-    async def nested() -> None:
-        with pytest.raises(RuntimeError, match="cannot be called from a running event loop"):
-            asyncio.run(inner := nothing())
-        inner.close()
-
-    run_virtually(nested())
-
-
-async def nothing() -> None: ...
 
 
 def is_async(content: Any) -> bool:
@@ -176,13 +136,13 @@ def test_a_task_whose_answer_is_0_is_kept_only_after_many_tries() -> None:
         consolidation="plain",
         theta=1,
         p=1.0,
-        weights={"arithmetic": 1.0},
+        operators=("arithmetic",),
         max_arity=2,
     )
     assert isinstance(hopeless.graph.answer, int)
 
 
-def test_weights_choose_operators_and_coroutines_are_half_as_frequent() -> None:
+def test_coroutines_are_hard_and_half_as_frequent() -> None:
     def share(name: str, **options: Any) -> float:
         rules = [
             n.content.operator
@@ -199,7 +159,6 @@ def test_weights_choose_operators_and_coroutines_are_half_as_frequent() -> None:
         operator.name for operator in STANDARD
     ]
     assert 0.11 < share("async", difficulty="hard") < 0.18
-    assert share("scale", weights={"scale": 2}) == 1.0
 
 
 def test_every_operand_of_coroutines_makes_a_difference() -> None:
@@ -236,24 +195,6 @@ NO_EXPRESSIONS = ("", "m_a", "m_a() +", "m_a() * m_b()", "9 * (m_a() + m_b()", "
 def test_what_is_no_expression_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="this is no expression over modules"):
         read_expression(text)
-
-
-def test_all_sources_are_modules_of_python_that_import_what_they_call() -> None:
-    for seed, difficulty in itertools.product(range(3), BOTH):
-        world = generated(seed, operations=40, difficulty=difficulty)
-        for file, source in world.files().items():
-            tree = ast.parse(source, feature_version=(3, 11))
-            imported = [
-                alias.name
-                for line in tree.body
-                if isinstance(line, ast.Import)
-                for alias in line.names
-            ]
-            called = re.findall(r"(\w+)\.main\(\)", source)
-            assert imported == ["asyncio"] * ("asyncio." in source) + called
-            assert {f"{name}.py" for name in called} <= world.files().keys()
-            assert ("__main__" in source) == (file == "main.py")
-    assert len(HARD) == 4
 
 
 # Exported.
@@ -304,7 +245,7 @@ def test_the_command_writes_files_that_run(tmp_path: Path) -> None:
         ("CodeWorld-n350", {}, 1),
         (
             "CodeWorld",
-            {"operations": 1_000, "theta": 1, "p": 1.0, "weights": {"arithmetic": 1.0}},
+            {"operations": 1_000, "theta": 1, "p": 1.0},
             0,
         ),
         ("CodeWorld", {"operations": 3, "difficulty": "hard", "names": "sequential"}, 5),

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from agentgym import make, tool_env
-from agentgym.oracles import NoisyPolicy, OraclePolicy, RandomPolicy
+from agentgym.oracles import NoisyPolicy, RandomPolicy
 from agentgym.oracles.reading import ParsedChat
-from agentgym.training.rollout import rollout
 from tests.envs.lore.games import BOTH, LORE, SOLVERS, generated, read, reply, shown, told_of
 from tests.helpers import compare, say, start
 
@@ -32,14 +31,14 @@ def solve(env_id: str, seed: int, **options: Any) -> None:
     report = world.report()
     assert report["reads"] == report["useful_reads"] == report["needed"] == len(needed)
     assert report["documents"] == len({node.file for node in world.graph.nodes})
-    assert (report["guessed_reads"], report["redundant_reads"], world.rounds_left()) == (0, 0, 0)
+    assert (report["guessed_reads"], report["redundant_reads"]) == (0, 0)
     if env_id != "CodeWorld":
         assert needed == world.graph.uids.keys()
-        assert report["furthest"] == report["height"] == rounds - 1
+        assert report["height"] == rounds - 1
 
 
 @pytest.mark.parametrize("difficulty", BOTH)
-@pytest.mark.parametrize("operations", [0, 1, 2, 3, 8, 30, 120, 350])
+@pytest.mark.parametrize("operations", [0, 1, 3, 30, 350])
 @pytest.mark.parametrize("env_id", LORE)
 def test_a_solver_that_sees_observations_solves_in_the_fewest_rounds(
     env_id: str, operations: int, difficulty: str
@@ -50,29 +49,6 @@ def test_a_solver_that_sees_observations_solves_in_the_fewest_rounds(
     small = 3 if env_id == "MultimodalWorld" else 12
     for seed in range(small if operations < 4 else 1 + 30 // operations):
         solve(env_id, seed, **options)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("difficulty", BOTH)
-@pytest.mark.parametrize("part", range(40))
-@pytest.mark.parametrize("env_id", LORE)
-def test_the_solver_solves_two_thousand_tasks_of_each_difficulty(
-    env_id: str, part: int, difficulty: str
-) -> None:
-    rng = Random(part)
-    for seed in range(50 * part, 50 * (part + 1)):
-        operations = rng.randint(1, 350)
-        # Larger tasks have fewer pictures per value, about twenty per task.
-        share = min(1.0, 10 / operations)
-        options = {
-            "DocumentWorld": {"distractor_fields": rng.choice([0.0, 0.25, 1.0])},
-            "MultimodalWorld": {"counted": share, "pictured": share},
-            "CodeWorld": {
-                "consolidation": rng.choice(["wrap", "wrap", "plain"]),
-                "names": rng.choice(["opaque", "sequential"]),
-            },
-        }[env_id]
-        solve(env_id, seed, operations=operations, difficulty=difficulty, **options)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +64,8 @@ def test_the_solver_solves_two_thousand_tasks_of_each_difficulty(
         ("CodeWorld", {"theta": 40, "max_arity": 10}),
         ("CodeWorld", {"consolidation": "plain"}),
         ("CodeWorld", {"names": "sequential"}),
+        ("CodeWorld", {"min_arity": 4}),
+        ("CodeWorld", {"operators": ("async",)}),
     ],
 )
 def test_extremes_are_solved(env_id: str, options: dict[str, Any]) -> None:
@@ -113,22 +91,11 @@ def test_the_frontier_from_the_observations_is_the_frontier_of_the_graph(
             useful = solver.useful()
             assert useful == set(world.known.useful())
             assert all(world.graph.node(file).needed for file in useful)
-            if len(done) % 9 == 0 and env_id != "MultimodalWorld":
-                assert world.rounds_left() == rounds_by_playing(env_id, world, done)
             file = rng.choice(sorted(useful if rng.random() < 0.6 else frontier))
             solver.take(file, shown(world, file))
             done.add(world.graph.uids[file])
-        assert world.rounds_left() == 0
         assert not solver.useful()
         assert str(solver.answer) == world.known.answer == str(world.graph.answer)
-
-
-def rounds_by_playing(env_id: str, world: Any, done: set[int]) -> int:
-    solver = SOLVERS[env_id](world.task())
-    texts = {node.file: str(world.show(node)) for node in world.graph.nodes}
-    for uid in done:
-        solver.take(world.graph.nodes[uid].file, texts[world.graph.nodes[uid].file])
-    return int(solver.solve(lambda files: [texts[file] for file in files]))
 
 
 @pytest.mark.parametrize("difficulty", BOTH)
@@ -153,13 +120,11 @@ def test_reading_all_at_once_takes_a_turn_for_each_round(env_id: str, difficulty
     assert (outcome.reward, outcome.terminated, outcome.turn) == (1.0, True, rounds + 1)
     assert env.world.turns() == env.world.shortest_rounds() == rounds
     assert env.world.max_turns == env.world.most_turns() + 1 > rounds
-    assert env.world.report()["round_optimal_turns"] == rounds
 
 
 # Hints.
 
 
-@pytest.mark.parametrize("hints", ["plain", "full"])
 @pytest.mark.parametrize(
     ("env_id", "options"),
     [
@@ -174,9 +139,9 @@ def test_reading_all_at_once_takes_a_turn_for_each_round(env_id: str, difficulty
     ],
 )
 def test_hints_are_functions_of_what_was_shown_in_all_settings(
-    env_id: str, options: dict[str, Any], hints: str
+    env_id: str, options: dict[str, Any]
 ) -> None:
-    env = make(env_id, **{"operations": 6, **options}, hints=hints)
+    env = make(env_id, **{"operations": 6, **options})
     reader, compared = RandomPolicy(env_id), 0
     for seed in range(3 if env_id == "MultimodalWorld" else 6):
         chat, _ = env.reset(seed=seed)
@@ -231,21 +196,6 @@ def test_what_was_guessed_is_part_of_the_state() -> None:
             world.read_document(world.known.useful()[0])
         assert world.known.answer == world.graph.answer
         assert "Read ahead" not in world.state()
-
-
-def test_plain_hints_leave_the_computing_to_the_agent() -> None:
-    for hints, spelt in (("plain", False), ("full", True)):
-        env = make("DocumentWorld", oracles="SP", hints=hints)
-        trajectory = rollout(OraclePolicy("DocumentWorld"), env, 3)
-        nodes = tool_env(env).world.graph.nodes  # type: ignore[attr-defined]
-        values = [node.file for node in nodes if node.kind == "value" and node.children]
-        secret = next(file for file in values if "%-" in file)
-        said, hinted = "", False
-        for step in trajectory.steps:
-            hinted |= secret in step.chat.messages[-1].text and secret not in said
-            said += step.reply.text
-        assert hinted is spelt
-        assert trajectory.reward == 1.0
 
 
 def test_documents_tell_irrelevant_variables_as_often_as_asked_for_and_in_all_wordings() -> None:

@@ -379,9 +379,9 @@ def test_short_logs_that_isolate_are_drawn_until_one_does() -> None:
             == 1
         )
     with pytest.raises(
-        ValueError, match=r"no log of 5 rounds can be made; take more, or a min_list below 5"
+        ValueError, match=r"no log of 3 rounds can be made; take more, or a min_list below 75"
     ):
-        LongContextQA(QAConfig(task="intersection", rounds=5, late=0.0), 0).generate()
+        LongContextQA(QAConfig(task="intersection", rounds=3, items=300, min_list=75), 0).generate()
 
 
 def test_menu_features_and_texts_of_other_worlds() -> None:
