@@ -281,7 +281,7 @@ def _write_jsonl(rows: Iterable[ChatRow], path: Path) -> int:
 
 def _write_parquet(rows: Iterable[ChatRow], path: Path) -> int:
     import pyarrow as pa  # type: ignore[import-untyped]  # noqa: PLC0415 - JSON lines need no Arrow
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # noqa: PLC0415 - as above
 
     schema = _arrow_schema()
     count, remaining = 0, iter(rows)
