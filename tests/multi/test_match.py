@@ -12,7 +12,6 @@ from agentgym.envs.games.commons_world import CommonsWorld
 from agentgym.multi.game import Game
 from agentgym.multi.match import PLAYED
 from agentgym.oracles import NoisyPolicy, TeamPolicy
-from agentgym.text.tools import tool
 from agentgym.world.seated import COMMITTED, Move
 from tests.multi.team_checks import call, cycle, newest
 
@@ -129,29 +128,6 @@ def test_two_who_hold_back_earn_more_than_two_who_do_not() -> None:
     both, neither, mixed = earn(0.5, 0.5), earn(1.0, 1.0), earn(1.0, 0.5)
     assert both[0] == both[1] > neither[0] == neither[1]
     assert mixed[0] > mixed[1]
-
-
-class Brittle(CommonsWorld):
-    """CommonsWorld with a tool that fails after it has changed the world."""
-
-    @tool
-    def spill(self) -> str:
-        """Lose the stock."""
-        self.stock, self.totals["player_0"] = 0, 99
-        raise RuntimeError("the bucket has a hole")
-
-
-def test_a_fault_restores_a_seat_with_the_moves_of_all() -> None:
-    game = Game(Brittle, team="match")
-    game.reset(make("CommonsWorld").unwrapped.np_random)
-    cycle(game, take(1), take(2))
-    before = {agent: (world.board(), world.seat) for agent, world in game.team.worlds.items()}
-    cycle(game, take(1), call("spill"))
-    assert newest(game, "player_1").startswith("error: the tool failed")
-    assert {agent: (w.board(), w.seat) for agent, w in game.team.worlds.items()} == before
-    cycle(game, take(2))
-    assert len({world.board() for world in game.team.worlds.values()}) == 1
-    assert game.team.worlds["player_1"].totals == {"player_0": 2, "player_1": 4}
 
 
 class Broken(CommonsWorld):

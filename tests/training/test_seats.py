@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from agentgym import Reply, make, teams
 from agentgym.cli.common import join_seats
 from agentgym.oracles import NoisyPolicy, TeamPolicy
 from agentgym.text.messages import Chat
-from agentgym.training.evaluation import Ablation, log_of, run_ablation
+from agentgym.training.evaluation import Ablation
 from agentgym.training.rl import GRPO, Cloning, CloningConfig, GRPOConfig
 from agentgym.training.rl import rows as token_rows
 from agentgym.training.rl.cloning import Tokenized
@@ -174,21 +173,6 @@ def test_a_model_over_its_window_ends_the_game_for_all() -> None:
     assert trajectory.truncated
     assert trajectory.steps[-1].info["detail"]["ended"] == "over_window"
     assert set(trajectory.outcomes().values()) == {"unsolved"}
-
-
-def test_results_by_seat_sum_up(tmp_path: Path) -> None:
-    name = "player_0=noisy:p=0.1:seed=1,player_1=noisy:p=0.5:seed=2"
-    ablation = Ablation(("CommonsWorld-match", DUEL), ("",), (4,), 10, PolicyConfig(name))
-    results = run_ablation(ablation, tmp_path, 1)
-    logged = list(log_of(tmp_path))
-    assert len(results) == len(logged) == 20
-    for trajectory in logged:
-        outcomes = list(trajectory.outcomes().values())
-        rewards = trajectory.seat_rewards()
-        assert outcomes.count("won") == outcomes.count("lost") <= 1
-        assert outcomes.count("drew") in (0, 2)
-        if "won" in outcomes:
-            assert rewards[list(rewards)[outcomes.index("won")]] == max(rewards.values())
 
 
 class Words:

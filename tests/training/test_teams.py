@@ -26,7 +26,6 @@ from agentgym.training.rollout import (
     PolicyConfig,
     Renderer,
     Trajectory,
-    collect,
     make_model,
     make_tokenizer,
     replay,
@@ -86,23 +85,6 @@ def test_a_trajectory_has_the_view_of_every_agent_and_is_kept(env_id: str) -> No
         ids = [call["id"] for message in row["messages"] for call in message.get("tool_calls", [])]
         assert len(set(ids)) == len(ids)
         assert len(row["trainable"]) == len(row["replies"])
-
-
-def test_teams_are_ablated(tmp_path: Path) -> None:
-    worlds = ("ListWorld-team", "TreeWorld-manager", "PuzzleWorld-host", "PuzzleWorld-duel")
-    ablation = Ablation(
-        worlds=worlds,
-        arms=("", "SH"),
-        horizons=(4,),
-        seeds=3,
-        policy=PolicyConfig("oracle"),
-        contexts=("none", "clear_results"),
-    )
-    results = run_ablation(ablation, tmp_path, 1)
-    assert len(results) == 4 * 2 * 3 * 2
-    assert {(row.success, row.steps == row.optimal > 0) for row in results} == {(1.0, True)}
-    assert {row.world for row in results} == set(worlds)
-    assert all(row.usage is not None for row in results)
 
 
 def test_a_duel_is_reported_by_seat(tmp_path: Path) -> None:
@@ -241,29 +223,6 @@ def test_a_model_is_trained_on_all_agents_of_a_team() -> None:
     trainer.train()
     pairs = zip(before, trainer.model.parameters(), strict=True)
     assert not all(torch.equal(old, new) for old, new in pairs)
-
-
-def duels() -> list[Trajectory]:
-    """Return duels between erring policies that one wins and the other loses."""
-    policy = TeamPolicy("PuzzleWorld-duel", NoisyPolicy("PuzzleWorld", 0.5))
-    played = collect(policy, "PuzzleWorld-duel", range(12), 4)
-    return [t for t in played if sorted(t.reward_of(agent) for agent in t.by_agent()) == [0.0, 1.0]]
-
-
-def test_each_player_of_a_decided_duel_has_its_own_reward() -> None:
-    played = duels()
-    assert played, "some duels are decided"
-    for trajectory in played:
-        again = Trajectory.from_json(trajectory.to_json())
-        rewards = again.own_rewards()
-        shares = again.steps[-1].info["detail"]["report"]["team"]["rewards"]
-        for agent, numbers in again.by_agent().items():
-            assert sum(rewards[k] for k in numbers) == shares[agent] == again.reward_of(agent)
-            assert all(rewards[k] == 0.0 for k in numbers[:-1])
-        loser, winner = sorted(shares, key=shares.__getitem__)
-        for row in to_chat_rows(again):
-            assert row["reward"] == shares[row["agent"]]
-        assert shares[loser] == 0.0 < shares[winner]
 
 
 def test_rewards_by_role_reach_advantages_rows_and_exports() -> None:

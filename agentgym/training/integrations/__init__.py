@@ -15,7 +15,6 @@ from agentgym.training.integrations.datasets import (
     group_id,
     to_chat_rows,
     to_training_dict,
-    training_dicts,
     write_rows,
 )
 
@@ -45,7 +44,6 @@ __all__ = [
     "skyrl",
     "to_chat_rows",
     "to_training_dict",
-    "training_dicts",
     "trl",
     "verifiers",
     "verl",

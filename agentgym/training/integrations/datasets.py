@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 from agentgym.assemble.registry import make
 from agentgym.oracles import OraclePolicy
@@ -17,10 +16,9 @@ from agentgym.text.parsing import parse
 from agentgym.text.validation import check_choice
 from agentgym.training.rl.token_rows import TrainingRow, join
 from agentgym.training.rollout import Step, Trajectory, rollout
-from agentgym.training.rollout.storage import filling, replacing
+from agentgym.training.rollout.storage import replacing
 
-Format = Literal["jsonl", "parquet", "datasets"]
-FORMATS = ("jsonl", "parquet", "datasets")
+Format = Literal["jsonl", "parquet"]
 # few enough rows per Arrow batch that long chats fit into memory
 _BATCH = 256
 
@@ -228,19 +226,6 @@ def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
     )
 
 
-def training_dicts(
-    trajectories: Iterable[Trajectory], *, failures: bool = False
-) -> Iterator[TrainingDict]:
-    """Yield `to_training_dict` of each episode; `failures` keeps failed ones.
-
-    Raises:
-        ValueError: An episode has no token ids, or log-probabilities that do not match them.
-    """
-    for episode, trajectory in enumerate(trajectories):
-        if failures or not trajectory.failure:
-            yield to_training_dict(trajectory, episode)
-
-
 def _token_row(trajectory: Trajectory, row: TrainingRow, segment: int) -> TokenRow:
     agent = trajectory.agent_of(row.steps[0])
     return TokenRow(
@@ -265,30 +250,24 @@ def demonstrations(env_id: str, seeds: Iterable[int], **options: Any) -> Iterato
         yield from to_chat_rows(rollout(policy, env, seed, {"policy": "oracle"}), episode)
 
 
-def export(
-    trajectories: Iterable[Trajectory],
-    path: Path,
-    format: Format = "jsonl",
-    *,
-    failures: bool = False,
-) -> int:
-    """Write the chat rows of trajectories (`write_rows`); `failures` keeps failed episodes."""
-    numbered = ((k, each) for k, each in enumerate(trajectories) if failures or not each.failure)
-    return write_rows(
-        (row for episode, each in numbered for row in to_chat_rows(each, episode)), path, format
+def export(trajectories: Iterable[Trajectory], path: Path, format: Format = "jsonl") -> int:
+    """Write the chat rows of all episodes that did not fail; see `write_rows`."""
+    rows = (
+        row
+        for episode, trajectory in enumerate(trajectories)
+        if not trajectory.failure
+        for row in to_chat_rows(trajectory, episode)
     )
+    return write_rows(rows, path, format)
 
 
 def write_rows(rows: Iterable[ChatRow], path: Path, format: Format = "jsonl") -> int:
     """Write rows as a stream, and return their number.
 
-    The format is `jsonl`, `parquet`, or `datasets`, a folder for `datasets.load_from_disk`. The
-    file is replaced only once it is complete.
+    The file, of the format `jsonl` or `parquet`, is replaced only once it is complete.
     """
-    check_choice("format", format, FORMATS)
-    if format == "jsonl":
-        return _write_jsonl(rows, path)
-    return _write_parquet(rows, path) if format == "parquet" else _write_dataset(rows, path)
+    check_choice("format", format, get_args(Format))
+    return _write_jsonl(rows, path) if format == "jsonl" else _write_parquet(rows, path)
 
 
 def _write_jsonl(rows: Iterable[ChatRow], path: Path) -> int:
@@ -301,40 +280,21 @@ def _write_jsonl(rows: Iterable[ChatRow], path: Path) -> int:
 
 
 def _write_parquet(rows: Iterable[ChatRow], path: Path) -> int:
-    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # noqa: PLC0415 - JSON lines need no Arrow
+    import pyarrow as pa  # type: ignore[import-untyped]  # noqa: PLC0415 - JSON lines need no Arrow
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]  # noqa: PLC0415 - as above
 
     schema = _arrow_schema()
-    with replacing(path) as whole, pq.ParquetWriter(whole, schema) as file:
-        return _write_tables(rows, schema, file)
-
-
-def _write_dataset(rows: Iterable[ChatRow], path: Path) -> int:
-    import datasets  # type: ignore[import-untyped]  # noqa: PLC0415 - JSON lines need no data sets
-    import pyarrow as pa  # noqa: PLC0415
-
-    schema = _arrow_schema()
-    with tempfile.TemporaryDirectory() as folder:
-        arrow = f"{folder}/rows.arrow"
-        with pa.OSFile(arrow, "wb") as sink, pa.ipc.new_stream(sink, schema) as file:
-            count = _write_tables(rows, schema, file)
-        with filling(path, "state.json") as part:
-            datasets.Dataset.from_file(arrow).save_to_disk(str(part))
-    return count
-
-
-def _write_tables(rows: Iterable[ChatRow], schema: Any, file: Any) -> int:
-    import pyarrow as pa  # noqa: PLC0415 - JSON lines need no Arrow
-
     count, remaining = 0, iter(rows)
-    while batch := list(islice(remaining, _BATCH)):
-        for row in batch:
-            if any(not isinstance(message["content"], str) for message in row["messages"]):
-                raise ValueError(
-                    f"episode {row['episode']} has pictures, which only the format 'jsonl' can "
-                    "hold; use that"
-                )
-        file.write_table(pa.Table.from_pylist(batch, schema))
-        count += len(batch)
+    with replacing(path) as whole, pq.ParquetWriter(whole, schema) as file:
+        while batch := list(islice(remaining, _BATCH)):
+            for row in batch:
+                if any(not isinstance(message["content"], str) for message in row["messages"]):
+                    raise ValueError(
+                        f"episode {row['episode']} has pictures, which only the format 'jsonl' "
+                        "can hold; use that"
+                    )
+            file.write_table(pa.Table.from_pylist(batch, schema))
+            count += len(batch)
     return count
 
 

@@ -1,6 +1,6 @@
 """HTTP server with limits on connections, requests and their time, and a token.
 
-It imports `uvicorn` and `starlette`, which `mcp` installs.
+Its callers' extras install `uvicorn` and `starlette`.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from contextlib import suppress
 from typing import Any
 
 import uvicorn
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # hosts that only this machine can reach
@@ -22,9 +22,6 @@ MAX_CONNECTIONS = 128
 REQUEST_SECONDS = 900.0
 # the longest call as JSON, which may encode one character as six
 MAX_BODY_BYTES = 2 * 2**20
-# Time to drain a refused request: closing a connection with unread data resets it, and the response
-# may be lost.
-LINGER_SECONDS = 2.0
 # shorter tokens can be guessed
 MIN_TOKEN = 16
 
@@ -45,55 +42,75 @@ def check_access(host: str, token: str) -> None:
         )
 
 
-class Guarded:
-    """App that passes on complete requests of authorized clients, each for a limited time.
+class RequireToken:
+    """App that refuses requests and connections without the token."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app, self._expected = app, f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on or refuse."""
+        given = b"".join(
+            value for name, value in scope.get("headers", ()) if name == b"authorization"
+        )
+        # Compare in constant time, or the token could be guessed character by character.
+        if scope["type"] == "lifespan" or hmac.compare_digest(given, self._expected):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            header = {"www-authenticate": "Bearer"}
+            refusal = JSONResponse({"detail": "the token is missing or wrong"}, 401, header)
+            await refusal(scope, receive, send)
+
+
+class OneAnswerEach:
+    """MCP app that answers each request once, within a limited time.
 
     GET is refused: the server sends no unsolicited events, so a stream would only hold a
     connection. Ids already in flight in a session are refused too, because the SDK would answer
-    only one of the requests. An empty token admits every client.
+    only one of the requests. A request's body must arrive in one message, as
+    `RequestBodyLimitMiddleware` passes it on.
     """
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._token = f"Bearer {token}".encode() if token else b""
         self._in_flight: set[tuple[str, bytes, str]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif not self._is_authorized(scope):
-            header = (b"www-authenticate", b"Bearer")
-            await _refuse(receive, send, 401, "the token is missing or wrong", header)
-        elif scope["method"] == "GET":
-            header = (b"allow", b"POST, DELETE")
-            await _refuse(receive, send, 405, "there are no events to listen to", header)
-        elif _is_too_long(scope) or (body := await _read_body(receive)) is None:
-            await _refuse(receive, send, 413, f"a request has at most {MAX_BODY_BYTES} bytes")
-        else:
-            await self._pass(scope, body, receive, send)
-
-    def _is_authorized(self, scope: Scope) -> bool:
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        # Compare in constant time, or the token could be guessed character by character.
-        return not self._token or (len(given) == 1 and hmac.compare_digest(given[0], self._token))
-
-    async def _pass(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+            return
+        first = await receive()
         session = dict(scope["headers"]).get(b"mcp-session-id", b"")
-        request = (scope["path"], session, _request_id(body))
-        if session and request[2] and request in self._in_flight:
-            await _refuse(_no_more, send, 409, f"the request id {request[2]} is in flight")
+        request = (scope["path"], session, _request_id(first.get("body", b"")))
+        refusal = None
+        if scope["method"] == "GET":
+            refusal = JSONResponse({"detail": "there are no events to listen to"}, 405)
+        elif session and request[2] and request in self._in_flight:
+            refusal = JSONResponse({"detail": f"the request id {request[2]} is in flight"}, 409)
+        if refusal is not None:
+            await refusal(scope, receive, send)
             return
         self._in_flight.add(request)
         try:
-            await _run(self._app, scope, body, receive, send)
+            async with asyncio.timeout(REQUEST_SECONDS):
+                await self._app(scope, _preceded(first, receive), send)
+        except TimeoutError:
+            detail = f"the call took more than {REQUEST_SECONDS:g} seconds"
+            await JSONResponse({"detail": detail}, 504)(scope, receive, send)
         finally:
             self._in_flight.discard(request)
 
 
-def _is_too_long(scope: Scope) -> bool:
-    length = dict(scope["headers"]).get(b"content-length", b"0")
-    return length.isdigit() and int(length) > MAX_BODY_BYTES
+def _preceded(first: Message, receive: Receive) -> Receive:
+    unread = [first]
+
+    async def receive_all() -> Message:
+        return unread.pop() if unread else await receive()
+
+    return receive_all
 
 
 def _request_id(body: bytes) -> str:
@@ -105,84 +122,10 @@ def _request_id(body: bytes) -> str:
     return str(message.get("id", "")) if isinstance(message, dict) else ""
 
 
-async def _run(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-    unread = [body]
-    has_started = False
-
-    async def receive_all() -> Message:
-        if unread:
-            return {"type": "http.request", "body": unread.pop()}
-        return await receive()
-
-    async def send_first(message: Message) -> None:
-        nonlocal has_started
-        has_started = True
-        await send(message)
-
-    async def leave() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    answering = asyncio.ensure_future(app(scope, receive_all, send_first))
-    leaving = asyncio.ensure_future(leave())
-    try:
-        done, _ = await asyncio.wait(
-            (answering, leaving),
-            timeout=REQUEST_SECONDS,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-    finally:
-        for task in (answering, leaving):
-            task.cancel()
-    with suppress(asyncio.CancelledError):
-        await answering
-    if not has_started and leaving not in done:
-        await _refuse(_no_more, send, 504, f"the call took more than {REQUEST_SECONDS:g} seconds")
-
-
-async def _no_more() -> Message:
-    return {"type": "http.request", "body": b""}
-
-
-async def _refuse(
-    receive: Receive,
-    send: Send,
-    status: int,
-    message: str,
-    header: tuple[bytes, bytes] = (b"cache-control", b"no-store"),
-) -> None:
-    body = json.dumps(
-        {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": message}}
-    ).encode()
-    headers = [
-        header,
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": True})
-    with suppress(TimeoutError):
-        async with asyncio.timeout(LINGER_SECONDS):
-            await _read_body(receive)
-    await send({"type": "http.response.body"})
-
-
-async def _read_body(receive: Receive) -> bytes | None:
-    parts: list[bytes] = []
-    size, more = 0, True
-    while more and size <= MAX_BODY_BYTES:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        more = message.get("more_body", False)
-    return None if size > MAX_BODY_BYTES else b"".join(parts)
-
-
-def server_config(app: ASGIApp, host: str, port: int, token: str = "") -> Any:
-    """Return the uvicorn configuration with all limits."""
+def server_config(app: ASGIApp, host: str, port: int) -> Any:
+    """Return the uvicorn configuration with limits on connections."""
     return uvicorn.Config(
-        Guarded(app, token),
+        app,
         host=host,
         port=port,
         http="h11",

@@ -18,8 +18,10 @@ import uvicorn
 from mcp import MCPError
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import RequestBodyLimitMiddleware
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from starlette.types import ASGIApp
 
 from agentgym.assemble.registry import make
 from agentgym.office.office import SERVERS, Office
@@ -31,6 +33,8 @@ from agentgym.training.integrations.common import mcp_env, mcp_instructions
 from agentgym.training.integrations.http_server import (
     LOOPBACK,
     MAX_BODY_BYTES,
+    OneAnswerEach,
+    RequireToken,
     check_access,
     server_config,
 )
@@ -215,17 +219,17 @@ def http_app(
     host: str = LOOPBACK[0],
     max_sessions: int = MAX_SESSIONS,
     idle_seconds: float = IDLE_SECONDS,
-) -> Starlette:
+    token: str = "",
+) -> ASGIApp:
     """Return a web app that serves episode k, from 0, at `/episodes/<k>/mcp`.
 
     On a loopback `host`, only local clients are answered. Requests for more than `max_sessions` per
-    episode get a 503; idle sessions are closed.
+    episode get a 503; idle sessions are closed. An empty token admits every client.
     """
     apps = [
         build_server(episode).streamable_http_app(
             json_response=True,
             host=host,
-            max_request_body_size=MAX_BODY_BYTES,
             max_sessions=max_sessions,
             session_idle_timeout=idle_seconds,
         )
@@ -241,9 +245,10 @@ def http_app(
         for episode in episodes:
             episode.close()
 
-    return Starlette(
-        routes=[Mount(f"/episodes/{k}", app=each) for k, each in enumerate(apps)], lifespan=lifespan
-    )
+    mounts = [Mount(f"/episodes/{k}", app=each) for k, each in enumerate(apps)]
+    site = OneAnswerEach(Starlette(routes=mounts, lifespan=lifespan))
+    limited = RequestBodyLimitMiddleware(site, MAX_BODY_BYTES)
+    return RequireToken(limited, token) if token else limited
 
 
 def serve_http(
@@ -262,5 +267,5 @@ def serve_http(
     check_access(host, token)
     for k, episode in enumerate(episodes):
         print(f"{episode.name}: http://{host}:{port}/episodes/{k}/mcp", file=sys.stderr)
-    app = http_app(episodes, host, max_sessions, idle_seconds)
-    uvicorn.Server(server_config(app, host, port, token)).run()
+    app = http_app(episodes, host, max_sessions, idle_seconds, token)
+    uvicorn.Server(server_config(app, host, port)).run()

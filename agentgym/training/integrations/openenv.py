@@ -14,7 +14,6 @@ Example:
 
 from __future__ import annotations
 
-import hmac
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -35,8 +34,7 @@ from openenv.core.env_server.types import (
     State,
 )
 from pydantic import Field, model_validator
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 import agentgym
 import agentgym.assemble.registry as registry
@@ -46,6 +44,7 @@ from agentgym.text.messages import Chat, Image, Message
 from agentgym.text.tools import Tool, first_paragraph
 from agentgym.text.validation import check_choice, check_int
 from agentgym.training.integrations.common import truncate
+from agentgym.training.integrations.http_server import RequireToken
 from agentgym.world.splits import SPLITS
 from agentgym.world.step_info import StepInfo
 from agentgym.world.world import load_world
@@ -313,7 +312,7 @@ def create_app(
         app = FastAPI()
         for number, each in enumerate(apps):
             app.mount(f"/{number}", each)
-    return _RequireToken(app, token) if token else app
+    return RequireToken(app, token) if token else app
 
 
 def _app(stack: Stack, max_sessions: int, idle_seconds: float) -> FastAPI:
@@ -333,25 +332,6 @@ def _record(message: Message) -> dict[str, Any]:
     """Return a message without image descriptions, which a policy must not see."""
     images = tuple(Image(image.png) for image in message.images)
     return replace(message, images=images).to_dict()
-
-
-class _RequireToken:
-    """App that rejects requests and connections without the token."""
-
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app, self._expected = app, f"Bearer {token}".encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        given = b"".join(
-            value for name, value in scope.get("headers", ()) if name == b"authorization"
-        )
-        if scope["type"] == "lifespan" or hmac.compare_digest(given, self._expected):
-            await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
-        else:
-            refusal = JSONResponse({"detail": "the token is missing or wrong"}, 401)
-            await refusal(scope, receive, send)
 
 
 class RemoteEnv(gymnasium.Env[Chat, str]):

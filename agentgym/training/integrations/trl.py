@@ -317,8 +317,8 @@ def env_reward(
 
 
 def _episode_seeds(prompts: Sequence[Any], rows_per_episode: int) -> list[int]:
-    """The prompts of an episode are consecutive."""
-    seeds = [_seed_of(prompt) for prompt in prompts]
+    """Read the seeds from the last messages; the prompts of an episode are consecutive."""
+    seeds = [seed_of(prompt[-1]) for prompt in prompts]
     groups = [seeds[k : k + rows_per_episode] for k in range(0, len(seeds), rows_per_episode)]
     if any(group != [group[0]] * rows_per_episode for group in groups):
         raise ValueError(
@@ -333,12 +333,12 @@ def _fill(episode: TrainingDict, count: int, draw: random.Random) -> list[TokenR
     """Return `count` rows of an episode: all, or a subsample, padded with masked rows."""
     rows = episode["rows"]
     filled = [rows[k] for k in sorted(draw.sample(range(len(rows)), min(count, len(rows))))]
-    filled += [_masked(_shortened(rows[0]))] * (count - len(filled))
+    filled += [_shortened(rows[0])] * (count - len(filled))
     return [_masked(row) for row in filled] if episode["failure"] else filled
 
 
 def _shortened(row: TokenRow) -> TokenRow:
-    """Return a row of two tokens: the first, and the last as its completion."""
+    """Return a masked row of two tokens: the first, and the last as its completion."""
     ends = [row["input_ids"][0], row["input_ids"][-1]]
     logprobs = None if row["logprobs"] is None else [0.0, 0.0]
     return {**row, "input_ids": ends, "loss_mask": [0, 0], "logprobs": logprobs, "prompt_length": 1}
@@ -434,20 +434,6 @@ class _TrainerPolicy:
             sampled_reply(self.renderer, chat, prompt, ids, logprobs[k] if logprobs else ())
             for k, (chat, prompt, ids) in enumerate(zip(chats, prompts, sampled, strict=True))
         ]
-
-
-def _seed_of(prompt: Any) -> int:
-    seed = (
-        prompt[-1].get("seed")
-        if isinstance(prompt, list) and prompt and isinstance(prompt[-1], dict)
-        else None
-    )
-    if not isinstance(seed, int):
-        raise ValueError(
-            f"the last message of a prompt must carry its seed, got {seed!r}; make the data set "
-            "with training.trl.prompts"
-        )
-    return seed
 
 
 def _as_output(rows: Sequence[TokenRow]) -> dict[str, Any]:

@@ -135,27 +135,21 @@ def _receiver(agent: str, call: Mapping[str, Any], result: str) -> str:
     return {"report": MANAGER, "answer": GUESSER}.get(call["name"], "")
 
 
-def _mails(text: str) -> Iterator[tuple[str, str, int]]:
-    """Yield the sender, the text and the end of each message in a mail."""
+def _mails(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the sender and the text of each message in a mail."""
     start = 0
     while found := HEADING.match(text, start):
         end = found.end() + int(found[2])
-        yield found[1], text[found.end() : end], end
+        yield found[1], text[found.end() : end]
         start = end + len("\n\n")
 
 
 def _log_lines(message: Mapping[str, Any]) -> Sequence[str]:
-    """Return the lines of oracle C's log in a message, but not those of a log in its mail."""
-    (_, text), *notes = message["parts"]
-    ends = [end for _, _, end in _mails(text)] if message["id"].startswith("mail:") else []
-    # The page splits a block at the end of a mail off like one that an oracle appended.
-    of_mail = max(ends, default=0) - len(text)
-    lines: Sequence[str] = ()
-    for tag, note in notes:
-        if tag == _LOG_TAG and of_mail <= 0:
-            lines = note.split("\n")
-        of_mail -= len(f"\n\n<{tag}>\n{note}\n</{tag}>")
-    return lines
+    """Return the lines of oracle C's log in a message."""
+    for tag, note in message["parts"][1:]:
+        if tag == _LOG_TAG:
+            return str(note).split("\n")
+    return ()
 
 
 class _Reader:
@@ -229,7 +223,7 @@ class _Reader:
                 shown.moves += 1
         elif text.startswith(f"{ANSWERS}\n"):
             self._deliver(place, seat, HOST, text.partition("\n")[2])
-        for sender, arrived, _ in _mails(text):
+        for sender, arrived in _mails(text):
             self._deliver(place, seat, sender, arrived)
 
     def _tell(self, place: int, seat: str, line: int, text: str) -> None:

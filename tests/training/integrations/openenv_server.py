@@ -1,12 +1,18 @@
-"""An OpenEnv server on a local port, for tests."""
+"""Servers on a local port, in this process or as a command, for tests."""
 
 from __future__ import annotations
 
+import shlex
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from tests.helpers import PATIENCE
 
 
 @contextmanager
@@ -26,3 +32,25 @@ def serving(app: Any) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join()
+
+
+@contextmanager
+def serving_command(command: str, python: str = sys.executable) -> Iterator[str]:
+    """Run an `agentgym serve` for 127.0.0.1:8000 on a free port, and yield its address."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = shlex.split(command.replace(":8000", f":{port}"))[1:]
+    line = [python, "-m", "agentgym", *words]
+    with subprocess.Popen(line, stderr=subprocess.DEVNULL) as server:
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while True:
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                if server.poll() is not None or time.monotonic() > deadline:
+                    raise TimeoutError(f"{line} did not open port {port}")
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()

@@ -24,7 +24,6 @@ from agentgym.training.integrations import (
     group_id,
     to_chat_rows,
     to_training_dict,
-    training_dicts,
     write_rows,
 )
 from agentgym.training.integrations.datasets import group_of
@@ -103,20 +102,12 @@ def test_each_reply_is_trainable_in_one_row(context: str, scope: str) -> None:
     st.integers(0, 50),
     st.sampled_from(["", "S", "SP"]),
 )
-def test_whatever_the_stack_every_reply_and_every_id_is_trained_once(
+def test_every_sampled_id_is_trained_once(
     world: str, context: str, window: int, seed: int, oracles: str
 ) -> None:
+    """Each id is in its context, with its log-probability."""
     env = make(world, context=context, window=window, oracles=oracles)
     trajectory = rollout(Tokens(NoisyPolicy(world, 0.2)), env, seed)
-    rows = to_chat_rows(trajectory)
-    assert [text for row in rows for text in row["replies"]] == [
-        step.reply.text for step in trajectory.steps
-    ]
-    check_tokens(trajectory)
-
-
-def check_tokens(trajectory: Trajectory) -> None:
-    """Check that every sampled id is trained once, in its context, with its log-probability."""
     rows = to_training_dict(trajectory)["rows"]
     assert [k for row in rows for k in row["steps"]] == [
         k for k, step in enumerate(trajectory.steps) if step.reply.ids
@@ -199,36 +190,17 @@ def test_pictures_move_the_positions(tmp_path: Path) -> None:
         export([drawn()], tmp_path / "rows.parquet", "parquet")
 
 
-def test_groups_are_of_one_spec_and_seed() -> None:
-    one = play(seed=1)
-    assert group_id(one) == group_id(Trajectory.from_json(one.to_json()))
-    others = play(seed=2), play(seed=1, oracles="S"), play(seed=1, world="ListWorld")
-    assert len(set(map(group_id, (one, *others)))) == 4
-
-
 def test_the_id_of_a_group_is_a_digest_of_the_sorted_spec() -> None:
     expected = hashlib.sha256(b'{"a": {}, "b": [1]}').hexdigest()[:12]
     assert group_of('{"b": [1], "a": {}}', 7) == f"{expected}-7"
 
 
-def failed(trajectory: Trajectory) -> Trajectory:
-    return replace(trajectory, failure="the worker died", terminated=False, truncated=True)
-
-
-def test_episodes_that_failed_are_left_out_unless_asked_for(tmp_path: Path) -> None:
+def test_failed_episodes_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    died = "the worker died"
-    episodes = [tokens(ONE), failed(tokens(ONE, TWO)), tokens(ONE, AFRESH), failed(tokens())]
-    kept = list(training_dicts(episodes))
-    assert [(made["episode_id"][-1], made["failure"]) for made in kept] == [("0", ""), ("2", "")]
-    everything = list(training_dicts(episodes, failures=True))
-    assert [made["failure"] for made in everything] == ["", died, "", died]
-    assert [len(made["rows"]) for made in everything] == [1, 1, 2, 0]
-    assert (everything[1]["terminated"], everything[1]["truncated"]) == (False, True)
-    for failures, expected in ((False, [(0, ""), (2, "")]), (True, [(0, ""), (1, died), (2, "")])):
-        assert export(episodes, path, failures=failures) == len(expected)
-        rows = map(json.loads, path.read_text().splitlines())
-        assert [(row["episode"], row["failure"]) for row in rows] == expected
+    failed = replace(tokens(ONE, TWO), failure="the worker died")
+    assert export([tokens(ONE), failed, tokens(ONE, AFRESH)], path) == 2
+    assert [json.loads(line)["episode"] for line in path.read_text().splitlines()] == [0, 2]
+    assert to_training_dict(replace(tokens(), failure="the worker died"))["rows"] == []
 
 
 def tokens(*replies: Reply, broken: Sequence[int] = ()) -> Trajectory:
@@ -328,7 +300,6 @@ def plain(row: Any) -> Any:
 READERS: dict[str, Callable[[Path], Any]] = {
     "jsonl": lambda path: map(json.loads, path.read_text(encoding="utf-8").splitlines()),
     "parquet": lambda path: pq.read_table(path).to_pylist(),
-    "datasets": lambda path: datasets.load_from_disk(str(path)),
 }
 
 
@@ -337,11 +308,10 @@ def test_files_are_read_back(format: Any, played: list[Trajectory], tmp_path: Pa
     path, expected = tmp_path / "rows", as_rows(played)
     assert export(iter(played), path, format) == len(expected)
     assert [plain(row) for row in READERS[format](path)] == expected
-    if format != "datasets":
-        loader = "json" if format == "jsonl" else format
-        options = {"cache_dir": str(tmp_path / "cache"), "split": "train"}
-        loaded = datasets.load_dataset(loader, data_files=str(path), **options)
-        assert [plain(row) for row in loaded] == expected
+    loader = "json" if format == "jsonl" else format
+    options = {"cache_dir": str(tmp_path / "cache"), "split": "train"}
+    loaded = datasets.load_dataset(loader, data_files=str(path), **options)
+    assert [plain(row) for row in loaded] == expected
 
 
 @pytest.mark.parametrize("format", READERS)

@@ -2,71 +2,25 @@
 
 from __future__ import annotations
 
-import http.client
-import json
-import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from agentgym import Content
 from agentgym.text.tools import Tool
 from tests.helpers import PATIENCE
+from tests.training.integrations.openenv_server import serving as serving_app
 
+httpx2: Any = pytest.importorskip("httpx2")  # comes with mcp
 serving: Any = pytest.importorskip("agentgym.training.integrations.mcp")
 http_server: Any = pytest.importorskip("agentgym.training.integrations.http_server")
-uvicorn: Any = pytest.importorskip("uvicorn")
 
 TOKEN = "correct horse battery"
-LARGE = "x" * 1_000_000
-
-
-class Answer(NamedTuple):
-    status: int
-    session: str
-    body: str
-
-
-class Site:
-    def __init__(self, server: Any, port: int) -> None:
-        self.server = server
-        self.port = port
-
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
-
-    def send(
-        self, method: str, body: bytes | None, headers: Mapping[str, str], episode: int = 0
-    ) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        try:
-            connection.request(method, f"/episodes/{episode}/mcp", body, {**JSON, **headers})
-            answer = connection.getresponse()
-            text = answer.read().decode()
-            return Answer(answer.status, answer.headers.get("mcp-session-id", ""), text)
-        finally:
-            connection.close()
-
-    def post(self, message: Mapping[str, Any], episode: int = 0, **headers: str) -> Answer:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.send("POST", json.dumps(message).encode(), named, episode)
-
-    def open(self, episode: int = 0, **headers: str) -> Answer:
-        return self.post(INITIALIZE, episode, **headers)
-
-    def call(self, name: str, arguments: Mapping[str, Any], episode: int = 0) -> Answer:
-        session = self.open(episode).session
-        assert session
-        answer = self.post(_call(name, arguments), episode, mcp_session_id=session)
-        self.send("DELETE", None, {"mcp-session-id": session}, episode)
-        return answer
-
-
 JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -78,78 +32,66 @@ INITIALIZE = {
         "clientInfo": {"name": "test", "version": "1"},
     },
 }
+LISTING = ("list_directory", {"path": "."})
 
 
-def _call(name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+def request(name: str, arguments: Mapping[str, Any], number: Any = 1) -> Mapping[str, Any]:
     params = {"name": name, "arguments": arguments}
-    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+class Site:
+    """A client of a server of episodes."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def send(self, method: str, episode: int = 0, session: str = "", **named: Any) -> Any:
+        headers = {**JSON, **named.pop("headers", {})}
+        if session:
+            headers["mcp-session-id"] = session
+        address = f"{self.url}/episodes/{episode}/mcp"
+        return httpx2.request(method, address, headers=headers, timeout=PATIENCE, **named)
+
+    def post(self, message: Mapping[str, Any], episode: int = 0, session: str = "") -> Any:
+        return self.send("POST", episode, session, json=message)
+
+    def open(self, episode: int = 0) -> Any:
+        return self.send("POST", episode, json=INITIALIZE)
+
+    def call(self, name: str, arguments: Mapping[str, Any], episode: int = 0) -> str:
+        session = self.open(episode).headers["mcp-session-id"]
+        answer = self.post(request(name, arguments), episode, session)
+        self.send("DELETE", episode, session)
+        return str(answer.text)
 
 
 @contextmanager
-def site(episodes: Sequence[Any] = (), token: str = "", **limits: Any) -> Iterator[Site]:
+def site(episodes: Sequence[Any] = (), **limits: Any) -> Iterator[Site]:
     episodes = episodes or [serving.open_episode("filesystem", k) for k in range(2)]
-    with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
-        port = listener.getsockname()[1]
-        app = serving.http_app(episodes, **limits)
-        server = uvicorn.Server(http_server.server_config(app, "127.0.0.1", port, token))
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
-        try:
-            while not server.started:
-                time.sleep(0.02)
-            yield Site(server, port)
-        finally:
-            server.should_exit = True
-            thread.join(PATIENCE)
-    assert not thread.is_alive()
-
-
-def listing(site: Site, episode: int = 0) -> None:
-    """Check that a well-behaved client is served."""
-    answer = site.call("list_directory", {"path": "."}, episode)
-    assert (answer.status, '"isError":false' in answer.body) == (200, True), answer
-
-
-def until_closed(connection: socket.socket) -> bytes:
-    received = b""
-    with suppress(ConnectionError):
-        while data := connection.recv(65_536):
-            received += data
-    return received
+    with serving_app(serving.http_app(episodes, **limits)) as url:
+        yield Site(url)
 
 
 def test_a_token_is_asked_for() -> None:
     with site(token=TOKEN) as server:
-        for header in ({}, {"authorization": "Bearer wrong"}, {"authorization": TOKEN}):
-            answer = server.open(**header)
-            assert answer.status == 401
-            assert json.loads(answer.body)["error"]["message"] == "the token is missing or wrong"
-        assert server.open(authorization=f"Bearer {TOKEN}").status == 200
-        with server.connect() as connection:  # rejected before anything is read
-            connection.sendall(
-                b"POST /episodes/0/mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 999999\r\n\r\n"
+        for given, status in (("", 401), ("Bearer wrong", 401), (TOKEN, 401)):
+            answer = server.send("POST", json=INITIALIZE, headers={"authorization": given})
+            assert (answer.status_code, "token is missing or wrong" in answer.text) == (
+                status,
+                True,
             )
-            assert until_closed(connection).startswith(b"HTTP/1.1 401 ")
-
-
-@pytest.mark.parametrize("body", [1_000, 200_000, http_server.MAX_BODY_BYTES])
-@pytest.mark.parametrize(("method", "status"), [("POST", 401), ("DELETE", 401), ("GET", 405)])
-def test_who_is_refused_is_told_so_whatever_was_sent(method: str, status: int, body: int) -> None:
-    headers = {"authorization": f"Bearer {TOKEN}"} if status == 405 else {}
-    with site(token=TOKEN) as server:
-        for _ in range(5):
-            assert server.send(method, b"x" * body, headers).status == status
+        right = {"authorization": f"Bearer {TOKEN}"}
+        assert server.send("POST", json=INITIALIZE, headers=right).status_code == 200
 
 
 @pytest.mark.parametrize(
     ("host", "token", "message"),
     [
         ("0.0.0.0", "", "reached from outside, which needs a token"),
-        ("::", "", "reached from outside"),
         ("example.com", "", "reached from outside"),
         ("127.0.0.1", "x" * 15, "at least 16 printable ASCII characters, got 15"),
         ("0.0.0.0", "x" * 16 + "\n", "printable ASCII"),
-        ("0.0.0.0", " " * 16, "must not begin or end with a space"),
         ("0.0.0.0", "x" * 16 + " ", "must not begin or end with a space"),
     ],
 )
@@ -160,41 +102,32 @@ def test_what_is_unsafe_is_refused(host: str, token: str, message: str) -> None:
     http_server.check_access("::1", "")
 
 
+def test_streams_and_oversize_bodies_are_refused() -> None:
+    with site() as server:
+        assert server.send("GET").status_code == 405
+        body = b" " * (http_server.MAX_BODY_BYTES + 1)
+        assert server.send("POST", content=iter([body])).status_code == 413
+        assert '"isError":false' in server.call(*LISTING)
+
+
 def test_sessions_have_a_cap() -> None:
     with site(max_sessions=3) as server:
-        sessions = [server.open().session for _ in range(3)]
+        sessions = [server.open().headers["mcp-session-id"] for _ in range(3)]
         assert len(set(sessions)) == 3
         refused = server.open()
-        assert (refused.status, "Too many open sessions" in refused.body) == (503, True)
-        listing(server, episode=1)
-        server.send("DELETE", None, {"mcp-session-id": sessions[0]})
-        assert server.open().status == 200
+        assert (refused.status_code, "Too many open sessions" in refused.text) == (503, True)
+        assert '"isError":false' in server.call(*LISTING, episode=1)
+        server.send("DELETE", 0, sessions[0])
+        assert server.open().status_code == 200
 
 
 def test_sessions_expire() -> None:
     with site(max_sessions=1, idle_seconds=0.5) as server:
-        first = server.open().session
-        while (answer := server.open()).status == 503:
+        first = server.open().headers["mcp-session-id"]
+        while server.open().status_code == 503:
             time.sleep(0.05)
-        assert answer.session not in ("", first)
-        gone = server.post(_call("list_directory", {"path": "."}), mcp_session_id=first)
-        assert (gone.status, "Session not found" in gone.body) == (404, True)
-
-
-@pytest.mark.parametrize("chunked", [False, True])
-def test_an_oversize_body_is_refused_and_not_kept(chunked: bool) -> None:
-    with site() as server:
-        size = http_server.MAX_BODY_BYTES + 1
-        length = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % size
-        with server.connect() as connection:
-            lines = [b"POST /episodes/0/mcp HTTP/1.1", b"Host: 127.0.0.1", length]
-            lines += [f"{name}: {value}".encode() for name, value in JSON.items()]
-            connection.sendall(b"\r\n".join(lines) + b"\r\n\r\n")
-            with suppress(ConnectionError):
-                if chunked:
-                    connection.sendall(b"%x\r\n" % size + b" " * size + b"\r\n0\r\n\r\n")
-            assert connection.recv(65_536).startswith(b"HTTP/1.1 413 ")
-        listing(server)
+        gone = server.post(request(*LISTING), session=first)
+        assert (gone.status_code, "Session not found" in gone.text) == (404, True)
 
 
 class Reader:
@@ -227,10 +160,10 @@ def test_a_slow_tool_holds_up_its_own_episode_only() -> None:
         calls = [pool.submit(server.call, "wait", {}, k) for k in range(len(readers))]
         for reader in readers:
             assert reader.waiting.wait(PATIENCE)
-        listing(server, episode=len(readers))
+        assert '"isError":false' in server.call(*LISTING, episode=len(readers))
         for reader in readers:
             reader.may_go_on.set()
-        assert all("done" in call.result(PATIENCE).body for call in calls)
+        assert all("done" in call.result(PATIENCE) for call in calls)
 
 
 def test_calls_that_wait_for_another_are_few() -> None:
@@ -243,61 +176,33 @@ def test_calls_that_wait_for_another_are_few() -> None:
         while sum(call.done() for call in others) < refused:
             time.sleep(0.02)
         reader.may_go_on.set()
-        answers = [call.result(PATIENCE).body for call in others]
-        assert (
-            sum("too many calls of this episode are waiting" in each for each in answers) == refused
-        )
-        assert "done" in first.result(PATIENCE).body
+        answers = [call.result(PATIENCE) for call in others]
+        assert sum("too many calls of this episode" in each for each in answers) == refused
+        assert "done" in first.result(PATIENCE)
 
 
 @pytest.mark.parametrize("twin", [1, "1"])
 def test_a_request_id_in_flight_is_refused(twin: object) -> None:
     """The SDK takes 1 and "1" for the same id."""
     reader = Reader()
-    with site([reader]) as server, closing(reader), ThreadPoolExecutor(20) as pool:
-        session = server.open().session
-        first = pool.submit(server.post, _call("wait", {}), mcp_session_id=session)
+    with site([reader]) as server, ThreadPoolExecutor(1) as pool:
+        session = server.open().headers["mcp-session-id"]
+        first = pool.submit(server.post, request("wait", {}), 0, session)
         assert reader.waiting.wait(PATIENCE)
-        again = {**_call("wait", {}), "id": twin}
-        twins = [pool.submit(server.post, again, mcp_session_id=session) for _ in range(10)]
-        answers = [each.result(PATIENCE) for each in twins]
-        assert {each.status for each in answers} == {409}
-        assert "the request id 1 is in flight" in answers[0].body
+        again = request("wait", {}, twin)
+        answer = server.post(again, session=session)
+        assert (answer.status_code, "request id 1 is in flight" in answer.text) == (409, True)
         reader.may_go_on.set()
-        assert "done" in first.result(PATIENCE).body
-        assert "done" in server.post(again, mcp_session_id=session).body
-
-
-def test_a_client_that_leaves_starves_no_other() -> None:
-    """The client's requests end with it, although its episode is busy."""
-    reader = Reader()
-    episodes = [reader, serving.open_episode("filesystem", 0)]
-    with site(episodes) as server, closing(reader), ThreadPoolExecutor(16) as pool:
-        session = server.open().session
-
-        def leave(number: int) -> None:
-            body = json.dumps({**_call("wait", {}), "id": number}).encode()
-            headers = {**JSON, "mcp-session-id": session}
-            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=0.2)
-            connection.request("POST", "/episodes/0/mcp", body, headers)
-            with suppress(TimeoutError):
-                connection.getresponse()
-            connection.close()
-
-        list(pool.map(leave, [k // 2 for k in range(300)]))
-        for answer in pool.map(lambda _: server.open(1), range(16)):
-            assert answer.status == 200
-        while len(server.server.server_state.tasks) > 1:
-            time.sleep(0.02)
-        reader.may_go_on.set()
+        assert "done" in first.result(PATIENCE).text
+        assert "done" in server.post(again, session=session).text
 
 
 def test_a_request_that_takes_too_long_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = Reader()
-    with site([reader]) as server, closing(reader):
-        session = server.open().session
+    with site([reader]) as server:
+        session = server.open().headers["mcp-session-id"]
         monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.3)
-        assert server.post(_call("wait", {}), mcp_session_id=session).status == 504
+        assert server.post(request("wait", {}), session=session).status_code == 504
         monkeypatch.undo()
         reader.may_go_on.set()
-        assert "done" in server.call("wait", {}).body
+        assert "done" in server.call("wait", {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib
 import warnings
 from collections.abc import Callable
 from contextlib import closing
@@ -90,20 +91,12 @@ def play_endpoint(play: Play, folder: Path, name: str) -> None:
 
 
 def play_verifiers(play: Play, folder: Path, tools: str) -> None:
-    vf: Any = pytest.importorskip("verifiers.v1")
+    pytest.importorskip("verifiers.v1")
+    runs: Any = importlib.import_module("tests.training.integrations.verifiers_runs")
     load_environment = integrations.verifiers.load_environment
     env = load_environment(play.world, range(SEED, SEED + 1), tools=tools, **play.options)
-
-    async def run(url: str) -> None:
-        client = vf.EvalClientConfig(base_url=url, api_key_var="AGENTGYM_TEST_KEY")
-        async with env.serving():
-            (task,) = env.taskset.take(1)
-            (slot,) = env.slots(task, 1)
-            episode = await env.run_slot(slot, vf.ModelContext(model="m", client=client))
-        assert episode.traces[0].reward == 1.0
-
     with serving(play.serve) as server:
-        asyncio.run(run(server.url))
+        assert runs.play_task(env, server.url).traces[0].reward == 1.0
 
 
 def play_openenv(play: Play, folder: Path) -> None:

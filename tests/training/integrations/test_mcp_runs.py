@@ -18,7 +18,6 @@ from agentgym.oracles.policies import best_call
 from agentgym.play.policy import PolicyError
 from agentgym.training.evaluation import load_results, log_of, run_ablation
 from agentgym.training.rollout import PolicyConfig, RunLockedError, replay
-from tests.training.integrations.openenv_server import serving as serving_app
 
 anyio: Any = pytest.importorskip("anyio")
 mcp: Any = pytest.importorskip("mcp")
@@ -174,18 +173,3 @@ def test_stdio_plays_one_episode_after_the_other(tmp_path: Path) -> None:
         assert [result.seed for result in load_results(tmp_path / "run")] == seeds
     done = CliRunner().invoke(app, ["serve", *line[3:]])
     assert (done.exit_code, "contains all 2 episodes" in done.output) == (2, True)
-
-
-def test_http_serves_several_episodes_of_a_run(tmp_path: Path) -> None:
-    pytest.importorskip("uvicorn")
-    with runs.open_run(settings("ListWorld", (4,), 3), tmp_path, 3) as episodes:
-
-        async def talk(url: str) -> None:
-            async with mcp.Client(f"{url}/episodes/1/mcp") as client:
-                while not episodes[1]._episode.over:
-                    call = optimal_call(episodes[1])
-                    await client.call_tool(call.name, dict(call.arguments))
-
-        with serving_app(serving.http_app(episodes)) as url:
-            anyio.run(talk, url)
-    assert [(result.seed, result.success) for result in load_results(tmp_path)] == [(1, 1.0)]

@@ -7,10 +7,8 @@ import importlib
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +20,7 @@ import agentgym
 from agentgym import Chat, render, tool_env
 from agentgym.oracles import OraclePolicy
 from tests.helpers import PATIENCE
+from tests.training.integrations.openenv_server import serving_command
 from tests.training.rollout.endpoint_kinds import KINDS, environment  # noqa: F401 - a fixture
 from tests.training.rollout.endpoint_server import Answer, serving
 
@@ -144,38 +143,16 @@ def test_inspect(tmp_path: Path) -> None:
     assert (read.status, read.results.scores[0].metrics["mean"].value) == ("success", 1.0)
 
 
-def served(stack: str, use: Callable[[str], Any]) -> Any:
-    """Run the page's server on a free port, and return what its user returns."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    words = shlex.split(COMMANDS[stack].replace("127.0.0.1:8000", address))[1:]
-    line = [sys.executable, "-m", "agentgym", *words]
-    with subprocess.Popen(line, stderr=subprocess.DEVNULL) as server:
-        try:
-            deadline = time.monotonic() + PATIENCE
-            while time.monotonic() < deadline and server.poll() is None:
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", int(address.rpartition(":")[2]))) == 0:
-                        return use(f"http://{address}")
-                time.sleep(0.1)
-            raise TimeoutError(f"{line} did not open {address}")
-        finally:
-            server.terminate()
-
-
 def test_openenv() -> None:
     pytest.importorskip("openenv", "0.10")
     remote: Any = importlib.import_module("agentgym.training.integrations.openenv").RemoteEnv
 
-    def use(url: str) -> Any:
+    with serving_command(COMMANDS["OpenEnv"]) as url:
         env = remote(url)
         chat, _ = env.reset(seed=3)
         env.close()
-        return chat
-
     local, _ = agentgym.make("ListWorld").reset(seed=3)
-    assert served("OpenEnv", use).messages[-1].text == local.messages[-1].text
+    assert chat.messages[-1].text == local.messages[-1].text
 
 
 def test_mcp() -> None:
@@ -183,12 +160,10 @@ def test_mcp() -> None:
     if not version("mcp").startswith("2.3"):
         pytest.skip("this environment has an older mcp")
 
-    def use(url: str) -> list[str]:
-        async def tools() -> list[str]:
-            async with mcp.Client(f"{url}/episodes/0/mcp") as client:
-                return [tool.name for tool in (await client.list_tools()).tools]
-
-        return asyncio.run(tools())
+    async def tools(url: str) -> list[str]:
+        async with mcp.Client(f"{url}/episodes/0/mcp") as client:
+            return [tool.name for tool in (await client.list_tools()).tools]
 
     local = agentgym.make("ListWorld")
-    assert served("MCP", use) == [tool.name for tool in tool_env(local).tools]
+    with serving_command(COMMANDS["MCP"]) as url:
+        assert asyncio.run(tools(url)) == [tool.name for tool in tool_env(local).tools]

@@ -15,7 +15,6 @@ from typing import Any, Literal
 import gymnasium
 import pytest
 import torch
-import trl
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import get_json_schema
 
@@ -206,7 +205,7 @@ def test_the_tools_are_those_of_the_world(world: str, options: dict[str, Any]) -
 
 
 @pytest.mark.usefixtures("typed")
-def test_every_type_that_transformers_has_comes_out_as_it_is() -> None:
+def test_types_come_out_as_they_are_or_in_words() -> None:
     environment: Any = environment_factory("Typed-v0")()
     schemas = {each.name: each.to_openai() for each in tool_env(environment._env).tools}
     assert get_json_schema(environment.nested) == plain(schemas["nested"])
@@ -214,32 +213,16 @@ def test_every_type_that_transformers_has_comes_out_as_it_is() -> None:
     simple = get_json_schema(environment.simple)["function"]
     assert simple["description"] == "Take plain values. And\nsay so."
     properties = simple["parameters"]["properties"]
-    assert properties["a"] == {
-        "type": "integer",
-        "description": "A whole number, which may be long: very long.",
-    }
-    assert [item["type"] for item in properties.values()] == [
-        "integer",
-        "number",
-        "string",
-        "boolean",
-    ]
-
-
-@pytest.mark.usefixtures("typed")
-def test_other_types_are_described_in_words() -> None:
-    environment: Any = environment_factory("Typed-v0")()
+    assert properties["a"]["description"] == "A whole number, which may be long: very long."
+    types = [item["type"] for item in properties.values()]
+    assert types == ["integer", "number", "string", "boolean"]
     shaped = get_json_schema(environment.shaped)["function"]["parameters"]
     assert shaped["required"] == ["config", "many"]
-    assert shaped["properties"]["config"]["description"].startswith(
-        'The shape. JSON Schema: {"$ref": "#/$defs/Config", "$defs": {'
-    )
+    text = shaped["properties"]["config"]["description"]
+    assert text.startswith('The shape. JSON Schema: {"$ref": "#/$defs/Config", "$defs": {')
     assert shaped["properties"]["many"]["type"] == "array"
-    assert '"word"' in shaped["properties"]["many"]["description"]
-    assert shaped["properties"]["undescribed"] == {
-        "type": "integer",
-        "description": "The argument undescribed. Default: 1",
-    }
+    undescribed = "The argument undescribed. Default: 1"
+    assert shaped["properties"]["undescribed"]["description"] == undescribed
     environment.reset(seed=0)
     assert environment.shaped(config={"word": "w"}, many=[{}, {}]) == "w 2 1"
 
@@ -274,15 +257,6 @@ def test_optimal_calls_earn_the_reward(world: str) -> None:
         assert environment.get_reward() == 1.0
 
 
-def test_hints_come_with_the_results() -> None:
-    environment: Any = environment_factory("ListWorld", oracles="SP", **SMALL)()
-    chat, _ = (env := agentgym.make("ListWorld", oracles="SP", **SMALL)).reset(seed=1)
-    assert environment.reset(seed=1) == chat.messages[-1].text
-    call = tool_env(env).world.optimal_calls()[0]
-    chat, *_ = env.step(render(call))
-    assert getattr(environment, call.name)(**call.arguments) == chat.messages[-1].text
-
-
 @pytest.mark.usefixtures("typed")
 def test_what_cannot_work_is_refused() -> None:
     with pytest.raises(ValueError, match=r"so compaction cannot edit it; .* rollout_func"):
@@ -291,7 +265,7 @@ def test_what_cannot_work_is_refused() -> None:
         environment_factory("Named-v0")
     with pytest.raises(ValueError, match="a row needs an integer 'seed', got None"):
         environment_factory("ListWorld")().reset(prompt=[])
-    with pytest.raises(ValueError, match="must carry its seed, got None"):
+    with pytest.raises(ValueError, match="a row needs an integer 'seed', got None"):
         rollout_func(agentgym.spec("ListWorld"))([[{"role": "user", "content": ""}]], None)
 
 
@@ -324,98 +298,48 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def tool_loop_trainer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> trl.GRPOTrainer:
-    """Return a trainer whose tool loop plays small lists and logs their episodes."""
-    return trainer_for(
+@pytest.mark.rotation
+@pytest.mark.parametrize("broken", [False, True])
+def test_what_earns_a_reward_is_learnt_from(
+    tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bool
+) -> None:
+    """Every second episode is played optimally in TRL's tool loop; the others give up at once.
+
+    If these are invalid, no weight moves: scored as 0, they would put the others above the mean.
+    """
+    trainer = trainer_for(
         tokenizer,
-        folder,
+        tmp_path,
         environment_factory=environment_factory("ListWorld", **SMALL),
         train_dataset=prompts("ListWorld", range(4), **SMALL),
         reward_funcs=[log_episodes],
         longest=512,
     )
-
-
-@pytest.mark.rotation
-def test_what_earns_a_reward_is_learnt_from(
-    tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every second episode is played optimally in TRL's tool loop; the others give up at once."""
-    trainer = tool_loop_trainer(tokenizer, tmp_path)
     shown: list[str] = []
 
     def generate(prompt_ids: list[list[int]], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
         shown.append(tokenizer.decode(prompt_ids[0]))
+        if broken:
+            world = tool_env(trainer.environments[1]._env).world
+            monkeypatch.setattr(world, "score", lambda: math.nan)
         replies = [call_optimally(trainer.environments[0]), "I give up."][: len(prompt_ids)]
         return [tokenizer.encode(f"{reply}<|im_end|>") for reply in replies], None
 
     monkeypatch.setattr(trainer, "_generate_single_turn", generate)
     before = weights(trainer)
     trainer.train()
-    assert logged(trainer, "rewards/ListWorld/mean") == [0.5, 0.5]
-    assert [logged(trainer, name) for name in ("success", "turns", "truncated")] == [
-        [0.5, 0.5],
-        [1.5, 1.5],
-        [0.5, 0.5],
-    ]
-    assert logged(trainer, "tools/call_frequency") == [1.5, 1.5], "two pops and done, by one of two"
-    assert logged(trainer, "tools/failure_frequency") == [0.0, 0.0]
-    assert not torch.equal(before, weights(trainer))
+    mean = [1.0, 1.0] if broken else [0.5, 0.5]
+    assert logged(trainer, "rewards/ListWorld/mean") == logged(trainer, "success") == mean
+    assert torch.equal(before, weights(trainer)) is broken
+    if not broken:
+        assert logged(trainer, "turns") == [1.5, 1.5]
+        assert logged(trainer, "truncated") == [0.5, 0.5]
+        assert logged(trainer, "tools/call_frequency") == [1.5, 1.5], "two pops and done, by one"
+        assert logged(trainer, "tools/failure_frequency") == [0.0, 0.0]
     assert '"name": "pop"' in shown[0]
     assert "Initial list:" in shown[0]
     assert "The element has been removed." in shown[1]
     assert "The task is finished." in shown[3]
-
-
-@pytest.mark.rotation
-def test_an_episode_that_says_nothing_about_the_policy_moves_no_weight(
-    tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One episode is solved; scoring the failed other as 0 would put the solved one above the mean."""
-    trainer = tool_loop_trainer(tokenizer, tmp_path)
-
-    def generate(prompt_ids: list[list[int]], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
-        for each in trainer.environments[1:]:
-            monkeypatch.setattr(tool_env(each._env).world, "score", lambda: math.nan)
-        replies = [call_optimally(trainer.environments[0]), "I give up."][: len(prompt_ids)]
-        return [tokenizer.encode(f"{reply}<|im_end|>") for reply in replies], None
-
-    monkeypatch.setattr(trainer, "_generate_single_turn", generate)
-    before = weights(trainer)
-    trainer.train()
-    assert logged(trainer, "rewards/ListWorld/mean") == [1.0, 1.0]
-    assert torch.equal(before, weights(trainer))
-
-
-@pytest.mark.rotation
-@pytest.mark.parametrize("edits", [{}, {"oracles": "S", "hint_scope": "ephemeral"}])
-def test_a_random_model_is_trained_on_the_chat_of_the_env(
-    tokenizer: Any, tmp_path: Path, edits: dict[str, Any]
-) -> None:
-    options = {**SMALL, **edits}
-    play, outputs = rollout_func(agentgym.spec("ListWorld", **options)), []
-
-    def spied(*arguments: Any) -> dict[str, Any]:
-        outputs.append(play(*arguments))
-        return outputs[-1]
-
-    dataset = prompts("ListWorld", range(4), **options)
-    trainer = trainer_for(
-        tokenizer, tmp_path, rollout_func=spied, reward_funcs=env_reward, train_dataset=dataset
-    )
-    trainer.train()
-    assert logged(trainer, "rewards/env_reward/mean") == [0.0, 0.0]
-    for output in outputs:
-        check(output)
-        assert output["logprobs"] is None
-        assert len(output["prompt_ids"]) == 2
-        first = tokenizer.decode(output["prompt_ids"][0])
-        assert "How to reply" in first, "the model sees the chat of the env"
-        assert "Initial list:" in first
-        turns = "".join(map(str, output["env_mask"][0])).replace("0", " ").split()
-        assert (len(turns) == 1) == bool(edits), (
-            "a completion is all turns of an episode, or those between two edits"
-        )
 
 
 def check(output: dict[str, Any]) -> None:

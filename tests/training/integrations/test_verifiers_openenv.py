@@ -8,12 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import subprocess
-import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +21,7 @@ import verifiers.v1 as vf
 
 import agentgym
 from agentgym.oracles import OraclePolicy
-from tests.helpers import PATIENCE
+from tests.training.integrations.openenv_server import serving_command
 from tests.training.integrations.verifiers_runs import play_task
 from tests.training.rollout.endpoint_server import Answer, serving
 
@@ -41,29 +35,6 @@ SMALL: dict[str, Any] = {"items": 5, "removals": 2}
 @pytest.fixture(autouse=True)
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("verifiers.v1.runtimes.subprocess.CACHE_DIR", tmp_path)
-
-
-@contextmanager
-def served(world: str, **options: Any) -> Iterator[str]:
-    """Serve a stack from the other environment, and yield its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = ["serve", "--openenv", world, "--http", f"127.0.0.1:{port}"]
-    for name, value in options.items():
-        words += ["--set", f"{name}={value}"]
-    with subprocess.Popen([PYTHON, "-m", "agentgym", *words], stderr=subprocess.PIPE) as server:
-        deadline = time.monotonic() + PATIENCE
-        try:
-            while server.poll() is None and time.monotonic() < deadline:
-                try:
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=PATIENCE)
-                    break
-                except OSError:
-                    time.sleep(0.1)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.terminate()
 
 
 def play(url: str, script: Any) -> vf.Trace:
@@ -117,6 +88,8 @@ def stream(text: str) -> Answer:
 )
 def test_the_oracle_policy_solves_a_served_stack(world: str, options: dict[str, Any]) -> None:
     player = Player(world, OraclePolicy(world), **options)
-    with served(world, **options) as url:
+    chosen = " ".join(f"--set {name}={value}" for name, value in options.items())
+    command = f"agentgym serve --openenv {world} --http 127.0.0.1:8000 {chosen}"
+    with serving_command(command, PYTHON) as url:
         trace = play(url, player)
     assert trace.rewards["openenv_reward"].score == 1.0

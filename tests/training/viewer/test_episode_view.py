@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from agentgym.training.rollout import Trajectory, rollout
 from agentgym.training.viewer import build_view
 from agentgym.training.viewer.episode_view import MessagePool, Timeline, mark_of, split_notes
 from agentgym.training.viewer.optimal import build_view_with_optimal_calls, optimal_calls
+from agentgym.world.step_info import StepInfo
 from tests.helpers import calls_of
 from tests.training.viewer.episodes import HOSTILE, hostile_policy, played
 
@@ -107,23 +109,12 @@ def test_edits_of_the_context_are_marked() -> None:
     assert all(turn["counter"] == "cl100k_base" for turn in view["turns"])
 
 
-def test_cleared_results_are_marked_and_keep_their_place() -> None:
-    view = assert_exact(
-        played(
-            env_id="GridWorld",
-            context="clear_results",
-            window=1_200,
-            context_options={"clear_results": {"trigger": {"tokens": 700}, "placeholder": "-"}},
-        )
-    )
-    last = chats(view, "")[-1]
-    cleared = [view["messages"][number] for number, mark in last if mark == "cleared"]
-    assert cleared
-    assert all(message["role"] == "tool" for message in cleared)
-    assert [view["messages"][k]["id"] for k, _ in last] == sorted(
-        (view["messages"][k]["id"] for k, _ in last),
-        key=lambda name: tuple(map(int, name.split(":"))),
-    )
+def test_the_page_receives_every_field_of_step_info() -> None:
+    data = json.loads(played().to_json())
+    detail = {field.name: f"value of {field.name}" for field in fields(StepInfo)}
+    data["steps"][0]["info"]["detail"] = detail
+    view = build_view(json.dumps(data).encode())
+    assert view["turns"][0]["info"]["detail"] == detail
 
 
 def test_hints_are_parts_of_their_own_only_where_an_oracle_wrote_them() -> None:
