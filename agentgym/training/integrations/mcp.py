@@ -18,7 +18,6 @@ import uvicorn
 from mcp import MCPError
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
-from mcp.server.transport_security import RequestBodyLimitMiddleware
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.types import ASGIApp
@@ -226,6 +225,9 @@ def http_app(
     On a loopback `host`, only local clients are answered. Requests for more than `max_sessions` per
     episode get a 503; idle sessions are closed. An empty token admits every client.
     """
+    # mcp 2.0, which verifiers requires, lacks it
+    from mcp.server.transport_security import RequestBodyLimitMiddleware  # noqa: PLC0415
+
     apps = [
         build_server(episode).streamable_http_app(
             json_response=True,
