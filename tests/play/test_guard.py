@@ -19,7 +19,6 @@ from agentgym.text.messages import ToolCall
 from agentgym.text.parsing import render
 from agentgym.text.tools import HostLimitError, Toolset, tool
 from agentgym.training.evaluation.scoring import success_rate, without_failures
-from agentgym.training.integrations.datasets import training_dicts
 from agentgym.training.rollout import Trajectory, TrajectoryLog, collect
 from agentgym.world.step_info import StepInfo
 from tests.helpers import public_state
@@ -375,5 +374,3 @@ def test_invalid_episodes_are_left_out_of_everything(tmp_path: Any) -> None:
     assert [each.failure for each in again] == [each.failure for each in played]
     (fault,) = list(TrajectoryLog(log))[1].steps[-1].info["detail"].faults
     assert fault.exception == "ValueError"
-    assert [len(list(training_dicts([each], failures=True))) for each in played[1:2]] == [1]
-    assert list(training_dicts([played[1]])) == []
