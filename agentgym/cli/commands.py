@@ -189,7 +189,11 @@ def main() -> None:
     os.environ["PYTHONSAFEPATH"] = "1"
     trust_only(named_modules(sys.argv[1:]))
     with plain_output():
-        app()
+        try:
+            app()
+        except KeyboardInterrupt:  # before typer has read the commands, which handle it
+            print("interrupted", file=sys.stderr)
+            sys.exit(130)
 
 
 def named_modules(arguments: Iterable[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -124,7 +125,9 @@ def _content(path: str, data: bytes) -> Mapping[str, Any]:
     if path.endswith(".xlsx"):
         return _workbook(data)
     if path.endswith(".csv"):
-        return {"rows": csv_rows_of(data), "look": data}
+        # Blanks around numbers do not matter, also around those of a range such as `0.65 - 1.99`.
+        rows = [[re.sub(r"\s*-\s*", "-", cell) for cell in row] for row in csv_rows_of(data)]
+        return {"rows": rows, "look": data}
     return {"data": data}
 
 

@@ -104,7 +104,7 @@ def test_every_report_counts_what_an_arm_lacks(run: Path, tmp_path: Path, cause:
             shown.output.split()
         )
     assert said in (run / "summary.md").read_text()
-    assert any(f"{len(hard)} episodes are missing" in t for t in texts(plots.arms_figure(results)))
+    assert any(f"lacks {len(hard)} episodes" in each for each in texts(plots.arms_figure(results)))
 
 
 def test_results_without_settings_expect_the_union_of_seeds(run: Path) -> None:
@@ -197,8 +197,8 @@ FIGURES: list[tuple[Callable[[Sequence[Result]], Any], dict[str, Any]]] = [
 def test_every_figure_names_the_missing(draw: Callable[..., Any], more: dict[str, Any]) -> None:
     rows = [row(seed, arm, **more) for arm in ("", "S") for seed in range(9)]
     (caption,) = (text for text in texts(draw(rows[:-2])) if "n = " in text)
-    assert "2 episodes are missing" in caption
-    assert "missing" not in " ".join(texts(draw(rows)))
+    assert "ListWorld (state) lacks 2 episodes" in caption
+    assert "lacks" not in " ".join(texts(draw(rows)))
 
 
 @pytest.mark.parametrize("metric", ["success", "step_accuracy"])
