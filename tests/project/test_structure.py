@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import shutil
 import subprocess
 import sys
@@ -188,6 +189,35 @@ def test_a_room_says_what_it_is_for_and_what_is_public(room: str) -> None:
             assert "pip install 'agentgym-suite[" in str(error)  # noqa: PT017 - which extras are there depends on the machine
     with pytest.raises(AttributeError, match="no_such_name"):
         module.no_such_name  # noqa: B018
+
+
+def classes_of(module: str) -> list[type]:
+    """Return the public classes of a module; none if the module needs a missing extra."""
+    try:
+        names = vars(importlib.import_module(module))
+    except ImportError:
+        return []
+    found = [value for value in names.values() if inspect.isclass(value)]
+    return [
+        each for each in found if each.__module__ == module and not each.__name__.startswith("_")
+    ]
+
+
+def test_every_public_method_has_a_docstring_or_inherits_one() -> None:
+    modules = [module_of(path) for path in SOURCES if path.name != "__main__.py"]
+    classes = [each for module in modules for each in classes_of(module)]
+    assert len(classes) > 500
+    methods = [
+        (each, name, value)
+        for each in classes
+        for name, value in vars(each).items()
+        if not name.startswith("_") and inspect.isfunction(value)
+    ]
+    assert [
+        f"{each.__module__}.{each.__qualname__}.{name}"
+        for each, name, value in methods
+        if value.__module__ == each.__module__ and not inspect.getdoc(value)
+    ] == []
 
 
 def test_a_missing_extra_is_one_sentence_when_the_name_is_used() -> None:
