@@ -1,8 +1,4 @@
-"""Ablations: worlds x oracle arms x context strategies x horizons x seeds.
-
-Oracles follow LUMINA (section 4.3), context strategies LOCA-bench (section 4.2), LORE TaskWeaver
-(section 4).
-"""
+"""Ablations: worlds x oracle arms x context strategies x horizons x seeds."""
 
 from __future__ import annotations
 
@@ -40,7 +36,7 @@ LABELS = ("world", "arm", "context", "horizon", "policy", "sample")
 
 
 class Cell(NamedTuple):
-    """One episode of a study; `sample` counts replays of its instance by the same policy from 0."""
+    """One episode of a study; `sample` counts the policy's replays of an instance from 0."""
 
     world: str
     arm: str
@@ -131,7 +127,6 @@ class Ablation(Config):
         self._check_wrappers()
 
     def _check_wrappers(self) -> None:
-        """Raise for invalid arguments of a strategy, or seats that a world's team lacks."""
         arm, size = self.arms[0], self.horizons[0]
         for context in self.contexts:
             if ":" in context:  # wrappers validate arguments
@@ -142,7 +137,7 @@ class Ablation(Config):
             env.close()
 
     def spec(self, world: str, arm: str, context: str, horizon: int) -> EnvSpec:
-        """Return a cell's env spec."""
+        """Return the env spec of a cell."""
         env_id = resolve(world)
         world_class = load_world(gymnasium.spec(env_id).kwargs["world"])
         sizes = (
@@ -171,7 +166,7 @@ class Ablation(Config):
 
     @property
     def tokens_shown(self) -> int | None:
-        """Return the context window shared by all contexts; None for no limit."""
+        """Context window shared by all contexts; None for no limit."""
         return window_of(vars(self))
 
     def cells(self) -> list[Cell]:
@@ -186,12 +181,10 @@ class Ablation(Config):
         *,
         shared: bool = False,
     ) -> Trajectory:
-        """Play one episode; it fails if the policy could not reply.
+        """Play one episode, a failure if the policy could not reply; a fatal `PolicyError` is
+        raised.
 
-        `shared` says that the player's usage includes other episodes.
-
-        Raises:
-            PolicyError: Every later request would fail too (`PolicyError.fatal`).
+        `shared`: the player's usage includes other episodes.
         """
         env = gymnasium.make(self.spec(*cell[:4]), disable_env_checker=True)
         policy = player or adapt(self.policy.make(cell.world, cell.sample, cell.seed))
@@ -237,7 +230,7 @@ def shortest_arm(arm: str) -> str:
 def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:
     """Return all episodes of a run, given the fields of `Ablation`.
 
-    Samples and seeds vary slowest, so an interrupted study contains some episodes of each size.
+    Samples and seeds vary slowest, so an interrupted study has some episodes of each size.
     """
     axes = (range(run["samples"]), range(run["seeds"]), run["worlds"], run["horizons"])
     each = product(*axes, run["arms"], run["contexts"])
@@ -245,17 +238,13 @@ def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:
 
 
 def window_of(run: Mapping[str, Any]) -> int | None:
-    """Return a run's context window: its own, or the paper's if it uses a strategy; None for no
-    limit.
-    """
+    """Return a run's context window, or the paper's if it uses a strategy."""
     window: int | None = run["window"]
     return WINDOW if window is None and any(map(check_context, run["contexts"])) else window
 
 
 def finish(trajectory: Trajectory, tokens: tuple[int, int] | None = None) -> Trajectory:
-    """Add the prompt digest and token counts, of an endpoint or by a local model's ids, to an
-    episode's labels.
-    """
+    """Add the prompt digest and token counts to an episode's labels."""
     first = trajectory.steps[0].chat if trajectory.steps else trajectory.last
     labels = {**trajectory.labels, "prompt": hash_prompt(first)}
     tokens = tokens or tokens_by_ids(trajectory)
@@ -263,10 +252,6 @@ def finish(trajectory: Trajectory, tokens: tuple[int, int] | None = None) -> Tra
 
 
 def cell_of(trajectory: Trajectory) -> Cell:
-    """Return a trajectory's cell.
-
-    Raises:
-        KeyError: No ablation recorded the trajectory.
-    """
+    """Return a trajectory's cell; `KeyError` if no ablation recorded it."""
     labels = {"sample": 0, **trajectory.labels, "seed": trajectory.seed}
     return Cell(**{name: labels[name] for name in Cell._fields})

@@ -35,14 +35,11 @@ class Lost(Generic[CellT]):
     cause: str
 
 
-class _Killed(Exception):
-    """Error: a worker's process has ended."""
+class _Killed(Exception): ...
 
 
 @dataclass(eq=False)
 class _Worker(Generic[CellT]):
-    """Process that plays cells one by one, with its unanswered cells in order."""
-
     process: Any
     connection: Connection
     cells: list[CellT] = field(default_factory=list)
@@ -108,7 +105,7 @@ def play_in_threads(
 
 
 class _Waiting(Generic[CellT]):
-    """Batches to play, then the cells of killed workers, when an overloaded host may have recovered."""
+    """Batches, then the cells of killed workers, when an overloaded host may have recovered."""
 
     def __init__(self, batches: Iterable[Sequence[CellT]], retries: int) -> None:
         self._batches, self._retries = iter(batches), retries
@@ -119,7 +116,7 @@ class _Waiting(Generic[CellT]):
         return next(self._batches, ()) or (self._again.popleft() if self._again else ())
 
     def put_back(self, cells: Sequence[CellT], cause: _Killed) -> Iterator[Lost[CellT]]:
-        """Yield the cell that a killed worker was playing if it was its last attempt."""
+        """Yield the cell being played if it was the last attempt."""
         cell, *others = cells
         if others:
             self._again.append(others)
@@ -136,10 +133,7 @@ def play_cells(
     workers: int,
     retries: int,
 ) -> Iterator[AnswerT | Lost[CellT]]:
-    """Play cells in processes and yield results, or `Lost`, as they finish.
-
-    A batch stays with one worker while it lives.
-    """
+    """Play cells in processes and yield results, or `Lost`, as they finish."""
     waiting = _Waiting(batches, retries)
     pool: list[_Worker[CellT]] = []
     try:
@@ -192,7 +186,6 @@ def _attempt(play: Callable[[CellT], Any], cell: CellT) -> tuple[bool, Any]:
 
 
 def _portable(error: Exception) -> Exception:
-    """Return the exception if it survives pickling, else a copy that does."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # noqa: BLE001 - a class of a user's may raise anything

@@ -45,8 +45,8 @@ NEAR = 0.25
 def load_folders(folders: Mapping[Path, str]) -> Results:
     """Return the results of several folders, with a distinct name for each policy.
 
-    Policies share a column only if name, policy and settings agree; otherwise their names include
-    the folder or its label. A cell in two folders counts once, with a warning.
+    Policies share a column only if name, policy and settings agree; otherwise names include the
+    folder or its label. A cell in two folders counts once, with a warning.
 
     Raises:
         ValueError: A folder contains no episodes, or two measure a world's sizes differently.
@@ -132,7 +132,7 @@ def comparison_tables(
 def pass_at(results: Sequence[Result], k: int) -> list[Result]:
     """Return one result per instance, with pass@k as its `success`.
 
-    Uses the unbiased estimator of Chen et al. (2021, Evaluating Large Language Models Trained on
+    The unbiased estimator is from Chen et al. (2021, Evaluating Large Language Models Trained on
     Code, section 2.1). Instances with fewer than k samples are omitted.
     """
     check_int("k", k, 1, 10_000)
@@ -228,10 +228,8 @@ def find_levels(
 ) -> dict[tuple[str, str], Level]:
     """Return the size whose success without oracles is nearest to the target, by policy and world.
 
-    Ties go to the smaller size; `by_world` overrides the target.
-
-    Raises:
-        ValueError: A policy has no episode without oracles in a world.
+    Ties go to the smaller size; `by_world` overrides the target. A world without such episodes
+    raises `ValueError`.
     """
     levels: dict[tuple[str, str], Level] = {}
     rows = as_results(results).everything
@@ -263,7 +261,6 @@ def level_horizons(
 
 
 def _nearness(success: Interval, wanted: float) -> str:
-    """Say whether the interval contains the target and stays within `NEAR` of it."""
     if not success.low <= wanted <= success.high:
         return "no: other sizes needed"
     if max(wanted - success.low, success.high - wanted) >= NEAR:

@@ -1,7 +1,4 @@
-"""House style of all figures: sizes, colours, rows, lines, bars, captions and files.
-
-This module loads matplotlib; import it only to draw.
-"""
+"""House style of all figures. Loads matplotlib: import this module only to draw."""
 
 from __future__ import annotations
 
@@ -117,7 +114,7 @@ def line_names(rows: Sequence[Result]) -> dict[tuple[str, str], str]:
 
 
 def set_ticks(panel: Axes, places: Sequence[float], labels: Iterable[str]) -> None:
-    """Set the only ticks of a logarithmic axis, and add a grid."""
+    """Set the only ticks of a logarithmic axis."""
     panel.set_xticks(places, list(labels))
     panel.xaxis.set_minor_locator(NullLocator())
     panel.margins(x=0.1)
@@ -125,21 +122,16 @@ def set_ticks(panel: Axes, places: Sequence[float], labels: Iterable[str]) -> No
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of a size in inches, whose layout avoids overlaps."""
+    """Return an empty figure of a size in inches."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def new_grid(
     count: int, rows: int, height: float, most: int = 5, sharey: bool = True
 ) -> tuple[Figure, list[Sequence[Axes]]]:
-    """Return a figure of one or two columns' width, and `count` columns of panels.
+    """Return a figure of one or two columns' width, and `count` columns of `rows` panels.
 
-    Args:
-        count: The number of columns of panels, such as worlds.
-        rows: The number of panels of each, from top to bottom.
-        height: The height of a panel in inches.
-        most: The maximum number of columns side by side; others continue below.
-        sharey: Whether all panels share the y axis.
+    Each panel is `height` inches high; at most `most` columns are side by side.
     """
     blocks = ceil(count / most)
     across = ceil(count / blocks)
@@ -155,13 +147,13 @@ def new_grid(
 
 
 def panel_width(panel: Axes) -> float:
-    """Return the width of a panel in inches, to which texts are fitted."""
+    """Return a panel's width in inches."""
     columns = _place(panel).get_gridspec().ncols
     return float((_figure(panel).get_figwidth() - _NAMES) / columns)
 
 
 def in_first_column(panel: Axes) -> bool:
-    """Return whether a panel is at the left edge of its figure."""
+    """Report whether a panel is at its figure's left edge."""
     return bool(_place(panel).is_first_col())
 
 
@@ -174,7 +166,7 @@ def _figure(panel: Axes) -> Figure:
 
 
 def fit(text: str, inches: float) -> str:
-    """Break a text into lines of this length, and a name at its capitals."""
+    """Break a text into lines of some inches, and a name at its capitals."""
     width = max(7, round(_PER_INCH * inches))
     text = text.replace(" %", "\u00a0%")  # a line does not start with the unit
     if " " in text:
@@ -183,24 +175,24 @@ def fit(text: str, inches: float) -> str:
 
 
 def set_title(panel: Axes, text: str) -> None:
-    """Set a panel's title, in several lines if it is long."""
+    """Set a panel's title, broken into lines."""
     panel.set_title(fit(text, 0.85 * panel_width(panel)))
 
 
 def rows_height(names: Sequence[str], least: int = 1) -> float:
-    """Return the height, in inches, of a panel with these names beside its rows."""
+    """Return the height in inches of a panel with these row names."""
     lines = max(fit(name, _NAMES).count("\n") + 1 for name in names) if names else 1
     return (max(lines, least) * _LINE + 0.08) * max(len(names), 2)
 
 
 def name_rows(panel: Axes, names: Sequence[str]) -> None:
-    """Name the rows 0, 1, and so on of a panel, from top to bottom."""
+    """Name a panel's rows from top to bottom."""
     panel.set_yticks(range(len(names)), [fit(name, _NAMES) for name in names])
     panel.set_ylim(max(len(names), 1) - 0.5, -0.5)
 
 
 def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:
-    """Add a legend above the panels, with as many columns as fit, and room for it."""
+    """Add a legend above the panels, and room for it."""
     renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
     for columns in range(len(handles), 0, -1):
         legend = figure.legend(handles=handles, loc="outside upper center", ncols=columns)
@@ -221,7 +213,7 @@ def add_caption(
 ) -> None:
     """Add a caption with policy, number of instances, what is averaged, remarks and a note.
 
-    `shown` are the fields of `Result` that the figure does not average over, beside the policy.
+    `shown` are the fields of `Result`, besides the policy, that the figure does not average over.
     """
     results = as_results(results)
     counts, samples = [], []
@@ -263,7 +255,6 @@ def add_note(figure: Figure, text: str) -> None:
 
 
 def _pooled(results: Results, shown: Sequence[str]) -> list[str]:
-    """Name the fields with several values in a world that the figure averages over."""
     parts = []
     for field, name in _POOLED.items():
         within = ("policy",) if field == "world" else ("policy", "world")
@@ -292,10 +283,7 @@ def draw_line(
     scale: float = 100,
     shift: float = 0,
 ) -> None:
-    """Draw shares in %, or other means times `scale`, as a line with intervals.
-
-    `shift` moves the line to the right by so many points, beside others.
-    """
+    """Draw means times `scale` as a line with intervals, moved right by `shift` points."""
     values, errors = bounds(intervals, scale)
     beside = ScaledTranslation(shift / 72, 0, _figure(panel).dpi_scale_trans)
     for part in panel.errorbar(places, values, errors, **style).get_children():
@@ -303,7 +291,7 @@ def draw_line(
 
 
 def shifts(count: int) -> list[float]:
-    """Return the shifts, in points, that keep this many lines apart."""
+    """Return shifts in points that keep this many lines apart."""
     return [SHIFT * (place - (count - 1) / 2) for place in range(count)]
 
 
@@ -315,7 +303,7 @@ def draw_bars(
     height: float = 0.6,
     scale: float = 100,
 ) -> None:
-    """Draw shares or differences as horizontal bars in %, or other means times `scale`."""
+    """Draw means times `scale` as horizontal bars."""
     values, errors = bounds(intervals, scale)
     for place, value, style in zip(places, values, styles, strict=True):
         panel.barh(place, value, height, **style)
@@ -336,10 +324,7 @@ def bounds(intervals: Sequence[Interval], scale: float = 100) -> tuple[np.ndarra
 
 @figure_style()
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Write a figure as PNG, SVG and PDF, and return the files.
-
-    Dates, versions and random ids are left out, so equal figures are equal files.
-    """
+    """Write a figure as PNG, SVG and PDF, without dates, versions and random ids."""
     metadata: Mapping[str, Mapping[str, Any]] = {
         ".png": {"Software": None},
         ".svg": {"Date": None, "Creator": None},
@@ -357,7 +342,7 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
 
 def _make_drawable(figure: Figure) -> None:
-    """Show names as they are: without formulas, and with undrawable characters escaped."""
+    """Show names without formulas, with undrawable characters escaped."""
     for text in figure.findobj(Text):
         text.set_parse_math(False)
         text.set_text(_drawable(text.get_text()))
@@ -370,7 +355,7 @@ def _make_drawable(figure: Figure) -> None:
 
 
 def _drawable(text: str) -> str:
-    """Escape invisible characters, and those that the font lacks, as in Python source."""
+    """Escape invisible characters, and those that the font lacks."""
     font = get_font(findfont("DejaVu Sans"))
     shown = []
     for char in text:

@@ -18,11 +18,7 @@ _MEMORY = 4_096
 
 
 def instance_key(trajectory: Trajectory) -> str:
-    """Return an episode's instance key, as recorded or from spec and seed.
-
-    Raises:
-        ValueError: The spec's world cannot be imported or rejects its options.
-    """
+    """Return an episode's instance key, as recorded or from spec and seed."""
     recorded = trajectory.steps[-1].info["detail"].get("instance") if trajectory.steps else ""
     return recorded or _drawn_key(trajectory.spec, trajectory.seed)
 

@@ -2,8 +2,8 @@
 
 A rate is the mean over worlds and horizons of the mean over instances, as in LUMINA. A world's seed
 is one cluster, because its instances resemble each other in every arm and horizon. Seeds also share
-a cluster if a policy's first prompt and reply agree: a policy whose sampling depends on the text
-has then drawn once. Worlds are fixed strata.
+a cluster if a policy's first prompt and reply agree: its sampling depends on the text, so it has
+drawn once. Worlds are fixed strata.
 
 Estimates use the played episodes; the bounds of rates count missing ones as all failed and as all
 solved.
@@ -77,7 +77,7 @@ def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict
     Groups share the fields `by` of `Result`. The metrics are `success`, `step_accuracy` (an
     episode's share of optimal steps), `alive_step_accuracy` (among steps before which success was
     possible), `calls`, `edits` of the context, and `TOKENS`. Episodes without the metric are
-    omitted; the value is nan if none has it.
+    omitted; without any, the value is nan.
     """
     intervals = {}
     for key, rows in _groups(results, by, metric).items():
@@ -109,10 +109,7 @@ def differences(
     """Return each arm's gain over a baseline arm on the instances that both played.
 
     `factor` may also compare contexts or policies. Arms without common instances are omitted;
-    policies without them are compared unpaired.
-
-    Raises:
-        ValueError: A group lacks the baseline.
+    policies without them are compared unpaired. A group without the baseline raises `ValueError`.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
@@ -138,8 +135,8 @@ def effects(
 ) -> dict[Key, Interval]:
     """Return the effects of plan (P), state (S) and history (H).
 
-    An effect is the mean difference over pairs of arms that differ only in the intervention, given
-    in `pairs_of` as without and with it. Interventions without a pair are omitted.
+    An effect is the mean difference over the pairs of arms in `pairs_of`, without and with the
+    intervention alone. Interventions without a pair are omitted.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
@@ -169,7 +166,6 @@ def _groups(results: Sequence[Result], by: Sequence[str], metric: str) -> dict[K
 def _mean_contrast(
     contrasts: Sequence[Terms], factors: Sequence[str], metric: str
 ) -> Interval | None:
-    """Return the mean of contrasts between sides that differ in `factors`."""
     complete: list[tuple[float, Sequence[Result]]] = []
     pairs = 0
     for contrast in contrasts:
@@ -268,7 +264,7 @@ def _estimate(terms: Terms, metric: str) -> Interval:
 
 
 def _effective_draws(cells: _Cells, draw_of: Mapping[Key, Key]) -> float:
-    """Return the number of evenly spread independent draws that would estimate the mean as well."""
+    """Return the number of equally spread draws with the same variance."""
     all_draws: set[Key] = set()
     inverse = 0.0
     for (_, world, horizon), cell in cells.items():
@@ -279,12 +275,12 @@ def _effective_draws(cells: _Cells, draw_of: Mapping[Key, Key]) -> float:
 
 
 def _unbias(size: int, clusters: int) -> float:
-    """Return the factor that corrects the variance for the strata's own means."""
+    """Correct the variance for the strata's own means."""
     return sqrt(size / (size - 1) * (clusters - 1) / clusters) if size > 1 else 1.0
 
 
 def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cells:
-    """Return the mean of each seed in each cell, and append the smallest changes to `steps`."""
+    """Return the seeds' means by cell; append the smallest changes to `steps`."""
     values: dict[tuple[str, str, int], dict[int, list[tuple[float, float]]]] = {}
     for row in rows:
         if (pair := _VALUES[metric](row)) is not None:

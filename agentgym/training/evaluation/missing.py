@@ -43,12 +43,12 @@ class Results(list[Result]):
         return groups
 
     def notes(self) -> list[str]:
-        """Return remarks on missing episodes, failures and idle strategies."""
+        """Return remarks on missing episodes and idle strategies."""
         return [*_missing_note(self), *_window_note(self), *_idle_notes(self)]
 
 
 def as_results(results: Sequence[Result]) -> Results:
-    """Return results with missing episodes, by the study's settings or else as a full grid."""
+    """Return results with missing episodes, by the settings or else a full grid."""
     if isinstance(results, Results):
         return results
     there = played(results)
@@ -74,7 +74,7 @@ def missing_result(cell: Cell, axis: str, instance: str = "", cause: str = NOT_P
 
 
 def filled(rows: Iterable[Result], hits: int) -> list[Result]:
-    """Replace missing episodes with failed ones (`hits` 0) or optimal ones (1) of a single step."""
+    """Replace missing episodes with failed (`hits` 0) or optimal ones (1) of one step."""
     figures: dict[str, Any] = {"success": float(hits), "steps": 1, "optimal": hits, "missing": ""}
     figures |= {"alive": 1, "alive_optimal": hits}
     return [replace(row, **figures) if row.missing else row for row in rows]

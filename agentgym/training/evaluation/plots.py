@@ -1,7 +1,4 @@
-"""Figures of an ablation after LUMINA's figures 3 to 6.
-
-This module loads matplotlib; import it only to draw.
-"""
+"""Figures of an ablation after LUMINA's figures 3 to 6. Loads matplotlib: import only to draw."""
 
 from __future__ import annotations
 
@@ -85,8 +82,8 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
 def horizons_figure(results: Sequence[Result]) -> Figure:
     """Draw success rate and step accuracy against the horizon (figure 3).
 
-    Worlds are columns and arms are rows, each with the success without oracles. A single horizon
-    gets one panel per world.
+    A single horizon gets one panel per world; several get a row per arm, with the success without
+    oracles.
     """
     results = as_results(results)
     if len({row.horizon for row in results.everything}) == 1:
@@ -206,7 +203,6 @@ def _draw_changes(
     keys: Sequence[Key],
     names: Sequence[str],
 ) -> None:
-    """Draw a bar per metric at each key's place, and the line of no change."""
     panel.axvline(0, color=rcParams["axes.edgecolor"], linewidth=0.6)
     for side, (metric, (_, colour)) in zip((-0.2, 0.2), METRICS.items(), strict=True):
         there = [(place + side, key) for place, key in enumerate(keys) if key in changes[metric]]
@@ -220,7 +216,6 @@ def _draw_changes(
 def _finish_changes(
     figure: Figure, results: Sequence[Result], shown: Sequence[str], note: str
 ) -> None:
-    """Complete panels of `_draw_changes` with a legend above and a caption below them."""
     limits = np.array([panel.get_xlim() for panel in figure.axes])
     for panel in figure.axes:
         panel.set_xlim(limits.min(), limits.max())
@@ -229,7 +224,6 @@ def _finish_changes(
 
 
 def _axis_label(row: Result) -> str:
-    """Return the axis label: the varied option, or the world's name for its horizon."""
     if row.axis != "horizon":
         return row.axis
     try:

@@ -12,11 +12,8 @@ from agentgym.world.config import Config
 
 @dataclass(frozen=True)
 class Price(Config):
-    """A model's price per million tokens, in any currency.
-
-    Attributes:
-        prompt: The price of prompts, ignoring caches.
-        reply: The price of replies, including thinking.
+    """A model's price per million prompt tokens (ignoring caches) and reply tokens (including
+    thinking), in any currency.
     """
 
     prompt: Annotated[float, Field(ge=0.0, le=1e9)] = 0.0

@@ -45,10 +45,9 @@ def provenance(
 ) -> dict[str, Any]:
     """Return JSON-able data that identifies a policy beyond its name, and the code it plays with.
 
-    It contains agentgym's version, digests of the package and of each world, the name and the seed.
-    A trained model adds its sampling options and file hash; code adds digests of its module and
-    imports; an object in memory adds its source digest. A policy's own `provenance` attribute is
-    added.
+    It contains agentgym's version, digests of the package and of each world, name and seed. A
+    trained model adds its sampling options and file hash; code adds digests of its module and
+    imports; an object in memory adds its source digest and its own `provenance`.
     """
     facts: dict[str, Any] = {
         "agentgym": agentgym.__version__,
@@ -82,9 +81,7 @@ def _identity(config: PolicyConfig, policy: Policy | None = None) -> dict[str, A
 
 
 def named_after(config: PolicyConfig, policy: Policy | None) -> PolicyConfig:
-    """Name an unnamed policy object after its function or class; a loaded model keeps its folder's
-    name.
-    """
+    """Name an unnamed policy object after its function or class."""
     if policy is None or (config.is_model and hasattr(policy, "reseed")):
         return config
     owner = _owner(policy)
@@ -93,9 +90,8 @@ def named_after(config: PolicyConfig, policy: Policy | None) -> PolicyConfig:
 
 
 def difference(kept: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """Return the first difference of two provenances in words, or an empty string.
-
-    Patch versions and facts that only one side recorded do not count.
+    """Return the first difference of two provenances in words, or an empty string; patch versions
+    and facts on one side do not count.
     """
     for name in [*kept, *found]:
         if name in _NEW and not (name in kept and name in found):
@@ -144,11 +140,7 @@ def _package_digest() -> str:
 
 
 def world_digest(world: str) -> str:
-    """Return a digest of a world's own code, outside installed packages.
-
-    Raises:
-        ValueError: No world has this id.
-    """
+    """Return a digest of a world's own code, outside installed packages."""
     path = str(gymnasium.spec(resolve(world)).kwargs["world"])
     module = path.partition(":")[0]
     own = _file_of(module)
@@ -157,9 +149,8 @@ def world_digest(world: str) -> str:
 
 
 def module_digests(module: str) -> dict[str, str]:
-    """Return the digests of a module and its imports outside installed packages and agentgym.
-
-    Reads import statements without importing anything.
+    """Return the digests of a module and its imports outside installed packages and agentgym,
+    without importing anything.
     """
     files: dict[str, Path] = {}
     waiting = [module]

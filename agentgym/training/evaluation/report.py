@@ -66,10 +66,8 @@ _TOKENS = {
 
 
 def ablation_tables(results: Sequence[Result]) -> list[Table]:
-    """Return all tables: comparisons of policies first, then each policy's arms, contexts and
+    """Return all tables: notes, comparisons of policies, then each policy's arms, contexts and
     effects.
-
-    Missing episodes and other notes precede them.
     """
     results = as_results(results)
     tables = []
@@ -134,7 +132,6 @@ def _seats_table(world: str, results: Results) -> list[Table]:
 
 
 def _mean_reward(rows: Sequence[Result], seat: str) -> Interval:
-    """Return a seat's mean reward; the games of a seed are one cluster."""
     parts, graded = [], False
     for games in group_by(rows, "seed").values():
         rewards = [(row.report or {})["team"]["rewards"][seat] for row in games]
@@ -148,10 +145,7 @@ def _mean_reward(rows: Sequence[Result], seat: str) -> Interval:
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
-    """Write results, summary and figures, also of the applicable papers; return the files.
-
-    Figures come last.
-    """
+    """Write results, summary and, last, figures, also the papers'; return the files."""
     with needs_extra("a report with figures", "cli"):
         from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
     results = as_results(results)
@@ -191,7 +185,6 @@ def _figures(results: Results) -> dict[str, Figure]:
 
 
 def _with_short_names(results: Results) -> Results:
-    """Return the results with names of policies for figures; tables show their options."""
     names = policy_names(dict.fromkeys(row.policy for row in results.everything))
 
     def rename(row: Result) -> Result:
@@ -203,7 +196,7 @@ def _with_short_names(results: Results) -> Results:
 
 
 def _by_policy(results: Results) -> dict[str, Results]:
-    """Return each policy's episodes by file-name suffix, which is empty for a single policy."""
+    """Return each policy's episodes by file-name suffix; one policy has none."""
     policies = list(results.by("policy").values())
     if len(policies) == 1:
         return {"": policies[0]}
@@ -292,7 +285,6 @@ def _contexts_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _named_context(rows: Sequence[Result], name: str) -> str:
-    """Mark the name if one of its strategies never acted in a cell."""
     idle: set[str] = set()
     for some in group_by(rows, *CELL).values():
         idle.update(idle_wrappers(some))
@@ -313,7 +305,7 @@ def _cells_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _against(results: Results) -> dict[str, list[tuple[str, str]]]:
-    """Return the pairs of a variant arm and the arm with right hints, by name."""
+    """Return the pairs of a variant arm and the arm with right hints."""
     arms = ordered_arms(results.everything)
     right = {frozenset(arm): arm for arm in arms if arm.isalpha()}
     pairs = {}

@@ -44,7 +44,6 @@ class Result:
         context: The context strategies, joined by `+`; `none` without one.
         calls: The number of tool calls, including those made by code.
         instance: A digest of everything that determines the instance; equal for all arms.
-        tokens: Total prompt and reply tokens, if counted.
         opening: A digest of the first prompt and reply, which identifies equal draws of policies
             whose sampling depends on the text. Empty for scripted policies, which draw by instance.
         missing: `lost`, `invalid` or `not played` for an episode without figures.
@@ -139,7 +138,7 @@ def score(trajectory: Trajectory) -> Result:
 
 
 def is_over_window(trajectory: Trajectory) -> bool:
-    """Report whether an episode ended because it exceeded the model's context window."""
+    """Report whether an episode exceeded the model's context window."""
     if trajectory.failure.startswith(_OVER_WINDOW_FAILURES):
         return True
     if not trajectory.steps:
@@ -168,16 +167,14 @@ def _idle(trajectory: Trajectory) -> tuple[str, ...]:
 
 
 def _draws_by_instance(labels: Mapping[str, Any]) -> bool:
-    """Report whether scripted policies played, whose draws do not depend on the text."""
     name = str(labels.get("provenance", {}).get("policy", ""))
     names = read_seats(name).values() or [name]
     return all(each.partition(":")[0] in SCRIPTED for each in names)
 
 
 def hash_prompt(chat: Chat) -> str:
-    """Return a digest of the texts, images and tools that a policy sees.
-
-    Ids and timestamps are ignored because they differ by instance.
+    """Return a digest of the texts, images and tools of a prompt, without ids and timestamps, which
+    differ by instance.
     """
     messages = []
     for message in chat.messages:
@@ -220,7 +217,7 @@ def ordered_arms(results: Iterable[Result]) -> list[str]:
 
 
 def ordered_contexts(results: Iterable[Result]) -> list[str]:
-    """Return the played context strategies in the paper's order: none, single ones, stacks."""
+    """Return the played context strategies: none, single ones, stacks."""
 
     def place(context: str) -> tuple[int, list[int], str]:
         names = check_context(context)
@@ -230,11 +227,7 @@ def ordered_contexts(results: Iterable[Result]) -> list[str]:
 
 
 def without_failures(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
-    """Return the episodes without failures, which do not measure the policy.
-
-    Raises:
-        RuntimeError: Every episode is a failure.
-    """
+    """Return the episodes without failures; `RuntimeError` if none is left."""
     trajectories = list(trajectories)
     complete = [trajectory for trajectory in trajectories if not trajectory.failure]
     if not complete:
@@ -265,7 +258,7 @@ def _success(info: Mapping[str, Any]) -> float:
 
 
 def success_rate(trajectories: Iterable[Trajectory], opponents: Collection[str] = ()) -> float:
-    """Return the share of solved episodes; against opponents, of the games won by other seats."""
+    """Return the share of solved episodes; against opponents, of games won by other seats."""
     return fmean(_success_against(trajectory, opponents) for trajectory in trajectories)
 
 
@@ -282,8 +275,7 @@ def evaluate(
     num_envs: int = 64,
     opponents: Mapping[str, PolicyLike] | None = None,
 ) -> float:
-    """Return the success rate on seeds from 0 on, which training does not use; failures do not
-    count.
+    """Return the success rate on seeds from 0 on, which training does not use.
 
     Raises:
         RuntimeError: Every episode is a failure.

@@ -1,8 +1,8 @@
 """Intervals of shares and of differences, from the contributions of independent clusters.
 
-No interval has zero width. Rates have Wilson intervals with the effective number of episodes
-(Korn and Graubard 1998). Differences have t intervals over the clusters plus two artificial ones,
-one on each side of zero (Bonett and Price 2012).
+Rates have Wilson intervals with the effective number of episodes (Korn and Graubard 1998).
+Differences have t intervals over the clusters plus two artificial ones, one on each side of zero
+(Bonett and Price 2012). So no interval has zero width.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Interval:
     """A share or a difference of shares with its interval, at 95 % by default.
 
     Attributes:
-        p_value: The two-sided p-value of a difference from 0, below 0.05 exactly if the interval
-            excludes 0; None for a share.
+        p_value: Two-sided, of a difference from 0; below 0.05 exactly if the interval excludes 0;
+            None for a share.
         count: The number of episodes, or of complete pairs for a difference.
         missing: The number of missing episodes of a share.
         worst: The share if all missing episodes fail.
@@ -51,7 +51,7 @@ class Interval:
 
     @property
     def fragile(self) -> bool:
-        """Report whether the missing episodes could move the share beyond the interval."""
+        """Whether the missing episodes could move the share beyond the interval."""
         if isnan(self.value):  # none was played
             return self.missing > 0
         return self.worst < self.low or self.best > self.high
@@ -76,11 +76,11 @@ def holm_by_key(changes: Mapping[KeyT, Interval]) -> dict[KeyT, float | None]:
 
 
 def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: float) -> Interval:
-    """Return the Wilson interval of a share.
+    """Return the Wilson interval of a share, the mean of the clusters' parts.
 
     Args:
         value: The share.
-        parts: Each cluster's part; their mean is the share.
+        parts: Each cluster's part.
         freedom: The degrees of freedom of the parts' variance.
         draws: The number of independent episodes, if no variance is observed.
         most: The maximum effective number of episodes.
@@ -100,8 +100,8 @@ def around_zero(
 ) -> Interval:
     """Return the interval and p-value of a difference, the mean of the clusters' parts.
 
-    The two artificial clusters contribute `change` and its negative; `bound` is the largest
-    possible difference.
+    The artificial clusters contribute `change` and its negative; `bound` is the largest possible
+    difference.
     """
     padded = np.append(parts, [change, -change])
     # Bonett and Price assume one pair per seed, whose counts determine the variance. Estimated
@@ -135,7 +135,7 @@ def t_quantile(freedom: int) -> float:
 
 
 def _two_sided(t: float, freedom: int) -> float:
-    """Return P(abs(T) > t) by the finite series of Abramowitz and Stegun (26.7.3 and 26.7.4)."""
+    """Return P(abs(T) > t) by Abramowitz and Stegun's finite series (26.7.3, 26.7.4)."""
     freedom = max(1, freedom)
     if freedom >= _MANY:
         return 2 * _NORMAL.cdf(-t)
@@ -153,10 +153,7 @@ def _two_sided(t: float, freedom: int) -> float:
 
 
 def wilson(successes: float, trials: int, confidence: float = 0.95) -> Interval:
-    """Return a share with its Wilson interval (1927).
-
-    `successes` may be a sum of scores in [0, 1].
-    """
+    """Return a share with its Wilson interval; `successes` may sum scores in [0, 1]."""
     check_int("trials", trials, 1, 10**9)
     check_float("successes", successes, 0, trials)
     check_float("confidence", confidence, 0.5, 0.9999)

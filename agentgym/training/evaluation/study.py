@@ -44,7 +44,7 @@ RETRIES = 2
 
 
 def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None) -> TrajectoryLog:
-    """Create a study's folder, or add a run to an existing one.
+    """Create a study's folder, or add a comparable run to an existing one.
 
     Raises:
         DamagedFileError: A file of the folder cannot be read.
@@ -97,8 +97,8 @@ def run_ablation(
     Args:
         ablation: The settings.
         out: The folder for settings and trajectories, locked during the run.
-        workers: The number of processes. A trained model, and a policy that supports several
-            episodes at once (`UserPolicy.parallel_episodes`), use only this one.
+        workers: The number of processes; 1 for a trained model or a policy that supports several
+            episodes at once (`UserPolicy.parallel_episodes`).
         on_progress: Called with the number of newly available episodes; existing ones come first.
         on_loss: Called with a lost cell and the cause; without it, a warning counts them.
         player: A policy object or loaded model that replaces `ablation.policy`.
@@ -141,8 +141,6 @@ def run_ablation(
 
 
 class _Losses:
-    """Lost cells of a run, which ends with `CollectionError` after too many in a row."""
-
     def __init__(self, cells: Sequence[Cell], most: int) -> None:
         self.total, self.first = 0, ""
         self._numbers = {cell: number for number, cell in enumerate(cells)}
@@ -222,7 +220,6 @@ def _play_together(
     player: UserPolicy | None,
     played_by: Mapping[str, Any],
 ) -> Iterator[_Ended]:
-    """Yield cells played by one model, in batches of equal env and sample."""
     alike: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in cells:
         alike.setdefault((*cell[:4], cell.sample), []).append(cell)

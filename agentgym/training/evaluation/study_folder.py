@@ -1,7 +1,4 @@
-"""Studies: folders of episodes that grow run by run, their settings and their results.
-
-Each run is an `Ablation`. Incomparable runs are rejected.
-"""
+"""Studies: folders of episodes that grow run by run, their settings and their results."""
 
 from __future__ import annotations
 
@@ -70,7 +67,7 @@ class _Settings(TypedDict):
 
 @functools.cache
 def _shape() -> TypeAdapter[_Settings]:
-    """Return what the readers of a folder compute with."""
+    """Return the types that readers of a folder rely on."""
     from pydantic import TypeAdapter  # noqa: PLC0415 - its schema builder is slow to import
 
     return TypeAdapter(_Settings)
@@ -116,11 +113,7 @@ class Study:
         return not self.runs
 
     def grown(self, ablation: Ablation, played_by: Mapping[str, Any], out: Path) -> Study:
-        """Return the study with another run.
-
-        Raises:
-            ValueError: The run is not comparable with the study.
-        """
+        """Return the study with another run; `ValueError` if they are not comparable."""
         new, column = ablation.settings(), ablation.policy.column
         for run in self.runs:
             if name := next(conflicts(run, new), ""):
@@ -149,7 +142,7 @@ class Study:
         return Study(runs, {**self.policies, column: {**played_by, "worlds": worlds}})
 
     def order(self, cell: Cell) -> tuple[Any, ...]:
-        """Return a cell's sort key: policies in order of addition, then the other fields."""
+        """Return a cell's sort key, with policies in order of addition."""
         columns = self.columns()
         place = columns.index(cell.policy) if cell.policy in columns else len(columns)
         return place, cell
@@ -198,21 +191,15 @@ def log_of(out: Path) -> TrajectoryLog:
 
 
 def load_study(out: Path) -> Study | None:
-    """Return a folder's settings; None if there are none.
-
-    Raises:
-        DamagedFileError: The settings cannot be read.
-    """
+    """Return a folder's settings; None if there are none."""
     return read_json(out / SETTINGS, Study.of)
 
 
 def load_results(out: Path | str) -> Results:
     """Return the scores of all trajectories in a folder, in cell order, with the missing cells.
 
-    Duplicates and trajectories outside the settings are omitted with a warning.
-
-    Raises:
-        DamagedFileError: A file of the folder cannot be read.
+    Duplicates and trajectories outside the settings are omitted with a warning. An unreadable file
+    raises `DamagedFileError`.
     """
     results, doubles, strays = read_results(Path(out))
     for count, what in ((doubles, "doubles"), (strays, f"not cells of {SETTINGS}")):

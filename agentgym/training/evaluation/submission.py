@@ -45,7 +45,6 @@ class CellCounts:
     """The counts of one cell of a results table.
 
     Attributes:
-        horizon: The size of the task on the axis of the run.
         episodes: All episodes, including lost ones, which count as unsolved.
         replies: The number of replies; `unreadable` of them contain no call or answer.
         prompts: A digest of the first prompts, in order of seeds and samples.
@@ -73,10 +72,9 @@ class Submission:
 
     Attributes:
         format: The version of this schema.
-        agentgym: The version of the package, and `commit` that of a checkout, if known.
+        agentgym: The package's version, and `commit` that of a checkout, if known.
         log: The SHA-256 of the episodes' file.
-        runs: The settings of the study: worlds with their options, arms, sizes, numbers of seeds
-            from 0 on, and each policy with its sampling settings.
+        runs: The settings of the study.
         policies: What identifies each policy: its model, its files or its code.
     """
 
@@ -115,11 +113,7 @@ class Submission:
 
     @classmethod
     def load(cls, path: Path) -> Submission:
-        """Read a submission.
-
-        Raises:
-            DamagedFileError: The file is not JSON of this schema.
-        """
+        """Read a submission; `DamagedFileError` if it is not JSON of this schema."""
         try:
             return _adapter().validate_json(path.read_bytes())
         except ValidationError as error:
@@ -159,7 +153,6 @@ def _counts(rows: Sequence[Result]) -> CellCounts:
 
 
 def _commit() -> str:
-    """Return the commit of the checkout that contains the package; empty outside of one."""
     folder = Path(agentgym.__file__).parent
     command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
     try:
@@ -174,13 +167,8 @@ def objections(
 ) -> Iterator[str]:
     """Yield the reasons to reject a submission, given the run folder with its episodes.
 
-    A replay shows that each reply earned its reward, not who wrote the reply.
-
-    Args:
-        submission: The submission.
-        run: The run's folder, or a copy of its settings and its log.
-        replays: The maximum number of episodes to replay.
-        seed: Chooses the episodes to replay.
+    At most `replays` episodes, chosen by `seed`, are replayed; a replay shows that each reply
+    earned its reward, not who wrote the reply.
 
     Raises:
         DamagedFileError: A file of the folder cannot be read.

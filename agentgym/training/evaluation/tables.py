@@ -77,10 +77,7 @@ def _head(policy: str) -> str:
 
 
 def percent(interval: Interval, signed: bool = False) -> str:
-    """Format an interval of shares as percentages: `57.5 [50.0, 65.0]`.
-
-    If missing episodes could move the value beyond the interval, its bounds follow.
-    """
+    """Format shares as percentages: `57.5 [50.0, 65.0]`, with bounds if they are fragile."""
     form = "{:+.1f} [{:+.1f}, {:+.1f}]" if signed else "{:.1f} [{:.1f}, {:.1f}]"
     text = form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
     if isnan(interval.value):
@@ -104,7 +101,7 @@ def p_value(value: float | None) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """Format a table in Markdown; lone surrogates, which have no UTF-8 form, are escaped."""
+    """Format a table in Markdown; lone surrogates are escaped."""
     title, header, rows = table
     lines = [f"### {title}", ""]
     for row in (header, ["---"] * len(header), *rows):
@@ -113,7 +110,7 @@ def to_markdown(table: Table) -> str:
 
 
 def few_instances(results: Sequence[Result]) -> str:
-    """Return a title suffix that warns of cells with few instances, if any."""
+    """Return a title suffix that warns of cells with few instances."""
     fewest = MIN_EPISODES
     for rows in group_by(results, *CELL).values():
         fewest = min(fewest, len({row.seed for row in played(rows)}))
@@ -132,9 +129,7 @@ QUALITY = ["missing", "over window", "unreadable"]
 
 
 def quality(rows: Iterable[Result]) -> list[str]:
-    """Return the cells of `QUALITY`: missing and overlong episodes, and the share of unreadable
-    replies.
-    """
+    """Return the cells of `QUALITY`."""
     rows = list(rows)
     over = sum(row.over_window for row in rows)
     replies = sum(row.replies for row in rows)

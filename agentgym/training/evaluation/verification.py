@@ -71,7 +71,6 @@ def _ablation(settings: str) -> Ablation:
 
 @lru_cache(maxsize=1_024)  # the seeds of a cell ask for the same one
 def _recorded(spec: str) -> Any:
-    """Return the spec that episodes record, whose wrappers have complete arguments."""
     env = gymnasium.make(EnvSpec.from_json(spec), disable_env_checker=True)
     env.close()
     return json.loads(spec_of(env))

@@ -32,7 +32,7 @@ _ONE_CHAT = {"manager": MANAGER, "host": GUESSER}
 def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str, Any]) -> EnvSpec:
     """Return the spec of an append-only env, for a trainer that keeps the history itself.
 
-    Errors for stacks that edit the context, or start several chats, advise `otherwise`.
+    Errors for other stacks advise `otherwise`.
     """
     edits = [name for name in stacks.check_context(options.get("context", "")) if name in _EDITS]
     edits += ["oracle H"] if "H" in stacks.check_arm(options.get("oracles", "")) else []
@@ -56,7 +56,7 @@ def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str
 
 
 def truncate(env: gymnasium.Env[Any, Any], reason: str) -> tuple[Any, ...]:
-    """End an episode with its current score; return the outcome of a step."""
+    """End an episode with its current score; return a step's outcome."""
     inner: Any = env.unwrapped
     outcome: tuple[Any, ...] = inner.truncate(reason)
     return outcome
@@ -65,7 +65,7 @@ def truncate(env: gymnasium.Env[Any, Any], reason: str) -> tuple[Any, ...]:
 def refuse_images(
     bridge: str, env: gymnasium.Env[Any, Any], messages: Iterable[Message] = ()
 ) -> None:
-    """Reject an env that announces images, or whose messages contain one, for a text-only bridge."""
+    """Reject an env with images for a text-only bridge."""
     inner = tool_env(env)
     announced = "images" in inner.world_class.requirements(inner.config)
     if announced or any(message.images for message in messages):
@@ -78,17 +78,13 @@ def refuse_images(
 def text_messages(
     bridge: str, env: gymnasium.Env[Any, Any], messages: Sequence[Message]
 ) -> list[dict[str, str]]:
-    """Return messages with only `role` and `content`.
-
-    Raises:
-        ValueError: The world shows images.
-    """
+    """Return messages with only `role` and `content`; images raise `ValueError`."""
     refuse_images(bridge, env, messages)
     return [{"role": each.role, "content": each.text} for each in as_text(messages).messages]
 
 
 def mcp_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
-    """Return an env whose tools an MCP client calls; refuse a seat, whose others need replies."""
+    """Return an env whose tools an MCP client calls; refuse a team's seat."""
     inner = tool_env(env)
     if inner is not env.unwrapped:
         raise ValueError("MCP has calls but no turns, which a team needs; use OpenEnv or Inspect")
@@ -96,7 +92,7 @@ def mcp_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
 
 
 def mcp_instructions(env: ToolEnv, chat: Chat) -> str:
-    """Return an MCP server's instructions: the rules and the task, which must be text."""
+    """Return an MCP server's instructions: the rules and the task."""
     task = chat.messages[1]
     if task.images:
         raise ValueError(
@@ -118,11 +114,7 @@ def seed_of(row: Mapping[str, Any]) -> int:
 
 
 def added(before: Chat, after: Chat) -> Sequence[Message]:
-    """Return the messages that the env added after a reply.
-
-    Raises:
-        ValueError: The later chat does not extend the earlier one.
-    """
+    """Return the messages added after a reply; `ValueError` if the chat was edited."""
     length = len(before.messages)
     if (
         after.shared_prefix(before) < length
@@ -145,7 +137,7 @@ def sampled_reply(
 ) -> Reply:
     """Return sampled ids as a reply; later prompts will start with `prompt` and `ids`.
 
-    The ids include the end token if present. `logprobs` are in nats, and empty if unknown.
+    `ids` include the end token if present; `logprobs` are in nats, and empty if unknown.
     """
     reply = Reply(
         renderer.decode(ids),

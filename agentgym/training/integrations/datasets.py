@@ -39,9 +39,8 @@ class ChatRow(EpisodeFacts):
     """A segment of an episode as chat-completions messages.
 
     `tools` and `labels` are JSON texts, because Arrow columns would merge the schemas of all tools;
-    chat templates take `json.loads(row["tools"])`. To train on replies exactly as written, instead
-    of calls rendered again by a template, put `{"role": "assistant", "content": reply}` at the
-    positions in `trainable`.
+    chat templates take `json.loads(row["tools"])`. To train on replies exactly as written, put
+    `{"role": "assistant", "content": reply}` at the positions in `trainable`.
 
     Attributes:
         messages: The segment's last prompt and the reply to it.
@@ -74,8 +73,7 @@ class TokenRow(TypedDict):
     Attributes:
         input_ids: The ids of the last prompt and of the reply to it.
         loss_mask: 1 for the ids sampled in these steps, 0 elsewhere.
-        logprobs: Their log-probabilities under the sampler, 0.0 elsewhere; None if a reply has
-            none.
+        logprobs: In nats under the sampler, 0.0 elsewhere; None if a reply has none.
         prompt_length: The number of ids before the first sampled one.
         reward: The agent's reward for the whole episode.
         advantage: None, to be filled by the trainer.
@@ -98,7 +96,7 @@ class TrainingDict(EpisodeFacts):
     """An episode as token rows; the other fields are those of `ChatRow`.
 
     The table maps the fields to other trainers' names, with `p` for `prompt_length`. A row is one
-    sample. All trainers use all rows of an episode, except that TRL uses at most
+    sample. All trainers use all rows of an episode; TRL uses at most
     `rollout_func(rows_per_episode=...)`. prime-rl trains on verifiers' branches, as `token_ids`,
     `mask`, `logprobs` and `advantage`.
 
@@ -127,7 +125,7 @@ def group_id(trajectory: Trajectory) -> str:
 
 
 def group_of(spec: str, seed: int) -> str:
-    """Return the `group_id` of future episodes with this spec (JSON text, keys in any order)."""
+    """Return the `group_id` of episodes with this spec (JSON text, keys in any order)."""
     ordered = json.dumps(json.loads(spec), sort_keys=True)
     return f"{hashlib.sha256(ordered.encode()).hexdigest()[:12]}-{seed}"
 
@@ -174,7 +172,6 @@ def _after(trajectory: Trajectory, step: int) -> Chat:
 
 
 def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
-    """Return a segment's last reply, as the next chat contains it or else as written."""
     for message in reversed(after.messages):
         if message.role == "assistant" and message.raw == step.reply.text:
             return message
@@ -184,7 +181,6 @@ def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
 
 
 def _positions(chat: Chat, messages: list[dict[str, Any]], replied: set[int]) -> list[int]:
-    """Return the positions of `replied` messages among dicts, where tool images are separate."""
     reply_places = [k for k, message in enumerate(messages) if message["role"] == "assistant"]
     replies = [k for k, message in enumerate(chat.messages) if message.role == "assistant"]
     return [there for there, here in zip(reply_places, replies, strict=True) if here in replied]
@@ -194,12 +190,12 @@ def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
     """Return the episode as its recorded token ids, without tokenising again.
 
     A row ends with its segment, and where a prompt does not start with the previous prompt's and
-    reply's ids, for example because a chat template renders replies differently. So every sampled
-    id is trained once, after the ids it was conditioned on. Replies without ids are omitted.
+    reply's ids. So every sampled id is trained once, after the ids it was conditioned on. Replies
+    without ids are omitted.
 
     Raises:
-        ValueError: No reply has ids although nothing failed, or a reply's ids and
-            log-probabilities differ in number.
+        ValueError: No reply has ids although nothing failed, or a reply's ids and log-probabilities
+            differ in number.
     """
     rows = [
         _token_row(trajectory, row, k)
@@ -243,7 +239,7 @@ def _token_row(trajectory: Trajectory, row: TrainingRow, segment: int) -> TokenR
 
 
 def demonstrations(env_id: str, seeds: Iterable[int], **options: Any) -> Iterator[ChatRow]:
-    """Yield rows that the oracle policy plays through the text interface, one episode per seed."""
+    """Yield the oracle policy's rows, one episode per seed."""
     env = make(env_id, **options)
     policy = OraclePolicy(env_id, dialect=options.get("dialect", "auto"))
     for episode, seed in enumerate(seeds):
@@ -262,10 +258,7 @@ def export(trajectories: Iterable[Trajectory], path: Path, format: Format = "jso
 
 
 def write_rows(rows: Iterable[ChatRow], path: Path, format: Format = "jsonl") -> int:
-    """Write rows as a stream, and return their number.
-
-    The file, of the format `jsonl` or `parquet`, is replaced only once it is complete.
-    """
+    """Write rows as `jsonl` or `parquet`, atomically, and return their number."""
     check_choice("format", format, get_args(Format))
     return _write_jsonl(rows, path) if format == "jsonl" else _write_parquet(rows, path)
 
@@ -299,7 +292,7 @@ def _write_parquet(rows: Iterable[ChatRow], path: Path) -> int:
 
 
 def _arrow_schema() -> Any:
-    """Return fixed columns, which do not depend on the first rows."""
+    """Return columns that do not depend on the first rows."""
     import pyarrow as pa  # noqa: PLC0415 - JSON lines need no Arrow
 
     text = pa.string()

@@ -1,7 +1,4 @@
-"""HTTP server with limits on connections, requests and their time, and a token.
-
-Its callers' extras install `uvicorn` and `starlette`.
-"""
+"""HTTP server with limits on connections, requests and their time, and a token."""
 
 from __future__ import annotations
 
@@ -67,10 +64,9 @@ class RequireToken:
 class OneAnswerEach:
     """MCP app that answers each request once, within a limited time.
 
-    GET is refused: the server sends no unsolicited events, so a stream would only hold a
-    connection. Ids already in flight in a session are refused too, because the SDK would answer
-    only one of the requests. A request's body must arrive in one message, as
-    `RequestBodyLimitMiddleware` passes it on.
+    GET is refused, because the server sends no unsolicited events. Ids already in flight in a
+    session are refused too: the SDK would answer only one of the requests. A request's body must
+    arrive in one message, as from `RequestBodyLimitMiddleware`.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -175,7 +175,6 @@ def _reply_text(output: ModelOutput, dialect: Dialect) -> str:
 
 
 def _messages(chat: Chat, native: bool) -> list[ChatMessage]:
-    """Return a chat in Inspect's form; without native calls all messages are plain text."""
     shown = chat if native else as_text(chat.messages)
     return [_message(message) for message in shown.messages]
 
@@ -212,7 +211,7 @@ def _tool_info(tool: Any) -> ToolInfo:
 
 
 def write_log(trajectories: Iterable[Trajectory], path: Path, model: str) -> int:
-    """Write trajectories as an `.eval` or `.json` log for `inspect view`, and return their number."""
+    """Write trajectories as an `.eval` or `.json` log, and return their number."""
     played = list(trajectories)
     if not played:
         raise ValueError(f"there is no episode to write to {str(path)!r}")
@@ -256,11 +255,7 @@ def _sample(number: int, trajectory: Trajectory) -> EvalSample:
 
 
 def read_log(path: Path) -> Iterator[Trajectory]:
-    """Yield the trajectories of an Inspect log.
-
-    Raises:
-        ValueError: A sample has no trajectory, because another task wrote the log.
-    """
+    """Yield an Inspect log's trajectories; `ValueError` if another task wrote the log."""
     samples: Sequence[EvalSample] = read_eval_log(str(path)).samples or []
     for sample in samples:
         if KEY not in sample.metadata:
@@ -272,10 +267,10 @@ def read_log(path: Path) -> Iterator[Trajectory]:
 
 
 def to_run_folder(log: Path, folder: Path) -> None:
-    """Write the trajectories of an Inspect log into a folder that `load_results` reads.
+    """Write an Inspect log's trajectories into a folder that `load_results` reads.
 
     Raises:
-        ValueError: A sample has no trajectory, because another task wrote the log.
+        ValueError: Another task wrote the log.
     """
     folder.mkdir(parents=True, exist_ok=True)
     trajectories = log_of(folder)

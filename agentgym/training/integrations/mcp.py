@@ -1,7 +1,4 @@
-"""Serve office servers or worlds over MCP (Model Context Protocol), one server per episode.
-
-It imports the package `mcp`; `agentgym serve` is its command.
-"""
+"""Serve office servers or worlds over MCP (Model Context Protocol), one server per episode."""
 
 from __future__ import annotations
 
@@ -95,9 +92,6 @@ class WorldEpisode:
     """An episode of a world, whose score is printed to stderr at the end.
 
     MCP has calls and no replies, so a world's turn limit does not apply.
-
-    Raises:
-        gymnasium.error.Error: There is no such world.
     """
 
     def __init__(self, env_id: str, seed: int, **options: Any) -> None:
@@ -131,11 +125,7 @@ def _print_faults(guard: Guard) -> None:
 
 
 def open_episode(target: str, seed: int, **options: Any) -> ServedEpisode:
-    """Return an episode of a world, or of initially empty office servers joined by `+`.
-
-    Raises:
-        gymnasium.error.Error: There is no such world.
-    """
+    """Return an episode of a world, or of empty office servers joined by `+`."""
     if not set(target.split("+")) & set(SERVERS):
         return WorldEpisode(target, seed, **options)
     if options:
@@ -146,10 +136,7 @@ def open_episode(target: str, seed: int, **options: Any) -> ServedEpisode:
 
 
 def build_server(episode: ServedEpisode) -> Server[Any]:
-    """Return an MCP server for an episode.
-
-    Calls run in order of arrival in one thread per episode, so a slow call delays no other episode.
-    """
+    """Return an MCP server for an episode, whose calls run in order of arrival in one thread."""
     lock = anyio.Lock()
     thread = anyio.CapacityLimiter(1)
 
@@ -222,8 +209,8 @@ def http_app(
 ) -> ASGIApp:
     """Return a web app that serves episode k, from 0, at `/episodes/<k>/mcp`.
 
-    On a loopback `host`, only local clients are answered. Requests for more than `max_sessions` per
-    episode get a 503; idle sessions are closed. An empty token admits every client.
+    A loopback `host` answers only local clients. Requests for more than `max_sessions` per episode
+    get a 503; idle sessions are closed. An empty token admits every client.
     """
     # mcp 2.0, which verifiers requires, lacks it
     from mcp.server.transport_security import RequestBodyLimitMiddleware  # noqa: PLC0415
@@ -263,8 +250,8 @@ def serve_http(
 ) -> None:
     """Serve episodes until interrupted; see `http_app`.
 
-    Clients must send the token as `Authorization: Bearer TOKEN`; only a host that others cannot
-    reach may have none.
+    Clients must send the token as `Authorization: Bearer TOKEN`; it may be empty only on a loopback
+    host.
     """
     check_access(host, token)
     for k, episode in enumerate(episodes):

@@ -1,7 +1,4 @@
-"""Ablation runs of agents that play over MCP; trajectories go to the run folder as usual.
-
-Each call is a step, so a world's turn limit applies to calls.
-"""
+"""Ablation runs of agents that play over MCP. Each call is a step, so a world's turn limit applies."""
 
 from __future__ import annotations
 
@@ -39,8 +36,7 @@ DIALECT: Dialect = "json"
 class RecordedEpisode:
     """A cell of an ablation played over MCP; `write` receives its trajectory once.
 
-    An episode closed before its end counts as abandoned, with its current score; without calls it
-    is not written.
+    If closed early, an episode keeps its current score; without calls it is not written.
     """
 
     def __init__(self, ablation: Ablation, cell: Cell, write: Callable[[Trajectory], None]) -> None:
@@ -83,9 +79,8 @@ class RecordedEpisode:
 def external_ablation(
     world: str, sizes: Sequence[int], seeds: int, agent: str, options: Mapping[str, Any]
 ) -> Ablation:
-    """Return the run settings of an agent outside this process.
-
-    The preset with this world defines the meaning of the sizes.
+    """Return the run settings of an agent outside this process; its world's preset defines the
+    sizes.
     """
     env_id = resolve(world)
     mine = (s for s in presets().values() if env_id in map(resolve, s.get("worlds", ())))

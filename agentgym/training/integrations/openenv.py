@@ -101,9 +101,7 @@ class WorldState(State):
 
 @dataclass(frozen=True)
 class Stack:
-    """A world with its wrappers, as served; the options are those of `agentgym.make`, as plain
-    data.
-    """
+    """A world with its wrappers, as served; `options` are plain data for `agentgym.make`."""
 
     env_id: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -118,7 +116,7 @@ class Stack:
 
     @cached_property
     def splits(self) -> list[str]:
-        """The splits: the stack's own, or all that the world has."""
+        """The stack's own split, or all that the world has."""
         if self.options.get("split"):
             return [self.options["split"]]
         return [ALL, *filter(self._has, SPLITS)]
@@ -161,15 +159,12 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
         """Start an episode.
 
         Args:
-            seed: The seed of the instance; None continues the session's random stream.
+            seed: None continues the session's random stream.
             episode_id: A name for the episode, returned in the state.
-            split: The split; by default the previous episode's.
-            index: A task of the split, instead of a seed.
+            split: By default the previous episode's.
+            index: A task of the split, instead of a seed; `IndexError` if there is none.
             form: `openai` for chat-completions dicts, or `records` for all fields of `Message` and
                 `Tool`.
-
-        Raises:
-            IndexError: There is no such task.
         """
         split = self._check_split(split or self._state.split)
         check_choice("form", form, ("openai", "records"))
@@ -242,11 +237,7 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
     def get_task_range(
         self, split: str, start: int | None = None, stop: int | None = None
     ) -> list[dict[str, Any]]:
-        """Return a slice of a split's tasks.
-
-        Raises:
-            ValueError: It has more than 10,000 tasks.
-        """
+        """Return a slice of at most 10,000 tasks of a split."""
         chosen = range(TASKS)[start:stop]
         check_int("the number of tasks in a range", len(chosen), 0, 10_000)
         return [self.get_task(split, index) for index in chosen]
@@ -270,8 +261,7 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
 class _SentChat:
     """The chat as sent so far.
 
-    Tool images must follow their results, so an edit inside an observation's part resends that
-    part.
+    Tool images must follow their results, so an edit inside an observation's part resends it.
     """
 
     def __init__(self, as_records: bool) -> None:
@@ -337,10 +327,8 @@ def _record(message: Message) -> dict[str, Any]:
 class RemoteEnv(gymnasium.Env[Chat, str]):
     """A stack on an OpenEnv server as a Gymnasium env.
 
-    `reset_options` are further arguments of each reset, such as `{"split": "test"}`.
-
-    Attributes:
-        dialect: The form of calls in replies; known after the first reset, like the action space.
+    `reset_options` are further arguments of each reset, such as `{"split": "test"}`. `dialect`,
+    like the action space, is known after the first reset.
     """
 
     metadata = ToolEnv.metadata

@@ -1,7 +1,6 @@
 """Token ids of prime-rl: the package `renderers`, which knows the formats of model families.
 
-`verifiers` and `prime-rl` convert messages to token ids with it, so a policy here sees the prompts
-on which they train.
+With it, a policy sees the same prompts on which `verifiers` and `prime-rl` train.
 
 Example:
     >>> policy = token_policy(TransformersSampler(model), tokenizer)
@@ -39,8 +38,8 @@ _REMEMBERED = 4_096
 class FamilyRenderer:
     """Converts chats to token ids as verifiers' training client does.
 
-    A turn extends the previous prompt and its sampled ids wherever the family allows it (a
-    `bridge`). Otherwise, and after an edit of the context, the whole chat is rendered.
+    A turn extends the previous prompt and its sampled ids wherever the family allows it. Otherwise,
+    and after an edit of the context, the whole chat is rendered.
 
     Args:
         config: The family and its settings, such as `renderers.Qwen3RendererConfig`; None looks up
@@ -66,11 +65,7 @@ class FamilyRenderer:
         self._turns: OrderedDict[bytes, Reply] = OrderedDict()
 
     def ids(self, chat: Chat) -> TokenIds:
-        """Return the prompt for the next reply.
-
-        Raises:
-            ImageError: The chat contains images.
-        """
+        """Return the prompt for the next reply; images raise `ImageError`."""
         refuse_images(chat)
         messages, tools = self._request(chat), self._tools(chat)
         replies = [k for k, each in enumerate(messages) if each["role"] == "assistant"]
@@ -85,7 +80,7 @@ class FamilyRenderer:
         return TokenIds(self.family.render_ids(messages, tools=tools, add_generation_prompt=True))
 
     def read(self, chat: Chat, prompt: Sequence[int], ids: Sequence[int]) -> str:
-        """Return sampled ids as the text of a reply, parsed by the family's format."""
+        """Return sampled ids as a reply's text, parsed by the family's format."""
         parsed = self.family.parse_response(
             list(ids), tools=self._tools(chat), prompt_ids=list(prompt)
         )
@@ -109,7 +104,7 @@ class FamilyRenderer:
         return text
 
     def remember(self, chat: Chat, reply: Reply) -> None:
-        """Store a prompt and its reply for the prompt that extends them."""
+        """Store a prompt and its reply for later prompts."""
         _store(self._turns, _key(self._request(chat), self._tools(chat), reply.text), reply)
 
     def _request(self, chat: Chat) -> list[dict[str, Any]]:
@@ -157,14 +152,7 @@ def token_policy(
 ) -> TokenPolicy:
     """Return a policy with the family's format, or with the chat template for unknown families.
 
-    Args:
-        sampler: Samples token ids, such as `TransformersSampler(model)`.
-        tokenizer: The tokenizer of the sampler's model.
-        config: See `FamilyRenderer`; None for a model that the package does not know by name
-            selects our own `Renderer`.
-        native_tools: See `FamilyRenderer`.
-        dialect: See `FamilyRenderer`.
-        **options: Further arguments of `TokenPolicy`.
+    `options` are further arguments of `TokenPolicy`; for the others, see `FamilyRenderer`.
     """
     if config is None and tokenizer.name_or_path not in MODEL_RENDERER_MAP:
         renderer = Renderer(tokenizer, native_tools=native_tools)
@@ -174,7 +162,6 @@ def token_policy(
 
 
 def _can_bridge(tail: Sequence[dict[str, Any]]) -> bool:
-    """Report whether messages are tool results and then at most one user message."""
     roles = [each["role"] for each in tail]
     return bool(roles) and roles[-1] in ("tool", "user") and set(roles[:-1]) <= {"tool"}
 

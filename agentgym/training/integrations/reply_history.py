@@ -15,17 +15,14 @@ _REMEMBERED = 65_536
 
 
 class ReplyHistory:
-    """The server's messages; a rewritten one would start another training row.
-
-    Entries depend only on a reply, so episodes of one model can share a history.
-    """
+    """The server's messages; a rewritten one would start another training row."""
 
     def __init__(self) -> None:
         self._said: dict[tuple[str, str], dict[str, Any]] = {}
         self._calls: dict[tuple[str, str], Any] = {}
 
     def remember(self, chat: Chat, text: str, completion: dict[str, Any]) -> None:
-        """Store the server's message of a chat's newest reply, if `text` is that reply."""
+        """Store the server's message if `text` is the chat's newest reply."""
         newest = next((m for m in reversed(chat.messages) if m.role == "assistant"), None)
         if newest is None or newest.raw != text:
             return
@@ -38,7 +35,7 @@ class ReplyHistory:
                 del entries[next(iter(entries))]
 
     def messages(self, chat: Chat) -> list[dict[str, Any]]:
-        """Return the request for a chat; only tool messages answer structured calls."""
+        """Return the request for a chat; only structured calls get tool messages."""
         messages: list[Message] = []
         forms: list[dict[str, Any]] = []
         waiting: list[str] = []
@@ -75,7 +72,6 @@ def _calls(message: Message) -> str:
 
 
 def _add(messages: list[Message], message: Message) -> None:
-    """Add a message as text, joined with the previous one if both are the user's."""
     role = "user" if message.role == "tool" else message.role
     plain = Message(role, message.text, images=message.images)
     if messages and messages[-1].role == role == "user":

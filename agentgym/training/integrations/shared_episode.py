@@ -25,11 +25,7 @@ ALONE = ""
 
 
 class SharedEpisode:
-    """A running episode of a stack, whose seats reply in the team's order.
-
-    Attributes:
-        seats: The names of the team's agents, or `ALONE`.
-    """
+    """A running episode of a stack, whose `seats` (agents or `ALONE`) reply in the team's order."""
 
     def __init__(self, world: str, options: Mapping[str, Any], seed: int) -> None:
         self.env = registry.make(world, **options)
@@ -73,7 +69,7 @@ class SharedEpisode:
 
     @property
     def over(self) -> bool:
-        """Report whether the episode has ended for all seats."""
+        """The episode has ended for all seats."""
         return self.episode.over or bool(self._cut) or bool(self._fault)
 
     @property

@@ -1,7 +1,7 @@
 """SkyRL adapter: the worlds as SkyRL-Gym text environments for its generator.
 
-SkyRL keeps the history as text with results as user messages. Strategies that edit the context need
-a custom generator with `step_wise_trajectories` that returns the rows of
+SkyRL keeps the history as text, with results as user messages. Strategies that edit the context
+need a custom generator with `step_wise_trajectories` that returns the rows of
 `agentgym.training.integrations.datasets.to_training_dict`.
 
 Example:
@@ -35,11 +35,11 @@ _OTHERWISE = "train on the rows of training.export with a generator of your own"
 
 
 class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
-    """An episode of a world.
+    """An episode of a world, whose reward comes with the last step.
 
-    The last step returns the world's reward. SkyRL has no truncation signal; `metadata` and the
-    metrics report it. In `extras`, `seed` selects the instance, and `max_turns`, which SkyRL sets
-    from its generator's configuration (default 1), truncates the episode with its current score.
+    SkyRL has no truncation signal; `metadata` and the metrics report it. In `extras`, `seed`
+    selects the instance, and `max_turns`, which SkyRL sets from its generator's configuration
+    (default 1), truncates the episode with its current score.
     """
 
     def __init__(
@@ -61,13 +61,12 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         self._outcome: dict[str, Any] = {}
 
     def init(self, prompt: ConversationType) -> tuple[ConversationType, dict[str, Any]]:
-        """Start the episode; its first observation equals the row's prompt and replaces it."""
+        """Start the episode; the observation replaces the row's prompt, which equals it."""
         self._chat, _ = self._env.reset(seed=self._seed)
         self.turns, self._outcome = 0, {}
         return text_messages("SkyRL", self._env, self._chat.messages), {}
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
-        """Play a reply."""
         self.turns += 1
         before = self._chat
         self._chat, reward, terminated, truncated, info = self._env.step(action)
@@ -97,16 +96,11 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         }
 
     def close(self) -> None:
-        """Close the env."""
         self._env.close()
 
 
 def register(name: str, env_id: str, **options: Any) -> None:
-    """Register a world as the `env_class` `name` of `skyrl_gym`, in every process that makes envs.
-
-    Raises:
-        skyrl_gym.error.RegistrationError: The name is taken.
-    """
+    """Register a world as the `env_class` `name` of `skyrl_gym`, in every process that makes envs."""
     refuse_images("SkyRL", gymnasium.make(growing_spec("SkyRL", _OTHERWISE, env_id, options)))
     skyrl_gym.register(
         name, f"{__name__}:{SkyRLEnv.__name__}", {"env_id": env_id, "options": options}
@@ -114,13 +108,7 @@ def register(name: str, env_id: str, **options: Any) -> None:
 
 
 def prompts(name: str, seeds: Iterable[int]) -> datasets.Dataset:
-    """Return a registered world's dataset with prompt, `env_class` and seed of each instance.
-
-    The rows of one prompt form a group.
-
-    Raises:
-        skyrl_gym.error.Error: The name is not registered.
-    """
+    """Return a registered world's dataset with prompt, `env_class` and seed of each instance."""
     kwargs = skyrl_gym.spec(name).kwargs
     env = make(kwargs["env_id"], **kwargs["options"])
     return datasets.Dataset.from_list(

@@ -28,12 +28,9 @@ _OTHERWISE = "play the env that agentgym.make returns"
 class TextArenaEnv(textarena.Env):  # type: ignore[misc,unused-ignore]
     """An episode of a world or a team.
 
-    An observation contains the player's new messages; a player that starts a new chat sees all of
-    it. `close` returns the reward and the game's information of each player.
-
-    Args:
-        env_id: The id of a world or team.
-        **options: Arguments of `agentgym.make`, without strategies that edit the context.
+    An observation contains the player's new messages, or all of a new chat. `close` returns each
+    player's reward and the game's information. `options` are those of `agentgym.make`, without
+    strategies that edit the context.
     """
 
     def __init__(self, env_id: str, **options: Any) -> None:
@@ -48,11 +45,7 @@ class TextArenaEnv(textarena.Env):  # type: ignore[misc,unused-ignore]
         self.env_id = env_id
 
     def reset(self, num_players: int, seed: int | None = None) -> None:
-        """Start an episode.
-
-        Raises:
-            ValueError: The number of players is not that of the team.
-        """
+        """Start an episode; `ValueError` if the team has another number of players."""
         if num_players != len(self.players):
             raise ValueError(
                 f"{self.env_id} has {len(self.players)} players, got num_players={num_players}"

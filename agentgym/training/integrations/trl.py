@@ -1,7 +1,7 @@
 """TRL adapter: environments whose tools the GRPO trainer calls, and rollouts of whole stacks.
 
-With `environment_factory`, the usual way, the trainer keeps the history, parses calls in the form
-of the model's own chat template, and shows the tool schemas. Strategies that edit the context need
+With `environment_factory`, the usual way, the trainer keeps the history, parses calls in the
+model's own format, and shows the tool schemas. Strategies that edit the context need
 `rollout_func`, in which the model sees the env's chat.
 
 Example:
@@ -140,9 +140,9 @@ def _content(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
 def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
     """Return the `environment_factory` of `trl.GRPOTrainer` for a world.
 
-    The class is named after the world, and TRL logs its rewards under that name. It provides the
-    reward, so `reward_funcs` may be omitted, or `[log_episodes]`. To train on several worlds, give TRL a dict of such
-    classes, and add a column `environment` with its keys to the rows of `prompts`.
+    The class, after which TRL names its logged rewards, has the world's name and provides the
+    reward: omit `reward_funcs`, or give `[log_episodes]`. To train on several worlds, give TRL a
+    dict of such classes, and add a column `environment` with its keys to the rows of `prompts`.
     """
     spec = growing_spec("TRL", "train with rollout_func", env_id, options)
     name = registry.resolve(env_id).rpartition("/")[2].partition("-")[0]
@@ -164,7 +164,6 @@ def _log_facts(
     rewards: Sequence[float | None],
     facts: Sequence[Mapping[str, float]],
 ) -> None:
-    """Log the mean of each fact over the episodes that have a reward."""
     measured = [each for each, reward in zip(facts, rewards, strict=True) if reward is not None]
     for name in measured[0] if measured else ():
         log_metric(name, fmean(each[name] for each in measured))
@@ -175,10 +174,8 @@ def remote_environment(
 ) -> type[ToolEnvironment]:
     """Return an `environment_factory` whose environments are sessions of an OpenEnv server.
 
-    `reset_options` are further arguments of each reset, such as `split`.
-
-    Raises:
-        ValueError: A tool has a name that TRL reserves.
+    `reset_options` are further arguments of each reset, such as `split`. A tool name that TRL
+    reserves raises `ValueError`.
     """
     from agentgym.training.integrations.openenv import RemoteEnv  # noqa: PLC0415 - an extra
 
@@ -208,9 +205,9 @@ def _environment(
 def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
     """Return the dataset for both ways of training: a prompt and a seed per instance.
 
-    A prompt ends with an empty user message, to which `ToolEnvironment.reset` adds the task. The
-    rules do not explain tool calls, because chat templates do. The last message repeats the seed,
-    because TRL passes `rollout_func` no other column.
+    A prompt ends with an empty user message, to which `ToolEnvironment.reset` adds the task. Its
+    system message omits the rules for calls, which chat templates explain. The last message repeats
+    the seed, because TRL passes `rollout_func` no other column.
     """
     env = registry.make(env_id, **options)
     inner = tool_env(env)
@@ -242,18 +239,17 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
 def rollout_func(
     spec: EnvSpec, seed: int = 0, rows_per_episode: int = 1
 ) -> Callable[[list[Any], Any], dict[str, Any]]:
-    """Return the `rollout_func` of `trl.GRPOTrainer` that plays a whole stack with the env's own
-    chat.
+    """Return the `rollout_func` of `trl.GRPOTrainer` that plays a whole stack with the env's chat.
 
     An episode with an edited context has several token rows (`to_training_dict`), but TRL takes
-    exactly one prompt and one completion for each of the `num_generations` of a group. With
+    exactly one prompt and completion for each of a group's `num_generations`. With
     `rows_per_episode=k` (at most 1,000), k of these hold one episode: `num_generations=n * k` plays
-    n episodes of an instance and trains each sampled token once, provided its episode has at most k
-    rows. Unused rows contain one masked token. All k carry the episode's reward, so the group mean
-    is correct, but TRL's standard deviation is smaller by at most 1 / n; `scale_rewards="none"`
-    avoids it. The losses `dapo` (the default), `bnpo` and `cispo` divide by tokens, so masked rows
-    change nothing; other losses divide by rows. Longer episodes are subsampled to k rows uniformly,
-    and `env_reward` logs the omitted share as `rows_left_out`, beside success, turns and truncation.
+    n episodes of an instance and trains each sampled token once. Unused rows contain one masked
+    token; longer episodes are subsampled to k rows uniformly, and `env_reward` logs the omitted
+    share as `rows_left_out`. All k carry the episode's reward, so the group mean is correct, but
+    TRL's standard deviation is smaller by at most 1 / n; `scale_rewards="none"` avoids it. The
+    losses `dapo` (the default), `bnpo` and `cispo` divide by tokens, so masked rows change nothing;
+    other losses divide by rows.
 
     Train with `reward_funcs=env_reward`. Sampling uses the trainer's own engine; without vLLM,
     `logprobs` is None. The trainer's `max_completion_length` applies to each reply; the spec's
@@ -307,17 +303,17 @@ def env_reward(
     log_metric: Callable[[str, float], None],
     **_: Any,
 ) -> list[float | None]:
-    """Return the rewards for `rollout_func`; None for episodes that do not measure the policy.
+    """Return the rewards for `rollout_func`; None, which TRL excludes, for episodes that do not
+    measure the policy.
 
-    TRL excludes None from its statistics and advantages. It logs success, turns, truncation and
-    `rows_left_out`.
+    TRL also logs success, turns, truncation and `rows_left_out`.
     """
     _log_facts(log_metric, env_reward, env_facts)
     return list(env_reward)
 
 
 def _episode_seeds(prompts: Sequence[Any], rows_per_episode: int) -> list[int]:
-    """Read the seeds from the last messages; the prompts of an episode are consecutive."""
+    """Read the seeds; the prompts of an episode are consecutive."""
     seeds = [seed_of(prompt[-1]) for prompt in prompts]
     groups = [seeds[k : k + rows_per_episode] for k in range(0, len(seeds), rows_per_episode)]
     if any(group != [group[0]] * rows_per_episode for group in groups):
@@ -383,7 +379,7 @@ def _method(tool: Tool) -> Callable[..., str | list[dict[str, Any]]]:
 def _annotation(
     name: str, schema: Mapping[str, Any], definitions: Mapping[str, Any]
 ) -> tuple[Any, str]:
-    """Return an argument's type and description, which contains the schema if no type expresses it."""
+    """Return an argument's type and description, with the schema if no type expresses it."""
     plain = {key: value for key, value in schema.items() if key not in ("description", "default")}
     # Transformers parses description lines of the form `name: text` as arguments, and requires one
     # for every argument.
@@ -400,7 +396,7 @@ def _annotation(
 
 
 def _hint(schema: Mapping[str, Any]) -> Any:
-    """Return the type with this JSON schema; raise `KeyError` if transformers knows none."""
+    """Return a schema's type; raise `KeyError` if transformers knows none."""
     keys = schema.keys() - {"type"}
     if keys in ({"enum"}, {"const"}):
         return Literal[tuple(schema.get("enum", [schema.get("const")]))]
@@ -416,8 +412,6 @@ def _hint(schema: Mapping[str, Any]) -> Any:
 
 
 class _TrainerPolicy:
-    """Replies with samples of the model in training."""
-
     def __init__(self, trainer: Any) -> None:
         self.trainer = trainer
         self.renderer = Renderer(
@@ -437,7 +431,7 @@ class _TrainerPolicy:
 
 
 def _as_output(rows: Sequence[TokenRow]) -> dict[str, Any]:
-    """Return token rows in TRL's form: everything before the first sampled id is the prompt."""
+    """Return TRL's form: everything before the first sampled id is the prompt."""
     cut = [(row, row["prompt_length"]) for row in rows]
     logprobs = [row["logprobs"][start:] for row, start in cut if row["logprobs"] is not None]
     return {

@@ -1,7 +1,7 @@
 """verifiers adapter, and so prime-rl, which trains on verifiers' environments.
 
-A group contains one task's episodes. The harness plays the whole stack in this process: the model's
-requests are the env's chat, and verifiers records each context edit as a branch of the trace.
+The harness plays the whole stack in this process: the model's requests are the env's chat, and
+verifiers records each context edit as a branch of the trace.
 
 verifiers finds plugins by the name of a top-level module, `agentgym_verifiers`:
 
@@ -58,7 +58,7 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
 
     @property
     def key(self) -> str:
-        """The key shared by all episodes of a group, in every process."""
+        """The key of a group, equal in every process."""
         return str(self.data.id)
 
     async def validate(self, runtime: vf.Runtime) -> bool:
@@ -164,11 +164,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
     seat = ALONE
 
     async def setup(self, runtime: vf.Runtime) -> None:
-        """Check that no box is requested, because nothing would run in it.
-
-        Raises:
-            ValueError: A box is requested.
-        """
+        """Raise `ValueError` if a box is requested: nothing would run in it."""
         if runtime.config.type != "subprocess":
             raise ValueError(
                 f"worlds are played in this process, not in {runtime.config.type!r}; set "
@@ -185,11 +181,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
         mcp_urls: dict[str, str],
         data: WorldData,
     ) -> vf.ProgramResult:
-        """Play the episode of a task.
-
-        Raises:
-            ValueError: The task does not belong to a world, or has its own rules.
-        """
+        """Play the episode of a task, which must belong to a world and have no rules of its own."""
         if not isinstance(data, WorldData):
             raise ValueError(
                 f"the harness {PLUGIN!r} plays worlds, not a {type(data).__name__}; set taskset.id "
@@ -318,10 +310,7 @@ class TeamSeats:
 
 
 def env_types(env_id: str, **options: Any) -> tuple[type[vf.Env], type[vf.EnvConfig]]:
-    """Return a stack's env class and its configuration, which has one agent per seat of a team.
-
-    verifiers reads the seats from a class, so each team needs its own.
-    """
+    """Return a stack's env class and its configuration, which has one agent per seat of a team."""
     if not registry.is_team(env_id) or "seat" in options:
         return WorldEnv, WorldEnvConfig
     env: Any = registry.make(env_id, **options)
@@ -341,11 +330,8 @@ def load_environment(
 ) -> vf.Env:
     """Return a stack as a verifiers environment with one task per seed.
 
-    Args:
-        env_id: A world, or a team whose seats are verifiers' agents.
-        seeds: The seeds of the tasks.
-        tools: See `WorldHarnessConfig`.
-        **options: Options of `agentgym.make`, as plain data.
+    `env_id` is a world, or a team whose seats are verifiers' agents; `options` are plain data for
+    `agentgym.make`; for `tools`, see `WorldHarnessConfig`.
     """
     registry.spec(env_id, **options)
     if seeds.step != 1:

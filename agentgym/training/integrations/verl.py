@@ -50,9 +50,6 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
     An episode is truncated with its current score if a prompt exceeds `rollout.prompt_length`, or
     the rest of a row `rollout.response_length`. verl has no other truncation signal;
     `reward_extra_info` reports it. `options` are keyword arguments of `agentgym.make`.
-
-    Raises:
-        ValueError: The world shows images.
     """
 
     def __init__(
@@ -122,7 +119,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         request_id: str,
         metrics: dict[str, Any],
     ) -> dict[str, Any]:
-        """Play until the episode ends or no longer fits; return the engine's weight versions."""
+        """Play while the episode runs and fits; return the engine's weight versions."""
         extra: dict[str, Any] = {}
         row: Sequence[int] = ()
         start, limits = 0, self.rollout_config
@@ -184,13 +181,12 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
 
 @lru_cache  # verl makes an agent loop for each episode
 def _stop_ids(model: str) -> list[int]:
-    """Return the stop ids of a model's generation config."""
     config = get_generation_config(copy_to_local(model))
     return list_ids(getattr(config, "eos_token_id", None))
 
 
 def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
-    """Return the dataset of a world: a prompt per instance, which verl only measures, and a seed."""
+    """Return a world's dataset: a seed per instance, and a prompt, which verl only measures."""
     env = make(env_id, **options)
     fixed = {
         "data_source": resolve(env_id),

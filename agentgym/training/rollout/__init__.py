@@ -1,8 +1,5 @@
-"""Playing episodes: policies, local models and endpoints, the collector with its engines,
-trajectories and their log.
-
-This room imports only the core, oracles and wrappers. Names that need an extra are loaded on first
-use.
+"""Episode collection: policies, local models and endpoints, the collector with its engines,
+trajectories and their log. Imports only the core, oracles and wrappers.
 """
 
 from __future__ import annotations

@@ -52,11 +52,8 @@ class AnthropicConfig(EndpointOptions):
     Attributes:
         base_url: The API's URL up to, but without, `/v1/messages`.
         max_tokens: Maximum reply tokens, including thinking; None for 16,000 and the thinking.
-        thinking_budget: Maximum thinking tokens, below `max_tokens`; None disables thinking.
-            Other forms go through `extra_body`, such as `{"thinking": {"type": "adaptive"}}`.
-
-    Raises:
-        ValueError: An option is out of range.
+        thinking_budget: Maximum thinking tokens, below `max_tokens`; None disables thinking. Other
+            forms go through `extra_body`, such as `{"thinking": {"type": "adaptive"}}`.
     """
 
     base_url: str = "https://api.anthropic.com"
@@ -91,7 +88,6 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
         self._kept = KeptReplies("tool_use", "id")
 
     def compose(self, chat: Chat) -> dict[str, Any]:
-        """Return the prompt and the options."""
         config = self.config
         fields = to_prompt(chat, self._kept)
         fields |= {"max_tokens": config.max_tokens, "cache_control": {"type": "ephemeral"}}
@@ -100,7 +96,6 @@ class AnthropicPolicy(HttpPolicy[AnthropicConfig]):
         return fields
 
     def read(self, chat: Chat, answer: Any) -> tuple[Reply, EndpointUsage]:
-        """Convert an answer."""
         return to_reply(answer, dialect_of(chat), self._kept), to_usage(answer)
 
 
@@ -178,10 +173,7 @@ def _image_block(image: Image) -> Item:
 
 
 def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
-    """Convert an answer to a reply and keep its thinking.
-
-    A malformed answer raises an error in `MALFORMED`.
-    """
+    """Convert an answer and keep its thinking; a malformed one raises an error in `MALFORMED`."""
     # A truncated call is omitted, because its arguments are incomplete.
     if answer.get("type") != "message" or not isinstance(answer["content"], list):
         raise AnswerError(quote(answer))
@@ -210,7 +202,7 @@ def to_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
 
 
 def to_usage(answer: Any) -> EndpointUsage:
-    """Return an answer's usage; the API counts cached prompt tokens separately."""
+    """Return an answer's usage; `input_tokens` excludes cached tokens."""
     return read_usage(
         answer.get("usage"),
         ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"],

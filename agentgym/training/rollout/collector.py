@@ -37,7 +37,7 @@ LINGER = 0.1
 
 
 class Collector:
-    """Collector that plays many episodes of one env at once, in slots that stay open between calls.
+    """Plays many episodes of one env at once, in slots that stay open between calls.
 
     A failure in a slot (an exception in the env, a dead worker, a timeout) affects only its
     episode, which is retried with the same seed; a new seed would bias the sample against long
@@ -46,7 +46,6 @@ class Collector:
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
-        num_envs: The maximum number of simultaneous episodes.
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
         timeout: Seconds for a reset or a step, with `asyncio` also for a reply; None for no limit.
         retries: The maximum number of retries of an episode.
@@ -55,10 +54,6 @@ class Collector:
 
     Raises:
         ValueError: The env has no spec, an argument is invalid, or the engine is not installed.
-
-    Example:
-        >>> with Collector("ListWorld", 64, engine="processes", timeout=60) as collector:
-        ...     trajectories = list(collector.collect(policy, range(1_000), log=Path("runs/list.jsonl")))
     """
 
     def __init__(
@@ -122,12 +117,11 @@ class Collector:
         """Play one episode per seed; the seeds may be endless.
 
         Args:
-            policy: A policy in any form that `UserPolicy` takes, or a mapping of a team's agents
-                to policies.
+            policy: Any form that `UserPolicy` takes, or a mapping of a team's agents to policies.
             seeds: The reset seeds.
-            log: A file that receives each trajectory before it is yielded. Recorded episodes with
-                the same env and labels are yielded instead of played, unless they failed.
-            labels: The labels of the trajectories.
+            log: Receives each trajectory before it is yielded. Recorded episodes with the same env
+                and labels are yielded instead of played, unless they failed.
+            labels: The trajectories' labels.
             ordered: Yield in seed order. Otherwise short episodes come first, so the first n of a
                 longer stream are a biased sample.
 

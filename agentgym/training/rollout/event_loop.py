@@ -1,6 +1,6 @@
 """Event loops that live as long as the process: one for async policies, one for endpoints.
 
-All runs share them because clients bind their connections to the loop that opened them.
+Clients bind their connections to the loop that opened them.
 """
 
 from __future__ import annotations

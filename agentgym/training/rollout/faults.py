@@ -9,7 +9,7 @@ IN_A_ROW = 3
 
 
 class CollectionError(RuntimeError):
-    """Many consecutive episodes fail, so the cause is not a single episode."""
+    """Many consecutive episodes failed."""
 
 
 class PolicyFault(PolicyError):
@@ -43,7 +43,7 @@ class FaultStreak:
         self._lost: set[int] = set()
 
     def add(self, number: int, fault: PolicyFault) -> None:
-        """Record a lost episode; raise `CollectionError` after `IN_A_ROW` consecutive ones."""
+        """Record a lost episode; `CollectionError` after `IN_A_ROW` consecutive ones."""
         self._lost.add(number)
         first = last = number
         while first - 1 in self._lost:

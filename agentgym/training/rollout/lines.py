@@ -1,7 +1,7 @@
 """Files of lines, plain or with one zstd frame per line (`.zst`).
 
-Frames are independent, so single lines can be found, appended or removed, and `zstd -d`, pandas and
-DuckDB can read the file.
+Independent frames let single lines be found, appended or removed; `zstd -d`, pandas and DuckDB read
+the file.
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ _LEVEL = 9
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Line of a plain file or frame of a compressed one, from byte `start` up to `end`.
-
-    Attributes:
-        lines: The lines with line ends; the raw bytes if the frame is damaged.
+    """Line of a plain file or frame of a compressed one, from byte `start` up to `end`; a damaged
+    frame has its raw bytes as `lines`.
     """
 
     start: int
@@ -109,7 +107,6 @@ def _frames(file: IO[bytes]) -> Iterator[Chunk]:
 
 
 def _read_frame(file: IO[bytes]) -> tuple[tuple[bytes, ...], int]:
-    """Return the next frame's lines and end; 0 as the end if it is damaged or incomplete."""
     decompressor = zstandard.ZstdDecompressor().decompressobj()
     parts: list[bytes] = []
     try:

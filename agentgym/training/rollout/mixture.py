@@ -13,10 +13,8 @@ from agentgym.training.rollout.seat_policies import agents_of
 
 
 class Mixture(gymnasium.Env[Chat, str]):
-    """Env that plays one of several envs in each episode, chosen by `seed % len(specs)`.
-
-    Args:
-        specs: The envs' specs as JSON text; at least one.
+    """Plays one of several envs in each episode, chosen by `seed % len(specs)`; the specs are JSON
+    text.
     """
 
     def __init__(self, specs: Sequence[str]) -> None:
@@ -43,18 +41,15 @@ class Mixture(gymnasium.Env[Chat, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode of the env that the seed selects."""
         super().reset(seed=seed)
         number = int(self.np_random.integers(2**32)) if seed is None else seed
         self._current = self._env(number % len(self._specs))
         return self._current.reset(seed=seed, options=options)
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply."""
         return self._current.step(action)
 
     def close(self) -> None:
-        """Close all envs."""
         for env in self._envs.values():
             env.close()
 

@@ -39,9 +39,6 @@ class EndpointConfig(EndpointOptions):
         api: `chat` for Chat Completions, `responses` for the Responses API, which keeps the
             reasoning across tool calls.
         seed: Seed of the server's sampler, the same in each request; not with `responses`.
-
-    Raises:
-        ValueError: An option is out of range, or the API lacks it.
     """
 
     base_url: str = "https://api.openai.com/v1"
@@ -74,7 +71,6 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
         self.path = "/responses" if config.api == "responses" else "/chat/completions"
 
     def compose(self, chat: Chat) -> dict[str, Any]:
-        """Return the prompt and the options."""
         config = self.config
         if config.api == "responses":
             return responses_prompt(chat, self._kept) | {"max_output_tokens": config.max_tokens}
@@ -84,7 +80,6 @@ class EndpointPolicy(HttpPolicy[EndpointConfig]):
         }
 
     def read(self, chat: Chat, answer: Any) -> tuple[Reply, EndpointUsage]:
-        """Convert an answer."""
         dialect = dialect_of(chat)
         if self.config.api == "responses":
             reply = responses_reply(answer, dialect, self._kept)
@@ -137,10 +132,7 @@ def _reply_items(message: Message) -> Iterator[Item]:
 
 
 def responses_reply(answer: Any, dialect: Dialect, kept: KeptReplies) -> Reply:
-    """Convert an answer to a reply and keep its reasoning.
-
-    A malformed answer raises an error in `MALFORMED`.
-    """
+    """Convert an answer and keep its reasoning; a malformed one raises an error in `MALFORMED`."""
     if answer.get("error") or answer.get("status") not in ("completed", "incomplete"):
         raise AnswerError(quote(answer.get("error") or answer))
     summaries: list[str] = []

@@ -141,7 +141,7 @@ class PolicyConfig(Config):
 
     @property
     def seats(self) -> dict[str, PolicyConfig]:
-        """Return the policy of each seat; empty if one policy plays all of them.
+        """The policy of each seat; empty if one policy plays all.
 
         Raises:
             ValueError: A seat has two policies, or an invalid one.
@@ -155,12 +155,12 @@ class PolicyConfig(Config):
 
     @property
     def column(self) -> str:
-        """Policy's name in tables and figures."""
+        """Name in tables and figures."""
         return self.label or self.name
 
     @property
     def module(self) -> str:
-        """Factory's module, or an empty string; of several seats, the first one."""
+        """Factory's module, or empty; with several seats, the first one."""
         if parts := self._parts:
             return next((part.module for part in parts if part.module), "")
         name = self._split()[0]
@@ -176,7 +176,7 @@ class PolicyConfig(Config):
         return not self.is_model or bool(self.model.temperature)
 
     def make(self, env_id: str, sample: int = 0, instance: int = 0) -> Policy:
-        """Return the policy for a world or a team; a scripted policy plays all agents of a team.
+        """Return the policy for a world or a team; a scripted policy plays all agents.
 
         Scripted policies and factories with a `seed` get another seed for each `sample`; the caller
         reseeds trained models. Factories with a `sample` get the sample and the instance's seed, so
@@ -282,7 +282,7 @@ class PolicyConfig(Config):
 
 
 def read_seats(text: str) -> dict[str, str]:
-    """Split `player_0=oracle,player_1=noisy` by seats; empty for the name of one policy.
+    """Split `player_0=oracle,player_1=noisy` by seats; empty for one policy's name.
 
     Raises:
         ValueError: A seat is named twice.
@@ -315,7 +315,7 @@ def _load(folder: str, written: int, options: str, seed: int) -> Policy:
 
 
 def tokens_by_ids(trajectory: Trajectory) -> tuple[int, int] | None:
-    """Return the prompt and reply tokens of a local model's episode; None without ids."""
+    """Return the prompt and reply tokens of an episode; None without ids."""
     replies = [step.reply for step in trajectory.steps]
     if not any(reply.ids for reply in replies):
         return None

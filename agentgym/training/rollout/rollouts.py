@@ -28,12 +28,11 @@ def rollout(
 ) -> Trajectory:
     """Play one episode of an env, or of a new one with this id or spec.
 
-    A team takes one policy for all agents, or a mapping of each agent to its policy.
+    A team takes one policy for all agents, or a mapping of agents to policies.
 
     Raises:
         PolicyError: The policy raised an exception (the cause) or returned no reply.
-        ValueError: The env has no spec, so its trajectory could not be replayed, or a seat of the
-            team has no policy.
+        ValueError: The env has no spec, or a seat of the team has no policy.
     """
     player = adapt(policy)
     if isinstance(env, (str, EnvSpec)):
@@ -62,8 +61,8 @@ def collect(
 ) -> Iterator[Trajectory]:
     """Play many episodes at once and yield trajectories as they end, including failures.
 
-    Arguments are those of `Collector.collect`; `options` are `engine`, `timeout`,
-    `retries` and `in_flight` of `Collector`. An interrupted run resumes from its `log`.
+    For the arguments, see `Collector`; `options` are its `engine`, `timeout`, `retries` and
+    `in_flight`. An interrupted run resumes from its `log`.
 
     Example:
         >>> for trajectory in collect(policy, "ListWorld", range(100), engine="threads", timeout=60, log=Path("runs/list.jsonl")):

@@ -25,19 +25,14 @@ from agentgym.world.world import load_world, world_path
 class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     """Env of one seat of a team, whose other seats frozen policies play in between.
 
-    The observation is the seat's chat, and the reward its own, once, at the end;
-    `info["detail"].report["team"]` contains everyone's rewards. If a frozen policy fails, the
-    episode is truncated without a score, and `StepInfo.invalid` names its seat. If the others end
-    the episode before the seat's first turn, the first step only reports the end.
+    The seat's own reward comes once, at the end; `info["detail"].report["team"]` contains
+    everyone's. If a frozen policy fails, the episode is truncated without a score, and
+    `StepInfo.invalid` names its seat. If the others end the episode before the seat's first turn,
+    the first step only reports the end.
 
     Args:
-        seat: The agent that the env's replies play.
         opponents: The policy of each other agent, as the name of a `PolicyConfig`.
-        render_mode: `ansi` renders the chats of all agents as text.
         **options: Arguments of `agentgym.multi.game.Game`.
-
-    Attributes:
-        agent_env: The seat's `ToolEnv`, inside its wrappers.
 
     Raises:
         ValueError: A seat does not exist, has no policy, or has an invalid one.
@@ -72,7 +67,6 @@ class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode; configuration and seed determine the instance."""
         super().reset(seed=seed)
         self._team_env.reset(seed=seed, options=options)
         self._request = PolicyRequest(Chat(), seed or 0, first=True)
@@ -80,7 +74,6 @@ class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return self.game.chats[self.seat], dict(self.game.infos[self.seat])
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply, and then the replies of the others until it is the seat's turn."""
         self._check_running()
         info = self.game.infos[self.seat]
         if not self.game.over:
@@ -114,7 +107,6 @@ class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         self._is_running = True
 
     def _report(self, error: PolicyError) -> None:
-        """Truncate the episode without a score; raise an error that every episode would have."""
         if error.fatal:
             raise error
         agent = self._team_env.agent
@@ -139,16 +131,13 @@ class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return game.chats[seat], game.rewards[seat], *ends, dict(info)
 
     def render(self) -> str | None:
-        """Return the chats of all agents as text in `ansi` mode, otherwise None."""
         return self._team_env.render()
 
     def close(self) -> None:
-        """Release the resources of all agents' tools."""
         self._team_env.close()
 
 
 def _team_id(options: Mapping[str, Any]) -> str:
-    """Return the id of the team, from which scripted policies learn the world."""
     path = world_path(load_world(options["world"]))
     ids = [
         each for each in ids_of(path) if gymnasium.spec(each).kwargs.get("team") == options["team"]

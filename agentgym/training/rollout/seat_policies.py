@@ -20,15 +20,12 @@ class SeatPolicies(UserPolicy):
     """Policies of a team's seats, each of which receives all waiting chats of its seats at once.
 
     Args:
-        policies: A policy for each agent of the team, in any form that `UserPolicy` takes. Agents
-            with the same object share it.
+        policies: Any form that `UserPolicy` takes, for each agent. Agents with the same object
+            share it.
         frozen: Agents that are not trained; the token ids of their replies are dropped.
 
     Raises:
         ValueError: There is no policy, or a frozen agent has none.
-
-    Example:
-        >>> policies = SeatPolicies({"player_0": policy, "player_1": past}, frozen=["player_1"])
     """
 
     def __init__(self, policies: Mapping[str, PolicyLike], frozen: Collection[str] = ()) -> None:
@@ -127,7 +124,7 @@ class SeatPolicies(UserPolicy):
 
 
 def adapt(policy: Any) -> UserPolicy:
-    """Return a policy as a batched one, unchanged if it is one; a mapping has one per seat."""
+    """Return a batched policy, unchanged if it is one; a mapping has one per seat."""
     if isinstance(policy, Mapping):
         return SeatPolicies(policy)
     return policy if isinstance(policy, UserPolicy) else UserPolicy(policy)
@@ -158,7 +155,7 @@ def agents_of(env: gymnasium.Env[Any, Any]) -> tuple[str, ...]:
 
 
 def check_seats(given: Sequence[str], agents: Sequence[str]) -> None:
-    """Raise `ValueError` unless the given seats are a team's agents; empty for one agent."""
+    """Raise `ValueError` unless the given seats are a team's agents."""
     if not agents:
         raise ValueError(
             f"policies are given for the seats {', '.join(given)}, but the world has one "

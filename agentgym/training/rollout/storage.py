@@ -69,11 +69,11 @@ class DamagedFileError(ValueError):
 
 
 class RunLock:
-    """Context manager that locks a folder (created if missing) or file during writing.
+    """Locks a folder (created if missing) or file during writing.
 
-    The system releases the lock when the process ends, so no lock is ever stale. Forked processes
-    do not inherit it. One object may be entered repeatedly, from any thread; two objects exclude
-    each other even in one process.
+    The system releases the lock when the process ends, and forked processes do not inherit it. One
+    object may be entered repeatedly, from any thread; two objects exclude each other even in one
+    process.
 
     Raises:
         RunLockedError: On entering, if another writer holds the lock.
@@ -154,7 +154,6 @@ class RunLock:
         self._descriptor = -1
 
     def _forget(self) -> None:
-        """Leave the lock to the parent after a fork."""
         # Closing the copy unlocks nothing; keeping it would hold the lock after the parent's death.
         self._mutex = threading.Lock()
         self._close()
@@ -195,10 +194,7 @@ def _describe(descriptor: int) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Write a temporary file and rename it once it is complete and flushed.
-
-    On an error, the file at the path is unchanged.
-    """
+    """Write a temporary file and rename it when complete and flushed."""
     part = path.with_name(f"{path.name}.new")
     part.unlink(missing_ok=True)  # of an earlier process, or a link
     try:
@@ -221,7 +217,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_json(path: Path, read: Callable[[Any], T]) -> T | None:
-    """Read a JSON file of settings with `read`; None if the file does not exist.
+    """Read a JSON file of settings with `read`; None if there is none.
 
     Raises:
         DamagedFileError: The file is unreadable, or `read` raised `ValueError`.
@@ -258,11 +254,7 @@ def keep_settings(
     kept: Mapping[str, Any] | None,
     place: Path | None = None,
 ) -> None:
-    """Write a run's settings, or compare them with the existing ones (`kept`).
-
-    Raises:
-        OtherRunError: The place contains another run.
-    """
+    """Write a run's settings; raise `OtherRunError` if the existing ones (`kept`) differ."""
     if kept is None:
         write_text(path, json.dumps(settings, indent=1) + "\n")
     elif kept != settings:
@@ -277,10 +269,7 @@ def keep_settings(
 
 @contextmanager
 def filling(folder: Path, last: str) -> Iterator[Path]:
-    """Yield an empty folder and move each of its files atomically to `folder`.
-
-    The file `last` is moved last; its presence means that all files are there.
-    """
+    """Yield an empty folder and move its files atomically to `folder`, the file `last` last."""
     part = folder / ".new"
     shutil.rmtree(part, ignore_errors=True)  # left by a killed writer
     part.mkdir(parents=True)

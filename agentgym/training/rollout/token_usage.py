@@ -71,8 +71,7 @@ class EndpointUsage:
 
     Prompt tokens include cached ones, completion tokens include reasoning. `cut` counts replies
     that the server cut short; `seconds` includes retries but no waits for a slot. `unmetered`
-    replies had no readable counts. `cached_replies` came from the cache on disk; their tokens
-    count.
+    replies had no readable counts. `cached_replies` came from the cache on disk.
     """
 
     replies: int = 0

@@ -1,7 +1,4 @@
-"""Trajectories: an episode's chats, replies and rewards as one JSON line.
-
-Evaluation, figures and training read only trajectories.
-"""
+"""Trajectories: an episode's chats, replies and rewards as one JSON line."""
 
 from __future__ import annotations
 
@@ -50,9 +47,8 @@ class Trajectory:
     """One episode. In a team, `Step.info["agent"]` names the agent that took the step.
 
     Attributes:
-        spec: Spec of the env and its wrappers, as JSON text of
-            `gymnasium.envs.registration.EnvSpec`.
-        seed: The reset seed. `spec`, `seed` and the replies determine the episode.
+        spec: Spec of the env and its wrappers, as JSON of `gymnasium.envs.registration.EnvSpec`.
+            `spec`, `seed` and the replies determine the episode.
         last: The chat after the last step; in a team, the chat of the agent that made it.
         labels: Labels of the run, such as the policy's name or the arm.
         failure: Why the episode is no evidence about the policy, such as a dead worker, an
@@ -75,9 +71,8 @@ class Trajectory:
         return sum(step.reward for step in self.steps)
 
     def own_rewards(self) -> tuple[float, ...]:
-        """Return each step's reward for the agent that took it.
-
-        In a team, each agent's share of the score comes with that agent's last step.
+        """Return each step's reward for the agent that took it; in a team, its share of the score
+        comes with its last step.
         """
         rewards = [step.reward for step in self.steps]
         if shares := self.seat_rewards():
@@ -108,10 +103,8 @@ class Trajectory:
         return _agent(self.steps[step].info)
 
     def segments(self) -> list[Sequence[int]]:
-        """Split the steps wherever a prompt does not extend the previous prompt and reply.
-
-        Each segment is one training row: its last prompt and reply. In a team, each agent's steps
-        are split separately.
+        """Split each agent's steps into training rows, wherever a prompt does not extend the
+        previous prompt and reply.
         """
         return sorted(
             (part for steps in self.by_agent().values() for part in self._cut(steps)),
@@ -206,8 +199,8 @@ class Trajectory:
 def seat_outcomes(team: Mapping[str, Any]) -> dict[str, Outcome]:
     """Return each rival's outcome from a team's report; empty if the agents do not compete.
 
-    The winner that the team names has won, or without one the agent with the largest reward;
-    several drew. A game without a winner in which all earned the same is unsolved.
+    The named winner has won, or without one the agent with the largest reward; several drew. A game
+    without a winner in which all earned the same is unsolved.
     """
     if "winners" not in team:
         return {}
@@ -240,11 +233,7 @@ class TrajectoryLog:
         return self.path.with_name(self.path.name + ".settings.json")
 
     def __iter__(self) -> Iterator[Trajectory]:
-        """Yield the trajectories.
-
-        Raises:
-            DamagedFileError: A line before the last is not a trajectory.
-        """
+        """Yield the trajectories; `DamagedFileError` if a line before the last is none."""
         for number, line in whole_lines(self.path):
             try:
                 yield Trajectory.from_json(line.decode("utf-8"))
@@ -333,7 +322,7 @@ def _names(kind: Any) -> list[str]:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Convert a part of an info to JSON-able data."""
+    """Convert part of an info to JSON-able data."""
     if isinstance(value, (tuple, list)):
         return [to_jsonable(item) for item in value]
     kind: Any = type(value)
@@ -352,7 +341,6 @@ _TYPES = {"spec": dict, "seed": int, "labels": dict, "terminated": bool, "trunca
 
 
 def _check_types(data: Mapping[str, Any], steps: Sequence[Step]) -> None:
-    """Raise `TypeError` if a field that readers compute with has another type."""
     for name, kind in _TYPES.items():
         if not isinstance(data[name], kind):
             raise TypeError(f"{name} is {data[name]!r}")
@@ -408,7 +396,7 @@ def _chat_from_json(data: Mapping[str, Any], agent: str) -> ChatDelta:
 
 
 def _reply_to_json(delta: ReplyDelta) -> dict[str, Any]:
-    """Return a reply's non-empty fields; `prompt_ids` are the ids after the `kept_ids`."""
+    """Return the non-empty fields; `prompt_ids` are the ids after the `kept_ids`."""
     data = {
         "text": delta.text,
         "kept_ids": delta.kept,

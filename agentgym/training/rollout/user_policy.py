@@ -27,10 +27,7 @@ PolicyLike = Policy | Callable[..., Any] | Mapping[str, Any]
 
 
 class PolicyRequest(NamedTuple):
-    """A chat that waits for a reply; `first` marks an episode's first observation.
-
-    A retried episode gets another `episode_id`.
-    """
+    """A chat that waits for a reply; a retried episode gets another `episode_id`."""
 
     chat: Chat
     seed: int = 0
@@ -43,8 +40,7 @@ class UserPolicy:
 
     The policy takes a list of chats, or one chat if its parameter is named `chat`, `observation` or
     `obs` or annotated `Chat`, or if its first call shows that it expects one. It returns a str or a
-    `Reply` per chat. All async policies run in one event loop, which lives as long as the process,
-    so a client may keep its connections.
+    `Reply` per chat. All async policies run in one event loop, which lives as long as the process.
 
     Two optional hooks serve policies with state. `reset(seed, episode_id)`, with either parameter
     or both, is called before an episode's first reply. A parameter `episode_ids` (`episode_id` for
@@ -110,12 +106,12 @@ class UserPolicy:
 
     @property
     def has_state(self) -> bool:
-        """Report whether the policy resets its state for each episode."""
+        """The policy resets its state for each episode."""
         return self._reset is not None
 
     @property
     def serial(self) -> bool:
-        """Report whether the policy's episodes must not overlap."""
+        """The policy's episodes must not overlap."""
         return self.has_state and not self._ids
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
@@ -209,7 +205,6 @@ class UserPolicy:
     async def _ask_together(
         self, requests: Sequence[PolicyRequest]
     ) -> list[Reply | PolicyError] | None:
-        """Ask a function of many chats; return None if it turns out to take one chat."""
         chats = [request.chat for request in requests]
         ids = {self._ids: [request.episode_id for request in requests]} if self._ids else {}
         try:
@@ -326,7 +321,7 @@ _EACH = f"{_REPLY} for each chat, in a list"
 
 
 def is_policy(function: Callable[..., Any]) -> bool:
-    """Report whether a callable is a policy and not a factory: its first parameter names chats."""
+    """Report whether a callable is a policy rather than a factory."""
     return not isinstance(function, type) and _takes_one(function) is not None
 
 
@@ -346,7 +341,7 @@ def _is_async(function: Any) -> bool:
 
 
 def _takes_one(function: Callable[..., Any]) -> bool | None:
-    """Report whether the first parameter names one chat; None if it is ambiguous."""
+    """Return None if the first parameter does not show it."""
     signature = _signature(function)
     if signature is None:
         return None

@@ -97,15 +97,12 @@ class League(Config):
 
 
 class LeagueGame(NamedTuple):
-    """Outcome of an episode.
+    """Outcome of an episode, with policies, rewards and wins by seat.
 
     Attributes:
-        line_up: The policy of each seat.
-        seed: The seed of the reset.
         instance: The digest of the instance; seeds of small worlds may share one.
-        rewards: The reward of each seat.
-        won: Whether each seat is among the winners that the team names, or else among those with
-            the largest reward.
+        won: Whether each seat is among the named winners, or else among those with the largest
+            reward.
     """
 
     line_up: LineUp
@@ -132,8 +129,8 @@ def play_league(
 ) -> list[LeagueGame]:
     """Play the episodes that a folder lacks and return all games of the league.
 
-    A killed run resumes. More policies or episodes add games to a folder. An episode whose policy
-    did not reply is played again by the next run.
+    A killed run resumes. More policies or episodes add games. An episode whose policy did not reply
+    is played again by the next run.
 
     Raises:
         CollectionError: Many consecutive episodes failed.
@@ -178,7 +175,6 @@ def play_league(
 
 
 def _keep(league: League, out: Path) -> None:
-    """Add the policies to the folder's settings."""
     env_spec: Any = json.loads(league.spec().to_json())
     kept = read_json(out / SETTINGS, _check_settings) or {"spec": env_spec, "policies": {}}
     if kept["spec"] != env_spec:
@@ -205,7 +201,6 @@ def _check_settings(data: Any) -> dict[str, Any]:
 
 
 def _game(trajectory: Trajectory) -> LeagueGame | None:
-    """Return a trajectory's outcome; None if it failed."""
     rewards = trajectory.seat_rewards()
     if trajectory.failure or not rewards:
         return None

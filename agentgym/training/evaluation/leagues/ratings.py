@@ -25,7 +25,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         score: The first player's: 1 for a win, 0.5 for a draw, 0 for a loss.
-        instance: The instance's name; games on the same one may depend on each other.
+        instance: Games on the same one may depend on each other.
     """
 
     first: int
@@ -38,13 +38,13 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     """Return each player's Elo points above player 0, with 95 % intervals.
 
     The estimate maximises the Bradley-Terry likelihood, with a draw as half a win and half a loss.
-    Each pair that met gets half an imaginary win and half a loss, which keeps estimates finite and
-    intervals wide enough if one player won all games. The intervals use the sandwich estimator over
-    instances (Liang and Zeger 1986), so draws and common instances do not distort them.
+    Each pair that met gets half an imaginary win and half a loss, so estimates stay finite. The
+    intervals use the sandwich estimator over instances (Liang and Zeger 1986), so draws and common
+    instances do not distort them.
 
-    A side without a bound is infinite: above, if no chain of wins and draws leads from player 0 to
-    the player, below if none leads back (Ford 1957). A player without any connection to player 0
-    has the value nan.
+    An interval has no upper bound if no chain of wins and draws leads from player 0 to the player,
+    and no lower one if none leads back (Ford 1957). Without any connection to player 0 the value is
+    nan.
 
     Raises:
         ValueError: A game has another player number, or a player meets itself.
@@ -79,7 +79,6 @@ class _Games:
     Attributes:
         contrast: +1 for the first player and -1 for the second, without player 0, shape (games,
             players - 1).
-        score: The first player's score.
         weight: 1, or 1/2 for imaginary games.
         cluster: The number of the instance; imaginary games have their own.
     """
@@ -91,7 +90,6 @@ class _Games:
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome], players: int) -> _Games:
-        """Return the games with the imaginary ones."""
         games = [(outcome, 1.0) for outcome in outcomes]
         pairs = sorted({outcome[:2] for outcome in outcomes})
         for number, (one, two) in enumerate(pairs):
@@ -112,7 +110,7 @@ class _Games:
 
 
 def _fit(games: _Games) -> tuple[_FloatArray, _FloatArray]:
-    """Return the strengths in log-odds with their variances over clusters."""
+    """Return the log-odds strengths with their variances over clusters."""
     contrast = games.contrast
     strength = np.zeros(contrast.shape[1])
     for _ in range(_STEPS):

@@ -1,7 +1,4 @@
-"""Answer parsing shared by all APIs, and replies with reasoning, stored verbatim.
-
-Readers raise only errors in `MALFORMED`.
-"""
+"""Answer parsing shared by all APIs. Readers raise only errors in `MALFORMED`."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ class AnswerError(ValueError):
 
 
 def quote(value: Any) -> str:
-    """Return a value's beginning as JSON."""
+    """Return a value's first characters as JSON."""
     try:
         return json.dumps(value)[:QUOTED]
     except MALFORMED:
@@ -41,7 +38,7 @@ def quote(value: Any) -> str:
 
 
 def text_of(value: Any, thoughts: list[str] | None = None) -> str:
-    """Return the text of a field (a text, list of parts or None); thinking goes to `thoughts`."""
+    """Return a field's text (a text, list of parts or None); thinking goes to `thoughts`."""
     if value is None or isinstance(value, str):
         return value or ""
     texts: list[str] = []
@@ -60,7 +57,7 @@ def text_of(value: Any, thoughts: list[str] | None = None) -> str:
 
 
 def call_text(name: Any, values: Any, dialect: Dialect) -> str:
-    """Return a native call as text; an invalid call stays as it is, so the env can report it."""
+    """Return a native call as text; the env reports an invalid one."""
     arguments = values if isinstance(values, str) else json.dumps({} if values is None else values)
     body = f'{{"name": {json.dumps(name)}, "arguments": {arguments.strip() or "{}"}}}'
     body = body.replace("</", "<\\/")  # as in `render`: no argument may end the tag
@@ -81,7 +78,7 @@ def read_usage(
 ) -> EndpointUsage:
     """Return one reply's usage; unreadable counts are 0 and set `unmetered`.
 
-    `prompt` lists the fields that add up to the prompt tokens; the first is required.
+    `prompt` lists the fields that add up to the prompt tokens; only the first is required.
     """
     prompts = [_count(usage, name) for name in prompt]
     written = _count(usage, reply)
@@ -107,8 +104,8 @@ def _count(usage: Any, name: str) -> int | None:
 class KeptReplies:
     """Items of replies with reasoning, by the reply's text.
 
-    APIs accept reasoning only signed or encrypted, which messages cannot store. Requests omit the
-    reasoning of replies that a context strategy edited or another process received.
+    APIs accept reasoning only signed or encrypted, which messages cannot store. The reasoning of
+    replies that a context strategy edited or another process received is lost.
     """
 
     def __init__(self, call_type: str, call_id: str) -> None:
@@ -136,7 +133,7 @@ class KeptReplies:
 
 
 def visible_thought(texts: Sequence[str], items: Sequence[Item]) -> str:
-    """Return a reply's visible thinking; hidden thinking gets a digest."""
+    """Return a reply's visible thinking, or a digest of hidden thinking."""
     thought = "\n".join(filter(None, texts)).strip()
     if thought or not items:
         return thought

@@ -26,10 +26,9 @@ class BudgetError(PolicyError):
 
 
 class RequestBudget:
-    """Budget that admits a request only if it is expected to fit.
+    """Admits a request only if the budget covers the most expensive request so far.
 
-    A request is expected to cost as much as the most expensive one so far. The first is sent alone,
-    because its cost is unknown.
+    The first request is sent alone, because its cost is unknown.
     """
 
     def __init__(self, config: EndpointOptions) -> None:
@@ -42,8 +41,10 @@ class RequestBudget:
 
     @asynccontextmanager
     async def reserve(self) -> AsyncIterator[Callable[[EndpointUsage], None]]:
-        """Wait until a request fits, and yield the function that pays for it; may raise
-        `BudgetError`.
+        """Wait until a request fits and yield the function that pays for it.
+
+        Raises:
+            BudgetError: The budget is spent.
         """
         while self._limit is not None and not self._fits(self._limit):
             await asyncio.sleep(_POLL_S)

@@ -20,7 +20,7 @@ TRANSPORT = (
 
 @dataclass(frozen=True)
 class EndpointOptions(Config):
-    """Options common to all APIs. None leaves an option to the server.
+    """Options of all APIs. None leaves an option to the server.
 
     Attributes:
         model: The model's name on the server.
@@ -41,9 +41,6 @@ class EndpointOptions(Config):
         prompt_price: Price per million prompt tokens.
         reply_price: Price per million reply tokens.
         ledger: File that sums the cost over processes and runs; empty to count in memory.
-
-    Raises:
-        ValueError: An option is out of range.
     """
 
     model: str

@@ -60,7 +60,7 @@ class Connection:
 
 
 class Session:
-    """An SDK's client; holds no reference to its connection."""
+    """An SDK's client."""
 
     def __init__(self, client: Callable[..., Any], config: EndpointOptions) -> None:
         # The SDKs require a key, even for servers without one.
@@ -77,7 +77,7 @@ class Session:
 
     @functools.cached_property
     def client(self) -> Any:
-        """The SDK's asynchronous client, which must be used in the endpoints' loop."""
+        """The SDK's asynchronous client, for use in the endpoints' loop only."""
         return self._make()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:

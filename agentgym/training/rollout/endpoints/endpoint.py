@@ -1,8 +1,4 @@
-"""Policies over the vendors' SDKs, which retry, time out and pool connections.
-
-A subclass names its SDK and converts chats to requests and answers to replies. This base adds
-concurrency, the cache, the budget and usage.
-"""
+"""Policies over the vendors' SDKs, which retry, time out and pool connections."""
 
 from __future__ import annotations
 
@@ -53,14 +49,12 @@ ConfigT = TypeVar("ConfigT", bound=EndpointOptions)
 class HttpPolicy(Generic[ConfigT]):
     """Policy that calls an API, from any number of threads and event loops.
 
-    Requests run in the endpoints' event loop. Forked processes and pickled copies open their own
-    connections, and garbage collection closes them. Policies may share a `connection` with its
-    `concurrency` and budget. A chat that exceeds the context window is the agent's own result: the
-    reply ends its episode as `over_window`.
+    A subclass names its SDK and converts chats to requests and answers to replies. Requests run in
+    the endpoints' event loop. Forked processes and pickled copies open their own connections, and
+    garbage collection closes them. Policies may share a `connection` with its `concurrency` and
+    budget. If a chat exceeds the context window, the reply ends its episode as `over_window`.
 
     Attributes:
-        sdk: The vendor's SDK.
-        client: The SDK's asynchronous client.
         path: The API's path below `base_url`.
         remedies: Advice by HTTP status.
         answer: The API's name for an answer, for errors.
@@ -113,7 +107,7 @@ class HttpPolicy(Generic[ConfigT]):
             future.cancel()  # cancel the requests if this thread is interrupted
 
     async def areply(self, chat: Chat) -> Reply:
-        """Reply to one chat without blocking the caller's event loop."""
+        """Reply to one chat without blocking the event loop."""
         session = self.connection.open()
         return await asyncio.wrap_future(session.submit(self._answer(session, chat)))
 
@@ -246,7 +240,6 @@ def _requests_of(error: Any) -> int:
 
 
 def _with_usage(reply: Reply, used: EndpointUsage) -> Reply:
-    """Add a reply's usage; unreadable token counts are left out."""
     usage: dict[str, float] = {"seconds": used.seconds}
     if not used.unmetered:
         usage |= {
@@ -257,7 +250,6 @@ def _with_usage(reply: Reply, used: EndpointUsage) -> Reply:
 
 
 def _to_wire(chat: Chat, tools: str) -> Chat:
-    """Return the chat with either tool schemas or instructions for written calls."""
     if tools == "text":
         return as_text(chat.messages)
     if not chat.tools:
@@ -270,7 +262,7 @@ def _to_wire(chat: Chat, tools: str) -> Chat:
 
 
 def dialect_of(chat: Chat) -> Dialect:
-    """Return the dialect of calls that the env's system message states."""
+    """Return the call dialect that the system message states."""
     first = chat.messages[0] if chat.messages else None
     return read_dialect(first.text) if first is not None and first.role == "system" else "auto"
 

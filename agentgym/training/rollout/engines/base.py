@@ -1,8 +1,4 @@
-"""Base classes of engines, and the engine that runs in the collector's thread.
-
-An engine opens slots, which play one episode at a time and answer into a mailbox, so the collector
-can wait for any slot and give up on any one.
-"""
+"""Base classes of engines, and the engine that runs in the collector's thread."""
 
 from __future__ import annotations
 
@@ -46,13 +42,12 @@ YOUNG_PER_SLOT = 200
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Failure of a slot, which is unusable afterwards.
+    """Failure of a slot, which is then unusable.
 
     Attributes:
         error: The policy's error, if it could not reply; a retry would not help.
-        fatal: Whether every later episode would fail too, so the run stops.
-        lost: Whether the episode only lost its worker because of another one; the slot stays
-            usable.
+        fatal: Every later episode would fail too, so the run stops.
+        lost: Another episode ended the shared worker; the slot stays usable.
     """
 
     cause: str
@@ -66,12 +61,13 @@ Answer = Chat | tuple[Reply, StepOutcome] | Failure
 
 
 class Slot(ABC):
-    """Place that plays one episode after another and answers into a mailbox.
+    """Plays one episode after another and answers into a mailbox, so the collector can wait for any
+    slot and give up on any one.
 
     Attributes:
-        began: When work on the request started (`time.monotonic`), or `NEVER`: a waiting slot is
-            not hung. In the future if the work starts slowly, as with a new process.
-        dead: Whether the slot was given up, so its answers no longer count.
+        began: Start of the request's work (`time.monotonic`), or `NEVER` while it waits; in the
+            future if the work starts slowly, as with a new process.
+        dead: The slot was given up; its answers no longer count.
     """
 
     def __init__(self, number: int) -> None:
@@ -86,7 +82,7 @@ class Slot(ABC):
         """Play a reply."""
 
     def ask(self, policy: UserPolicy, request: PolicyRequest) -> None:
-        """Play the policy's reply; only for engines that await replies."""
+        """Play the policy's reply; only if `Engine.awaits`."""
         raise NotImplementedError
 
     @abstractmethod
@@ -99,12 +95,12 @@ Answers = SimpleQueue[tuple[Slot, Answer]]
 
 
 class Engine:
-    """Way to run episodes. Subclasses implement `slot`.
+    """Runs episodes in slots. Subclasses implement `slot`.
 
     Attributes:
-        isolates: Whether a slot's error affects only its episode; otherwise it is raised.
-        awaits: Whether slots await the policy's replies one by one; otherwise the collector asks
-            for the replies to all waiting chats.
+        isolates: A slot's error affects only its episode; otherwise it is raised.
+        awaits: Slots await the policy's replies one by one; otherwise the collector asks for the
+            replies to all waiting chats.
     """
 
     isolates = True
@@ -147,7 +143,6 @@ class Lockstep(Engine):
     isolates = False
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
-        """Open a slot."""
         return LocalSlot(make_env, number, answers)
 
 

@@ -11,7 +11,7 @@ from agentgym.text.tools import Tool
 
 
 class ChatDelta(NamedTuple):
-    """Chat relative to an earlier one, of which it keeps the first messages."""
+    """Chat relative to an earlier one, whose first messages it keeps."""
 
     kept: int
     messages: tuple[Message, ...]
@@ -30,7 +30,7 @@ class ChatDelta(NamedTuple):
         )
 
     def after(self, before: Chat) -> Chat:
-        """Rebuild the chat; raise `ValueError` if the earlier one is too short."""
+        """Rebuild the chat; `ValueError` if the earlier one is too short."""
         if not 0 <= self.kept <= len(before.messages):
             raise ValueError(f"a chat keeps {self.kept} messages of {len(before.messages)}")
         prefix = Chat(
@@ -62,7 +62,7 @@ class ReplyDelta(NamedTuple):
         return cls(reply.text, kept, tuple(reply.prompt_ids[kept:]), reply.ids, reply.logprobs)
 
     def after(self, before: Reply) -> Reply:
-        """Rebuild the reply; raise `ValueError` if the earlier one is too short."""
+        """Rebuild the reply; `ValueError` if the earlier one is too short."""
         if not 0 <= self.kept <= len(before.prompt_ids) + len(before.ids):
             raise ValueError(f"a prompt keeps {self.kept} ids of the one before, which has fewer")
         if not self.kept and not self.new:
@@ -74,9 +74,8 @@ class ReplyDelta(NamedTuple):
 
 
 class Border:
-    """One side of a connection that transfers chats as differences; both sides keep equal state.
-
-    The agents of a team take turns, so a chat continues its agent's last one.
+    """One side of a connection that transfers each agent's chat as its difference from the last
+    one.
     """
 
     def __init__(self) -> None:

@@ -51,8 +51,7 @@ class Dispatcher:
         ready: The slots whose chats wait for a reply, in order of arrival.
         ended: Positions and trajectories of finished episodes not yet taken.
         retried: The number of restarts after a failure.
-        recovered: The number of episodes restored after their shared worker ended because of
-            another one.
+        recovered: The number of episodes restored after another one ended their worker.
     """
 
     def __init__(

@@ -31,10 +31,10 @@ _SIGKILL = 9
 
 
 class Processes(WorkerEngine):
-    """Worker processes, for compute-bound worlds and for tools that crash or leak.
+    """Worker processes, for compute-bound worlds and for tools that crash, leak or hang.
 
-    Hung processes are killed. `forkserver`, the default method, never forks a process with threads.
-    With fewer `workers` than slots, slots share processes, each of which runs one step at a time.
+    `forkserver`, the default method, never forks a process with threads. With fewer `workers` than
+    slots, slots share processes, each of which runs one step at a time.
     """
 
     def __init__(self, method: str = "forkserver", workers: int = WORKERS) -> None:
@@ -45,7 +45,6 @@ class Processes(WorkerEngine):
             self._context.set_forkserver_preload([__name__])
 
     def start(self, make_env: bytes) -> FarEnd:
-        """Start a worker."""
         near, far = self._context.Pipe()
         process: Any = self._context.Process(  # type: ignore[attr-defined]
             target=_serve,

@@ -29,9 +29,9 @@ class Ray(WorkerEngine):
     stepping.
 
     Args:
-        workers: The maximum number of actors, each of which runs one step at a time.
-        **resources: Resources per actor as in `ray.remote`, such as `num_cpus=1`. By
-            default an actor reserves no CPU, and actors are spread over the machines.
+        workers: The maximum number of actors; each runs one step at a time.
+        **resources: Resources per actor as in `ray.remote`; by default no CPU, with actors spread
+            over the machines.
 
     Example:
         >>> collect(policy, "ListWorld", range(10_000), num_envs=256, engine=Ray(num_cpus=1), timeout=600)
@@ -46,7 +46,6 @@ class Ray(WorkerEngine):
         )
 
     def start(self, make_env: bytes) -> FarEnd:
-        """Start an actor."""
         return _Actor(self._actors.remote(make_env))
 
 

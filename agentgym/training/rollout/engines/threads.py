@@ -42,10 +42,10 @@ PROBE = 0.003
 
 
 class ThreadPool:
-    """Pool that starts threads on demand: a few at once, more while slots and all threads wait.
+    """Starts threads on demand: a few at once, more while slots and all threads wait.
 
-    More threads in a busy interpreter would only compete for it. Threads are daemons, because a
-    hung one must not block interpreter exit.
+    More threads in a busy interpreter would only compete for it. A hung daemon thread does not
+    block interpreter exit.
     """
 
     def __init__(self, limit: int) -> None:
@@ -115,7 +115,7 @@ class ThreadPool:
                 return
 
     def _work_for(self, slot: ThreadSlot) -> bool:
-        """Do a slot's work in this thread; return False if the slot was abandoned meanwhile."""
+        """Return False if the slot was abandoned meanwhile."""
         # A lock would make threads wait in turn and switch several times a step.
         if slot.dead:  # not registered, so `abandon` does not replace this thread
             slot.deliver(None)
@@ -189,11 +189,9 @@ class Threads(Engine):
         self._pool = ThreadPool(threads)
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
-        """Open a slot."""
         return ThreadSlot(make_env, number, answers, self._pool)
 
     def close(self) -> None:
-        """Wait up to `GRACE` seconds for closed slots and end the threads."""
         self._pool.close()
 
 
@@ -221,7 +219,6 @@ class Asyncio(Threads):
             self._posted.popleft().await_reply()
 
     def check(self, policy: UserPolicy) -> None:
-        """Raise `ValueError` if the policy is not async."""
         if not policy.awaitable:
             raise ValueError(
                 "the asyncio engine needs an async policy, or one with `async def areply(chat)`, "
@@ -229,7 +226,6 @@ class Asyncio(Threads):
             )
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
-        """Open a slot."""
         return _AwaitingSlot(make_env, number, answers, self._pool, self)
 
 
@@ -259,7 +255,6 @@ class _AwaitingSlot(ThreadSlot):
         self._engine.post(self)
 
     def await_reply(self) -> None:
-        """Start awaiting a reply, or cancel it if the slot is closed; in the event loop."""
         if self._question is not None and not self.dead:
             work = self._await_reply(*self._question)
             self._waiting = asyncio.get_running_loop().create_task(work)

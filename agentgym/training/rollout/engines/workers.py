@@ -1,7 +1,7 @@
 """The local side of workers that play many slots each, in other processes or Ray actors.
 
-If a worker dies or is ended because of one episode, the dispatcher restores the others in a new
-worker by replaying their replies.
+If a worker dies or is ended because of one episode, the dispatcher replays the others' replies in a
+new worker.
 """
 
 from __future__ import annotations
@@ -89,14 +89,12 @@ class WorkerEngine(Engine):
         raise NotImplementedError
 
     def slot(self, make_env: MakeEnv, number: int, answers: Answers) -> Slot:
-        """Open a slot."""
         place = number % self.workers
         if place not in self._running:
             self._running[place] = Worker(self, cloudpickle.dumps(make_env), answers)
         return WorkerSlot(number, self._running[place])
 
     def close(self) -> None:
-        """Close the envs and end the workers."""
         for worker in self._running.values():
             worker.close()
         until = time.monotonic() + GRACE
@@ -132,7 +130,7 @@ class WorkerSlot(Slot):
         self._worker.give_up(self)
 
     def lost_in(self, far: FarEnd) -> bool:
-        """Report whether the slot's episode was lost with another worker."""
+        """Report whether another worker had the slot's episode."""
         return self._asked[0] == "step" and self.home is not far
 
     @property

@@ -34,10 +34,7 @@ TEMPLATE = (
 
 
 def make_tokenizer(texts: Iterable[str], size: int = 512) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE tokenizer of at most `size` tokens.
-
-    Numbers of up to three digits become one token if frequent enough.
-    """
+    """Train a byte-level BPE tokenizer of at most `size` tokens."""
     check_int("size", size, 300, 1_000_000)
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -69,10 +66,9 @@ def make_model(
 ) -> GPT2LMHeadModel:
     """Return a randomly initialised GPT-2 model without touching the global random generator.
 
-    GPT-2's learned absolute positions let a small model learn positions in a list much sooner than
-    rotary ones, with which it would first have to learn to count. The weights' scale is
-    `width**-0.5`. `width` must be a multiple of `heads`; `context` limits prompt plus reply in
-    tokens.
+    With GPT-2's learned absolute positions, a small model learns positions in a list much sooner
+    than with rotary ones. The weights' scale is `width**-0.5`. `width` must be a multiple of
+    `heads`; `context` limits prompt plus reply in tokens.
     """
     config = GPT2Config(
         vocab_size=len(tokenizer),
@@ -98,8 +94,8 @@ def mimic(model: GPT2LMHeadModel) -> None:
     """Initialise keys equal to queries (Trockman and Kolter 2023, Mimetic Initialization of
     Self-Attention Layers).
 
-    Tokens then first attend to equal tokens, and a small model learns to copy and compare in
-    hundreds of steps instead of thousands.
+    Tokens then first attend to equal tokens, so a small model learns to copy in hundreds of steps
+    instead of thousands.
     """
     width = model.config.n_embd
     blocks: Any = model.transformer.h

@@ -19,11 +19,11 @@ from agentgym.training.rollout.models.sampling import Sample, Sampler, SamplingO
 
 
 class TokenPolicy:
-    """Policy over any token sampler. It refuses chats with images (`ImageError`).
+    """Policy over any token sampler. Chats with images raise `ImageError`.
 
     Args:
-        renderer: Converts chats to token ids with the tokenizer of the sampler's model.
-        temperature: Sampling temperature; 0 for greedy decoding.
+        renderer: Converts chats to ids with the tokenizer of the sampler's model.
+        temperature: 0 for greedy decoding.
         max_new_tokens: Maximum reply length in tokens.
         vocabulary: The model's number of ids, if known; samples with other ids are rejected.
     """
@@ -46,7 +46,7 @@ class TokenPolicy:
         sampler.seed(seed)
 
     def reseed(self, number: int) -> None:
-        """Reseed the sampling with a number, in addition to the policy's seed."""
+        """Reseed the sampling, in addition to the policy's seed."""
         (mixed,) = np.random.SeedSequence([self.seed, number]).generate_state(1)
         self.sampler.seed(int(mixed))
 
@@ -99,8 +99,7 @@ class LocalPolicy(TokenPolicy):
 
     Args:
         model: The model, on the device where it runs.
-        tokenizer: Its tokenizer, with a chat template.
-        temperature: Sampling temperature; 0 for greedy decoding.
+        temperature: 0 for greedy decoding.
         seed: Seed of the sampling; the global generator is not touched.
         batch_size: Maximum number of prompts per forward pass.
         template: Variables of the chat template, such as `enable_thinking`.

@@ -1,8 +1,8 @@
 """Shared prefixes of token rows, computed once, forward and backward.
 
-Rows of a batch share instructions, the task and often earlier turns. Their distinct tokens form a
-tree, which a model processes as one sequence: an attention mask admits each token's ancestors, and
-positions count from the row's start. Outputs and gradients equal those of whole rows.
+The distinct tokens of a batch form a tree, which a model processes as one sequence: an attention
+mask admits each token's ancestors, and positions count from the row's start. Outputs and gradients
+equal those of whole rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def shared_groups(rows: Sequence[Sequence[int]], most: int) -> Iterator[list[int
     """Yield row indices in groups of at most `most` rows whose prefixes are worth sharing.
 
     A group's rows are in lexicographic order. Its tree has at most as many tokens, and pairs of
-    tokens for the attention, as its rows have in all, so it never takes more memory.
+    tokens, as its rows in all, so it takes no more memory.
     """
     group: list[int] = []
     before, tokens = np.empty(0, dtype=int), 0
@@ -52,13 +52,8 @@ def common_length(first: np.ndarray, second: np.ndarray) -> int:
 def tree(ids: torch.Tensor, attended: torch.Tensor, model: Any) -> tuple[Inputs, torch.Tensor]:
     """Return model inputs for the distinct tokens of rows, and each token's place among them.
 
-    Args:
-        ids: Right-padded rows in lexicographic order, of shape (rows, tokens).
-        attended: 1 for tokens, 0 for padding.
-        model: The model that takes the inputs.
-
-    Returns:
-        Inputs of batch size 1, and places of the shape of `ids`, undefined for padding.
+    `ids` are right-padded rows in lexicographic order, of shape (rows, tokens). The inputs have
+    batch size 1; the places have the shape of `ids` and are undefined for padding.
     """
     tokens = attended.bool()
     new = tokens.clone()
@@ -92,7 +87,7 @@ def attention_mask(allowed: torch.Tensor, model: Any) -> torch.Tensor:
 
 
 def logits_at(model: Any, places: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, Any]:
-    """Run a model, and return its logits at some places of the flattened batch, and its output."""
+    """Return a model's logits at some places of the flattened batch, and its output."""
     # Logits are large, one vocabulary-sized row per place, so prompts must not have any.
     head = model.get_output_embeddings()
     hook = head and head.register_forward_pre_hook(
@@ -109,7 +104,7 @@ def logits_at(model: Any, places: torch.Tensor, **inputs: Any) -> tuple[torch.Te
 
 @contextmanager
 def sampling_mode(model: torch.nn.Module) -> Iterator[None]:
-    """Put a model into evaluation mode, and restore each module's mode afterwards."""
+    """Switch a model to evaluation mode, and restore each module's mode afterwards."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:

@@ -81,7 +81,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_dtype(name: str, device: torch.device, *, master: bool = False) -> torch.dtype | str:
-    """Return the data type of the weights; `master` means that all of them are trained."""
+    """Return the weights' data type; `master` means that all are trained."""
     # Rounding in bfloat16 would lose most of AdamW's updates.
     if name != "auto":
         return cast(torch.dtype, getattr(torch, name))
@@ -91,7 +91,7 @@ def choose_dtype(name: str, device: torch.device, *, master: bool = False) -> to
 def load_model(
     source: ModelSource, device: torch.device, dtype: torch.dtype | str
 ) -> tuple[Any, Any]:
-    """Load a model and its tokenizer from disk; dequantising GGUF weights takes a minute.
+    """Load a model and its tokenizer from disk; GGUF weights are dequantised.
 
     Raises:
         OSError: The folder contains no model.
@@ -156,9 +156,8 @@ def _without_quantizer(model: Any) -> Any:
 
 
 def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
-    """Add LoRA adapters (Hu et al. 2021) to all linear layers, in place, and freeze the rest.
-
-    Saved adapters refer to the model's folder, `base`.
+    """Add LoRA adapters (Hu et al. 2021) to all linear layers, in place, and freeze the rest; saved
+    adapters name `base` as the model's folder.
     """
     with needs_extra("LoRA", "lora"):
         from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
@@ -177,9 +176,8 @@ def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
 
 
 def save_policy(policy: LocalPolicy, folder: Path) -> None:
-    """Save a policy's model or adapter, tokenizer and maximum reply length for transformers.
-
-    Each file is replaced atomically.
+    """Save a policy's model or adapter, tokenizer and maximum reply length for transformers,
+    replacing each file atomically.
     """
     model: Any = policy.model
     model.generation_config.max_new_tokens = policy.max_new_tokens
@@ -206,15 +204,14 @@ def has_adapter(model: Any) -> bool:
 
 
 def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Save a tokenizer, with the config file last."""
+    """Save a tokenizer, its config file last."""
     with filling(folder, last=TOKENIZER) as part:
         tokenizer.save_pretrained(part)
 
 
 def load_policy(folder: Path, options: ModelOptions | None = None, seed: int = 0) -> LocalPolicy:
-    """Load a causal language model of transformers with a chat template, such as a saved policy.
-
-    The folder may also be a PEFT folder or a GGUF file; nothing is downloaded.
+    """Load a causal language model with a chat template from a transformers or PEFT folder or a
+    GGUF file; nothing is downloaded.
 
     Raises:
         OSError: The folder contains no model.

@@ -29,7 +29,7 @@ _USER, _REPLY, _RESULT, _SYSTEM = "Question 1", "Answer 2", "Result 3", "Rules 4
 
 
 class ImageError(PolicyError):
-    """A chat contains images, which the renderer cannot show."""
+    """The renderer cannot show a chat's images."""
 
     fatal = True
 
@@ -37,13 +37,9 @@ class ImageError(PolicyError):
 class ChatTemplate:
     """A tokenizer's chat template, adapted to the roles that it accepts.
 
-    If a template rejects or drops a role, messages are converted: tool results become user
-    messages, the system message joins the first user message, and adjacent messages of one role are
-    joined where roles must alternate.
-
-    Args:
-        options: Variables of the template, such as `enable_thinking`.
-        native_tools: Also pass tool schemas to the template.
+    If a template rejects or drops a role, tool results become user messages, the system message
+    joins the first user message, and adjacent messages of one role are joined where roles must
+    alternate.
 
     Attributes:
         takes_system: The template accepts the role `system`, or omits it on purpose.
@@ -134,12 +130,8 @@ class Renderer:
     """Converts chats to token ids, reusing the ids of earlier prompts and replies.
 
     Assistant messages are rendered verbatim. If a template edits history, for example by stripping
-    earlier thinking, the prompt no longer extends the previous one. It is then tokenised in full
-    and starts a new training row.
-
-    Args:
-        stops: Stop ids in addition to the tokenizer's and the template's, as in the model's
-            `generation_config`.
+    earlier thinking, the prompt is tokenised in full and starts a new training row. `stops` are
+    stop ids besides the tokenizer's and the template's, as in the model's `generation_config`.
 
     Raises:
         ValueError: The template is unusable, or no token ends a reply.
@@ -162,10 +154,8 @@ class Renderer:
         self._cache: OrderedDict[bytes, TokenIds] = OrderedDict()
 
     def ids(self, chat: Chat) -> TokenIds:
-        """Return the prompt for the next reply; prompts of an episode share memory.
-
-        Raises:
-            ImageError: The chat contains images.
+        """Return the prompt for the next reply, or raise `ImageError`; prompts of an episode share
+        memory.
         """
         refuse_images(chat)
         text = self._text(chat, len(chat.messages))
@@ -195,7 +185,7 @@ class Renderer:
         )
 
     def remember(self, chat: Chat, reply: Reply) -> None:
-        """Store the ids of a prompt and its reply for the prompt that extends them."""
+        """Store the ids of a prompt and its reply for later prompts."""
         key = _digest(self._text(chat, len(chat.messages)) + reply.text)
         self._cache[key] = as_token_ids(reply.prompt_ids).add(reply.ids)
         self._cache.move_to_end(key)
@@ -253,7 +243,7 @@ def list_ids(ids: Any) -> list[int]:
 
 
 def refuse_images(chat: Chat) -> None:
-    """Raise `ImageError` if a chat contains images, because the prompt would drop them."""
+    """Raise `ImageError` if a chat contains images."""
     images = sum(len(message.images) for message in chat.messages)
     if images:
         raise ImageError(

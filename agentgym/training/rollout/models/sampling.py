@@ -49,7 +49,7 @@ class ModelOptions(Config):
 
 @dataclass(frozen=True, slots=True)
 class SamplingOptions:
-    """Options of one request; a reply includes the stop id that ended it."""
+    """Options of one request."""
 
     temperature: float
     max_new_tokens: int

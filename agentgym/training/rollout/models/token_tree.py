@@ -25,8 +25,8 @@ _SHORTEST = 16
 class TokenTree:
     """Stores the states of each distinct prefix once, up to a limit in bytes.
 
-    A node is a token after certain others. States are tensors of shape (nodes, heads, width) for
-    each layer and side (key or value).
+    A node is a token after certain others. States are tensors of shape (nodes, heads, width) per
+    layer and side (key or value).
     """
 
     def __init__(self, limit: int) -> None:
@@ -45,7 +45,7 @@ class TokenTree:
         return len(self._nodes)
 
     def path(self, ids: Sequence[int]) -> list[int]:
-        """Return a sequence's nodes, which are added if they are new."""
+        """Return a sequence's nodes, adding new ones."""
         self._time += 1
         node, nodes = -1, []
         for depth, token in enumerate(ids):
@@ -69,7 +69,7 @@ class TokenTree:
     def exchange(
         self, place: tuple[int, int], new: torch.Tensor, numbers: torch.Tensor, read: torch.Tensor
     ) -> torch.Tensor:
-        """Store the states of new nodes, and return those of nodes of shape (batch, nodes)."""
+        """Store the states of new nodes; return those of `read`, of shape (batch, nodes)."""
         states = self.states.get(place)
         if states is None or len(states) < len(self):
             size = max(len(self), 0 if states is None else len(states) * 3 // 2)
@@ -136,12 +136,8 @@ class _Query:
     """Nodes of one group of rows to compute.
 
     Attributes:
-        new: The nodes.
-        ids: Their tokens.
-        depths: Their positions.
-        nodes: The group's nodes.
+        depths: The new nodes' positions.
         mask: The nodes to which each new node attends, of shape (new, nodes).
-        rows: The numbers of the group's rows.
         ends: The index in `new` of each row's last node.
     """
 
@@ -155,7 +151,7 @@ class _Query:
 
 
 class _Group:
-    """Rows that share prefixes, and the nodes of each (`member`, of shape (rows, nodes))."""
+    """Rows that share prefixes; `member`, of shape (rows, nodes), marks the nodes of each."""
 
     def __init__(
         self, tree: TokenTree, rows: Sequence[int], prompts: Sequence[tuple[int, ...]]
@@ -174,7 +170,7 @@ class _Group:
             self.member[row, places] = True
 
     def begin(self) -> _Query:
-        """Return the prompts' nodes that have no states, and all last ones."""
+        """Return the last nodes and those without states."""
         ends = set(self.ends.tolist())
         missing = [
             number in ends or number not in self.tree.computed for number in self.nodes.tolist()
@@ -193,7 +189,6 @@ class _Group:
         return _Query(self.nodes[new], ids, depths, self.nodes, mask, self.rows, last)
 
     def step(self, tokens: dict[int, int]) -> _Query:
-        """Return the next nodes of the rows that go on, each with its token."""
         going = [k for k, row in enumerate(self.rows) if row in tokens]
         self.rows = [self.rows[k] for k in going]
         self.ends, self.lengths, self.member = (
@@ -231,13 +226,13 @@ class SharedRows:
         self._groups = [_Group(tree, group, prompts) for group in groups]
 
     def begin(self) -> torch.Tensor:
-        """Process the prompts and return the logits after each, of shape (rows, vocabulary)."""
+        """Return the logits after each prompt, of shape (rows, vocabulary)."""
         queries = [group.begin() for group in self._groups]
         self.prefilled += sum(len(query.new) for query in queries)
         return self._run(queries)
 
     def step(self, tokens: dict[int, int]) -> torch.Tensor:
-        """Process the next tokens of some rows, by row, and return the logits after each."""
+        """Process the next token of some rows; return the logits after each."""
         self._groups = [group for group in self._groups if not tokens.keys().isdisjoint(group.rows)]
         return self._run([group.step(tokens) for group in self._groups])
 
@@ -279,7 +274,7 @@ class SharedRows:
 
 
 def _batches(queries: Sequence[_Query]) -> Iterator[list[_Query]]:
-    """Yield queries in batches that are padding to at most a third."""
+    """Yield batches with at most a third of padding."""
     batch: list[_Query] = []
     tokens = 0
     for query in sorted(queries, key=lambda query: len(query.new)):
@@ -310,11 +305,11 @@ class WholeRows:
         self._past: Any = None
 
     def begin(self) -> torch.Tensor:
-        """Process the prompts and return the logits after each, of shape (rows, vocabulary)."""
+        """Return the logits after each prompt, of shape (rows, vocabulary)."""
         return self._run(self._ids, (self._mask.cumsum(1) - 1).clamp(min=0))
 
     def step(self, tokens: dict[int, int]) -> torch.Tensor:
-        """Process the next tokens of some rows, by row, and return the logits after each."""
+        """Process the next token of some rows; return the logits after each."""
         going = [k for k, row in enumerate(self._rows) if row in tokens]
         if len(going) < len(self._rows):
             self._past.batch_select_indices(torch.tensor(going, device=self._mask.device))
