@@ -20,14 +20,8 @@ class MissingExtraError(ImportError, ValueError):
 
 @contextmanager
 def needs_extra(purpose: str, extra: str) -> Iterator[None]:
-    """Convert an import error of another package to one that names the extra.
-
-    Args:
-        purpose: Subject of the error message, such as `training`.
-        extra: The extra that provides the package.
-
-    Raises:
-        MissingExtraError: A package is missing or too old.
+    """Convert another package's import error to `MissingExtraError`; `purpose` is its subject, such
+    as `training`.
     """
     try:
         yield
@@ -49,12 +43,9 @@ _EXTRAS: dict[str, str] = {}
 
 
 class _Finder(MetaPathFinder):
-    """Import finder that names the missing extra when a module is imported directly."""
-
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of a module with an extra; None for any other."""
         spec = PathFinder.find_spec(fullname, path, target) if fullname in _EXTRAS else None
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module

@@ -1,4 +1,4 @@
-"""Ablation runs of agents that play over MCP. Each call is a step, so a world's turn limit applies."""
+"""Ablation runs of agents that play over MCP; a world's turn limit applies to calls."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
 
 
 def register(name: str, env_id: str, **options: Any) -> None:
-    """Register a world as the `env_class` `name` of `skyrl_gym`, in every process that makes envs."""
+    """Register a world as the `env_class` `name` of `skyrl_gym`, in each process with envs."""
     refuse_images("SkyRL", gymnasium.make(growing_spec("SkyRL", _OTHERWISE, env_id, options)))
     skyrl_gym.register(
         name, f"{__name__}:{SkyRLEnv.__name__}", {"env_id": env_id, "options": options}

@@ -1,7 +1,7 @@
 """The papers' benchmarks, one module per paper: presets, metrics, tables, figures and commands.
 
-All modules of this folder are imported here in alphabetical order and register themselves, so a new
-file needs no other change.
+Modules are imported in alphabetical order and register themselves; a new file needs no other
+change.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _by_cell(
 
 
 def write_report(results: Sequence[LongBenchResult], out: Path, missing: int = 0) -> list[Table]:
-    """Write results, tables and heat map into a folder, and return the tables."""
+    """Write results, tables and heat map; return the tables."""
     if not results:
         raise ValueError("there are no episodes to report on")
     from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra

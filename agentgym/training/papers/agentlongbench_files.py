@@ -59,7 +59,7 @@ class LongBenchResult:
     Attributes:
         setting: `ki-c`, `ki-v`, `kf-c` or `kf-v`.
         length: The tokens of the bucket.
-        score: The score in [0, 1] in the task's metric; 0 without an answer.
+        score: In [0, 1], in the task's metric; 0 without an answer.
         chance: The expected score of the best constant answer.
         last_page: The expected score of an answer from the log's last page alone; None, like the
             next two, if the row has only published fields.
@@ -83,11 +83,8 @@ class Plan(Config):
     """The rows to write.
 
     Attributes:
-        settings: Some of the four settings.
         lengths: Lengths of the benchmark, by name, or numbers of tokens.
-        tasks: Some of the eight tasks.
         samples: Maximum samples per cell; None for the paper's numbers (25 at other lengths).
-        seed: The random seed.
         published: Whether the tool and the codes have the names that the published prompts use.
     """
 
@@ -126,7 +123,7 @@ class Plan(Config):
 
 
 def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, str, int]]:
-    """Write the rows log by log into one folder per setting and length, keeping existing cells.
+    """Write the rows into one folder per setting and length, keeping existing cells.
 
     Yields:
         Setting, length and the number of rows after each log, with 0 after each existing cell.
@@ -175,8 +172,8 @@ def answer(
 ) -> Iterator[str]:
     """Answer all rows with a policy, in files of the same names.
 
-    Answered rows are skipped, so a rerun retries rows without a reply. `shorten` selects the part of
-    a row that the policy sees.
+    Answered rows are skipped, so a rerun retries rows without a reply. `shorten` selects the part
+    of a row that the policy sees.
 
     Yields:
         After each row, an empty text, or the reason for a missing answer.
@@ -196,14 +193,13 @@ def answer(
 
 
 def _answers_to(path: Path, data: Path, out: Path) -> Path:
-    """Return the file of the answers to a file of rows."""
     return out / (path.name if path == data else path.relative_to(data))
 
 
 def _answer_file(
     path: Path, target: Path, policy: Policy, shorten: Callable[[Row], Row]
 ) -> Iterator[PolicyError | None]:
-    """Answer a file's open rows; yield the error of each row without an answer."""
+    """Answer a file's open rows; yield each row's error, or None."""
     target.parent.mkdir(parents=True, exist_ok=True)
     cut_torn_line(target)
     answered = set(_replies(target))
@@ -228,11 +224,8 @@ def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
     """Score predictions as the published evaluator does, except that rows without one score 0.
 
     Prediction files have the names of the row files; their lines have an `id` and a `raw_response`
-    (or a `pred_answer`). The last of several predictions counts. A folder may have only the
-    published fields.
-
-    Raises:
-        ValueError: There are no rows, or one is malformed.
+    (or a `pred_answer`). The last of several predictions counts. The published fields suffice.
+    Missing or malformed rows raise `ValueError`.
     """
     results, replies = [], dict[Path, dict[str, str]]()
     for path, row in _rows_to_score(data, predictions):
@@ -243,7 +236,7 @@ def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
 
 
 def _rows_to_score(data: Path, predictions: Path) -> Iterator[tuple[Path, Row]]:
-    """Yield the file of each row's prediction, and the fields that scoring needs."""
+    """Yield each row's prediction file and the fields for scoring."""
     files = sorted(data.glob(f"*/*/{ANSWERS}"))
     for file in files:
         folder = predictions / file.parent.relative_to(data)
@@ -258,7 +251,6 @@ def _rows_to_score(data: Path, predictions: Path) -> Iterator[tuple[Path, Row]]:
 
 
 def _answer_rows(file: Path) -> Iterator[Row]:
-    """Yield the rows of a file without their messages."""
     if not file.is_file():
         raise DamagedFileError(file, "it must be a file")
     for number, line in enumerate(file.read_bytes().splitlines(), 1):
@@ -281,11 +273,7 @@ def score_reply(row: Mapping[str, Any], reply: str) -> LongBenchResult:
 
 
 def outcome(trajectory: Trajectory) -> LongBenchResult:
-    """Return the result of an episode of LongContextQA.
-
-    Raises:
-        ValueError: It has not ended, or belongs to another world.
-    """
+    """Return the result of an episode of LongContextQA; `ValueError` if it has not ended."""
     report = (trajectory.steps[-1].info["detail"].get("report") if trajectory.steps else None) or {}
     if "acl_scan" not in report:
         raise ValueError(

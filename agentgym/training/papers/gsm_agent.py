@@ -1,6 +1,6 @@
 """GSM-Agent's benchmark (Zhu et al., tables 2 and 7, figure 4), computed from trajectories.
 
-The paper's text and tables differ in places. The definitions match its tables.
+Where the paper's text and tables differ, the definitions match its tables.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class SearchResult:
 
     Attributes:
         rounds: Turns with at least one executed search.
-        seconds: Wall time from the reset to the end, from the trajectory's label `seconds`.
+        seconds: Wall time from the reset to the end, from the label `seconds`.
         complete: Whether the results showed all documents of the task.
         extra: Searches, including pages, after the last missing document appeared; NaN if
             incomplete.
         followed_format: Whether the episode ended with an answer that contains a number.
-        early_stops: Stops that the env did not accept: replies without a call and without a
-            number, and answers before `min_rounds`.
+        early_stops: Stops that the env did not accept: replies without a call and without a number,
+            and answers before `min_rounds`.
         tokens: Completion tokens of turns with a search.
     """
 
@@ -114,10 +114,8 @@ class Metrics:
 def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
     """Return an episode's figures.
 
-    `count` counts the tokens of replies without ids; without it they are NaN, never 0.
-
-    Raises:
-        ValueError: The trajectory does not belong to SearchWorld.
+    `count` counts the tokens of replies without ids; without it they are NaN, never 0. An episode
+    of another world raises `ValueError`.
     """
     report = search_report(trajectory)
     log = report["searches"]
@@ -164,7 +162,7 @@ def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
 
 
 def summary(settings: Mapping[str, Sequence[SearchResult]]) -> Table:
-    """Return the paper's table with a row per setting; unknown figures are empty."""
+    """Return the paper's table; unknown figures are empty."""
     return means_table(
         "GSM-Agent",
         {name: name for name in Metrics.__slots__} | {"TokR": "Tok/R", "Dur": "Dur (s)"},
@@ -183,7 +181,6 @@ def _searches_needed(log: Sequence[Mapping[str, Any]], documents: Sequence[str])
 
 
 def _stopped(step: Step) -> bool:
-    """Report whether a reply neither tried to call a tool nor gave an answer."""
     text = step.reply.text
     tried = parse(text, "auto", step.chat.tools).calls or step.info["detail"]["calls"]
     if tried or MARK in text:
@@ -244,8 +241,7 @@ def write_report(
 ) -> list[Path]:
     """Write `summary.md` and `revisits.png`, and return their paths.
 
-    `nodes` and `embed` configure the graph (`graph_of`); `count` counts the tokens of replies
-    without ids.
+    For `nodes` and `embed`, see `graph_of`; `count` counts the tokens of replies without ids.
     """
     from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
 

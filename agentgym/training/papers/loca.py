@@ -59,7 +59,7 @@ def is_loca(result: Result) -> bool:
 def loca_tables(results: Sequence[Result]) -> list[Table]:
     """Return the paper's tables 1, 4, 5 and 6, and the accuracy by task and length.
 
-    Context wrappers count the tokens; tables that need them are omitted without a window.
+    Without a window, the tables of tokens are omitted.
     """
     results = _played_here(results)
     if not results:
@@ -104,7 +104,6 @@ def _by_length(
     lengths: Sequence[int],
     cells: Mapping[tuple[str | int, ...], str],
 ) -> Table:
-    """Tabulate `cells`, keyed by arm, context and length, and by arm and context."""
     groups = group_by(rows, "arm", "context")
     lines = []
     for arm, context in _lines(rows):

@@ -77,10 +77,7 @@ def is_lore(episode: Result) -> bool:
 
 
 def lines(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
-    """Return the results in LORE's worlds, missing ones included, by world and line.
-
-    A line is an arm, a context if arms are not compared, or both.
-    """
+    """Return the results in LORE's worlds, by world and by arm, context or both."""
     results = as_results(results)
     worlds = {row.world for row in results if is_lore(row)}
     rows = [
@@ -129,9 +126,8 @@ def _size(episode: Result, by: str) -> int | None:
 
 
 def curve(episodes: Sequence[Result], by: str) -> list[Bin]:
-    """Return the accuracies by number of operations or by height.
-
-    Bins of 5 levels are merged until each contains ten episodes, or only one is left.
+    """Return the accuracies by operations or height; bins of 5 levels are merged until each
+    contains ten episodes.
     """
     if by == "operations":
         return accuracy(episodes, by, 1)
@@ -151,9 +147,7 @@ def _join(first: Bin, second: Bin) -> Bin:
 
 
 def lore_tables(results: Sequence[Result]) -> list[Table]:
-    """Return accuracy by operations and height, with a column per arm, and failures, for each
-    world.
-    """
+    """Return each world's accuracy by operations and height, and its failures."""
     tables = []
     for world, arms in lines(results).items():
         tables += [_curve_table(world, arms, by) for by in WIDTHS]
@@ -183,7 +177,7 @@ def _write_bin(each: Bin | None) -> str:
 
 
 def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
-    """Count failed episodes by kind; lost leads are counted in addition."""
+    """Count failed episodes by kind, and lost leads in addition."""
     table = []
     for name, rows in arms.items():
         there = played(rows)

@@ -1,7 +1,5 @@
-"""LUMINA's benchmark (section 4.3): the preset of its oracle ablation.
-
-Every ablation has its figures: 3 is `horizons`, 4 and 5 are `arms`, 6a is `levelled` and 6b
-`interventions`.
+"""LUMINA's preset (section 4.3). Every ablation has its figures: 3 is `horizons`, 4 and 5 are
+`arms`, 6a is `levelled` and 6b `interventions`.
 """
 
 from __future__ import annotations

@@ -37,11 +37,7 @@ _DIMENSIONS = 128
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The searches of one episode as a path.
-
-    Attributes:
-        kinds: The kind of each step, one of `KINDS`.
-    """
+    """The searches of one episode as a path; `kinds` are steps from `KINDS`."""
 
     nodes: tuple[int, ...]
     kinds: tuple[str, ...]
@@ -59,7 +55,7 @@ class Path:
 
     @property
     def visited(self) -> int:
-        """Return the number of distinct nodes, V."""
+        """The number of distinct nodes, V."""
         return len(set(self.nodes))
 
     def ratio(self, kind: str) -> float:
@@ -72,7 +68,7 @@ class ReasoningGraph:
     """Clusters of documents (k-means with k-means++ and a fixed seed).
 
     Without `embed`, the texts are embedded by latent semantic analysis, which needs no weights. The
-    default number of nodes follows from the number of documents.
+    number of documents determines the default number of nodes.
     """
 
     def __init__(
@@ -149,7 +145,7 @@ def search_report(trajectory: Trajectory) -> Mapping[str, Any]:
 
 
 def graph_of(trajectory: Trajectory, embed: str = "", nodes: int | None = None) -> ReasoningGraph:
-    """Return the graph of an episode's database, which its spec determines.
+    """Return the graph of an episode's database.
 
     `embed` is `wordllama`, `package.module:function`, or empty for latent semantic analysis.
     """
@@ -177,7 +173,7 @@ def paths_of(
 
 
 def graph_summary(settings: Mapping[str, Sequence[Path]]) -> Table:
-    """Return the paper's table (appendix C.1) with a row per setting."""
+    """Return the paper's table (appendix C.1)."""
     return means_table(
         "Agentic reasoning graph",
         {name: name for name in GraphFigures.__slots__},
@@ -207,7 +203,7 @@ def _format(value: float, *, share: bool) -> str:
 
 
 def semantic(texts: Sequence[str]) -> Embed:
-    """Return an embedding by latent semantic analysis: TF-IDF reduced to at most 128 dimensions."""
+    """Return an embedding by latent semantic analysis: TF-IDF in at most 128 dimensions."""
     words = _sklearn("feature_extraction.text").TfidfVectorizer(sublinear_tf=True)
     table = words.fit_transform(texts)
     size = min(_DIMENSIONS, len(texts) - 1, table.shape[1] - 1)

@@ -1,7 +1,4 @@
-"""Model training: behaviour cloning, GRPO, training from scratch, and the token rows they use.
-
-The trainers need the extra `train` and are imported on first use.
-"""
+"""Model training: behaviour cloning, GRPO, training from scratch, and the token rows they use."""
 
 from __future__ import annotations
 

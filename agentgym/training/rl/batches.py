@@ -49,8 +49,7 @@ class Batch:
     ) -> Iterator[tuple[torch.Tensor, Self]]:
         """Yield forward passes of at most `size` rows (0 for any number) with their row indices.
 
-        With `share`, rows with long shared prefixes are computed together; the others are batched
-        with rows of similar lengths.
+        `share` computes rows with long shared prefixes together; other rows are batched by length.
         """
         lengths = self.attended.sum(1)
         size = size or len(lengths)
@@ -102,13 +101,7 @@ def batch(items: Sequence[TrainingRow], pad: int) -> Batch:
 
 @dataclass(frozen=True)
 class Experience(Batch):
-    """Rows for training, with one value per sampled token.
-
-    Attributes:
-        shares: The token's share in the objective; shares sum to 1.
-        advantages: The token's advantage.
-        replies: The index of the token's reply.
-    """
+    """Rows for training, with one value per sampled token; `shares` in the objective sum to 1."""
 
     shares: torch.Tensor
     advantages: torch.Tensor
@@ -132,7 +125,7 @@ def experience(
     pad: int,
     max_new_tokens: int = 1,
 ) -> Experience:
-    """Return episodes as rows for training, with the advantages of all sampled tokens in order."""
+    """Return rows with the advantages of all sampled tokens, in order."""
     data = batch([row for trajectory in trajectories for row in rows(trajectory)], pad)
     by_step = [length for trajectory in trajectories for length in reply_lengths(trajectory)]
     lengths = [sum(reply_lengths(trajectory)) for trajectory in trajectories]
@@ -192,9 +185,8 @@ def corrected(data: Experience, logprobs: torch.Tensor, cap: float) -> Experienc
 
 @dataclass(frozen=True)
 class Prediction:
-    """Model output for a batch, as tensors of shape (rows, tokens), in nats.
-
-    Values are 0 for tokens that were not sampled or have no predecessor.
+    """Model output for a batch, of shape (rows, tokens), in nats; 0 for tokens that were not
+    sampled.
     """
 
     logprobs: torch.Tensor
@@ -236,12 +228,12 @@ def predict(
 def logprobs_of(
     model: Any, data: Batch, temperature: float = 1.0, precision: str = "fp32"
 ) -> torch.Tensor:
-    """Return the log-probability of each sampled token, as in `predict`."""
+    """Return the log-probability of each sampled token."""
     return predict(model, data, temperature, precision).logprobs
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """Return a precision's autocast context; the weights keep their type."""
+    """Return a precision's autocast context."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 

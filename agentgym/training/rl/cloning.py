@@ -33,9 +33,8 @@ class CloningConfig(TrainerConfig):
 
 
 class Cloning(Trainer[CloningConfig]):
-    """Trainer that maximises the likelihood of a teacher's replies, on new instances at every step.
-
-    The teacher needs no tokens.
+    """Maximises the likelihood of a teacher's replies, on new instances at every step. The teacher
+    needs no tokens.
     """
 
     def __init__(self, teacher: PolicyLike, *args: Any, **kwargs: Any) -> None:
@@ -43,9 +42,6 @@ class Cloning(Trainer[CloningConfig]):
         self.teacher = Tokenized(teacher, self.renderer)
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
-        """Yield one update on the teacher tokens' mean negative log-likelihood; none if no
-        demonstration has the required reward.
-        """
         minimum = self.config.min_reward
         played = self.source.play(self.teacher, self.source.seeds(self.config.episodes), self.step)
         self.record(played)
@@ -63,7 +59,7 @@ class Cloning(Trainer[CloningConfig]):
 
 
 class Tokenized:
-    """Policy whose replies carry the tokens that a model would have had to sample."""
+    """Policy whose replies carry the tokens that a model would have sampled."""
 
     def __init__(self, policy: PolicyLike, renderer: Renderer) -> None:
         self.policy, self.renderer = adapt(policy), renderer

@@ -31,7 +31,7 @@ class Curriculum:
 
 
 class HorizonCurriculum(Curriculum):
-    """Moves on to longer tasks once the share of solved episodes in a step reaches a threshold."""
+    """Moves on to longer tasks once a step's share of solved episodes reaches a threshold."""
 
     def __init__(self, stages: Sequence[Sequence[EnvSpec]], threshold: float = 0.8) -> None:
         check_float("threshold", threshold, 0.0, 1.0)
@@ -46,7 +46,6 @@ class HorizonCurriculum(Curriculum):
 
     @override
     def record(self, success: float) -> None:
-        """Move to the next stage at the threshold."""
         if success >= self.threshold and self.stage + 1 < len(self._envs):
             self.stage += 1
 

@@ -26,7 +26,7 @@ class EpisodeBatch:
     lost: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, other: EpisodeBatch, episodes: Iterable[Trajectory]) -> None:
-        """Add a round; some of its episodes may be omitted."""
+        """Add a round, or some of its episodes."""
         self.episodes += episodes
         self.figures += other.figures
         self.lost += other.lost
@@ -61,7 +61,7 @@ class EpisodeSource:
         return range(start, start + count)
 
     def play(self, policy: Policy, seeds: Iterable[int], step: int) -> EpisodeBatch:
-        """Play one episode per seed for a training step; raise `RuntimeError` if all fail.
+        """Play one episode per seed; raise `RuntimeError` if all fail.
 
         The policy plays the seats without an opponent.
         """

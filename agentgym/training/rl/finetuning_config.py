@@ -126,7 +126,6 @@ class FineTuneConfig(TaskConfig):
             )
 
     def _check_sampler(self) -> None:
-        """Check the sampler without starting it."""
         options = self.sampler_options
         if self.sampler == ITSELF and options:
             raise ValueError(f"sampler_options require sampler={VLLM!r}, got {sorted(options)}")
@@ -134,7 +133,7 @@ class FineTuneConfig(TaskConfig):
             raise ValueError(f"{ours[0]} of vLLM follows from {_OURS[ours[0]]}; omit it")
 
     def training_specs(self, cells: Sequence[tuple[str, str]]) -> list[EnvSpec]:
-        """Return the specs of the training envs, whose instances no evaluation uses."""
+        """Return the specs of the training envs."""
         return self.specs(cells, split="train", labels=self.label_reward > 0)
 
     def make_curriculum(self) -> Curriculum | None:
@@ -151,10 +150,7 @@ class FineTuneConfig(TaskConfig):
         return None
 
     def make_sampler(self, model: Path, handover: Path) -> Sampler | None:
-        """Return the GRPO sampler; None for the model itself.
-
-        Training weights pass through the path `handover`.
-        """
+        """Return the GRPO sampler; None for the model itself. Weights pass through `handover`."""
         if self.sampler == ITSELF:
             return None
         with needs_extra("sampling with vLLM", "vllm"):
@@ -178,7 +174,7 @@ class FineTuneConfig(TaskConfig):
         )
 
     def options_of_model(self) -> ModelOptions:
-        """Return the model's options in the evaluations."""
+        """Return the model's evaluation options."""
         return ModelOptions(
             device=self.device,
             dtype=self.dtype,

@@ -42,8 +42,8 @@ _CLONED, _GROUP = 18, 8
 class LearnConfig(TaskConfig):
     """Options of `Learning`. The defaults reproduce the run in docs/training.md.
 
-    The model is evaluated in the first arm. It learns the other arms' hints and the other contexts
-    after it solves the task without them.
+    The model is evaluated in the first arm, and learns the other arms' hints and the other contexts
+    last.
 
     Attributes:
         cloning_steps: Steps of behaviour cloning in the first arm.

@@ -1,7 +1,7 @@
 """GRPO, written to be read from top to bottom: the loop, the loss, the advantages.
 
-Group-relative policy optimisation (Shao et al. 2024, DeepSeekMath, section 4.1), with its variants
-as options (`trainer_config`).
+Group-relative policy optimisation (Shao et al. 2024, DeepSeekMath, section 4.1); `GRPOConfig` lists
+its variants.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ class GRPO(Trainer[GRPOConfig]):
         self.sampler = sampler
 
     def extras(self) -> dict[str, torch.nn.Module]:
-        """Return a copy of the initial model if the divergence from it has a weight."""
         # With adapters, the reference is the model without them, so no copy is needed.
         if not self.config.kl or has_adapter(self.model):
             return {}
@@ -61,13 +60,12 @@ class GRPO(Trainer[GRPOConfig]):
     # The loop.
 
     def updates(self) -> Iterator[Iterable[torch.Tensor]]:
-        """Play groups of episodes, compare them and learn; equal episodes cause no update."""
         played = self.play_groups(self.step)
         self.record(played)
         yield from self.learn(played.episodes)
 
     def play_groups(self, step: int) -> EpisodeBatch:
-        """Play groups; `resample` replaces those whose episodes have equal rewards."""
+        """Play groups; `resample` replaces those with equal rewards."""
         config = self.config
         policy, kept = self.policy(self.draw_seed(step)), EpisodeBatch()
         for attempt in range(1 + config.resample):
@@ -96,7 +94,7 @@ class GRPO(Trainer[GRPOConfig]):
         )
 
     def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:
-        """Play `size` episodes for each seed, as part of a training step."""
+        """Play `size` episodes for each seed."""
         with autocast(self.model.device, self.config.precision):
             return self.source.play(policy, [s for s in seeds for _ in range(size)], step)
 
@@ -108,7 +106,7 @@ class GRPO(Trainer[GRPOConfig]):
         return [trajectory for trajectory in played if trajectory.seed in seeds]
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
-        """Yield the updates of all epochs from some episodes."""
+        """Yield the updates of all epochs."""
         config = self.config
         by_step = self.advantages(played)
         self.records.mean(informative=fmean(any(steps) for steps in by_step))
@@ -224,11 +222,11 @@ def advantages(
 
     At the episode level, rewards are compared among the episodes of a seed. At the turn level, the
     returns from step k on, `sum(gamma ** (j - k) * reward[j] for j >= k)`, are compared among the
-    seed's episodes that have a step k. A turn that only one episode reached gets 0. A summary
+    seed's episodes that have a step k; a turn that only one episode reached gets 0. A summary
     requested by an env counts as a step.
 
     `reinforce` compares with all seeds instead of one. Each agent of a team has its own rewards
-    (`Trajectory.own_rewards`) and is compared with itself. For the options, see `GRPOConfig`.
+    (`Trajectory.own_rewards`) and is compared with itself.
     """
     compared = [_compared(t, baseline, level, gamma) for t in trajectories]
     groups: defaultdict[_Unit, list[float]] = defaultdict(list)
@@ -260,7 +258,7 @@ def with_label_rewards(trajectory: Trajectory, reward: float) -> Trajectory:
 
 
 def _of_trained(trajectory: Trajectory, values: Sequence[float]) -> tuple[float, ...]:
-    """Return the advantages with 0 for steps without tokens, as of frozen seats."""
+    """Return the advantages with 0 for frozen seats' steps."""
     pairs = zip(trajectory.steps, values, strict=True)
     return tuple(value if step.reply.ids else 0.0 for step, value in pairs)
 

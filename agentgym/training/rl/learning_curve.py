@@ -44,7 +44,6 @@ class Point:
     """An evaluation on held-out episodes; `greedy` and `sampled` are the shares of solved ones.
 
     Attributes:
-        phase: One of `PHASES`.
         episodes: Training episodes so far, over all phases.
         seconds: CPU seconds of training so far, without evaluations and checkpoints.
         sampled: At temperature 1; None if not measured.
@@ -100,9 +99,8 @@ ConfigT = TypeVar("ConfigT", bound=TaskConfig)
 
 
 class PhasedRun(Generic[ConfigT]):
-    """Run in a folder that trains a model in phases, evaluated into one learning curve.
-
-    A subclass names its settings and implements `_run`.
+    """Trains a model in phases in a folder, evaluated into one learning curve. Subclasses implement
+    `_run`.
     """
 
     settings: ClassVar[str]
@@ -142,7 +140,6 @@ class PhasedRun(Generic[ConfigT]):
         success: Callable[[], tuple[float, float | None, int]],
         on_progress: OnProgress,
     ) -> None:
-        """Train, adding a point to the curve at each evaluation."""
         steps = trainer.config.steps
         every = max(1, steps // self.config.evaluations)
         on_progress(phase, trainer.step, steps)

@@ -27,7 +27,7 @@ class Logger(Protocol):
 
 
 def open_loggers(out: Path, step: int, config: TrainerConfig) -> list[Logger]:
-    """Start the loggers that a configuration selects, after a step of a run in a folder."""
+    """Start the selected loggers after a step of a run."""
     loggers: list[Logger] = []
     if config.tensorboard:
         loggers.append(TensorBoardLogger(out, step))
@@ -36,12 +36,8 @@ def open_loggers(out: Path, step: int, config: TrainerConfig) -> list[Logger]:
     return loggers
 
 
-class TensorBoardLogger:
-    """Writes event files to the folder `tensorboard`.
-
-    Raises:
-        MissingExtraError: TensorBoard is not installed.
-    """
+class TensorBoardLogger(Logger):
+    """Writes event files to the folder `tensorboard`."""
 
     def __init__(self, out: Path, step: int) -> None:
         with needs_extra("tensorboard=True", "tensorboard"):
@@ -50,23 +46,20 @@ class TensorBoardLogger:
         self._writer = SummaryWriter(log_dir=str(out / TENSORBOARD), purge_step=step + 1)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Record a step's figures."""
         for name, value in metrics.items():
             self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
-        """Close the event file."""
         self._writer.close()
 
 
-class WandbLogger:
+class WandbLogger(Logger):
     """Logs to one W&B run per folder, which a resumed training continues.
 
     W&B reads its project, mode and key from its own settings, such as `WANDB_PROJECT` and
-    `WANDB_MODE=offline`. It ignores repeated steps, whose figures are the same.
+    `WANDB_MODE=offline`. It ignores repeated steps.
 
     Raises:
-        MissingExtraError: The package `wandb` is not installed.
         ValueError: W&B cannot start the run, for instance without a key.
     """
 
@@ -90,9 +83,7 @@ class WandbLogger:
         write_text(file, self._run.id)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Record a step's figures."""
         self._run.log(dict(metrics), step=step)
 
     def close(self) -> None:
-        """Finish the run, which uploads the rest."""
         self._run.finish()

@@ -47,7 +47,7 @@ class SelfPlayConfig(GRPOConfig):
 
 
 def with_pool(options: GRPOConfig, task: TaskConfig) -> GRPOConfig:
-    """Return GRPO's options, or those of self-play with a snapshot per checkpoint for a pool."""
+    """Return GRPO's options, or those of self-play if there is a pool."""
     if not task.pool:
         return options
     return SelfPlayConfig(
@@ -58,9 +58,9 @@ def with_pool(options: GRPOConfig, task: TaskConfig) -> GRPOConfig:
 class SelfPlay(GRPO):
     """GRPO for teams whose members compete.
 
-    Against another opponent, the model plays one seat of an episode, each seat in turn, and only
-    its replies are trained. Rewards are compared among a seat's episodes on the same instance
-    against the same opponent. The snapshots are models in the folder `past`, one per step number.
+    Against another opponent, the model plays each seat in turn, and only its replies are trained.
+    Rewards are compared among a seat's episodes on the same instance against the same opponent. The
+    snapshots are models in the folder `past`, one per step number.
 
     Raises:
         ValueError: There is no folder for the snapshots, or the env has one seat.
@@ -76,12 +76,10 @@ class SelfPlay(GRPO):
         self._seats = seats_of(self.source.env)
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
-        """Yield the updates; none if the opponent forfeited all episodes before the model moved."""
         if played:
             yield from super().learn(played)
 
     def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:
-        """Play `size` episodes for each seed against the step's opponent."""
         if step % self.config.snapshot_every == 0:
             save_model(self.model, self.tokenizer, self.past / f"{step:06}")
         opponent, seat = self._line_up(step)

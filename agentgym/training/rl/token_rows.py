@@ -54,9 +54,7 @@ def rows(trajectory: Trajectory) -> list[TrainingRow]:
 def join(replies: Iterable[tuple[int, Reply]]) -> list[TrainingRow]:
     """Join numbered replies into rows; replies without ids are omitted.
 
-    A row continues while each prompt starts with the ids of the previous prompt and its reply. An
-    edited context, or a template that renders a reply differently from its sampled ids, starts a
-    new row.
+    A row continues while each prompt starts with the ids of the previous prompt and its reply.
     """
     groups: list[dict[int, Reply]] = []
     before: Reply | None = None  # the last reply of the newest row, if the row may continue
@@ -77,7 +75,6 @@ def join(replies: Iterable[tuple[int, Reply]]) -> list[TrainingRow]:
 
 
 def _row(replies: dict[int, Reply]) -> TrainingRow:
-    """Join replies whose prompts each continue the last one, so that the last one has all ids."""
     *_, last = replies.values()
     ids = (*last.prompt_ids, *last.ids)
     sampled, logprobs = [0] * len(ids), [0.0] * len(ids)

@@ -39,14 +39,13 @@ ConfigT = TypeVar("ConfigT", bound=TrainerConfig)
 
 
 class Trainer(Generic[ConfigT]):
-    """Trains a model on episodes. Subclasses implement `updates`, and `extras` for further modules.
+    """Trains a model on episodes. Subclasses implement `updates`.
 
     Args:
         model: A causal language model, trained on its device. If it has adapters (PEFT), only they
             are trained and saved.
         tokenizer: Its tokenizer, with a chat template.
         env: An id, a spec, or a function that makes an env with a spec.
-        config: The options.
         out: A folder for metrics and checkpoints. Training resumes from a checkpoint in it.
         curriculum: Selects each step's env instead of `env`.
         opponents: Policies of a team's seats that are not trained; the model plays the others.
@@ -99,7 +98,7 @@ class Trainer(Generic[ConfigT]):
         raise NotImplementedError
 
     def passes(self, data: BatchT) -> Iterator[tuple[torch.Tensor, BatchT]]:
-        """Yield the forward passes of rows, with their indices, on the model's device."""
+        """Yield the forward passes of rows, with their indices."""
         size = self.config.micro_batch
         return data.passes(size, share=self.share_prefixes, device=self.model.device)
 
@@ -120,7 +119,7 @@ class Trainer(Generic[ConfigT]):
     def train(
         self, on_progress: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None
     ) -> None:
-        """Train to the end; other processes cannot write to the folder meanwhile."""
+        """Train to the end, with the folder locked."""
         with (
             RunLock(self.out) if self.out is not None else nullcontext(),
             closing(MetricsLog(self.out, self.step, self.config)) as log,
@@ -171,11 +170,7 @@ class Trainer(Generic[ConfigT]):
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Restore a state.
-
-        Raises:
-            ValueError: It belongs to another kind of run.
-        """
+        """Restore a state; `ValueError` if it belongs to another kind of run."""
         saved = sorted(state.keys() - _PROGRESS)
         if saved != sorted(self.modules):
             raise ValueError(
@@ -192,7 +187,7 @@ class Trainer(Generic[ConfigT]):
             self.source.curriculum.load(state["curriculum"])
 
     def save(self) -> None:
-        """Write a checkpoint atomically; on an error the last one stays."""
+        """Write a checkpoint atomically."""
         if self.out is None:
             return
         self.out.mkdir(parents=True, exist_ok=True)
@@ -225,11 +220,7 @@ def _check_precision(trained: Iterable[torch.nn.Parameter]) -> None:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Return a checkpoint's state.
-
-    Raises:
-        DamagedFileError: It is unreadable or incomplete.
-    """
+    """Return a checkpoint's state, or raise `DamagedFileError`."""
     # Load to the CPU, because the checkpoint's device may not exist here.
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
@@ -250,9 +241,9 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 class Recorder:
-    """Collects one step's figures: the mean or the maximum of values recorded under a name.
+    """Collects one step's figures: the mean or maximum of values recorded under a name.
 
-    Per-token values are weighted per token, so the division into batches does not matter.
+    Values are weighted per token, so the division into batches does not matter.
     """
 
     def __init__(self) -> None:
@@ -260,15 +251,15 @@ class Recorder:
         self._max: defaultdict[str, list[torch.Tensor]] = defaultdict(list)
 
     def mean(self, **values: torch.Tensor | float) -> None:
-        """Record numbers or tensors of any shape for their mean."""
+        """Record the mean of numbers or tensors of any shape."""
         _append(self._mean, values)
 
     def track_max(self, **values: torch.Tensor | float) -> None:
-        """Record numbers or tensors of any shape for their maximum."""
+        """Record the maximum of numbers or tensors of any shape."""
         _append(self._max, values)
 
     def figures(self) -> dict[str, float]:
-        """Return the figures of all recorded values."""
+        """Return the recorded figures."""
         return {
             name: torch.cat([x.cpu().double() for x in parts]).mean().item()
             for name, parts in self._mean.items()
@@ -288,11 +279,10 @@ def _append(
 
 
 class MetricsLog:
-    """Writes each step's figures to `metrics.jsonl`, one JSON object per line, and to the loggers
-    that the configuration selects: TensorBoard and Weights & Biases.
+    """Writes each step's figures to `metrics.jsonl`, one JSON object per line, and to the selected
+    loggers.
 
-    On resumption at a step, later lines of a killed run are removed, because the steps are
-    repeated.
+    When a run resumes, later lines are removed, because their steps are repeated.
 
     Raises:
         ImportError: A selected logger is not installed.
@@ -317,7 +307,7 @@ class MetricsLog:
     def write(
         self, step: int, metrics: Mapping[str, float], lost: Sequence[tuple[int, str]] = ()
     ) -> None:
-        """Write a step's figures, and the seeds and causes of failures."""
+        """Write a step's figures, and failures by seed."""
         if self.path is not None:
             named = [{"seed": seed, "failure": failure} for seed, failure in lost]
             line = {"step": step, **metrics, **({"lost": named} if named else {})}

@@ -1,6 +1,6 @@
 """Viewer of runs: logged episodes as a web page, served on this machine or written as one file.
 
-The page has no external references, and model text is inserted as text, never as markup.
+The page has no external references, and inserts model text as text, never as markup.
 """
 
 from agentgym.training.viewer.episode_view import build_view

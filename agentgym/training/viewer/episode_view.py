@@ -45,7 +45,7 @@ _WINDOW_BY_DEFAULT = 128_000
 
 
 def split_notes(text: str, tags: frozenset[str]) -> list[tuple[str, str]]:
-    """Split a text, in linear time, into itself under an empty name, and appended blocks by tag."""
+    """Split a text, in linear time, into itself (without a tag) and the blocks appended to it."""
     notes: list[tuple[str, str]] = []
     end = len(text.rstrip())
     while end:
@@ -89,7 +89,7 @@ def _made_by_wrapper(message: Message) -> str:
 
 
 class MessagePool:
-    """Versions of messages, each stored once; `tags` are the episode's wrapper tags."""
+    """Versions of messages, each stored once."""
 
     def __init__(self, tags: frozenset[str]) -> None:
         self.messages: list[Message] = []
@@ -121,7 +121,7 @@ class MessagePool:
 class Timeline:
     """All messages that one agent has seen, at fixed positions, and the visible ones.
 
-    `new` contains the versions that the last update showed for the first time.
+    `new` contains the versions first shown by the last update.
     """
 
     def __init__(self, pool: MessagePool, tokens: TokenCounter) -> None:
@@ -138,18 +138,14 @@ class Timeline:
         return len(self._shown)
 
     def restart(self) -> None:
-        """Forget the messages at the next update, because a new chat uses their ids again."""
+        """Start a new chat, which uses the same ids, at the next update."""
         self._restarted = True
 
     def update(self, kept: int, messages: Sequence[Message]) -> dict[str, Any]:
         """Apply a turn's chat: `kept` messages of the previous chat, then others.
 
-        Returns:
-            The changes: `set` replaces entries by position, `add` appends entries, and `clear`
-                removes all earlier entries.
-
-        Raises:
-            ValueError: The previous chat had fewer messages than are kept.
+        Of the changes, `set` replaces entries by position, `add` appends entries, and `clear`
+        removes all earlier ones. Too large a `kept` raises `ValueError`.
         """
         if not 0 <= kept <= len(self._shown):
             raise ValueError(f"a chat keeps {kept} messages of {len(self._shown)}")
@@ -177,7 +173,6 @@ class Timeline:
         return {"set": [(place, *entry) for place, entry in changed.items()], "add": added}
 
     def _fits(self, messages: Sequence[Message]) -> bool:
-        """Report whether messages keep the order of their positions, new ones last."""
         place, ends = self._shown[-1] if self._shown else -1, len(self._entries)
         for message in messages:
             known = self._places.get(message.id, ends)
@@ -237,8 +232,6 @@ def build_view(line: bytes, best: Sequence[Any] = ()) -> dict[str, Any]:
 
 
 class _Builder:
-    """Builder of one episode's view."""
-
     def __init__(self, episode: LoggedEpisode, best: Sequence[Any]) -> None:
         self._episode, self._best = episode, best
         names = wrapper_names(episode.spec)
@@ -325,9 +318,8 @@ class _Builder:
         }
 
     def _add_results(self, turns: Sequence[dict[str, Any]]) -> None:
-        """Add each reply's results, which the next chat shows first.
-
-        Without history they only appear at the end, and are added to their turns as `hidden`.
+        """Add each reply's results, which the next chat shows first, or as `hidden` without
+        history.
         """
         following: dict[str, list[int]] = {}
         for place in range(len(turns), -1, -1):

@@ -1,8 +1,8 @@
 """The facts of a team's episode, and the turn from which each seat knew them.
 
 A fact is a call with its result or its message. The caller knows it at its turn, the receiver of a
-message once its chat shows the mail, and others once their chat shows the call's line in the log of
-oracle C. In a match, the others know a move once they are told it.
+message once its chat shows the mail, and others once oracle C's log shows the call. In a match, the
+others know a move once they are told it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,8 @@ class _Fact:
     """A call, and the seats that know it.
 
     Attributes:
-        turn: The turn of the call, from 0.
-        agent: The caller.
         number: The call's place in the reply.
-        call: The call.
         result: The number of the message with the result; None if no chat shows it.
-        text: The text of the result.
         receiver: The seat that the call addresses; empty for none, or an unknown worker.
         known: The first turn at which each seat knows the fact.
         arrived: What another seat read, if it differs from the call's text.
@@ -54,20 +50,18 @@ class _Fact:
 
     @property
     def is_message(self) -> bool:
-        """Report whether the call sent another seat a message."""
         accepted = not self.text.startswith(_REFUSED)
         return accepted and (bool(self.receiver) or self.call["name"] == "delegate")
 
     @property
     def sent(self) -> str:
-        """Return the text of a message as it was sent."""
         arguments = self.call["arguments"]
         return str(arguments.get("text") or arguments.get("task") or "")
 
 
 @dataclass
 class _Shown:
-    """What one chat of a seat has shown: the log's lines by message and by line, and moves."""
+    """What a chat has shown: the log's lines by message and by line, and moves."""
 
     task: int = 1
     read: dict[str, int] = field(default_factory=dict)
@@ -80,14 +74,10 @@ def known_by_seat(
 ) -> list[dict[str, Any]]:
     """Return the facts of a team with the turn from which each seat knew them.
 
-    Args:
-        steps: The turns as the page shows them, then the chat after the last one.
-        messages: The message versions of the page.
-
-    Returns:
-        By fact, in order: `turn`, `agent`, `number` (of the call in its reply), `result` (the number
-        of a message, or None), `known` (turns by seat) and `arrived` (the text that another seat
-        read, if it differs from the call's). Empty if fewer than two seats acted.
+    `steps` are the turns as the page shows them, then the chat after the last one; `messages` are
+    the page's message versions. Each fact has `turn`, `agent`, `number` (of the call in its reply),
+    `result` (the number of a message, or None), `known` (turns by seat) and `arrived` (the text
+    that another seat read, if it differs). Empty if fewer than two seats acted.
     """
     if len({step["agent"] for step in steps}) < 2:
         return []
@@ -120,12 +110,12 @@ def _facts(
 
 
 def _task(step: Mapping[str, Any]) -> int:
-    """Return the number of the seat's chat; the chat after the last turn is no new one."""
+    """Return the seat's chat number; the chat after the last turn is no new one."""
     return int(step.get("info", {}).get("task", 0))
 
 
 def _receiver(agent: str, call: Mapping[str, Any], result: str) -> str:
-    """Return the seat that a call addresses; empty for none, or if only the result would tell."""
+    """Return the seat that a call addresses; empty for none, or if unknown."""
     if call["name"] == "tell":
         return str(call["arguments"].get("agent"))
     if call["name"] == "delegate":
@@ -136,7 +126,6 @@ def _receiver(agent: str, call: Mapping[str, Any], result: str) -> str:
 
 
 def _mails(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the sender and the text of each message in a mail."""
     start = 0
     while found := HEADING.match(text, start):
         end = found.end() + int(found[2])
@@ -145,7 +134,6 @@ def _mails(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _log_lines(message: Mapping[str, Any]) -> Sequence[str]:
-    """Return the lines of oracle C's log in a message."""
     for tag, note in message["parts"][1:]:
         if tag == _LOG_TAG:
             return str(note).split("\n")
@@ -153,8 +141,6 @@ def _log_lines(message: Mapping[str, Any]) -> Sequence[str]:
 
 
 class _Reader:
-    """Reader of all chats in order, which notes what they tell their seats."""
-
     def __init__(
         self, facts: list[_Fact], messages: Sequence[Mapping[str, Any]], in_turn: bool
     ) -> None:
@@ -177,7 +163,7 @@ class _Reader:
                 made[line] += 1
 
     def read(self, place: int, step: Mapping[str, Any]) -> None:
-        """Note what a seat's chat shows at a turn for the first time."""
+        """Read what a seat's chat first shows at a turn."""
         seat, changes = step["agent"], step["changes"]
         numbers = [number for _, number, _ in changes.get("set", ())]
         numbers += [number for number, _ in changes["add"]]
@@ -191,7 +177,7 @@ class _Reader:
             self._read_log(place, seat, message)
 
     def _read_opening(self, place: int, seat: str, shown: Sequence[Mapping[str, Any]]) -> None:
-        """Read the task of a new chat: a message, or the state of a match after some moves."""
+        """Read a new chat's task: a message, or a match after some moves."""
         if COMMITTED in {fact.text for fact in self.facts}:
             for line, moves in self._moves.items():
                 if moves[0].turn < place:
@@ -203,7 +189,7 @@ class _Reader:
                 self._deliver(place, seat, "", message["parts"][0][1])
 
     def _read_log(self, place: int, seat: str, message: Mapping[str, Any]) -> None:
-        """Read the entries of oracle C; a later version of a message only appends some."""
+        """Read oracle C's entries; a later version of a message only appends some."""
         shown, key = self._shown[seat], message["id"]
         lines = _log_lines(message)
         for line in lines[shown.read.get(key, 0) :]:
@@ -233,7 +219,7 @@ class _Reader:
                 fact.arrived = text
 
     def _deliver(self, place: int, seat: str, sender: str, text: str) -> None:
-        """Find the call that sent a message: the first one with its text, or else the first one."""
+        """Deliver a message to the first call with its text, or else the first one."""
         waiting = []
         for fact in self._undelivered:
             if fact.turn < place and fact.receiver in (seat, "") and sender in (fact.agent, ""):

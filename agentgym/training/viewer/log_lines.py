@@ -68,11 +68,7 @@ _Decoded = TypeVar("_Decoded", Head, LoggedEpisode)
 
 
 def is_trajectory(line: bytes) -> bool:
-    """Report whether a line is JSON with the keys of a trajectory.
-
-    Raises:
-        ValueError: The line is not JSON.
-    """
+    """Report whether a line has a trajectory's keys; `ValueError` if it is not JSON."""
     try:
         keys: Any = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:
@@ -83,11 +79,7 @@ def is_trajectory(line: bytes) -> bool:
 
 
 def decode(line: bytes, kind: type[_Decoded]) -> _Decoded:
-    """Decode a line into a record.
-
-    Raises:
-        ValueError: The line is not a trajectory.
-    """
+    """Decode a trajectory's line into a record, or raise `ValueError`."""
     try:
         try:
             return msgspec.json.decode(line, type=kind)
@@ -100,7 +92,7 @@ def decode(line: bytes, kind: type[_Decoded]) -> _Decoded:
 
 
 def _loads(line: bytes) -> Any:
-    """Parse JSON with the standard library, which accepts NaN and lone surrogates."""
+    """Parse JSON, including NaN and lone surrogates."""
     try:
         return json.loads(line)
     except (RecursionError, ValueError) as error:
@@ -108,7 +100,7 @@ def _loads(line: bytes) -> Any:
 
 
 def contains(line: bytes, needle: str) -> bool:
-    """Report whether a message, reply or call of an episode contains a text, ignoring case."""
+    """Report whether an episode's messages, replies or calls contain a text, ignoring case."""
     needle, lower = needle.lower(), line.lower()
     # JSON contains words of ASCII letters as they are, so most lines need no decoding.
     if not all(word.encode() in lower for word in re.findall(r"[a-z0-9_]+", needle)):
@@ -127,7 +119,6 @@ def _texts(episode: LoggedEpisode) -> Iterator[str]:
 
 
 def _call_text(call: Mapping[str, Any]) -> str:
-    """Return a call as the page writes it."""
     values = call.get("arguments", {}).items()
     texts = [
         f"{name}={json.dumps(value, ensure_ascii=False, separators=(',', ':'))}"
@@ -158,13 +149,13 @@ _ORACLES = {"PlanOracle": "P", "StateOracle": "S", "HistoryOracle": "H"}
 
 
 def arm_of(head: Head) -> str:
-    """Return an episode's oracle arm, from its label or its wrappers; `none` without one."""
+    """Return an episode's oracle arm, from label or wrappers; `none` without one."""
     letters = "".join(_ORACLES.get(name, "") for name in wrapper_names(head.spec))
     return str(head.labels.get("arm", "".join(sorted(letters, key="SPH".index)))) or "none"
 
 
 def context_of(head: Head) -> str:
-    """Return an episode's context strategies, from its label or its wrappers."""
+    """Return an episode's context strategies, from label or wrappers."""
     if "context" in head.labels:
         return str(head.labels["context"])
     names = [
@@ -176,13 +167,13 @@ def context_of(head: Head) -> str:
 
 
 def model_of(head: Head) -> str:
-    """Return the model that an endpoint served; empty if the log does not name it."""
+    """Return the model that an endpoint served; empty if unknown."""
     facts = head.labels.get("provenance") or {}
     return str(facts.get("model") or "")
 
 
 def usage_of(head: Head) -> tuple[tuple[int, int] | None, float | None]:
-    """Return an episode's prompt and reply tokens and its seconds, as far as they were recorded."""
+    """Return an episode's prompt and reply tokens and its seconds, as recorded."""
     steps = [step.info["usage"] for step in head.steps if step.info.get("usage")]
     counted = [used for used in steps if "prompt_tokens" in used]
     seconds = float(sum(used["seconds"] for used in steps)) if steps else None

@@ -17,11 +17,7 @@ _SHOWN = 20
 
 
 def build_view_with_optimal_calls(line: bytes) -> dict[str, Any]:
-    """Return an episode's view with the optimal calls before each step, or with a note on failure.
-
-    Raises:
-        ValueError: The line is not a trajectory.
-    """
+    """Return an episode's view with the optimal calls, or a note that there are none."""
     try:
         return build_view(line, optimal_calls(line))
     except (ValueError, TypeError, ImportError, AttributeError, gymnasium.error.Error) as error:
@@ -29,10 +25,8 @@ def build_view_with_optimal_calls(line: bytes) -> dict[str, Any]:
 
 
 def optimal_calls(line: bytes) -> list[dict[str, Any] | None]:
-    """Replay an episode and return the optimal calls before each step.
-
-    Returns:
-        Their number and the first of them for each step; None if the world does not define them.
+    """Replay an episode and return the number and first of the optimal calls before each step; None
+    for worlds without them.
 
     Raises:
         ValueError: The line is not a trajectory, or it replays differently.

@@ -84,7 +84,7 @@ def _digest(text: str) -> str:
 
 
 def render_page(boot: dict[str, Any], episodes: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the document in parts, with initial data for the script and elements for episodes."""
+    """Yield the document in parts, with initial data and elements for episodes."""
     style, code = asset("style.css"), script()
     head, tail = asset("page.html").split("<!--episodes-->")
     values = {"policy": content_policy(code, style), "style": style, "boot": escape_json(boot)}
@@ -97,8 +97,6 @@ def render_page(boot: dict[str, Any], episodes: Iterable[str] = ()) -> Iterator[
 
 def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, Any]]) -> int:
     """Write a run as one file with compressed episodes, and return their number.
-
-    The page decodes an episode when it is opened.
 
     Raises:
         ValueError: The run has no episodes.
@@ -118,7 +116,7 @@ def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, 
 
 
 def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> Iterator[str]:
-    """Yield elements of JSON lines, whose ids are the number of their first episode."""
+    """Yield elements of JSON lines; an id is the number of the first episode."""
     lines: list[str] = []
     for row in index.rows:
         lines.append(json.dumps(episode_or_problem(index, row.number, view_of)))
@@ -135,10 +133,8 @@ def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> It
 def episode_or_problem(
     index: RunIndex, number: int, view_of: Callable[[bytes], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return an episode's view, or the problem that prevents it.
-
-    Raises:
-        LookupError: There is no such episode.
+    """Return an episode's view, or the problem that prevents it; an unknown one raises
+    `LookupError`.
     """
     try:
         return view_of(index.line(number))
@@ -147,7 +143,7 @@ def episode_or_problem(
 
 
 def run_key(runs: Iterable[Path]) -> str:
-    """Return the key of runs, the same after a restart, which only this user can compute.
+    """Return the key of runs, stable over restarts, which only this user can compute.
 
     It derives from a secret in the user's cache folder; without one, the key is random.
     """
@@ -162,7 +158,7 @@ def run_key(runs: Iterable[Path]) -> str:
 
 
 def _secret(path: Path) -> bytes:
-    """Return the secret of a file that only this user can read, created if missing."""
+    """Return a file's secret, created if missing; only this user can read it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         new = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -177,9 +173,9 @@ def _secret(path: Path) -> bytes:
 class ViewerServer(ThreadingHTTPServer):
     """Server of a run, on the loopback address.
 
-    Addresses start with the runs' key, unknown to other users of the machine, and a request's `Host`
-    must be this server, which pages of other sites cannot set. Episodes are addressed by number,
-    never by path.
+    Addresses start with the runs' key, unknown to other users of the machine, and a request's
+    `Host` must be this server, which pages of other sites cannot set. Episodes are addressed by
+    number.
     """
 
     daemon_threads = True
@@ -192,7 +188,7 @@ class ViewerServer(ThreadingHTTPServer):
         self.key = run_key(index.runs)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print a fault of this server; an ended connection is not a fault."""
+        """Print a fault of this server, but no ended connection."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
@@ -202,7 +198,7 @@ class ViewerServer(ThreadingHTTPServer):
         return f"http://{HOST}:{self.server_port}/{self.key}/"
 
     def answer(self, path: str, query: dict[str, list[str]]) -> Any:
-        """Return the data of a path.
+        """Return a path's data.
 
         Raises:
             LookupError: The path does not exist.
@@ -232,15 +228,12 @@ class ViewerServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Handler of one request."""
-
     server: ViewerServer
     protocol_version = "HTTP/1.1"
     # Seconds without a byte from a client, after which its thread ends.
     timeout = 30.0
 
     def do_GET(self) -> None:
-        """Answer a request for the page or for data."""
         hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
         path, _, query = self.path.partition("?")
         key, _, rest = path.removeprefix("/").partition("/")
@@ -279,5 +272,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *values: object) -> None:
-        """Keep requests out of the terminal."""
+    def log_message(self, *values: object) -> None: ...

@@ -18,7 +18,7 @@ _MAX_FILES = 60
 
 
 def run_name(root: Path, path: Path, prefix: str) -> str:
-    """Return the name of a log's run: its folder below `root`, and the log's name if it is its own.
+    """Return the name of a log's run: its folder below `root`, and an unusual log's name.
 
     `prefix` distinguishes the root from others.
     """

@@ -48,8 +48,8 @@ class RunRow:
         optimal: The share of optimal steps among labelled ones; None without any.
         instance: A key shared by all episodes of one instance.
         tokens: The largest number of visible tokens, if counted.
-        prompt_tokens: The prompt tokens of all replies, as the model's server or tokenizer counts.
-        reply_tokens: The reply tokens, likewise.
+        prompt_tokens: All replies' prompt tokens, as the server or tokenizer counts, like
+            `reply_tokens`.
         seconds: The model's time for all replies, if measured.
         cost: The cost of these tokens at the index's price.
     """
@@ -97,12 +97,9 @@ class _Log:
 class RunIndex:
     """Episodes of run folders and logs, in order of discovery.
 
-    Only complete lines are read. An unreadable line becomes an episode with the outcome `damaged`.
-    Links that leave a folder are ignored. `generation` increases when a replaced log restarts the
-    index.
-
-    Raises:
-        ValueError: A folder or file does not exist.
+    An unreadable line becomes an episode with the outcome `damaged`. Links that leave a folder are
+    ignored. `generation` increases when a replaced log restarts the index. A missing folder or file
+    raises `ValueError`.
     """
 
     def __init__(self, *runs: Path, price: Price | None = None) -> None:
@@ -122,7 +119,7 @@ class RunIndex:
 
     @property
     def title(self) -> str:
-        """Return the names of the runs."""
+        """The names of the runs."""
         return ", ".join(run.resolve().name for run in self.runs)
 
     def files(self) -> list[dict[str, str]]:
@@ -145,18 +142,14 @@ class RunIndex:
             return False
 
     def line(self, number: int) -> bytes:
-        """Return the line of an episode.
-
-        Raises:
-            LookupError: There is no such episode.
-        """
+        """Return the line of an episode, or raise `LookupError`."""
         if not 0 <= number < len(self._places):
             raise LookupError(f"there is no episode {number}; the run has {len(self._places)}")
         path, start, end, place = self._places[number]
         return read_chunk(path, start, end).lines[place]
 
     def search(self, needle: str, start: int = 0) -> Iterator[int]:
-        """Yield the numbers of the episodes from `start` on that contain a text."""
+        """Yield the episodes from `start` on that contain a text."""
         for row in self.rows[max(0, start) :]:
             # The next refresh notices a replaced log.
             with suppress(LookupError, OSError, ValueError):
@@ -181,7 +174,6 @@ class RunIndex:
         return _Log(path, name, run_name(run, path, prefix), _identity(path.stat()), path == run)
 
     def _prefix(self, run: Path) -> str:
-        """Return what distinguishes a run from the others; empty if it is alone."""
         if len(self.runs) == 1:
             return ""
         names = [other.resolve().name for other in self.runs]
@@ -189,7 +181,7 @@ class RunIndex:
         return name if names.count(name) == 1 else run.as_posix()
 
     def _read(self, log: _Log, most: int) -> int:
-        """Read complete lines and return the bytes read."""
+        """Read complete lines; return the bytes read."""
         read = 0
         for chunk in read_chunks(log.path, log.position):
             for place, line in enumerate(chunk.lines):
