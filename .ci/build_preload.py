@@ -1,7 +1,6 @@
 """Build the library that the sandboxes preload (`agentgym/sandboxes/preload/episode.c`).
 
-The compiler of the package `ziglang` covers all platforms, and one version always builds the same
-bytes.
+The compiler of `ziglang` covers all platforms; one version always builds the same bytes.
 """
 
 from __future__ import annotations

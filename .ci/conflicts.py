@@ -1,8 +1,8 @@
-"""Find the pairs of extras that no resolver can install together, and write `.ci/conflicts.json`.
+"""Find the pairs of extras that conflict, and write `.ci/conflicts.json`: `make conflicts`.
 
-`make conflicts` runs it. A dry run of uv resolves each pair from the package index, for Python 3.11
-on this platform. The table of docs/stacks.md explains the pairs; a test compares both, and requires
-a new run when an extra changes.
+A dry run of uv resolves each pair from the package index, for Python 3.11 on this platform. The
+table of docs/stacks.md explains the pairs; a test compares both, and requires a new run when an
+extra changes.
 """
 
 from __future__ import annotations
@@ -36,14 +36,13 @@ def main() -> None:
 
 
 def extras() -> dict[str, Any]:
-    """Return the requirements of each extra that users install."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared: dict[str, Any] = project["optional-dependencies"]
     return {name: declared[name] for name in sorted(declared.keys() - COMBINED)}
 
 
 def resolves(names: Sequence[str]) -> bool:
-    """Return whether uv finds versions for some extras; any error but a conflict raises."""
+    """Return whether uv finds versions; any error but a conflict raises."""
     chosen = [word for name in names for word in ("--extra", name)]
     command = ["uv", "pip", "compile", "--quiet", "--python-version", "3.11", *chosen]
     command += ["--output-file", "/dev/null", "pyproject.toml"]

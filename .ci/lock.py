@@ -3,9 +3,9 @@
 python .ci/lock.py             all environments
 python .ci/lock.py adapters    one environment
 
-pip resolves the extras under `constraints.txt` in a fresh environment of the running interpreter
-and reports the files that it would install. `make check LOCKED=1` installs only files with these
-hashes. A lock is valid for one Python version on one platform, both part of its name.
+pip resolves the extras under `constraints.txt` in a fresh environment; `make check LOCKED=1`
+installs only files with these hashes. A lock is valid for one Python version on one platform, both
+part of its name.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ SUMMARY = re.compile(r"^=* ?((?:\d+ \w+,? ?)+) in [\d.]+s", re.MULTILINE)
 
 
 class Unplayable(Exception):
-    """Raised with the reason when this machine cannot run a row."""
+    """This machine cannot run a row."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,9 @@ class Row:
 
     Attributes:
         about: The condition, for the table.
-        env: Environment variables.
         prefix: Words before the command.
-        numeric: Whether to run only the files whose results may depend on the machine's arithmetic.
-        order: Whether the row varies the order of tests, and so skips the exhaustive cases.
-        options: Further arguments for pytest.
+        numeric: Run only the files whose results may depend on the machine's arithmetic.
+        order: The row varies the order of tests, and so skips the exhaustive cases.
         around: Context manager that runs during the tests.
         run: Replacement for pytest over all files.
         check: Raises `Unplayable` if the machine lacks a requirement.
@@ -232,7 +230,6 @@ def alone(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
 
 
 def run_alone(clone: Path, name: str) -> int:
-    """Return pytest's exit code for one file of a clone."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     return subprocess.run(
         [*command, name],
@@ -316,7 +313,6 @@ def as_nobody(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str
 
 
 def without_namespaces(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
-    """Run the tests with a limit of 0 user namespaces."""
     shell = ["unshare", "--user", "--map-root-user", "sh", "-c", NO_NAMESPACES, "sh"]
     probe = subprocess.run(
         [*shell, "unshare", "--user", "true"], capture_output=True, text=True, check=False

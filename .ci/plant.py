@@ -94,7 +94,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Fault:
-    """Planted fault: its file and lines, the operator, and the mutated file."""
+    """Planted fault, with the mutated file."""
 
     file: str
     lines: range
@@ -108,7 +108,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Records:
-    """Records of a sampled run: each test's seconds and executed lines."""
+    """A sampled run: each test's seconds and executed lines."""
 
     seconds: Mapping[str, float]
     lines: Mapping[str, Mapping[str, int]]
@@ -131,8 +131,8 @@ class Records:
         """Return as many tests that execute the faulty line as time allows, nearest and cheapest
         first.
 
-        Tests outside the sample are assumed to execute the same lines as the sampled cases of their
-        function. Of functions without a sampled case, only those in the fault's folder are tried.
+        Tests outside the sample are assumed to execute the same lines as their function's sampled
+        cases, or are tried only in the fault's folder.
         """
         mask = sum(1 << line for line in fault.lines)
         running = [name for name, lines in self.lines.items() if lines.get(fault.file, 0) & mask]
@@ -227,7 +227,7 @@ def places_of(source: str, operator: str) -> list[tuple[int, int]]:
 
 
 def statement(source: str, line: int) -> range:
-    """Return the lines of the innermost statement around a line, without its body."""
+    """Return the lines of the statement around a line, without its body."""
     around = [
         (node.lineno, min([each.lineno for each in getattr(node, "body", ())] + [end + 1]))
         for node in ast.walk(ast.parse(source))
@@ -274,7 +274,7 @@ def judge(fault: Fault, clones: SimpleQueue[Path], records: Records) -> dict[str
 
 
 def first_failure(clone: Path, fault: Fault, tests: Sequence[str], option: Sequence[str]) -> str:
-    """Return the first test that fails only with the fault, or ""."""
+    """Return the first test that fails only with the fault."""
     source = (clone / fault.file).read_text(encoding="utf-8")
     left = list(tests)
     while left:

@@ -40,7 +40,6 @@ def start(code: CodeType, _: int) -> object:
 
 
 def line(code: CodeType, number: int) -> object:
-    """Record a line and disable its event for the rest of this test."""
     running.add((code.co_filename, number))
     return monitoring.DISABLE
 
@@ -65,7 +64,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def seconds() -> float:
-    """Return the CPU time including finished children."""
     times = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in times)
 

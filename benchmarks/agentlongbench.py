@@ -1,8 +1,7 @@
 """Measure the cost of generating an AgentLongBench log against its length: `python
 benchmarks/agentlongbench.py [MAX_TOKENS]`.
 
-Each length uses the full item table in its own process, whose peak memory is reported. CPU time
-excludes other work on the machine.
+Each length uses the full item table in its own process. Times are CPU times.
 """
 
 from __future__ import annotations

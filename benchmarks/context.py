@@ -29,7 +29,7 @@ ROWS = {
 
 
 def seconds(options: dict[str, object]) -> list[float]:
-    """Return the time of each step in 2,000 turns, in which every hundredth reply is unreadable."""
+    """Time each step in 2,000 turns; every hundredth reply is unreadable."""
     env = make("GridWorld", size=8, budget_factor=1.0, budget_slack=100_000, **options)
     env.reset(seed=0)
     times: list[float] = []

@@ -1,9 +1,9 @@
 """Print the tables of docs/context.md: `PYTHONPATH=. python benchmarks/context_control.py`.
 
 It is the positive control of the context strategies: a task of two hundred results. With a window
-of 4,000 tokens and no strategy the agent must fail, because trimming removes the pages. Clearing
-plus memory, compaction, and code each keep the pages, so it must succeed. Values are the mean ±
-standard deviation of seeds 0 to 2.
+of 4,000 tokens and no strategy the agent must fail, because trimming removes the pages; with a
+strategy that keeps the pages it must succeed. Values are the mean ± standard deviation of seeds 0
+to 2.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Known:
 
 
 class HonestReader:
-    """Acts only on the current chat and keeps no state between its replies."""
+    """Acts only on the current chat and keeps no state."""
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         return [Reply(self.act(chat)) for chat in chats]
@@ -156,7 +156,6 @@ class HonestReader:
 
     @staticmethod
     def guess(chat: Chat) -> ToolCall:
-        """Without the start, continue from the newest visible page."""
         pages = [page for message in chat.messages if (page := PAGE.search(message.text))]
         if not pages or pages[-1][3] == "none":
             return ToolCall("answer", {"total": sum(int(page[2]) for page in pages)})
@@ -283,7 +282,7 @@ STACKS: dict[str, tuple[str, ...]] = {
 
 
 def measure(*names: str, budget: ContextBudget = BUDGET, **options: Any) -> list[str]:
-    """Return score, replies, all prompts, longest prompt, cache misses and rewrites as texts."""
+    """Return score, replies, all prompts, longest prompt, cache misses and rewrites."""
     rows = []
     for seed in SEEDS:
         score, replies, records = play(*names, budget=budget, seed=seed, **options)

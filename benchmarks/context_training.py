@@ -46,7 +46,6 @@ class PageWorld(World[PageConfig]):
     parallel_calls = False
 
     def generate(self) -> None:
-        """Draw keys and values."""
         count = self.config.pages
         self.chain = [f"k{key}" for key in self.rng.choice(9_000, count, replace=False) + 1_000]
         self.hidden = (self.rng.choice(900, count) + 100).tolist()
@@ -59,14 +58,12 @@ class PageWorld(World[PageConfig]):
         self.right = False
 
     def rules(self) -> str:
-        """Return the system message."""
         return (
             "An archive has pages. Each page has a value and the key of the next page. Read the pages "
             "one after the other. When the next key is none, answer with all values in order."
         )
 
     def task(self) -> str:
-        """Return the first key and the budget."""
         return f"Start with the key {self.next_key}. Turn budget: {self.max_turns}"
 
     @tool
@@ -94,20 +91,16 @@ class PageWorld(World[PageConfig]):
         return "Your answer has been taken."
 
     def score(self) -> float:
-        """Return 1 for all values in order, else 0."""
         return float(self.right)
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return one page less than turns."""
         return {"pages": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the next page, or the answer."""
         return () if self.done else self.legal_calls()[:1]
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return the next page, if any, and an answer."""
         answer = ToolCall("answer", {"values": [*self.values.values()]})
         if self.next_key == "none":
             return (answer,)
@@ -124,12 +117,10 @@ class PageWorld(World[PageConfig]):
         return f"{seen}The next key is {self.next_key}, so there is another page and I read it."
 
     def state(self) -> str:
-        """Return the values so far and the next key."""
         return f"Values so far: {[*self.values.values()]}\nNext key: {self.next_key}"
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Read the first key and the budget."""
         world = cls(PageConfig(), 0)
         key, budget = re.findall(r"\bk?[0-9]+", task)
         world._start(key)
@@ -137,13 +128,12 @@ class PageWorld(World[PageConfig]):
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Read a page."""
         if page := _PAGE.search(result):
             self.values[call.arguments["key"]] = int(page[1])
             self.next_key = page[2]
 
     def read_state(self, state: str) -> None:
-        """Read the values, whose keys are no longer needed, and the next key."""
+        """Read the values, whose keys no longer matter, and the next key."""
         found = _STATE.search(state)
         if found is None:
             raise ValueError(f"no state of PageWorld: {state!r}")
@@ -169,7 +159,6 @@ def main() -> None:
 
 
 def play_teacher() -> None:
-    """Print the teacher's success in each context."""
     agentgym.register(PageWorld)
     teacher = PolicyConfig("thinking:notes=true").make("PageWorld")
     for context in CONTEXTS:

@@ -2,8 +2,7 @@
 their length and against sending whole prompts: `python benchmarks/growth.py` (needs the extra
 `train`).
 
-Bytes and memory are exact and independent of the machine. Times are CPU times of one run; only
-their ratios are meaningful.
+Bytes and memory are exact. Of the CPU times of one run, only the ratios are meaningful.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def main() -> None:
 
 
 def row(size: int, policy: Tokenized) -> str:
-    """Return a table row, per step from the third column on."""
+    """Return a table row; figures are per step from the third column on."""
     played = rollout(policy, make(WORLD, operations=size), 0)
     steps = len(played.steps)
     line, prompts = played.to_json(), [list(step.reply.prompt_ids) for step in played.steps]

@@ -1,7 +1,4 @@
-"""Measure SearchWorld with 30,000 documents: `python benchmarks/gsm_agent.py`.
-
-The table shows the median and the 95th percentile of resets, searches and page reads.
-"""
+"""Measure SearchWorld with 30,000 documents: `python benchmarks/gsm_agent.py`."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 benchmarks/hostile.py` (needs an operating system with `fork`).
 
 Each text from `hostile_texts.py` is played as a reply and inside a tool call, under several context
-strategies. Two short replies follow, which make the strategies edit the text. Each measurement
-forks, so no cache carries over.
+strategies. Two short replies follow, which make the strategies edit the text.
 
 Options: `--stacks none,trim`, `--kinds fence` (part of a name), `--rounds 3`, `--world ListWorld`.
 """
@@ -108,7 +107,7 @@ def cost(env: Env, text: Callable[[int], str], size: int, rounds: int) -> float:
 
 
 def in_fork(play: Callable[[], None]) -> float:
-    """Return the CPU seconds in a forked process; infinity after the time limit."""
+    """Return the CPU seconds in a fork, which inherits no cache; infinity after the time limit."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:

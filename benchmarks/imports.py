@@ -1,8 +1,7 @@
 """Compare the CPU time of importing the package and making the first env with the import of its
 dependencies.
 
-The programs alternate, so the machine's load affects all equally, and their bytecode is compiled
-beforehand, as in an installed package.
+The programs alternate, so the machine's load affects all equally, and their bytecode is compiled.
 """
 
 from __future__ import annotations

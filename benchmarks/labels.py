@@ -1,8 +1,8 @@
 """Measure the cost of step optimality labels in the office tasks: `python benchmarks/labels.py
 [TASK …] [--length 128k]` (needs `agentgym-suite[office]`).
 
-A label compares the office's failures before and after a step. The same oracle episode alternates
-with and without labels; the table shows CPU time per step, including the policy.
+The same oracle episode alternates with and without labels; times are CPU times per step with the
+policy.
 """
 
 from __future__ import annotations

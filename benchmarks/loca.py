@@ -1,16 +1,14 @@
 """Measure the office tasks: `python benchmarks/loca.py` (needs `agentgym-suite[office]`).
 
-For each task the table shows the time to draw a state of 256K tokens (the limit is 20 times the
-time to write and read it as JSON in the same run), to reset to it again (limit: 100 ms), to execute
-the reference plan, and to check the final state. The JSON contains all records with their column
-names and all files: texts, PDF pages and workbook cells. DuckDB runs in another process, which is
-not timed.
+The table shows the time to draw a state of 256K tokens (at most 20 times the time to write and read
+it as JSON in the same run), to reset to it again (at most 100 ms), to execute the reference plan,
+and to check the final state. DuckDB runs in another process, which is not timed.
 
-`python benchmarks/loca.py resets [TASK …]` prints only draws and resets.
-`python benchmarks/loca.py units` prints each task's measured `tokens_per_unit` at that length. If
-the class attribute deviates by more than the tolerance, states are drawn more than once.
-`python benchmarks/loca.py lengths [TASK …]` writes docs/loca_lengths.md, the description length of
-every released state in cl100k tokens. With tasks, it updates only their rows.
+`python benchmarks/loca.py resets [TASK …]` prints only draws and resets. `python benchmarks/loca.py
+units` prints each task's measured `tokens_per_unit` at that length; if the class attribute deviates
+by more than the tolerance, states are drawn more than once. `python benchmarks/loca.py lengths
+[TASK …]` writes docs/loca_lengths.md, the description length of every released state in cl100k
+tokens.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def milliseconds(act: Callable[[int], object], rounds: int = ROUNDS) -> list[flo
 
 
 def resident() -> float:
-    """Return this process's resident memory in MB, including libraries' allocations (Linux only)."""
+    """Return this process's resident memory in MB (Linux only)."""
     return (
         int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
     )
@@ -146,11 +146,7 @@ def rows_of(name: str) -> Iterator[str]:
 
 
 def call(server: Any, tool: str, arguments: Mapping[str, Any]) -> Any:
-    """Call a tool as an env does, with its arguments checked.
-
-    Raises:
-        RuntimeError: The tool refused the call, so its time would be meaningless.
-    """
+    """Call a tool as an env does; a refusal raises, because its time would be meaningless."""
     try:
         return tools_of(server)[tool](arguments)
     except ToolError as error:

@@ -2,8 +2,8 @@
 benchmarks/rollouts.py`.
 
 A policy sleeps once per batch, like a model on a GPU, or once per reply, like an endpoint; a tool
-sleeps in each step. The same run measures vector envs of Gymnasium and, if installed, of `gem-llm`
-with its GuessTheNumber, and a bare loop without a collector's overhead.
+sleeps in each step. The same run measures vector envs of Gymnasium and, if installed, of `gem-llm`,
+and a bare loop without a collector's overhead.
 
 `slots`, optionally followed by engine names, measures only CPU time and memory of 1,000 and 10,000
 slots, next to an event loop with a thread pool. `sampler` measures only the utilisation of a
@@ -83,7 +83,6 @@ class Policy:
 
 
 def pause(seconds: float) -> None:
-    """Sleep; zero seconds return at once instead of yielding the processor."""
     if seconds:
         time.sleep(seconds)
 
@@ -143,7 +142,7 @@ def print_slots(*engines: str) -> None:
 
 
 def slot_cost(engine: str, slots: int) -> tuple[float, float]:
-    """Return CPU microseconds per step in the best round, and kB of memory per slot."""
+    """Return CPU microseconds per step in the best round, and kB per slot."""
     gc.collect()
     before = resources()[1]
     with Collector(make_env, slots, engine=engine) as collector:
@@ -196,7 +195,7 @@ class HeavyTailed(SlowTool):
 
 
 class Sampler(Policy):
-    """Policy that takes 20 ms per batch plus 0.2 ms per chat, and records its busy time."""
+    """Takes 20 ms per batch plus 0.2 ms per chat, and records its busy time."""
 
     def __init__(self) -> None:
         super().__init__(0.0)
@@ -362,7 +361,7 @@ def gem_vectors() -> dict[str, Run]:
 
 
 def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[int]:
-    """Step a vector env forever; yield each episode's env steps without reset-only steps."""
+    """Step a vector env forever; yield each episode's steps without reset-only steps."""
     observations, _ = vector.reset(seed=list(range(slots)))
     over = [False] * slots
     while True:

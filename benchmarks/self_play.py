@@ -1,6 +1,6 @@
 """Self-play from scratch: `python benchmarks/self_play.py train 0 1 2`, then `... rate 0 1 2`.
 
-A small transformer clones a weak scripted player of PursuitWorld-match and goes on with GRPO
+A small transformer clones a weak scripted player of PursuitWorld-match and continues with GRPO
 against itself, its snapshots and its teacher. `rate` lets each seed's snapshots, the teacher and
 random legal play meet in a league on held-out boards, and draws their ratings.
 """
@@ -43,7 +43,6 @@ def main() -> None:
 
 
 def train(seed: int, out: Path) -> None:
-    """Train one seed; an interrupted run resumes."""
     config = LearnConfig(
         world=WORLD,
         options={**OPTIONS, "split": "train"},
@@ -62,7 +61,7 @@ def train(seed: int, out: Path) -> None:
 
 
 def rate(out: Path) -> list[tuple[float, Interval]]:
-    """Play a seed's league; return the ratings by CPU seconds of training, the teacher's first."""
+    """Return the ratings by CPU seconds of training, the teacher's first."""
     points = [point for point in Curve(out / CURVE).points if point.phase == "rl"]
     seconds = {f"step {point.step}": point.seconds for point in points}
     cloned = [point for point in Curve(out / CURVE).points if point.phase == "cloning"]
@@ -90,7 +89,6 @@ def rate(out: Path) -> list[tuple[float, Interval]]:
 
 @figure_style()
 def draw(lines: list[list[tuple[float, Interval]]]) -> Figure:
-    """Draw each seed's ratings against CPU seconds, with its teacher's as a dashed line."""
     figure = drawing.new_figure(drawing.COLUMN, 2.6)
     panel = figure.subplots()
     styles = drawing.line_styles([f"seed {seed}" for seed in range(len(lines))])

@@ -1,8 +1,7 @@
 """Measure the cost of a step as ratios from one run: `make bench` or `python benchmarks/steps.py`.
 
 If installed, `gem-llm` plays GuessTheNumber in episodes of the same length. Each figure is the best
-of several alternating rounds, because other work can only slow a round down. `benchmarks/peers.py`
-compares more libraries on the same texts.
+of several alternating rounds, because other work can only slow a round down.
 """
 
 from __future__ import annotations

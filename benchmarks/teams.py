@@ -1,8 +1,7 @@
 """Compare a team with a single agent: `python benchmarks/teams.py`.
 
 The table shows turns, replies and tokens of scripted play, mean ± standard deviation of five
-instances. A worker plays
-up to 32 turns of a sub-task.
+instances. A worker plays up to 32 turns of a sub-task.
 """
 
 from __future__ import annotations

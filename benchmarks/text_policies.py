@@ -77,9 +77,7 @@ def _plain(row: Mapping[str, Any]) -> list[Any]:
 
 
 def find_reminders(world: Any) -> float:
-    """The last day in the newest mail with the conference's short name, the track and
-    "camera-ready".
-    """
+    """The last day in the newest mail with short name, track and "camera-ready"."""
     mails = [mail.body for mail in world.office.get(Email).messages("swright@mcp.com")]
     note = world.office.context.files.read_text("conference_info.txt")
     right = 0
@@ -97,9 +95,7 @@ def find_reminders(world: Any) -> float:
 
 
 def find_professors(world: Any) -> float:
-    """Professors whose newest mail prescribes a structure, with and without a phrase that nothing
-    is needed.
-    """
+    """Professors whose newest mail prescribes a structure, without "nothing is needed"."""
     newest = {
         re.sub(".*<|>", "", mail.sender): mail.body
         for mail in world.office.get(Email).messages("maryc@mcp.com", "INBOX")
@@ -120,9 +116,7 @@ def overlap(found: Iterable[Any], right: Iterable[Any]) -> float:
 
 
 def find_coursework(world: Any) -> float:
-    """Quizzes and assignments not marked voluntary, cancelled by an announcement, or exempted by
-    their last number.
-    """
+    """Quizzes and assignments not marked voluntary, cancelled or exempted."""
     canvas = world.office.get(Canvas).store
     memory = world.office.context.files.read_text("memory/memory.json")
     scores = {code: int(points) for code, points in re.findall(r"of (\S+): (\d+) points", memory)}
@@ -149,7 +143,7 @@ def find_coursework(world: Any) -> float:
 
 
 def best_overlap(texts: Mapping[Any, str], pattern: str, right: Iterable[Any]) -> float:
-    """Return the better of two overlaps: all candidates, or only those whose texts lack a pattern."""
+    """Return the better overlap, with and without texts that match a pattern."""
     rest = [key for key, text in texts.items() if not re.search(pattern, text, re.I)]
     right = list(right)
     return max(overlap(texts, right), overlap(rest, right))
@@ -225,9 +219,7 @@ _WELCOME = (
 
 
 def find_customers(world: Any) -> float:
-    """Customers with one recent order, with and without a refusal in their last sentence about
-    mails.
-    """
+    """Customers with one recent order, with and without a refusal of mails."""
     shop = world.office.get(WooCommerce)
     settings = shop.settings.woo_settings_get("general")
     hours = next(float(row["value"]) for row in settings if row["id"] == "gmt_offset")

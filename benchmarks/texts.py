@@ -150,7 +150,7 @@ def share_read(world: Any) -> float:
 
 
 def values_read(learn: Callable[[str], Any], text: str) -> list[str]:
-    """Return the values that the plan reads; a text without keys counts as a whole."""
+    """Return the values that the plan reads."""
     if text[:1] not in ("[", "{"):
         return [text]
     values: list[Any] = []

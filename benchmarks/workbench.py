@@ -22,7 +22,6 @@ MOST_CPU = 8.0
 
 
 def milliseconds(play: Callable[[], object]) -> float:
-    """Return the median time of one run."""
     times: list[float] = []
     for _ in range(RUNS):
         begin = time.perf_counter()
@@ -32,7 +31,7 @@ def milliseconds(play: Callable[[], object]) -> float:
 
 
 def processor_time(play: Callable[[], object]) -> float:
-    """Return the mean CPU time of one run in milliseconds, including all child processes."""
+    """Return a run's mean CPU time in milliseconds, with child processes."""
     before = sum(os.times()[:4])
     for _ in range(CPU_RUNS):
         play()
@@ -40,7 +39,6 @@ def processor_time(play: Callable[[], object]) -> float:
 
 
 def compare_processor_times() -> None:
-    """Print CPU times in a sandbox and without one."""
     program = [PYTHON, "-c", "print(1)"]
     bare = processor_time(
         lambda: subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True, check=True)
