@@ -61,10 +61,8 @@ class _Finder(MetaPathFinder):
 def lazy_exports(room: str, extras: Mapping[str, tuple[str, str]]) -> Callable[[str], Any]:
     """Return a package's `__getattr__` (PEP 562) that loads slow or optional modules on first use.
 
-    Args:
-        room: Full name of the package.
-        extras: For each module, its extra and the exported names, separated by spaces. A module's
-            own name exports the module; a module without names is only imported directly.
+    `extras` gives for each module its extra and the exported names, separated by spaces. A module's
+    own name exports the module; a module without names is only imported directly.
     """
     homes = {
         name: (module, extra) for module, (extra, names) in extras.items() for name in names.split()

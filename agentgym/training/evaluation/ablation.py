@@ -59,27 +59,23 @@ class Ablation(Config):
     """Settings of a run. All arms play the same instances, so their differences are paired.
 
     Attributes:
-        worlds: Ids of worlds, full or short.
-        arms: Oracle arms.
-        horizons: Task sizes on the axis.
+        horizons: Task sizes on the `axis`.
         seeds: The number of instances per world and horizon.
-        policy: The policy. A trained model is loaded once and plays a cell's episodes together,
-            `policy.model.batch_size` at a time.
+        policy: A trained model plays a cell's episodes together, `policy.model.batch_size` at a
+            time.
         hint_scope: `persistent` or `ephemeral`.
         oracle_options: Arguments of the oracles by letter, as in `agentgym.make`.
-        shots: The number of in-context examples.
-        options: Keyword arguments of the worlds, by world; `""` applies to all.
+        options: Keyword arguments by world; `""` applies to all.
         contexts: Context strategies to compare; each may join several with `+` and give arguments,
             as in `clear_results:trigger=60k:keep=3`. `none` is the bare window, which trims.
-        window: The context window in tokens; None for no limit, or for the paper's window if there
-            is a strategy.
-        axis: The meaning of the sizes: `horizon` for the turns of an optimal policy, as
-            `World.config_for_horizon` reads them, or the name of a world option.
-        samples: Episodes per instance, which differ in the policy's random choices.
+        window: The context window in tokens; None for no limit, or the paper's if there is a
+            strategy.
+        axis: The sizes: `horizon` for turns of an optimal policy (`World.config_for_horizon`), or a
+            world option.
+        samples: Episodes per instance.
 
     Raises:
-        ValueError: An id, arm, horizon or option is invalid; every combination is checked before
-            anything runs.
+        ValueError: An id, arm, horizon or option is invalid, in any combination.
     """
 
     worlds: Sequence[str] = ("ListWorld", "TreeWorld", "GridWorld")

@@ -45,8 +45,8 @@ NEAR = 0.25
 def load_folders(folders: Mapping[Path, str]) -> Results:
     """Return the results of several folders, with a distinct name for each policy.
 
-    Policies share a column only if name, policy and settings agree; otherwise names include the
-    folder or its label. A cell in two folders counts once, with a warning.
+    Policies share a column only if name, policy and settings agree. A cell in two folders counts
+    once, with a warning.
 
     Raises:
         ValueError: A folder contains no episodes, or two measure a world's sizes differently.
@@ -130,10 +130,9 @@ def comparison_tables(
 
 
 def pass_at(results: Sequence[Result], k: int) -> list[Result]:
-    """Return one result per instance, with pass@k as its `success`.
-
-    The unbiased estimator is from Chen et al. (2021, Evaluating Large Language Models Trained on
-    Code, section 2.1). Instances with fewer than k samples are omitted.
+    """Return one result per instance, with pass@k as its `success` (Chen et al. 2021, Evaluating
+    Large Language Models Trained on Code, section 2.1). Instances with fewer than k samples are
+    omitted.
     """
     check_int("k", k, 1, 10_000)
     rows = []

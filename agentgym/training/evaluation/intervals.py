@@ -133,10 +133,8 @@ def effects(
     metric: str,
     pairs_of: Mapping[str, Sequence[tuple[str, str]]] = PAIRS,
 ) -> dict[Key, Interval]:
-    """Return the effects of plan (P), state (S) and history (H).
-
-    An effect is the mean difference over the pairs of arms in `pairs_of`, without and with the
-    intervention alone. Interventions without a pair are omitted.
+    """Return the mean effects of plan (P), state (S) and history (H) over pairs of arms, without
+    and with the intervention alone. Interventions without a pair are omitted.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():

@@ -1,7 +1,4 @@
-"""Missing episodes of a study, and remarks about them in reports.
-
-Hard episodes fail more often, so a rate without its missing episodes can be far from the truth.
-"""
+"""Missing episodes of a study. Hard episodes fail more often, so rates without them mislead."""
 
 from __future__ import annotations
 

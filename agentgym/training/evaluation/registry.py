@@ -58,8 +58,8 @@ class Command:
     """A command of `agentgym`.
 
     Attributes:
-        run: Does the work and yields lines and tables. Its `Annotated` parameters become arguments,
-            or options if they are keyword-only or have defaults; its docstring is the help.
+        run: Yields lines and tables. Its `Annotated` parameters become arguments, or options if
+            they are keyword-only or have defaults; its docstring is the help.
         resumable: Whether rerunning the command resumes an interrupted run.
     """
 
@@ -77,9 +77,9 @@ class Paper:
     Attributes:
         place: The position of its presets; the first preset overall is the default of `agentgym
             ablate`.
-        presets: Arguments of `Ablation`, by preset name.
+        presets: Arguments of `Ablation`, by name.
         sizes: The meaning of its presets' horizons, for the help of `--horizons`.
-        applies: Selects the benchmark's episodes for tables and figures.
+        applies: Selects the benchmark's episodes.
         headline: Whether its tables precede the arm and context tables.
         levels: The paper's comparison levels: success without oracles, by world.
     """

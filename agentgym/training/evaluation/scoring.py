@@ -38,11 +38,9 @@ class Result:
     Attributes:
         arm: The oracle arm: ``""``, `S`, `P`, `SP`, `SH` or `SPH`.
         horizon: The requested size: turns of an optimal policy, or the value of the option `axis`.
-        success: 1.0 if the task was solved, else 0.0; in a duel, whether the first seat won or
-            drew.
-        alive: The number of steps before which success was still possible.
-        context: The context strategies, joined by `+`; `none` without one.
-        calls: The number of tool calls, including those made by code.
+        success: 1.0 or 0.0; in a duel, whether the first seat won or drew.
+        alive: Steps before which success was still possible.
+        calls: Tool calls, including those made by code.
         instance: A digest of everything that determines the instance; equal for all arms.
         opening: A digest of the first prompt and reply, which identifies equal draws of policies
             whose sampling depends on the text. Empty for scripted policies, which draw by instance.

@@ -35,9 +35,8 @@ class Interval:
         p_value: Two-sided, of a difference from 0; below 0.05 exactly if the interval excludes 0;
             None for a share.
         count: The number of episodes, or of complete pairs for a difference.
-        missing: The number of missing episodes of a share.
-        worst: The share if all missing episodes fail.
-        best: The share if all missing episodes succeed.
+        missing: The number of missing episodes.
+        worst: The share if all missing episodes fail; `best`, if all succeed.
     """
 
     value: float
@@ -78,12 +77,8 @@ def holm_by_key(changes: Mapping[KeyT, Interval]) -> dict[KeyT, float | None]:
 def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: float) -> Interval:
     """Return the Wilson interval of a share, the mean of the clusters' parts.
 
-    Args:
-        value: The share.
-        parts: Each cluster's part.
-        freedom: The degrees of freedom of the parts' variance.
-        draws: The number of independent episodes, if no variance is observed.
-        most: The maximum effective number of episodes.
+    `freedom` are the degrees of freedom of the parts' variance, `draws` the number of independent
+    episodes if no variance is observed, and `most` the maximum effective number of episodes.
     """
     count, variance = len(parts), float(np.var(parts)) / max(1, len(parts) - 1)
     size, quantile = draws, _LEVEL

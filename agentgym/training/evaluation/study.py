@@ -44,13 +44,7 @@ RETRIES = 2
 
 
 def prepare_ablation(ablation: Ablation, out: Path, player: Policy | None = None) -> TrajectoryLog:
-    """Create a study's folder, or add a comparable run to an existing one.
-
-    Raises:
-        DamagedFileError: A file of the folder cannot be read.
-        RunLockedError: Another process writes to the folder.
-        ValueError: The run is not comparable with the folder's.
-    """
+    """Create a study's folder, or add a run to an existing one. Raises like `run_ablation`."""
     log, ablation = log_of(out), _naming(ablation, player)
     played_by = played_by_of(ablation, player)
     with RunLock(out):
@@ -92,11 +86,11 @@ def run_ablation(
     """Play the episodes of a run that a folder lacks, and score everything in it.
 
     A killed run resumes. A cell is lost if its worker is killed more than `RETRIES` times or the
-    policy does not reply; it is logged as a failure and retried when the run resumes.
+    policy does not reply; the resumed run retries it.
 
     Args:
         ablation: The settings.
-        out: The folder for settings and trajectories, locked during the run.
+        out: The folder for settings and trajectories.
         workers: The number of processes; 1 for a trained model or a policy that supports several
             episodes at once (`UserPolicy.parallel_episodes`).
         on_progress: Called with the number of newly available episodes; existing ones come first.

@@ -45,8 +45,8 @@ class CellCounts:
     """The counts of one cell of a results table.
 
     Attributes:
-        episodes: All episodes, including lost ones, which count as unsolved.
-        replies: The number of replies; `unreadable` of them contain no call or answer.
+        episodes: Includes lost ones, which count as unsolved.
+        unreadable: Replies without a call or answer.
         prompts: A digest of the first prompts, in order of seeds and samples.
     """
 
@@ -72,9 +72,8 @@ class Submission:
 
     Attributes:
         format: The version of this schema.
-        agentgym: The package's version, and `commit` that of a checkout, if known.
+        commit: That of a checkout, if known.
         log: The SHA-256 of the episodes' file.
-        runs: The settings of the study.
         policies: What identifies each policy: its model, its files or its code.
     """
 

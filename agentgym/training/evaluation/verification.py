@@ -25,11 +25,8 @@ _DETAILS = ("score", "calls", "errors", "ended")
 
 
 def contradiction(study: Study, trajectory: Trajectory, *, replay: bool) -> str:
-    """Return the first contradiction in an episode of a study or of a log, or an empty string.
-
-    Raises:
-        ValueError: The env of the episode cannot be made.
-        ImportError: A module of the env is missing, or the user has not named it.
+    """Return the first contradiction in an episode of a study or of a log, or an empty string. An
+    env that cannot be made raises `ValueError` or `ImportError`.
     """
     found = _of_labels(study, trajectory) or _of_scores(trajectory)
     return found or (_of_replay(trajectory) if replay else "")

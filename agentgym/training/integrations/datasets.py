@@ -43,16 +43,14 @@ class ChatRow(EpisodeFacts):
     `{"role": "assistant", "content": reply}` at the positions in `trainable`.
 
     Attributes:
-        messages: The segment's last prompt and the reply to it.
-        trainable: The positions of this segment's replies in `messages`. Other assistant messages
-            are summaries, examples or replies of earlier segments, which are trained there.
-        replies: The policy's exact texts, one per position.
+        messages: The last prompt and the reply to it.
+        trainable: The positions of this segment's `replies` in `messages`. Other assistant messages
+            are summaries, examples or replies of earlier segments.
         reward: The agent's reward for the whole episode.
-        agent: The agent of a team; empty without a team.
         group_id: Equal for all episodes of one spec and seed, in every process; GRPO's group.
         episode_id: Equal for all rows of an episode and unique within the export.
-        terminated: Whether the episode ended by itself; no value follows.
-        truncated: Whether a limit ended it; a value may be bootstrapped.
+        terminated: The episode ended by itself; no value follows.
+        truncated: A limit ended it; a value may be bootstrapped.
         failure: The cause, if the episode does not measure the policy; otherwise empty.
     """
 
@@ -75,9 +73,8 @@ class TokenRow(TypedDict):
         loss_mask: 1 for the ids sampled in these steps, 0 elsewhere.
         logprobs: In nats under the sampler, 0.0 elsewhere; None if a reply has none.
         prompt_length: The number of ids before the first sampled one.
-        reward: The agent's reward for the whole episode.
         advantage: None, to be filled by the trainer.
-        segment: The index of the segment (`Trajectory.segments`) that contains the steps.
+        segment: The index in `Trajectory.segments`.
     """
 
     input_ids: list[int]

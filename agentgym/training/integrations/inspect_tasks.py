@@ -1,7 +1,6 @@
 """Inspect: any stack as an `inspect_ai` task, and trajectories as Inspect logs.
 
-The solver plays the whole stack in this process, so oracles and context strategies work. Each
-sample's metadata contains the trajectory, which `agentgym compare` and `score` read.
+The solver plays the whole stack in this process. Each sample's metadata contains the trajectory.
 
     inspect eval agentgym/world -T world=ListWorld -T oracles=SP --model openai/gpt-5
 """

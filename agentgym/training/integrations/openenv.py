@@ -1,7 +1,6 @@
 """OpenEnv: serve any stack as an OpenEnv environment, and play a served one as a Gymnasium env.
 
-Each session has its own env. An observation contains only messages that the policy has not seen
-yet, so its size does not grow with the history.
+An observation contains only messages that the policy has not seen yet.
 
 Example:
     >>> app = create_app([Stack("ListWorld", {"oracles": "SP"})])

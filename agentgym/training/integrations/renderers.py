@@ -44,7 +44,7 @@ class FamilyRenderer:
     Args:
         config: The family and its settings, such as `renderers.Qwen3RendererConfig`; None looks up
             the tokenizer's name.
-        native_tools: Also pass tool schemas to the format, like `WorldHarnessConfig.tools`.
+        native_tools: Also pass tool schemas to the format.
         dialect: The form of calls in replies, as in the env.
     """
 

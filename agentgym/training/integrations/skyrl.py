@@ -1,7 +1,7 @@
 """SkyRL adapter: the worlds as SkyRL-Gym text environments for its generator.
 
-SkyRL keeps the history as text, with results as user messages. Strategies that edit the context
-need a custom generator with `step_wise_trajectories` that returns the rows of
+SkyRL keeps the history as text. Strategies that edit the context need a custom generator with
+`step_wise_trajectories` that returns the rows of
 `agentgym.training.integrations.datasets.to_training_dict`.
 
 Example:

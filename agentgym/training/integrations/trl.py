@@ -241,15 +241,12 @@ def rollout_func(
 ) -> Callable[[list[Any], Any], dict[str, Any]]:
     """Return the `rollout_func` of `trl.GRPOTrainer` that plays a whole stack with the env's chat.
 
-    An episode with an edited context has several token rows (`to_training_dict`), but TRL takes
-    exactly one prompt and completion for each of a group's `num_generations`. With
-    `rows_per_episode=k` (at most 1,000), k of these hold one episode: `num_generations=n * k` plays
-    n episodes of an instance and trains each sampled token once. Unused rows contain one masked
-    token; longer episodes are subsampled to k rows uniformly, and `env_reward` logs the omitted
-    share as `rows_left_out`. All k carry the episode's reward, so the group mean is correct, but
-    TRL's standard deviation is smaller by at most 1 / n; `scale_rewards="none"` avoids it. The
-    losses `dapo` (the default), `bnpo` and `cispo` divide by tokens, so masked rows change nothing;
-    other losses divide by rows.
+    TRL takes exactly one prompt and completion for each of a group's `num_generations`. With
+    `rows_per_episode=k` (at most 1,000), k of these hold the token rows of one episode:
+    `num_generations=n * k` plays n episodes of an instance and trains each sampled token once.
+    Unused rows contain one masked token; longer episodes are subsampled to k rows uniformly, and
+    `env_reward` logs the omitted share as `rows_left_out`. All k carry the episode's reward;
+    docs/finetuning.md describes what that means for TRL's losses.
 
     Train with `reward_funcs=env_reward`. Sampling uses the trainer's own engine; without vLLM,
     `logprobs` is None. The trainer's `max_completion_length` applies to each reply; the spec's

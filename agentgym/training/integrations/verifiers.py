@@ -151,11 +151,8 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
     """Play an episode in this process, with every model call through verifiers' endpoint.
 
     verifiers' limits truncate the episode with its current score, like the turn budget. A failure
-    through no fault of the policy is an error of the trace, which then has no reward.
-
-    Attributes:
-        shared: The team's episode, set by `TeamSeats`; a single agent starts its own.
-        seat: The seat in it.
+    through no fault of the policy is an error of the trace, which then has no reward. `TeamSeats`
+    sets the team's episode, `shared`, and the `seat` in it.
     """
 
     EXECUTES_CODE = False

@@ -1,9 +1,8 @@
 """verl adapter: an agent loop that plays an episode with the trainer's engine.
 
-The model sees the env's chat through the plain chat template, and its samples are kept as tokens.
-An episode with an edited context has several rows
-(`agentgym.training.integrations.datasets.to_training_dict`), each with the episode's advantage.
-verl's old workers (`trainer.use_v1=false`) take only one row, so such stacks fail there.
+The model sees the env's chat through the plain chat template. An episode with an edited context has
+several rows (`datasets.to_training_dict`), each with the episode's advantage; verl's old workers
+(`trainer.use_v1=false`) take only one.
 
 The file at `actor_rollout_ref.rollout.agent.agent_loop_config_path` names agent loops:
 

@@ -57,8 +57,6 @@ class LongBenchResult:
     """The score of one answer.
 
     Attributes:
-        setting: `ki-c`, `ki-v`, `kf-c` or `kf-v`.
-        length: The tokens of the bucket.
         score: In [0, 1], in the task's metric; 0 without an answer.
         chance: The expected score of the best constant answer.
         last_page: The expected score of an answer from the log's last page alone; None, like the
@@ -172,8 +170,8 @@ def answer(
 ) -> Iterator[str]:
     """Answer all rows with a policy, in files of the same names.
 
-    Answered rows are skipped, so a rerun retries rows without a reply. `shorten` selects the part
-    of a row that the policy sees.
+    A rerun retries only rows without a reply. `shorten` selects the part of a row that the policy
+    sees.
 
     Yields:
         After each row, an empty text, or the reason for a missing answer.

@@ -62,7 +62,6 @@ class SearchResult:
         complete: Whether the results showed all documents of the task.
         extra: Searches, including pages, after the last missing document appeared; NaN if
             incomplete.
-        followed_format: Whether the episode ended with an answer that contains a number.
         early_stops: Stops that the env did not accept: replies without a call and without a number,
             and answers before `min_rounds`.
         tokens: Completion tokens of turns with a search.
@@ -89,9 +88,7 @@ class Metrics:
     """Means over episodes, named as in the paper's tables.
 
     Attributes:
-        Acc: The share of right answers.
         SR: Search rounds, in turns.
-        Dur: Seconds.
         SC: The share of search-complete episodes.
         ER: Extra searches of these.
         FF: The share of episodes that end with a number.

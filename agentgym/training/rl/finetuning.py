@@ -57,7 +57,7 @@ _DEMONSTRATIONS = 24
 
 
 class FineTuning(PhasedRun[FineTuneConfig]):
-    """One run in a folder. Restarted there, it resumes from its last checkpoint and episode.
+    """One run in a folder, which resumes from its last checkpoint and episode.
 
     The folder contains settings, the learning curve, metrics and checkpoints of each phase, the
     evaluations `before` and `after`, and finally the model or its adapter. GGUF weights become a

@@ -36,38 +36,28 @@ class FineTuneConfig(TaskConfig):
         model: A transformers folder, a GGUF file, or `smollm2`.
         lora: The rank of LoRA adapters, which are then the only trained weights; 0 to train all.
         method: `clone`, `grpo`, or `both` in this order.
-        clone_steps: Cloning steps.
         demonstrations: Episodes per cloning step.
-        min_reward: The smallest reward of a cloned demonstration; see `CloningConfig`.
-        rl_steps: GRPO steps.
+        min_reward: See `CloningConfig`.
         groups: Instances per GRPO step.
         group_size: Episodes per instance.
-        importance_cap: Correct for samples of other weights, up to this ratio; see `GRPOConfig`.
-        resample: Rounds that replace instances without a difference; see `GRPOConfig`.
-        label_reward: The reward of each optimal step in GRPO; see `GRPOConfig`.
+        importance_cap: See `GRPOConfig`, like `resample` and `label_reward`.
         level: The unit of advantages in GRPO, `episode` or `turn`.
-        curriculum: The tasks of GRPO: `none` for all in turn; `horizons` for longer ones once the
-            current ones are solved often enough; or `hints` for a shift from the last arm to the
-            first.
-        threshold: The share of solved episodes that ends a horizon of the curriculum.
+        curriculum: `none` for all tasks in turn; `horizons` for longer ones once the share
+            `threshold` of a step is solved; or `hints` for a shift from the last arm to the first.
         clone_rate: The learning rate of cloning; None for a usual one.
         rl_rate: The learning rate of GRPO; None for a usual one.
         micro_batch: Rows per forward pass in training.
-        gradient_checkpointing: Recompute activations instead of storing them.
         save_every: Steps between checkpoints.
         curve_episodes: Episodes of such an evaluation, in the first arm and context.
         eval_arms: Arms of the evaluations before and after; None for the training arms.
         eval_horizons: Their horizons; None for the training horizons.
         episodes: Episodes per cell of these evaluations; 0 to skip them.
         device: As in `ModelOptions`.
-        dtype: As in `ModelOptions`; weights in training default to `float32`.
+        dtype: As in `ModelOptions`; trained weights default to `float32`.
         max_new_tokens: The maximum reply length in tokens.
         batch_size: The maximum number of concurrent episodes.
-        template: Chat template variables, such as `enable_thinking`.
         sampler: The GRPO sampler: `transformers` for the model itself, or `vllm`.
         sampler_options: Options of `vllm.LLM`.
-        tensorboard: Log to TensorBoard too.
-        wandb: Log to Weights & Biases too.
     """
 
     model: str = "smollm2"

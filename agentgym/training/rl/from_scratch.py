@@ -53,11 +53,7 @@ class LearnConfig(TaskConfig):
         groups: Instances per GRPO step, each with eight episodes.
         evaluations: Evaluations in each of the three phases, each with a checkpoint.
         episodes: Held-out episodes per evaluation.
-        width: The width of the transformer.
-        layers: Its number of layers.
-        heads: Its number of attention heads.
         context: The maximum length of a prompt and its reply in tokens.
-        max_new_tokens: The maximum reply length in tokens.
     """
 
     teacher: str = "thinking:p=0.2"
@@ -84,7 +80,7 @@ class LearnConfig(TaskConfig):
 
 
 class Learning(PhasedRun[LearnConfig]):
-    """One run in a folder. Restarted there, it resumes from its last checkpoint.
+    """One run in a folder, which resumes from its last checkpoint.
 
     The folder contains settings, `curve.jsonl`, metrics and checkpoints of each phase, and finally
     the model.

@@ -45,7 +45,7 @@ class Point:
 
     Attributes:
         episodes: Training episodes so far, over all phases.
-        seconds: CPU seconds of training so far, without evaluations and checkpoints.
+        seconds: CPU seconds of training alone so far.
         sampled: At temperature 1; None if not measured.
         trials: The number of held-out episodes; 0 if not recorded.
     """

@@ -16,7 +16,6 @@ class TrainingRow:
     """Token sequence from one episode.
 
     Attributes:
-        ids: Prompts and replies.
         sampled: 1 for tokens sampled by the policy, 0 for context.
         logprobs: In nats, at sampling time; 0 for context; None if any is unknown.
         steps: The steps whose replies it contains.

@@ -44,11 +44,10 @@ class Trainer(Generic[ConfigT]):
     Args:
         model: A causal language model, trained on its device. If it has adapters (PEFT), only they
             are trained and saved.
-        tokenizer: Its tokenizer, with a chat template.
-        env: An id, a spec, or a function that makes an env with a spec.
+        env: As in `Collector`.
         out: A folder for metrics and checkpoints. Training resumes from a checkpoint in it.
         curriculum: Selects each step's env instead of `env`.
-        opponents: Policies of a team's seats that are not trained; the model plays the others.
+        opponents: Policies of a team's seats that are not trained.
 
     Attributes:
         step: The completed steps.
@@ -283,10 +282,6 @@ class MetricsLog:
     loggers.
 
     When a run resumes, later lines are removed, because their steps are repeated.
-
-    Raises:
-        ImportError: A selected logger is not installed.
-        ValueError: Weights & Biases refuses the run.
     """
 
     def __init__(self, out: Path | None, step: int, config: TrainerConfig) -> None:

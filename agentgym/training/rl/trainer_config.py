@@ -33,21 +33,16 @@ class TaskConfig(Config):
     """The training tasks.
 
     Attributes:
-        world: The id of a world.
-        options: Keyword arguments of the world.
-        horizons: Optimal episode lengths in turns for `World.config_for_horizon`; episodes use all
-            of them in turn.
+        horizons: Optimal episode lengths in turns (`World.config_for_horizon`), used in rotation.
         arms: Oracle arms; the first is the main one.
         contexts: Context strategies, each a combination joined by `+`.
-        window: The context window in tokens; None for no limit, or for the paper's if a strategy is
-            used.
+        window: The context window in tokens; None for no limit, or the paper's if there is a
+            strategy.
         teacher: The policy to clone, with its options, in the form of `PolicyConfig`.
-        opponents: Policies of a team's seats that are not trained, by seat, in the same form.
-        pool: The opponents in the GRPO steps of a team, as in `SelfPlayConfig`; none if one
-            policy plays all seats. The curve then shows points against the teacher over all seats,
-            where a draw is half a point.
+        opponents: Policies of seats that are not trained, in the same form.
+        pool: The opponents in the GRPO steps of a team, as in `SelfPlayConfig`; the curve then
+            shows points against the teacher, with half a point for a draw.
         evaluations: Evaluations within each phase.
-        seed: The random seed.
 
     Raises:
         ValueError: An id, arm, horizon, policy or option is invalid.
@@ -138,19 +133,12 @@ class TrainerConfig(Config):
         learning_rate: AdamW's learning rate after `warmup` steps; it falls linearly to a tenth at
             the end.
         warmup: Steps over which the learning rate rises.
-        weight_decay: AdamW's weight decay.
-        max_grad_norm: The gradient clipping norm.
-        num_envs: Concurrent episodes.
-        engine: The collection engine; see `agentgym.training.rollout.Collector`. With `lockstep`, a
-            resumed run continues exactly as it would have; with the others, the order in which
-            episodes end varies.
-        timeout: Seconds until an episode with a hanging env is abandoned, if the engine supports it.
-        micro_batch: Rows per forward pass. Their gradients are summed, so this bounds the memory
-            and changes no update. A pass computes shared prefixes once if that saves time; more
-            rows share more. 0 for no limit.
-        precision: `fp32`, or `bf16` for autocast, which computes in bfloat16 and leaves the
-            weights unchanged.
-        seed: The random seed.
+        engine: See `agentgym.training.rollout.Collector`. Only with `lockstep` does a resumed run
+            continue exactly as it would have.
+        timeout: Seconds until a hanging env is abandoned, if the engine supports it.
+        micro_batch: Rows per forward pass, 0 for no limit; bounds the memory and changes no update.
+            More rows share more prefixes.
+        precision: `fp32`, or `bf16` for autocast, which leaves the weights unchanged.
         save_every: Steps between checkpoints.
         tensorboard: Log to TensorBoard too (extra `tensorboard`).
         wandb: Log to Weights & Biases too (package `wandb`).
@@ -183,33 +171,31 @@ class GRPOConfig(TrainerConfig):
     Attributes:
         groups: Instances per step.
         group_size: Episodes per instance.
-        resample: Rounds that replace instances whose episodes all have the same reward and
-            therefore teach nothing (dynamic sampling: DAPO, section 3.2).
+        resample: Rounds that replace instances whose episodes all have the same reward (dynamic
+            sampling: DAPO, section 3.2).
         baseline: The reference of a reward: `grpo`, the mean of its group, divided by the group's
-            population standard deviation; `mean`, without the division (Dr. GRPO); `rloo`, the mean of the
-            other episodes in its group; `reinforce`, the mean of all.
+            population standard deviation; `mean`, without the division (Dr. GRPO); `rloo`, the mean
+            of the other episodes in its group; `reinforce`, the mean of all.
         level: The unit of advantages, `episode` or `turn`; see `advantages`.
-        label_reward: The reward of each step labelled optimal, in addition to the env's rewards.
-            The env must be made with `labels=True`. At the turn level with `gamma` 0 it is a process
-            reward: each turn is compared by its own label.
+        label_reward: The additional reward of each step labelled optimal, for envs with
+            `labels=True`. At the turn level with `gamma` 0 it is a process reward.
         gamma: The discount per turn; only for `turn`.
         clip: The distance from 1 at which the probability ratio is clipped.
-        clip_high: A different distance above 1; a larger one lets improbable tokens
-            rise (DAPO, Yu et al. 2025, section 3.1).
-        ratio: The unit of clipping: each `token`, or each `reply`, by the geometric mean
-            over its tokens (GSPO, Zheng et al. 2025).
-        weight: The units of equal weight: each `episode`, however many tokens it has; each
-            `token` of any episode (DAPO, section 3.3); or `constant`, each token with a weight that
-            does not depend on the samples (Dr. GRPO, Liu et al. 2025).
-        kl: The weight of the divergence from the initial model, estimated as in DeepSeekMath, eq. 4.
+        clip_high: A different distance above 1; a larger one lets improbable tokens rise (DAPO, Yu
+            et al. 2025, section 3.1).
+        ratio: The unit of clipping: each `token`, or each `reply`, by the geometric mean over its
+            tokens (GSPO, Zheng et al. 2025).
+        weight: The units of equal weight: each `episode`, however many tokens it has; each `token`
+            of any episode (DAPO, section 3.3); or `constant`, each token with a weight that does
+            not depend on the samples (Dr. GRPO, Liu et al. 2025).
+        kl: The weight of the divergence from the initial model, estimated as in DeepSeekMath, eq.
+            4.
         entropy: The weight of the entropy bonus.
         epochs: Passes over the same episodes.
-        minibatches: Maximum updates per pass, on equally many rows, which are redrawn for each
-            pass.
-        importance_cap: Weigh each token by the ratio of its probability at the start of training to
-            its probability at sampling, at most this value, for a sampler that rounds
-            differently. None leaves the difference to the clipped ratio.
-        temperature: The sampling temperature.
+        minibatches: Maximum updates per pass, on equally many rows, redrawn for each pass.
+        importance_cap: Weigh each token by the ratio of its probabilities in training and at
+            sampling, at most this value, for a sampler that rounds differently. None leaves the
+            difference to the clipped ratio.
         max_new_tokens: The maximum reply length in tokens.
     """
 

@@ -50,7 +50,7 @@ class AnthropicConfig(EndpointOptions):
     """Options of `AnthropicPolicy` and `EndpointOptions`.
 
     Attributes:
-        base_url: The API's URL up to, but without, `/v1/messages`.
+        base_url: The API's URL, without `/v1/messages`.
         max_tokens: Maximum reply tokens, including thinking; None for 16,000 and the thinking.
         thinking_budget: Maximum thinking tokens, below `max_tokens`; None disables thinking. Other
             forms go through `extra_body`, such as `{"thinking": {"type": "adaptive"}}`.

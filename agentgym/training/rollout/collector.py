@@ -40,15 +40,14 @@ class Collector:
     """Plays many episodes of one env at once, in slots that stay open between calls.
 
     A failure in a slot (an exception in the env, a dead worker, a timeout) affects only its
-    episode, which is retried with the same seed; a new seed would bias the sample against long
-    episodes. If every attempt fails, or the policy has no reply, the result is a truncated
-    trajectory with a `failure`. `lockstep` raises the env's exceptions.
+    episode, which is retried up to `retries` times with the same seed; a new seed would bias the
+    sample against long episodes. If every attempt fails, or the policy has no reply, the result is
+    a truncated trajectory with a `failure`. `lockstep` raises the env's exceptions.
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
         timeout: Seconds for a reset or a step, with `asyncio` also for a reply; None for no limit.
-        retries: The maximum number of retries of an episode.
         in_flight: Batches of live episodes, except in `lockstep`. With 2, the policy replies to one
             batch while the tools of the other run.
 

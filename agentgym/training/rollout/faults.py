@@ -15,9 +15,7 @@ class CollectionError(RuntimeError):
 class PolicyFault(PolicyError):
     """A policy raised an exception or returned something other than replies.
 
-    Args:
-        cause: The error in one sentence.
-        trace: The traceback from the policy's first frame; empty for a wrong return value.
+    `trace` is the traceback from the policy's first frame; empty for a wrong return value.
     """
 
     def __init__(self, cause: str, trace: str = "") -> None:

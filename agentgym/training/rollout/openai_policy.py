@@ -35,7 +35,7 @@ class EndpointConfig(EndpointOptions):
     """Options of `EndpointPolicy` and `EndpointOptions`.
 
     Attributes:
-        base_url: The API's URL up to, but without, `/chat/completions` or `/responses`.
+        base_url: The API's URL, without `/chat/completions` or `/responses`.
         api: `chat` for Chat Completions, `responses` for the Responses API, which keeps the
             reasoning across tool calls.
         seed: Seed of the server's sampler, the same in each request; not with `responses`.

@@ -90,18 +90,18 @@ class PolicyConfig(Config):
 
     Attributes:
         name: `control` (options `planning`, `tracking` and `distraction`), `oracle` (`notes`),
-            `noisy` (`p`), `thinking` (`p` and `notes`) or `random`, each with an optional `seed`; the folder of a trained
-            model; `package.module:factory`, where `factory(env_id)` returns a policy (any that
-            `UserPolicy` takes) and accepts the options that follow, as in
+            `noisy` (`p`), `thinking` (`p` and `notes`) or `random`, each with an optional `seed`;
+            the folder of a trained model; `package.module:factory`, where `factory(env_id)` returns
+            a policy (any that `UserPolicy` takes) and accepts the options that follow, as in
             `package.module:factory:depth=3`; `package.module:policy`, a policy whose parameter is
-            named `chat` or `chats`; `external:name` for an agent connected by `agentgym serve`;
-            or one policy for each seat of a team, as in `player_0=oracle,player_1=noisy:p=0.2`.
+            named `chat` or `chats`; `external:name` for an agent connected by `agentgym serve`; or
+            one policy for each seat of a team, as in `player_0=oracle,player_1=noisy:p=0.2`.
         seed: Seed of a trained model, and of scripted policies without a `seed` option.
         model: Options of a trained model, which is greedy by default. A factory receives those that
-            are set, or refuses them; an endpoint takes `temperature` and `max_new_tokens`.
+            are set, an endpoint `temperature` and `max_new_tokens`.
         label: Name in tables and figures; empty for `name`.
-        transport: Options of a factory that do not affect replies, such as an endpoint's `cache`,
-            `timeout` and `max_cost`. Records of a run omit them.
+        transport: Options of a factory that do not affect replies, such as an endpoint's `cache`;
+            records of a run omit them.
     """
 
     name: str = "control"

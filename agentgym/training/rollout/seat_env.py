@@ -28,11 +28,8 @@ class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     The seat's own reward comes once, at the end; `info["detail"].report["team"]` contains
     everyone's. If a frozen policy fails, the episode is truncated without a score, and
     `StepInfo.invalid` names its seat. If the others end the episode before the seat's first turn,
-    the first step only reports the end.
-
-    Args:
-        opponents: The policy of each other agent, as the name of a `PolicyConfig`.
-        **options: Arguments of `agentgym.multi.game.Game`.
+    the first step only reports the end. `opponents` maps the other agents to names of
+    `PolicyConfig`; `options` are those of `agentgym.multi.game.Game`.
 
     Raises:
         ValueError: A seat does not exist, has no policy, or has an invalid one.

@@ -133,10 +133,8 @@ def adapt(policy: Any) -> UserPolicy:
 def against(
     policy: PolicyLike, opponents: Mapping[str, PolicyLike], agents: Sequence[str]
 ) -> UserPolicy:
-    """Return a policy with frozen opponents, which plays the team's other agents.
-
-    Raises:
-        ValueError: An opponent's seat does not exist, or no seat is left for the policy.
+    """Return a policy with frozen opponents, which plays the team's other agents; `ValueError` if
+    there are none.
     """
     if not opponents:
         return adapt(policy)

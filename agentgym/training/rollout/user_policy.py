@@ -40,7 +40,7 @@ class UserPolicy:
 
     The policy takes a list of chats, or one chat if its parameter is named `chat`, `observation` or
     `obs` or annotated `Chat`, or if its first call shows that it expects one. It returns a str or a
-    `Reply` per chat. All async policies run in one event loop, which lives as long as the process.
+    `Reply` per chat. All async policies run in one event loop.
 
     Two optional hooks serve policies with state. `reset(seed, episode_id)`, with either parameter
     or both, is called before an episode's first reply. A parameter `episode_ids` (`episode_id` for

@@ -75,9 +75,8 @@ def known_by_seat(
     """Return the facts of a team with the turn from which each seat knew them.
 
     `steps` are the turns as the page shows them, then the chat after the last one; `messages` are
-    the page's message versions. Each fact has `turn`, `agent`, `number` (of the call in its reply),
-    `result` (the number of a message, or None), `known` (turns by seat) and `arrived` (the text
-    that another seat read, if it differs). Empty if fewer than two seats acted.
+    the page's message versions. The facts have the fields of `_Fact`. Empty if fewer than two seats
+    acted.
     """
     if len({step["agent"] for step in steps}) < 2:
         return []

@@ -41,9 +41,6 @@ class RunRow:
         number: Its position in the index, which changes if an earlier log grows between two starts.
         log: Its log, relative to the run.
         place: Its position in the log, which never changes.
-        run: The run's folder or log, as `run_name` names it.
-        arm: Its oracle arm; `none` without one.
-        context: Its context strategies, joined by `+`; `none` without any.
         outcome: `solved`, `lost`, the reason of a truncation, `broken` or `damaged`.
         optimal: The share of optimal steps among labelled ones; None without any.
         instance: A key shared by all episodes of one instance.

@@ -43,11 +43,10 @@ LineUp = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class League(Config):
-    """Settings of a league.
+    """Settings of a league; ratings are relative to the first of at least two policies.
 
     Attributes:
         world: The id of a team.
-        policies: At least two policies; ratings are relative to the first.
         episodes: Instances, on which all line-ups play.
         options: Keyword arguments of the team and its world.
     """

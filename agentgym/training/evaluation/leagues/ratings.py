@@ -21,12 +21,7 @@ _FloatArray = NDArray[np.float64]
 
 
 class Outcome(NamedTuple):
-    """Result of a game between two players, by number.
-
-    Attributes:
-        score: The first player's: 1 for a win, 0.5 for a draw, 0 for a loss.
-        instance: Games on the same one may depend on each other.
-    """
+    """Result of a game between two players, by number, with the first one's score (1, 0.5 or 0)."""
 
     first: int
     second: int

@@ -23,23 +23,17 @@ class EndpointOptions(Config):
     """Options of all APIs. None leaves an option to the server.
 
     Attributes:
-        model: The model's name on the server.
-        base_url: The API's URL.
         api_key_env: Environment variable with the API key; if unset, a placeholder is sent.
-        concurrency: Maximum requests in flight, over all threads and chats.
-        timeout: Request timeout in seconds.
+        concurrency: Maximum requests in flight over all threads.
         retries: Maximum retries after temporary failures.
-        temperature: Sampling temperature.
         top_p: Nucleus sampling probability.
         max_tokens: Maximum reply tokens, including reasoning.
         tools: `native` sends tool schemas and structured calls, and removes the instructions for
             written calls from the system message; `text` sends plain user and assistant messages.
-        extra_body: Additional request fields.
         cache: Folder that stores answers; a request that it contains is not sent. Empty for none.
         sample: Name of the draw. The cache answers equal requests of different draws differently.
         max_cost: Maximum cost of the requests, by the prices; None for no limit.
-        prompt_price: Price per million prompt tokens.
-        reply_price: Price per million reply tokens.
+        reply_price: Per million reply tokens, like `prompt_price`.
         ledger: File that sums the cost over processes and runs; empty to count in memory.
     """
 

@@ -53,11 +53,6 @@ class HttpPolicy(Generic[ConfigT]):
     the endpoints' event loop. Forked processes and pickled copies open their own connections, and
     garbage collection closes them. Policies may share a `connection` with its `concurrency` and
     budget. If a chat exceeds the context window, the reply ends its episode as `over_window`.
-
-    Attributes:
-        path: The API's path below `base_url`.
-        remedies: Advice by HTTP status.
-        answer: The API's name for an answer, for errors.
     """
 
     sdk: ClassVar[ModuleType]

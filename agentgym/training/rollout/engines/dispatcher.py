@@ -50,8 +50,6 @@ class Dispatcher:
     Attributes:
         ready: The slots whose chats wait for a reply, in order of arrival.
         ended: Positions and trajectories of finished episodes not yet taken.
-        retried: The number of restarts after a failure.
-        recovered: The number of episodes restored after another one ended their worker.
     """
 
     def __init__(

@@ -95,15 +95,8 @@ class TokenPolicy:
 
 
 class LocalPolicy(TokenPolicy):
-    """Policy that runs a causal language model of transformers in this process.
-
-    Args:
-        model: The model, on the device where it runs.
-        temperature: 0 for greedy decoding.
-        seed: Seed of the sampling; the global generator is not touched.
-        batch_size: Maximum number of prompts per forward pass.
-        template: Variables of the chat template, such as `enable_thinking`.
-        native_tools: Also pass tool schemas to the template.
+    """Policy that runs a causal language model of transformers in this process, with at most
+    `batch_size` prompts per forward pass. For `template` and `native_tools`, see `ModelOptions`.
     """
 
     def __init__(

@@ -43,7 +43,6 @@ class ChatTemplate:
 
     Attributes:
         takes_system: The template accepts the role `system`, or omits it on purpose.
-        takes_neighbours: The template accepts adjacent messages of one role.
 
     Raises:
         ValueError: The tokenizer has no usable chat template.

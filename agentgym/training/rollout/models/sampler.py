@@ -22,12 +22,11 @@ BATCH = 32
 class TransformersSampler:
     """Sampler over a causal language model of transformers in this process.
 
-    Prefixes that prompts share with each other or with earlier prompts are computed once; a model
-    that cannot share them (`sharing_fault`) computes whole prompts. Sampling uses evaluation mode
-    and restores the model's mode. The global random generators are not touched.
+    Prefixes that prompts share with each other or with earlier prompts are computed once, unless
+    the model cannot share them (`sharing_fault`). Sampling restores the model's mode and does not
+    touch global random generators.
 
     Args:
-        model: The model, on the device where it runs.
         batch_size: Maximum number of prompts per forward pass.
         cache_bytes: Memory for states of earlier prompts; 0 disables the cache; None uses a quarter
             of the device's free memory, on a CPU at least 1 GiB.
