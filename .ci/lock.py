@@ -21,8 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 # Example: 3.11-linux-x86_64.
 PLATFORM = f"{sys.version_info.major}.{sys.version_info.minor}-{sysconfig.get_platform()}"
-# Build requirements of the project and of packages without wheels, because a locked environment
-# downloads nothing during a build.
+# A locked environment downloads nothing during a build.
 BUILD = ("hatchling", "hatch-fancy-pypi-readme", "editables", "setuptools", "wheel")
 ADAPTERS = "cli,endpoint,export,office,renderers,train,verifiers,verl"
 BRIDGES = "cli,inspect,office,openenv,trl"

@@ -289,8 +289,7 @@ BECOME_NOBODY = f"""
 set -e
 clone=$1; shift
 chown -R {NOBODY}:{NOBODY} "$(dirname "$clone")"
-# The interpreter may lie in a home that others cannot enter: show it at the same place in a mount
-# namespace of this row's own.
+# The interpreter may lie in a home that others cannot enter: mount it at the same place.
 home=$(getent passwd 0 | cut -d: -f6)
 case "$(readlink -f "$1")" in "$home"/*)
   shelf=$(mktemp -d); first=$(realpath --relative-to="$home" "$(readlink -f "$1")" | cut -d/ -f1)

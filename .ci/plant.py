@@ -37,11 +37,9 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).parents[1]
-# CPU seconds of tests per fault, spent once in the sample and once outside it. Most tests that fail
-# are among the nearest and cheapest.
+# CPU seconds of tests per fault, in the sample and outside it; most failures come early.
 SECONDS = 30
-# Seconds until a test counts as hanging. Without a fault, none of the chosen tests takes half as
-# long.
+# Seconds until a test counts as hanging; none takes half as long without a fault.
 HANGING = 60
 # Nearness of a test file named after the file with the fault.
 OWN = 99

@@ -19,8 +19,7 @@ from agentgym.training.evaluation import load_results, percent, summarize
 from agentgym.training.rollout import PolicyConfig, collect
 
 EPISODES = 20
-# Without a strategy, six pages with thoughts do not fit a window of 560 tokens. The documentation of
-# the memory tool takes another 480.
+# Six pages with thoughts do not fit a window of 560 tokens; the memory tool's documentation takes 480.
 CONTEXTS = (
     "none:window=4k",
     "none:window=560",

@@ -37,8 +37,7 @@ from agentgym.training.evaluation.tables import (
 
 # success without oracles at the comparison sizes (LUMINA, section 4.4)
 LEVEL = 0.3
-# Maximum distance of a near size's whole interval from that success: 20 episodes suffice at 0.3 and
-# 0.75, but never at a floor or ceiling, where oracles cannot show effects.
+# Maximum distance of a near size's interval from that success; never met at a floor or ceiling.
 NEAR = 0.25
 
 

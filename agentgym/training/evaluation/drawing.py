@@ -39,9 +39,9 @@ from agentgym.training.evaluation.statistics import Interval
 from agentgym.training.evaluation.tables import arm_label, context_label
 from agentgym.training.rollout.storage import replacing
 
-# widths, in inches, of a figure in one and in two columns of a printed page
+# inches of a figure in one and in two columns of a printed page
 COLUMN, PAGE = 3.4, 6.9
-# width, in inches, of the names beside the rows of a figure
+# inches of the names beside the rows
 _NAMES = 1.1
 # Characters per inch at 7 points; capitals need more room.
 _PER_INCH = 15
@@ -55,7 +55,6 @@ _DASHES = ("-", "--", ":", "-.")
 _HATCHES = ("", "//////", "......", "xxxxxx")
 # distance, in points, that keeps the intervals of two lines apart.
 SHIFT = 1.5
-# fields of a result over which a figure may average
 _POOLED = {
     "horizon": "sizes",
     "arm": "arms",

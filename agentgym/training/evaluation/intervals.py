@@ -31,7 +31,6 @@ Key = tuple[str | int, ...]
 Terms = Sequence[tuple[float, Sequence[Result]]]
 _Cells = dict[tuple[str, str, int], dict[int, float]]  # means by policy, world and size, and seed
 
-# metrics that count tokens
 TOKENS = (
     *(item.name for item in fields(Usage) if item.name.endswith("_tokens")),
     "missed_prompt_tokens",

@@ -27,7 +27,7 @@ _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
 _OVER_WINDOW = {"over_window", "context_overflow"}
 # Endpoint failures that end such an episode.
 _OVER_WINDOW_FAILURES = ("over_window", "ContextLengthError")
-# Wrappers with a budget that are no strategies: one only informs, the other enforces the window.
+# Wrappers with a budget that are no strategies.
 _NO_EDITORS = {"ContextAwareness", "Trim"}
 
 

@@ -82,8 +82,7 @@ def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: floa
     """
     count, variance = len(parts), float(np.var(parts)) / max(1, len(parts) - 1)
     size, quantile = draws, _LEVEL
-    # With one episode per cluster this is the plain Wilson interval. At 0 or 1, or with one
-    # cluster, no variance is observed, and draws count as independent.
+    # At 0 or 1, or with one cluster, no variance is observed, and draws count as independent.
     one_each = draws == count and np.allclose(parts, np.round(parts))
     if not one_each and 0 < value < 1 and variance > 0:
         size, quantile = min(most, value * (1 - value) / variance), t_quantile(freedom)

@@ -18,7 +18,6 @@ Table = tuple[str, list[str], list[list[str]]]
 
 # Tables warn below this: at 20 episodes, a rate's interval still spans 20 points on each side.
 MIN_EPISODES = 20
-# interventions by letter
 INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 _HINTS = {**INTERVENTIONS, "C": "communication"}
 METRIC_NAMES = {

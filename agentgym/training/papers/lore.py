@@ -46,8 +46,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     for difficulty in DIFFICULTIES
 }
 
-# Minimum episodes per bin of heights. With ten, Wilson's interval extends at most 26 points to
-# either side.
+# With ten episodes per bin, Wilson's interval extends at most 26 points to either side.
 _LEAST = 10
 _FAILURES = ("episodes", "failed", "premature halt", "wrong synthesis", "other", "lost leads")
 _MEANS = {

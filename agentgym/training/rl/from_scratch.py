@@ -133,8 +133,7 @@ class Learning(PhasedRun[LearnConfig]):
             ]
             texts = [m.raw or m.text for m in messages if m.role != "system"]
             save_tokenizer(make_tokenizer(texts, 2_000), self.out)
-        # Reload a newly built tokenizer too: a loaded one is saved with other settings, and a
-        # resumed run must end like an uninterrupted one.
+        # A loaded tokenizer is saved with other settings, and a resumed run must end like this one.
         return cast(PreTrainedTokenizerFast, load_tokenizer(self.out))
 
     def _cloning(self, steps: int, phase: int) -> CloningConfig:

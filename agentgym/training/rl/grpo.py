@@ -263,8 +263,7 @@ def _of_trained(trajectory: Trajectory, values: Sequence[float]) -> tuple[float,
     return tuple(value if step.reply.ids else 0.0 for step, value in pairs)
 
 
-# The unit of an advantage and its comparison group: the seed (0 if irrelevant), the agent, and
-# the turn (0 for the whole episode).
+# A comparison group: seed (0 if irrelevant), agent, and turn (0 for the whole episode).
 _Unit = tuple[int, str, int]
 
 

@@ -12,7 +12,6 @@ from agentgym.training.rl.trainer_config import TrainerConfig
 from agentgym.training.rollout.storage import write_text
 
 TENSORBOARD = "tensorboard"
-# The file with the id of a folder's W&B run.
 WANDB_RUN = "wandb_run.txt"
 
 

@@ -18,7 +18,6 @@ from agentgym.training.rl.trainer_config import MOST, GRPOConfig, TaskConfig
 from agentgym.training.rollout import ModelOptions, PolicyConfig, Trajectory, load_policy
 from agentgym.training.rollout.models.pretrained import save_model
 
-# The two opponents that are the model itself.
 CURRENT, PAST = "current", "past"
 
 

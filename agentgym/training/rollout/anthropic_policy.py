@@ -37,7 +37,6 @@ _CUT = ("max_tokens", "model_context_window_exceeded", "refusal")
 _LEADING_THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
 # Characters that tool names cannot contain.
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
-# The API's limit for tool names.
 _MAX_NAME = 128
 # The API rejects messages without content.
 _EMPTY = "(empty)"

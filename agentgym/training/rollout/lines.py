@@ -14,7 +14,6 @@ from typing import IO
 
 import zstandard
 
-# Suffix of compressed files.
 ENDING = ".zst"
 # The first bytes of a frame (RFC 8878, section 3.1.1).
 _MAGIC = b"\x28\xb5\x2f\xfd"

@@ -35,8 +35,7 @@ from agentgym.world.config import Config, Seed
 _MODELS = ("config.json", "adapter_config.json")
 # Seed offset between samples: a prime larger than any seed that people choose by hand.
 _APART = 1_000_003
-# An agent that calls tools over MCP from another process (`agentgym serve --out`); `external:name`
-# names it.
+# An agent that calls tools over MCP from another process (`agentgym serve --out`).
 EXTERNAL = "external"
 # A policy given to `run_ablation` as an object: `object:mine.play`.
 IN_MEMORY = "object"

@@ -21,7 +21,6 @@ from agentgym.training.rollout.lines import read_chunks, torn_at
 T = TypeVar("T")
 # Maximum characters of values in an error; an env's wrappers have thousands.
 _SHOWN = 160
-# Name of a folder's lock, and suffix of a file's lock.
 LOCK = ".lock"
 # Errors of file systems without locks, such as Lustre without the mount option `flock`.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)

@@ -37,8 +37,7 @@ NOTES = {
 }
 
 DROPPED = "dropped"
-# This many equal leading characters distinguish a result cut in the middle from a placeholder;
-# shorter results are compared whole.
+# This many equal leading characters distinguish a result cut in the middle from a placeholder.
 _SAME_START = 16
 # The default window of context wrappers.
 _WINDOW_BY_DEFAULT = 128_000

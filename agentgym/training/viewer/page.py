@@ -40,10 +40,9 @@ _ESCAPES = str.maketrans(
     }
 )
 
-# Higher compression levels take several times as long and save little on such texts.
+# Higher levels take several times as long and save little on such texts.
 _LEVEL = 4
-# Characters of episodes to compress together: large enough for a fast search of all of them, and small
-# enough to open one in a few milliseconds.
+# Characters compressed together: enough for a fast search, few enough to open in milliseconds.
 _PACK = 1 << 19
 
 HOST = "127.0.0.1"

@@ -28,8 +28,7 @@ from agentgym.training.viewer.log_lines import (
 )
 from agentgym.training.viewer.run_files import run_files, run_name
 
-# Bytes per refresh: a fraction of a second of decoding, so that a large run's first episodes appear
-# at once.
+# Bytes per refresh: few, because a large run's first episodes should appear at once.
 PART = 16 << 20
 
 

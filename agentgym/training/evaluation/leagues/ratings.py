@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from agentgym.training.evaluation.statistics import Interval, t_quantile
 
-# Elo points per unit of log-odds: 400 points are odds of 10 to 1.
+# Elo points per unit of log-odds: 400 are odds of 10 to 1.
 ELO = 400 / log(10)
 # Newton's method needs about ten steps.
 _STEPS = 50

@@ -24,7 +24,6 @@ from agentgym.training.rollout.faults import describe
 from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
-# A world id, a spec (`agentgym.spec(...)`), or a function that makes an env with a spec.
 EnvLike = str | EnvSpec | MakeEnv
 # Seconds for closing slots before they are killed: enough for a running tool call.
 GRACE = 5.0
@@ -32,11 +31,9 @@ GRACE = 5.0
 OPENING = 60.0
 # Start time of work that has not started.
 NEVER = float("inf")
-# Garbage collection threshold for any number of slots. Python's 700 would scan recorded steps so
-# often that it takes a third of the step time at 1,000 slots.
+# Python's threshold of 700 would scan recorded steps for a third of the step time at 1,000 slots.
 YOUNG = 50_000
-# Garbage collection threshold per slot. A step adds about twelve objects that live until the end of
-# its episode, so most are freed without ever being scanned; 200 garbage objects take 20 kB.
+# Per slot: a step adds about twelve objects, so most are freed without ever being scanned.
 YOUNG_PER_SLOT = 200
 
 
@@ -56,7 +53,6 @@ class Failure:
     lost: bool = False
 
 
-# Result of a reset or a step, or a failure.
 Answer = Chat | tuple[Reply, StepOutcome] | Failure
 
 
@@ -170,8 +166,7 @@ def failure_of(error: Exception) -> Failure:
 @contextmanager
 def rare_garbage_collection(slots: int) -> Iterator[None]:
     """Raise the garbage collector's threshold for some slots."""
-    # Of two interleaved collections, the second may restore the first one's threshold, which only
-    # delays a collection of garbage.
+    # Interleaved collections may restore each other's threshold, which only delays a collection.
     before = gc.get_threshold()
     if before[0]:  # 0 means that the user disabled collection
         gc.set_threshold(max(YOUNG, YOUNG_PER_SLOT * slots, before[0]), *before[1:])

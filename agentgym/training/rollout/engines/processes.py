@@ -112,8 +112,7 @@ def describe_exit(code: int | None) -> str:
     return text
 
 
-# Errors of reading from or writing to a parent that has closed its end, as an interrupted parent
-# does at any moment.
+# Errors of a connection whose parent has closed its end, as an interrupted one does.
 GONE = (EOFError, ConnectionError)
 
 
@@ -131,8 +130,7 @@ def _serve(connection: Connection, make_env: bytes) -> None:
 @contextmanager
 def interrupts_left_to_parent() -> Iterator[None]:
     """Start processes that ignore interrupts."""
-    # A process that is still importing would print a traceback. Another thread may be interrupted
-    # instead, so the handler only records the interrupt.
+    # A process that is still importing would print a traceback.
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return

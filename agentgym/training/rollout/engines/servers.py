@@ -25,7 +25,6 @@ from agentgym.training.rollout.faults import describe
 
 # The slot's key, the method and its argument.
 Request = tuple[int, str, Any]
-# The outcome of a step.
 SentStep = tuple[ChatDelta, float, bool, bool, Mapping[str, Any]]
 # Whether a request succeeded, with the answer or the failure.
 FarAnswer = tuple[bool, Any]
@@ -37,8 +36,7 @@ _DECODERS: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
     _STEP: msgspec.msgpack.Decoder(SentStep),
 }
 _encode = msgspec.msgpack.Encoder().encode
-# msgspec's errors for values without a MessagePack form: integers over 64 bits, lone surrogates,
-# arrays.
+# msgspec's errors for integers over 64 bits, lone surrogates and arrays.
 _BEYOND = (TypeError, OverflowError, UnicodeEncodeError, RecursionError)
 
 

@@ -32,8 +32,7 @@ from agentgym.training.rollout.episode import play_reply
 from agentgym.training.rollout.event_loop import event_loop
 from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
-# Default maximum number of threads, hence of tools that can wait at once; a thread takes about 50
-# kB.
+# Tools that can wait at once; a thread takes about 50 kB.
 THREADS = 512
 # Threads that start without probing the interpreter.
 FEW_THREADS = 4

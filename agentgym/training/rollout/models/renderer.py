@@ -21,8 +21,7 @@ from agentgym.training.rollout.models.plain_chat import as_text, join_messages
 
 # Must cover all concurrent episodes.
 _REMEMBERED = 4_096
-# Llama 3 templates insert today's date unless given this variable (the value is their default), but
-# the same seed must give the same prompt every day.
+# Llama 3 templates insert today's date unless given this variable; the value is their default.
 _FIXED = {"date_string": "26 Jul 2024"}
 # Probe texts for templates, which no template trims or escapes.
 _USER, _REPLY, _RESULT, _SYSTEM = "Question 1", "Answer 2", "Result 3", "Rules 4"
@@ -197,8 +196,7 @@ class Renderer:
         return text.removeprefix(str(self.tokenizer.convert_ids_to_tokens(int(ids[-1]))))
 
     def _text(self, chat: Chat, count: int) -> str:
-        # In full, because a template may render earlier messages differently once later ones
-        # follow.
+        # A template may render earlier messages differently once later ones follow.
         return self.template.render(chat.messages[:count], chat.tools)
 
     def _encode(self, text: str) -> tuple[int, ...]:
