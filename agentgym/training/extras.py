@@ -15,14 +15,12 @@ from agentgym.text.requirements import install_command
 
 
 class MissingExtraError(ImportError, ValueError):
-    """An extra is not installed. Also a `ValueError`, since the user can fix it."""
+    """An extra is not installed; also a `ValueError`, since the user can fix it."""
 
 
 @contextmanager
 def needs_extra(purpose: str, extra: str) -> Iterator[None]:
-    """Convert another package's import error to `MissingExtraError`; `purpose` is its subject, such
-    as `training`.
-    """
+    """Convert another package's import error to `MissingExtraError`, about `purpose`."""
     try:
         yield
     except ImportError as error:

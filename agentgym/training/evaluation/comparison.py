@@ -1,4 +1,4 @@
-"""Comparison of policies: rates, paired differences, pass@k, and oracle effects at equal success."""
+"""Comparison of policies: rates, paired differences, pass@k, and oracle effects."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def line_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def bar_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return a distinct colour and hatch for each name; an arm's are always the same."""
+    """Return a distinct colour and hatch for each name, as in `line_styles`."""
     styles = {}
     for name, place in _places(names).items():
         colour = _COLOURS[place % len(_COLOURS)]
@@ -99,7 +99,7 @@ def _places(names: Sequence[str]) -> dict[str, int]:
 
 
 def line_names(rows: Sequence[Result]) -> dict[tuple[str, str], str]:
-    """Return the name of each pair of arm and context, without what all pairs share."""
+    """Name each pair of arm and context, without what all pairs share."""
     arms, contexts = ordered_arms(rows), ordered_contexts(rows)
     there = {(row.arm, row.context) for row in rows}
     names = {}

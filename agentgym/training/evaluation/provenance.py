@@ -1,4 +1,4 @@
-"""Provenance: records that identify a policy, its code and the worlds, and their differences."""
+"""Records that identify a policy, its code and the worlds."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def named_after(config: PolicyConfig, policy: Policy | None) -> PolicyConfig:
 
 def difference(kept: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """Return the first difference of two provenances in words, or an empty string; patch versions
-    and facts on one side do not count.
+    do not count.
     """
     for name in [*kept, *found]:
         if name in _NEW and not (name in kept and name in found):
@@ -149,8 +149,8 @@ def world_digest(world: str) -> str:
 
 
 def module_digests(module: str) -> dict[str, str]:
-    """Return the digests of a module and its imports outside installed packages and agentgym,
-    without importing anything.
+    """Return the digests of a module and its imports outside installed packages, without importing
+    them.
     """
     files: dict[str, Path] = {}
     waiting = [module]

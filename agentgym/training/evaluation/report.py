@@ -209,7 +209,7 @@ def _with_ending(name: str, ending: str) -> str:
 
 
 def levelled_results(results: Sequence[Result]) -> Results:
-    """Return the episodes at the papers' comparison sizes, of worlds with and without oracles."""
+    """Return the episodes at the papers' comparison sizes."""
     results = as_results(results)
     bare = {(row.policy, row.world) for row in results if not row.arm}
     rows = results.where(lambda row: (row.policy, row.world) in bare)

@@ -83,18 +83,7 @@ def score(trajectory: Trajectory) -> Result:
     """
     labels = trajectory.labels
     over_window = is_over_window(trajectory)
-    if trajectory.failure and not over_window:
-        raise ValueError(
-            f"the episode of seed {trajectory.seed} failed ({trajectory.failure}) and has no score, "
-            "so leave it out"
-        )
-    if missing := [name for name in ("world", "arm", "horizon") if name not in labels]:
-        raise ValueError(
-            f"the trajectory of seed {trajectory.seed} has no label {missing[0]!r}: record it with "
-            "an ablation"
-        )
-    if not trajectory.steps and not over_window:
-        raise ValueError(f"the trajectory of seed {trajectory.seed} has no steps")
+    _check_scorable(trajectory, over_window)
     infos = [step.info for step in trajectory.steps]
     labelled = [info for info in infos if info.get("optimal") is not None]
     alive = [info for info in labelled if info["alive"]]
@@ -135,6 +124,22 @@ def score(trajectory: Trajectory) -> Result:
     )
 
 
+def _check_scorable(trajectory: Trajectory, over_window: bool) -> None:
+    if trajectory.failure and not over_window:
+        raise ValueError(
+            f"the episode of seed {trajectory.seed} failed ({trajectory.failure}) and has no score, "
+            "so leave it out"
+        )
+    for name in ("world", "arm", "horizon"):
+        if name not in trajectory.labels:
+            raise ValueError(
+                f"the trajectory of seed {trajectory.seed} has no label {name!r}: record it with "
+                "an ablation"
+            )
+    if not trajectory.steps and not over_window:
+        raise ValueError(f"the trajectory of seed {trajectory.seed} has no steps")
+
+
 def is_over_window(trajectory: Trajectory) -> bool:
     """Report whether an episode exceeded the model's context window."""
     if trajectory.failure.startswith(_OVER_WINDOW_FAILURES):
@@ -171,9 +176,7 @@ def _draws_by_instance(labels: Mapping[str, Any]) -> bool:
 
 
 def hash_prompt(chat: Chat) -> str:
-    """Return a digest of the texts, images and tools of a prompt, without ids and timestamps, which
-    differ by instance.
-    """
+    """Return a digest of a prompt without ids and timestamps, which differ by instance."""
     messages = []
     for message in chat.messages:
         data = message.to_dict()
@@ -196,7 +199,7 @@ def instance_of(spec: str, seed: int) -> str:
 
 
 def group_by(results: Iterable[Result], *fields: str) -> dict[Any, list[Result]]:
-    """Group the episodes by a field, or by a tuple of several fields, keeping their order."""
+    """Group the episodes by one field, or a tuple of several, in order."""
     key = attrgetter(*fields)
     groups: dict[Any, list[Result]] = {}
     for row in results:

@@ -68,7 +68,7 @@ def _naming(ablation: Ablation, player: Policy | None) -> Ablation:
 
 
 def played_by_of(ablation: Ablation, player: Policy | None = None) -> dict[str, Any]:
-    """Return the provenance of a run's policy; an endpoint policy provides its own."""
+    """Return the provenance of a run's policy."""
     config = ablation.policy
     if player is None and config.module:
         player = config.make(ablation.worlds[0])

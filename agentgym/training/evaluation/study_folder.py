@@ -75,7 +75,7 @@ def _shape() -> TypeAdapter[_Settings]:
 
 @dataclass(frozen=True)
 class Study:
-    """Settings of a folder: its runs, and the provenance of each policy, if recorded."""
+    """Settings of a folder: its runs, and each policy's provenance."""
 
     runs: list[dict[str, Any]] = field(default_factory=list)
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -266,11 +266,7 @@ def read_log(path: Path) -> Iterator[Trajectory]:
 
 
 def to_run_folder(log: Path, folder: Path) -> None:
-    """Write an Inspect log's trajectories into a folder that `load_results` reads.
-
-    Raises:
-        ValueError: Another task wrote the log.
-    """
+    """Write an Inspect log's trajectories into a folder that `load_results` reads."""
     folder.mkdir(parents=True, exist_ok=True)
     trajectories = log_of(folder)
     with trajectories.writing():

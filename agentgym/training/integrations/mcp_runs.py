@@ -79,9 +79,7 @@ class RecordedEpisode:
 def external_ablation(
     world: str, sizes: Sequence[int], seeds: int, agent: str, options: Mapping[str, Any]
 ) -> Ablation:
-    """Return the run settings of an agent outside this process; its world's preset defines the
-    sizes.
-    """
+    """Return the run settings of an agent outside this process."""
     env_id = resolve(world)
     mine = (s for s in presets().values() if env_id in map(resolve, s.get("worlds", ())))
     return Ablation(

@@ -258,9 +258,8 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
 
 
 class _SentChat:
-    """The chat as sent so far.
-
-    Tool images must follow their results, so an edit inside an observation's part resends it.
+    """The chat as sent so far. An edit inside an observation's part resends it, because tool images
+    must follow their results.
     """
 
     def __init__(self, as_records: bool) -> None:

@@ -1,4 +1,4 @@
-"""Chats as chat-completions requests that repeat each reply as its server returned it."""
+"""Chat-completions requests that repeat each reply as its server returned it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Episodes that verifiers' agents play: one agent alone, or the seats of a team in turn."""
+"""Episodes that verifiers' agents play: one agent, or a team's seats."""
 
 # The library is not in the environment of the type checker.
 # mypy: disable-error-code="import-not-found"
@@ -44,12 +44,7 @@ class SharedEpisode:
         return await run_shielded(asyncio.to_thread(cls, world, options, seed))  # type: ignore[no-any-return]
 
     def join(self, seat: str) -> None:
-        """Take a seat.
-
-        Raises:
-            RuntimeError: The seat was taken before.
-            ValueError: There is no such seat.
-        """
+        """Take a seat; raise if it does not exist or is taken."""
         if seat not in self.seats:
             raise ValueError(
                 f"this team has the seats {', '.join(self.seats)}; play it with load_environment, "
@@ -120,7 +115,7 @@ class SharedEpisode:
             self._changed.notify_all()
 
     def outcome(self, seat: str) -> dict[str, Any]:
-        """Return the result of an ended episode for a seat, as plain data."""
+        """Return an ended episode's result for a seat."""
         steps = self.episode.trajectory().steps
         if self._team:
             game = self._team.game
@@ -161,7 +156,7 @@ async def play_nothing(world: str, options: Mapping[str, Any], seed: int) -> dic
 
 
 def is_solvable(world: str, options: Mapping[str, Any], seed: int) -> bool:
-    """Report whether the oracle policy solves an instance without hints or context limits."""
+    """Report whether the oracle policy solves an instance."""
     wrappers = registry.spec.__kwdefaults__ or {}
     plain = {name: value for name, value in options.items() if name not in wrappers}
     env = registry.make(world, **plain)

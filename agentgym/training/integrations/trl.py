@@ -265,14 +265,7 @@ def rollout_func(
         seeds = _episode_seeds(prompts, rows_per_episode)
         envs.extend(gymnasium.make(spec) for _ in range(len(seeds) - len(envs)))
         episodes = [Episode(env, seed) for env, seed in zip(envs, seeds, strict=False)]
-        policy = _TrainerPolicy(trainer)
-        while going := [episode for episode in episodes if not episode.over]:
-            for episode in going:
-                refuse_images(_ROLLOUT, episode.env, episode.chat.messages)
-            for episode, reply in zip(
-                going, policy([episode.chat for episode in going]), strict=True
-            ):
-                episode.play(reply)
+        _play_together(episodes, _TrainerPolicy(trainer))
         rows: list[TokenRow] = []
         rewards: list[float | None] = []
         facts: list[dict[str, float]] = []
@@ -291,6 +284,15 @@ def rollout_func(
         return {**_as_output(rows), "env_reward": rewards, "env_facts": facts}
 
     return play
+
+
+def _play_together(episodes: Sequence[Episode], policy: _TrainerPolicy) -> None:
+    while going := [episode for episode in episodes if not episode.over]:
+        for episode in going:
+            refuse_images(_ROLLOUT, episode.env, episode.chat.messages)
+        replies = policy([episode.chat for episode in going])
+        for episode, reply in zip(going, replies, strict=True):
+            episode.play(reply)
 
 
 def env_reward(

@@ -62,7 +62,7 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
         return str(self.data.id)
 
     async def validate(self, runtime: vf.Runtime) -> bool:
-        """Report whether the oracle policy solves the instance without hints or context limits."""
+        """Report whether the oracle policy solves the instance."""
         data = self.data
         return await asyncio.to_thread(is_solvable, data.world, data.options, data.seed)
 
@@ -265,12 +265,7 @@ class TeamSeats:
     config: TeamSeatsConfig
 
     async def setup(self, agents: vf.Agents) -> None:
-        """Mark the frozen seats.
-
-        Raises:
-            AttributeError: There is no such seat.
-            ValueError: The seats cannot all play at once.
-        """
+        """Mark the frozen seats; raise if one does not exist, or if not all can play at once."""
         limit = self.config.max_concurrent_agents
         if limit is not None and limit < len(agent_config_fields(self.config)):
             raise ValueError(

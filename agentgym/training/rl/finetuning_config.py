@@ -48,13 +48,12 @@ class FineTuneConfig(TaskConfig):
         rl_rate: The learning rate of GRPO; None for a usual one.
         micro_batch: Rows per forward pass in training.
         save_every: Steps between checkpoints.
-        curve_episodes: Episodes of such an evaluation, in the first arm and context.
+        curve_episodes: Episodes per point of the curve, in the first arm and context.
         eval_arms: Arms of the evaluations before and after; None for the training arms.
         eval_horizons: Their horizons; None for the training horizons.
-        episodes: Episodes per cell of these evaluations; 0 to skip them.
+        episodes: Episodes per cell before and after; 0 to skip these evaluations.
         device: As in `ModelOptions`.
         dtype: As in `ModelOptions`; trained weights default to `float32`.
-        max_new_tokens: The maximum reply length in tokens.
         batch_size: The maximum number of concurrent episodes.
         sampler: The GRPO sampler: `transformers` for the model itself, or `vllm`.
         sampler_options: Options of `vllm.LLM`.

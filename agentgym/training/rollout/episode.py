@@ -55,7 +55,7 @@ class Recording:
         self._invalid = self._invalid or outcome.info.get("detail", {}).get("invalid", "")
 
     def trajectory(self, failure: str = "") -> Trajectory:
-        """Return the trajectory so far, truncated if there is a failure or the env reports one."""
+        """Return the trajectory so far, truncated after a failure."""
         return Trajectory(
             self.spec,
             self.seed,
@@ -105,12 +105,12 @@ class Episode(Recording):
         return outcome
 
     def leave(self) -> None:
-        """Abandon the episode with the world's current score and an empty final reply."""
+        """Abandon the episode with the world's current score."""
         self.play(Reply("", ended="left"))
 
 
 def spec_of(env: gymnasium.Env[Any, Any]) -> str:
-    """Return an env's spec with its wrappers as JSON text; raise `ValueError` if there is none."""
+    """Return an env's spec with its wrappers as JSON text, or raise `ValueError`."""
     if env.spec is None:
         raise ValueError(
             "an episode needs an env with a spec: make it with gymnasium.make or agentgym.make"

@@ -20,7 +20,7 @@ _LOOPS = threading.Lock()
 
 
 def event_loop(name: str = POLICIES) -> asyncio.AbstractEventLoop:
-    """Return this process's event loop, which runs in a thread with this name."""
+    """Return this process's event loop of this name."""
     place = os.getpid(), name
     with _LOOPS:
         if place not in _loops:  # a forked child has the parent's loop without its thread
@@ -30,7 +30,7 @@ def event_loop(name: str = POLICIES) -> asyncio.AbstractEventLoop:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in the policies' event loop and wait; an interrupt cancels it."""
+    """Run a coroutine in the policies' event loop and wait."""
     future = asyncio.run_coroutine_threadsafe(work, event_loop())
     try:
         return future.result()

@@ -1,4 +1,4 @@
-"""Errors of policies and episodes, and the rule that stops a run whose policy keeps failing."""
+"""Errors of policies and episodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Env that mixes several envs, for example to train a model with and without hints."""
+"""Env that mixes several envs, such as some with and some without hints."""
 
 from __future__ import annotations
 

@@ -140,10 +140,8 @@ class PolicyConfig(Config):
 
     @property
     def seats(self) -> dict[str, PolicyConfig]:
-        """The policy of each seat; empty if one policy plays all.
-
-        Raises:
-            ValueError: A seat has two policies, or an invalid one.
+        """The policy of each seat, or empty; a doubled seat or an invalid policy raises
+        `ValueError`.
         """
         texts = read_seats(self.name)
         return {seat: replace(self, name=text, label="") for seat, text in texts.items()}
@@ -281,10 +279,8 @@ class PolicyConfig(Config):
 
 
 def read_seats(text: str) -> dict[str, str]:
-    """Split `player_0=oracle,player_1=noisy` by seats; empty for one policy's name.
-
-    Raises:
-        ValueError: A seat is named twice.
+    """Split `player_0=oracle,player_1=noisy` by seats; empty for one policy's name. A doubled seat
+    raises `ValueError`.
     """
     if not _SEAT.match(text) or Path(text).exists():
         return {}

@@ -124,7 +124,7 @@ class SeatPolicies(UserPolicy):
 
 
 def adapt(policy: Any) -> UserPolicy:
-    """Return a batched policy, unchanged if it is one; a mapping has one per seat."""
+    """Return a batched policy; a mapping has one per seat."""
     if isinstance(policy, Mapping):
         return SeatPolicies(policy)
     return policy if isinstance(policy, UserPolicy) else UserPolicy(policy)
@@ -133,9 +133,7 @@ def adapt(policy: Any) -> UserPolicy:
 def against(
     policy: PolicyLike, opponents: Mapping[str, PolicyLike], agents: Sequence[str]
 ) -> UserPolicy:
-    """Return a policy with frozen opponents, which plays the team's other agents; `ValueError` if
-    there are none.
-    """
+    """Return a policy with frozen opponents; a wrong seat, or none left, raises `ValueError`."""
     if not opponents:
         return adapt(policy)
     own = [agent for agent in agents if agent not in opponents]

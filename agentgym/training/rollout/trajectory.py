@@ -82,7 +82,7 @@ class Trajectory:
         return tuple(rewards)
 
     def reward_of(self, agent: str) -> float:
-        """Return the sum of an agent's rewards; the agent is empty without a team."""
+        """Return the sum of an agent's rewards."""
         rewards = self.own_rewards()
         return sum(rewards[k] for k in self.by_agent().get(agent, ()))
 
@@ -112,7 +112,7 @@ class Trajectory:
         )
 
     def by_agent(self) -> dict[str, Sequence[int]]:
-        """Return each agent's step indices; without a team, all are under an empty name."""
+        """Return each agent's step indices; without a team, all under an empty name."""
         numbers: dict[str, list[int]] = {}
         for number, step in enumerate(self.steps):
             numbers.setdefault(_agent(step.info), []).append(number)

@@ -1,8 +1,8 @@
 """The facts of a team's episode, and the turn from which each seat knew them.
 
 A fact is a call with its result or its message. The caller knows it at its turn, the receiver of a
-message once its chat shows the mail, and others once oracle C's log shows the call. In a match, the
-others know a move once they are told it.
+message once its chat shows the mail, and others once oracle C's log, or the moves of a match, show
+it.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _task(step: Mapping[str, Any]) -> int:
 
 
 def _receiver(agent: str, call: Mapping[str, Any], result: str) -> str:
-    """Return the seat that a call addresses; empty for none, or if unknown."""
+    """Return the seat that a call addresses; empty for none."""
     if call["name"] == "tell":
         return str(call["arguments"].get("agent"))
     if call["name"] == "delegate":

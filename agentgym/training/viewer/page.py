@@ -1,4 +1,4 @@
-"""The page, one HTML document with style, script and, in a file, episodes, and its local server."""
+"""The viewer's page, one HTML document, and its local server."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def script() -> str:
 
 
 def content_policy(script_text: str, style: str) -> str:
-    """Return a content security policy that allows only this script and loads nothing else."""
+    """Return a content security policy that allows only this script and style."""
     return (
         f"default-src 'none'; script-src '{_digest(script_text)}'; style-src '{_digest(style)}'; "
         "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'"

@@ -176,9 +176,7 @@ def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
 
 
 def save_policy(policy: LocalPolicy, folder: Path) -> None:
-    """Save a policy's model or adapter, tokenizer and maximum reply length for transformers,
-    replacing each file atomically.
-    """
+    """Save a policy's model or adapter, tokenizer and maximum reply length, file by file."""
     model: Any = policy.model
     model.generation_config.max_new_tokens = policy.max_new_tokens
     save_model(model, policy.renderer.tokenizer, folder)

@@ -1,4 +1,4 @@
-"""Key-value states of token sequences as a tree, and batches of rows that continue them."""
+"""Key-value states of token sequences as a tree, and the batches that use it."""
 
 from __future__ import annotations
 
