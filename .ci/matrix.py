@@ -57,10 +57,10 @@ class Row:
         about: The condition, for the table.
         prefix: Words before the command.
         numeric: Run only the files whose results may depend on the machine's arithmetic.
-        order: The row varies the order of tests, and so skips the exhaustive cases.
+        order: The row varies the order of tests, and skips the exhaustive cases.
         around: Context manager that runs during the tests.
         run: Replacement for pytest over all files.
-        check: Raises `Unplayable` if the machine lacks a requirement.
+        check: Raises `Unplayable` if a requirement is missing.
     """
 
     about: str

@@ -1,9 +1,8 @@
 """Measure the cost of drawing a LORE task and of playing it with a script, against its size:
 `python benchmarks/lore.py`.
 
-Sizes alternate for several rounds and the median counts. `tracemalloc` counts the memory in a
-separate run. One policy reads only each chat's new messages; fresh policies read a sample of chats
-whole, scaled to the episode.
+Sizes alternate for several rounds and the median counts. One policy reads only each chat's new
+messages; fresh policies read a sample of chats whole, scaled to the episode.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 benchmarks/peers.py`.
 
 Each library plays the same game through its own interface: empty a list of 20 numbers in 20 turns.
-The policy sees all texts at each turn. Each library runs in its own process, the rounds alternate,
-and the table shows the CPU times of the best round. For libraries with conflicting dependencies,
-repeat `--python PATH`: the first interpreter that imports a library plays it.
+Each library runs in its own process, the rounds alternate, and the table shows the CPU times of the
+best round. For libraries with conflicting dependencies, repeat `--python PATH`: the first
+interpreter that imports a library plays it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ benchmarks/rollouts.py`.
 
 A policy sleeps once per batch, like a model on a GPU, or once per reply, like an endpoint; a tool
 sleeps in each step. The same run measures vector envs of Gymnasium and, if installed, of `gem-llm`,
-and a bare loop without a collector's overhead.
+and a bare loop.
 
 `slots`, optionally followed by engine names, measures only CPU time and memory of 1,000 and 10,000
 slots, next to an event loop with a thread pool. `sampler` measures only the utilisation of a

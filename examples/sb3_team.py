@@ -2,7 +2,7 @@
 
 Needs: pip install 'agentgym-suite[multi,sb3]' supersuit
 Prints: the share of held-out lists that the trained team and a random team solve.
-One policy plays both agents; the action mask, a part of the observation, tells it which.
+One policy plays both agents; the observation's action mask shows which.
 """
 
 import argparse

@@ -210,7 +210,7 @@ def add_line_legend(figure: Figure, styles: Mapping[str, Mapping[str, Any]]) -> 
 def add_caption(
     figure: Figure, results: Sequence[Result], shown: Sequence[str], note: str = ""
 ) -> None:
-    """Add a caption with policy, number of instances, what is averaged, remarks and a note.
+    """Add a caption with policy, number of instances, averaged fields, remarks and a note.
 
     `shown` are the fields of `Result`, besides the policy, that the figure does not average over.
     """

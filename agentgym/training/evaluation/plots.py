@@ -175,7 +175,7 @@ def _draw_rates(panel: Axes, rows: Sequence[Result], arms: Sequence[str]) -> Non
     draw_bars(panel, places, intervals, [styles[names[place]] for place in places])
     name_rows(panel, names)
     panel.set(xlim=(0, 103), xticks=(0, 50, 100))
-    # The values stand in a column beside the panel, where no bar or interval reaches.
+    # Values go to the right of the panel, where no bar or interval reaches.
     beside = panel.get_yaxis_transform()
     for place, interval in zip(places, intervals, strict=True):
         text = f"{100 * interval.value:.0f}{'*' * interval.fragile}"

@@ -52,7 +52,7 @@ def context_label(context: str) -> str:
 
 
 def policy_names(policies: Iterable[str]) -> dict[str, str]:
-    """Return short names of policies, without what they share."""
+    """Return short names of policies, without shared parts."""
     splits = {policy: policy.split(":") for policy in policies}
     options: dict[str, list[list[str]]] = {}
     for policy, words in splits.items():

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # hosts that only this machine can reach
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# several times what the clients of an episode use
+# several times the connections of an episode's clients
 MAX_CONNECTIONS = 128
 # the longest program, behind as many as may wait
 REQUEST_SECONDS = 900.0

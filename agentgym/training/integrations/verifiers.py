@@ -178,7 +178,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
         mcp_urls: dict[str, str],
         data: WorldData,
     ) -> vf.ProgramResult:
-        """Play the episode of a task, which must belong to a world and have no rules of its own."""
+        """Play the episode of a task, which must belong to a world and have no other rules."""
         if not isinstance(data, WorldData):
             raise ValueError(
                 f"the harness {PLUGIN!r} plays worlds, not a {type(data).__name__}; set taskset.id "

@@ -46,7 +46,7 @@ class SelfPlayConfig(GRPOConfig):
 
 
 def with_pool(options: GRPOConfig, task: TaskConfig) -> GRPOConfig:
-    """Return GRPO's options, or those of self-play if there is a pool."""
+    """Return the options of GRPO, or of self-play if there is a pool."""
     if not task.pool:
         return options
     return SelfPlayConfig(

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 POLICIES = "agentgym-policy"
-# Policies may wait for an endpoint in their loop, so endpoints have a loop of their own.
+# Policies may wait for an endpoint in their loop, so endpoints need another.
 ENDPOINTS = "agentgym-endpoint"
 _loops: dict[tuple[int, str], asyncio.AbstractEventLoop] = {}
 _LOOPS = threading.Lock()

@@ -152,7 +152,7 @@ class _Reader:
                 call = ToolCall(fact.call["name"], fact.call["arguments"])
                 entry = describe_action(TeamAction(fact.agent, call, ""))
                 self._by_line[entry.partition("\n")[0]].append(fact)
-        # The moves of a match by the line that tells them, which all simultaneous ones share.
+        # The moves of a match by their line, which simultaneous moves share.
         self._moves: defaultdict[int, list[_Fact]] = defaultdict(list)
         made: Counter[str] = Counter()
         for fact in facts:
@@ -162,7 +162,7 @@ class _Reader:
                 made[line] += 1
 
     def read(self, place: int, step: Mapping[str, Any]) -> None:
-        """Read what a seat's chat first shows at a turn."""
+        """Read the new part of a seat's chat at a turn."""
         seat, changes = step["agent"], step["changes"]
         numbers = [number for _, number, _ in changes.get("set", ())]
         numbers += [number for number, _ in changes["add"]]
