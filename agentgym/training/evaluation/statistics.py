@@ -50,7 +50,7 @@ class Interval:
 
     @property
     def fragile(self) -> bool:
-        """Whether the missing episodes could move the share beyond the interval."""
+        """True if the missing episodes could move the share beyond the interval."""
         if isnan(self.value):  # none was played
             return self.missing > 0
         return self.worst < self.low or self.best > self.high

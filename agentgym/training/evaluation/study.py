@@ -91,8 +91,8 @@ def run_ablation(
     Args:
         ablation: The settings.
         out: The folder for settings and trajectories.
-        workers: The number of processes; 1 for a trained model or a policy that supports several
-            episodes at once (`UserPolicy.parallel_episodes`).
+        workers: The number of processes. A trained model, or a policy that supports several
+            episodes at once (`UserPolicy.parallel_episodes`), uses only this one.
         on_progress: Called with the number of newly available episodes; existing ones come first.
         on_loss: Called with a lost cell and the cause; without it, a warning counts them.
         player: A policy object or loaded model that replaces `ablation.policy`.
