@@ -1,8 +1,7 @@
 """Find the pairs of extras that conflict, and write `.ci/conflicts.json`: `make conflicts`.
 
-A dry run of uv resolves each pair from the package index, for Python 3.11 on this platform. The
-table of docs/stacks.md explains the pairs; a test compares both, and requires a new run when an
-extra changes.
+A dry run of uv resolves each pair, for Python 3.11 on this platform. A test compares the pairs with
+the table of docs/stacks.md, and requires a new run when an extra changes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """pytest plugin that records the package lines that each test executes, and its CPU time.
 
-`PYTHONPATH=.ci RECORDS=FOLDER pytest -p record_lines -n 2` writes one file per process to FOLDER,
-which `.ci/plant.py` reads. It needs Python 3.12, whose monitoring reports each line of a test once
-at a third of the cost. Lines executed in child processes are not recorded.
+`PYTHONPATH=.ci RECORDS=FOLDER pytest -p record_lines -n 2` writes one file per process, which
+`.ci/plant.py` reads. It needs Python 3.12, whose monitoring reports each line of a test once. Lines
+executed in child processes are not recorded.
 """
 
 from __future__ import annotations

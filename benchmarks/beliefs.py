@@ -2,8 +2,8 @@
 …]` (needs `agentgym-suite[office]`).
 
 Along each task's reference plan: the steps, the maximum characters of the known facts, the largest
-share in one state hint before the agent asks for more pages, the steps with a partial hint, and how
-many facts for the next call these hints contain.
+share in one state hint, the steps with a partial hint, and how many facts for the next call these
+hints contain.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Print the tables of docs/context.md: `PYTHONPATH=. python benchmarks/context_control.py`.
 
-It is the positive control of the context strategies: a task of two hundred results. With a window
-of 4,000 tokens and no strategy the agent must fail, because trimming removes the pages; with a
-strategy that keeps the pages it must succeed. Values are the mean ± standard deviation of seeds 0
-to 2.
+The positive control of the context strategies: a task of two hundred results. With a window of
+4,000 tokens and no strategy the agent must fail; with a strategy that keeps the pages it must
+succeed. Values are the mean ± standard deviation of seeds 0 to 2.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 benchmarks/hostile.py` (needs an operating system with `fork`).
 
 Each text from `hostile_texts.py` is played as a reply and inside a tool call, under several context
-strategies. Two short replies follow, which make the strategies edit the text.
+strategies, followed by two short replies, which make the strategies edit the text.
 
 Options: `--stacks none,trim`, `--kinds fence` (part of a name), `--rounds 3`, `--world ListWorld`.
 """

@@ -1,7 +1,7 @@
-"""Catalogue of texts that slow down careless parsers, at any length.
+"""Catalogue of texts that slow down careless parsers, at any length, for `hostile.py` and the
+growth laws.
 
-`TEXTS` are for replies and tool arguments, `REPLIES` resemble tool calls. `hostile.py` and the
-growth laws of the test suite use both.
+`TEXTS` are for replies and tool arguments, `REPLIES` resemble tool calls.
 """
 
 from __future__ import annotations

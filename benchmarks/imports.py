@@ -1,7 +1,5 @@
 """Compare the CPU time of importing the package and making the first env with the import of its
-dependencies.
-
-The programs alternate, so the machine's load affects all equally, and their bytecode is compiled.
+dependencies, in alternation and with compiled bytecode.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compare the learning curves of training runs: `python benchmarks/learning.py NAME=RUN,RUN ...`.
 
 It prints success on held-out instances with 95 % intervals, sampled success in training, and the
-CPU minutes of training, and draws them (`--out`). RUN is a folder of `agentgym train`.
+CPU minutes of training, and draws them (`--out`).
 """
 
 from __future__ import annotations

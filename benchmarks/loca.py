@@ -2,13 +2,13 @@
 
 The table shows the time to draw a state of 256K tokens (at most 20 times the time to write and read
 it as JSON in the same run), to reset to it again (at most 100 ms), to execute the reference plan,
-and to check the final state. DuckDB runs in another process, which is not timed.
+and to check the final state, without DuckDB's process.
 
-`python benchmarks/loca.py resets [TASK …]` prints only draws and resets. `python benchmarks/loca.py
-units` prints each task's measured `tokens_per_unit` at that length; if the class attribute deviates
-by more than the tolerance, states are drawn more than once. `python benchmarks/loca.py lengths
-[TASK …]` writes docs/loca_lengths.md, the description length of every released state in cl100k
-tokens.
+python benchmarks/loca.py resets [TASK …]     only draws and resets
+python benchmarks/loca.py units               each task's measured `tokens_per_unit`; if the class
+                                              attribute deviates too much, states are drawn twice
+python benchmarks/loca.py lengths [TASK …]    docs/loca_lengths.md, the description length of every
+                                              released state in cl100k tokens
 """
 
 from __future__ import annotations

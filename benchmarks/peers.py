@@ -1,10 +1,10 @@
 """Compare a step and a reset of agentgym with other libraries on the same texts in one run: `python
 benchmarks/peers.py`.
 
-Each library plays the same game through its own interface: empty a list of 20 numbers in 20 turns.
-Each library runs in its own process, the rounds alternate, and the table shows the CPU times of the
-best round. For libraries with conflicting dependencies, repeat `--python PATH`: the first
-interpreter that imports a library plays it.
+Each library plays the same game through its own interface, in its own process: empty a list of 20
+numbers in 20 turns. The rounds alternate, and the table shows the CPU times of the best one. For
+libraries with conflicting dependencies, repeat `--python PATH`: the first interpreter that imports
+a library plays it.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ A policy sleeps once per batch, like a model on a GPU, or once per reply, like a
 sleeps in each step. The same run measures vector envs of Gymnasium and, if installed, of `gem-llm`,
 and a bare loop.
 
-`slots`, optionally followed by engine names, measures only CPU time and memory of 1,000 and 10,000
-slots, next to an event loop with a thread pool. `sampler` measures only the utilisation of a
-simulated sampler when tool times have a heavy tail.
+`slots`, optionally followed by engine names, measures CPU time and memory of 1,000 and 10,000
+slots, next to a bare event loop. `sampler` measures the utilisation of a simulated sampler when
+tool times have a heavy tail.
 """
 
 from __future__ import annotations

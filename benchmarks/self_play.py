@@ -1,8 +1,8 @@
 """Self-play from scratch: `python benchmarks/self_play.py train 0 1 2`, then `... rate 0 1 2`.
 
 A small transformer clones a weak scripted player of PursuitWorld-match and continues with GRPO
-against itself, its snapshots and its teacher. `rate` lets each seed's snapshots, the teacher and
-random legal play meet in a league on held-out boards, and draws their ratings.
+against itself, its snapshots and its teacher. `rate` draws the ratings of a league of each seed's
+snapshots, the teacher and random legal play on held-out boards.
 """
 
 from __future__ import annotations

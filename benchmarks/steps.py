@@ -1,7 +1,7 @@
 """Measure the cost of a step as ratios from one run: `make bench` or `python benchmarks/steps.py`.
 
-If installed, `gem-llm` plays GuessTheNumber in episodes of the same length. Each figure is the best
-of several alternating rounds, because other work can only slow a round down.
+If installed, `gem-llm` plays GuessTheNumber in episodes of the same length. The best of several
+alternating rounds counts.
 """
 
 from __future__ import annotations

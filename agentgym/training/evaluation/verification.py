@@ -1,4 +1,4 @@
-"""Verification: recorded episodes that contradict their labels, their scores, or a replay."""
+"""Recorded episodes that contradict their labels, their scores, or a replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trajectories as training data: chat rows for fine-tuning, and token rows with sampled ids."""
+"""Trajectories as chat rows for fine-tuning, and token rows with sampled ids."""
 
 from __future__ import annotations
 
@@ -92,24 +92,7 @@ class TokenRow(TypedDict):
 class TrainingDict(EpisodeFacts):
     """An episode as token rows; the other fields are those of `ChatRow`.
 
-    The table maps the fields to other trainers' names, with `p` for `prompt_length`. A row is one
-    sample. All trainers use all rows of an episode; TRL uses at most
-    `rollout_func(rows_per_episode=...)`. prime-rl trains on verifiers' branches, as `token_ids`,
-    `mask`, `logprobs` and `advantage`.
-
-    | here            | verl `AgentLoopOutput`     | SkyRL `GeneratorOutput`    | verifiers `Branch`     | TRL `rollout_func`     |
-    |-----------------|----------------------------|----------------------------|------------------------|------------------------|
-    | `input_ids[:p]` | `prompt_ids`               | `prompt_token_ids`         | `token_ids`: the whole | `prompt_ids`           |
-    | `input_ids[p:]` | `response_ids`             | `response_ids`             |                        | `completion_ids`       |
-    | `loss_mask[p:]` | `response_mask`            | `loss_masks`               | `sampled_mask`: whole  | `env_mask`             |
-    | `logprobs[p:]`  | `response_logprobs`        | `rollout_logprobs`         | `logprobs`: whole      | `logprobs`             |
-    | `advantage`     | `advantages` (trainer)     | `advantages` (trainer)     | `advantages`: whole    | `advantages` (trainer) |
-    | `reward`        | `reward_score` of each row | `rewards` of the last row  | `Trace.rewards`        | an extra field         |
-    | `group_id`      | `uid`                      | `TrajectoryID.instance_id` | `Trace.task.key`       | an equal prompt        |
-    | `episode_id`    | `{uid}_{session_id}`       | `TrajectoryID`             | `Trace.id`             | one row is an episode  |
-    | `is_last`       | the last of the list       | `is_last_step`             | the last branch        | one row is an episode  |
-    | `truncated`     | `extra_fields`             | `stop_reasons`: `length`   | `Trace.is_truncated`   | an extra field         |
-    | `failure`       | raise: the prompt is left  | omit the episode           | `Trace.errors`         | omit the episode       |
+    docs/training.md maps the fields to other trainers' names.
     """
 
     rows: list[TokenRow]

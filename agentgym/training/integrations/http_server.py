@@ -64,9 +64,8 @@ class RequireToken:
 class OneAnswerEach:
     """MCP app that answers each request once, within a limited time.
 
-    GET is refused, because the server sends no unsolicited events. Ids already in flight in a
-    session are refused too: the SDK would answer only one of the requests. A request's body must
-    arrive in one message, as from `RequestBodyLimitMiddleware`.
+    GET is refused, because the server sends no unsolicited events, and so are ids already in flight
+    in a session. A request's body must arrive in one message, as from `RequestBodyLimitMiddleware`.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -103,7 +103,7 @@ class ToolEnvironment:
     def get_reward(self) -> float | None:
         """Return the episode's reward; None if it does not measure the policy (`StepInfo.invalid`).
 
-        A running episode ends now with its current score, because the policy has stopped calling.
+        A running episode ends now with its current score.
         """
         if not self._over:
             self._take(truncate(self._env, "stopped"))
@@ -304,8 +304,6 @@ def env_reward(
 ) -> list[float | None]:
     """Return the rewards for `rollout_func`; None, which TRL excludes, for episodes that do not
     measure the policy.
-
-    TRL also logs success, turns, truncation and `rows_left_out`.
     """
     _log_facts(log_metric, env_reward, env_facts)
     return list(env_reward)

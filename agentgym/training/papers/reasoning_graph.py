@@ -67,8 +67,7 @@ class Path:
 class ReasoningGraph:
     """Clusters of documents (k-means with k-means++ and a fixed seed).
 
-    Without `embed`, the texts are embedded by latent semantic analysis, which needs no weights. The
-    number of documents determines the default number of nodes.
+    Without `embed`, the texts are embedded by latent semantic analysis, which needs no weights.
     """
 
     def __init__(

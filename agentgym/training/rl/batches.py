@@ -18,8 +18,8 @@ from agentgym.training.rollout.models.prefixes import logits_at, shared_groups, 
 class Batch:
     """Rows padded on the right, as tensors of shape (rows, tokens).
 
-    `tensor[batch.sampled]` lists the sampled tokens of episode rows in step order, however many
-    rows an edited context produced; `place` is its inverse.
+    `tensor[batch.sampled]` lists the sampled tokens of episode rows in step order; `place` is its
+    inverse.
 
     Attributes:
         attended: 1 for tokens, 0 for padding.

@@ -1,4 +1,4 @@
-"""Curricula: the tasks of a training step, by progress and success."""
+"""The tasks of a training step, by progress and success."""
 
 from __future__ import annotations
 

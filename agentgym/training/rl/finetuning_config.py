@@ -46,14 +46,12 @@ class FineTuneConfig(TaskConfig):
             `threshold` of a step is solved; or `hints` for a shift from the last arm to the first.
         clone_rate: The learning rate of cloning; None for a usual one.
         rl_rate: The learning rate of GRPO; None for a usual one.
-        micro_batch: Rows per forward pass in training.
         save_every: Steps between checkpoints.
         curve_episodes: Episodes per point of the curve, in the first arm and context.
         eval_arms: Arms of the evaluations before and after; None for the training arms.
         eval_horizons: Their horizons; None for the training horizons.
         episodes: Episodes per cell before and after; 0 to skip these evaluations.
-        device: As in `ModelOptions`.
-        dtype: As in `ModelOptions`; trained weights default to `float32`.
+        dtype: As in `ModelOptions`, like `device`; trained weights default to `float32`.
         batch_size: The maximum number of concurrent episodes.
         sampler: The GRPO sampler: `transformers` for the model itself, or `vllm`.
         sampler_options: Options of `vllm.LLM`.

@@ -1,4 +1,4 @@
-"""Training from scratch: a small transformer clones an imperfect teacher, then improves by RL."""
+"""Training from scratch: a small transformer clones a teacher, then improves by RL."""
 
 from __future__ import annotations
 

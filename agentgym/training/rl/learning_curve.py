@@ -1,4 +1,4 @@
-"""Training runs in phases, and their learning curve: success on held-out episodes."""
+"""Training runs in phases, and their success on held-out episodes."""
 
 from __future__ import annotations
 

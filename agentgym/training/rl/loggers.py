@@ -1,4 +1,4 @@
-"""Experiment trackers for training figures: TensorBoard and Weights & Biases."""
+"""Loggers for TensorBoard and Weights & Biases."""
 
 from __future__ import annotations
 

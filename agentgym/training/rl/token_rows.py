@@ -1,4 +1,4 @@
-"""Training rows: each sampled token of a trajectory in exactly one row, by its recorded id."""
+"""Training rows, which contain each sampled token of a trajectory exactly once."""
 
 from __future__ import annotations
 

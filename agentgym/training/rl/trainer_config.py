@@ -1,4 +1,4 @@
-"""Training options: the tasks, options common to all trainers, and GRPO with its variants."""
+"""Options of training tasks, of all trainers and of GRPO."""
 
 from __future__ import annotations
 

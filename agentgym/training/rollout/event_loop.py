@@ -1,6 +1,5 @@
-"""Event loops that live as long as the process: one for async policies, one for endpoints.
-
-Clients bind their connections to the loop that opened them.
+"""Event loops that live as long as the process, because clients bind their connections to the loop
+that opened them.
 """
 
 from __future__ import annotations

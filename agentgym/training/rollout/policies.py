@@ -1,4 +1,4 @@
-"""Policies by name, for the command line and JSON configs, and their provenance."""
+"""Policies by name, for the command line and JSON configs."""
 
 from __future__ import annotations
 

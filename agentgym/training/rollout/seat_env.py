@@ -1,4 +1,4 @@
-"""One seat of a team as an env of one agent; frozen policies play the other seats."""
+"""One seat of a team as an env of one agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapter for policies of any form: one chat or many, plain or async, texts or replies."""
+"""Adapter for policies of one chat or many, plain or async."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An episode as the page shows it: turns with chat changes, and each message version once."""
+"""An episode as the page shows it, with each message version once."""
 
 from __future__ import annotations
 
@@ -118,9 +118,8 @@ class MessagePool:
 
 
 class Timeline:
-    """All messages that one agent has seen, at fixed positions, and the visible ones.
-
-    `new` contains the versions first shown by the last update.
+    """All messages that one agent has seen, at fixed positions. `new` contains the versions first
+    shown by the last update.
     """
 
     def __init__(self, pool: MessagePool, tokens: TokenCounter) -> None:

@@ -37,16 +37,14 @@ class RunRow:
     """Figures of one episode for the page's list.
 
     Attributes:
-        number: Its position in the index, which changes if an earlier log grows between two starts.
-        log: Its log, relative to the run.
+        number: Its position in the index, which may change at the next start.
         place: Its position in the log, which never changes.
         outcome: `solved`, `lost`, the reason of a truncation, `broken` or `damaged`.
-        optimal: The share of optimal steps among labelled ones; None without any.
+        optimal: The share of optimal steps among labelled ones, if any.
         instance: A key shared by all episodes of one instance.
         tokens: The largest number of visible tokens, if counted.
         prompt_tokens: All replies' prompt tokens, as the server or tokenizer counts, like
             `reply_tokens`.
-        seconds: The model's time for all replies, if measured.
         cost: The cost of these tokens at the index's price.
     """
 

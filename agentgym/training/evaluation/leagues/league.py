@@ -1,4 +1,4 @@
-"""Leagues: every policy plays every seat of a team against every other policy."""
+"""Leagues of policies in every seat of a team."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bradley-Terry ratings on the Elo scale, with intervals that allow for dependent games."""
+"""Bradley-Terry ratings on the Elo scale."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
 
     The estimate maximises the Bradley-Terry likelihood, with a draw as half a win and half a loss.
     Each pair that met gets half an imaginary win and half a loss, so estimates stay finite. The
-    intervals use the sandwich estimator over instances (Liang and Zeger 1986), so draws and common
-    instances do not distort them.
+    intervals use the sandwich estimator over instances (Liang and Zeger 1986).
 
     An interval has no upper bound if no chain of wins and draws leads from player 0 to the player,
     and no lower one if none leads back (Ford 1957). Without any connection to player 0 the value is
@@ -75,7 +74,7 @@ class _Games:
         contrast: +1 for the first player and -1 for the second, without player 0, shape (games,
             players - 1).
         weight: 1, or 1/2 for imaginary games.
-        cluster: The number of the instance; imaginary games have their own.
+        cluster: The number of the instance, or of the imaginary game.
     """
 
     contrast: _FloatArray

@@ -50,9 +50,9 @@ class HttpPolicy(Generic[ConfigT]):
     """Policy that calls an API, from any number of threads and event loops.
 
     A subclass names its SDK and converts chats to requests and answers to replies. Requests run in
-    the endpoints' event loop. Forked processes and pickled copies open their own connections, and
-    garbage collection closes them. Policies may share a `connection` with its `concurrency` and
-    budget. If a chat exceeds the context window, the reply ends its episode as `over_window`.
+    the endpoints' event loop. Forked processes and pickled copies open their own connections.
+    Policies may share a `connection` with its `concurrency` and budget. If a chat exceeds the
+    context window, the reply ends its episode as `over_window`.
     """
 
     sdk: ClassVar[ModuleType]

@@ -1,4 +1,4 @@
-"""Base classes of engines, and the engine that runs in the collector's thread."""
+"""Base classes of engines, and the engine of the collector's thread."""
 
 from __future__ import annotations
 

@@ -23,8 +23,7 @@ Inputs = dict[str, torch.Tensor]
 def shared_groups(rows: Sequence[Sequence[int]], most: int) -> Iterator[list[int]]:
     """Yield row indices in groups of at most `most` rows whose prefixes are worth sharing.
 
-    A group's rows are in lexicographic order. Its tree has at most as many tokens, and pairs of
-    tokens, as its rows in all, so it takes no more memory.
+    A group's rows are in lexicographic order; its tree never takes more memory than they do.
     """
     group: list[int] = []
     before, tokens = np.empty(0, dtype=int), 0

@@ -1,4 +1,4 @@
-"""Key-value states of token sequences as a tree, and the batches that use it."""
+"""Key-value states of token sequences as a tree."""
 
 from __future__ import annotations
 
