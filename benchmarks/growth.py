@@ -2,7 +2,7 @@
 their length and against sending whole prompts: `python benchmarks/growth.py` (needs the extra
 `train`).
 
-Bytes and memory are exact. Of the CPU times of one run, only the ratios are meaningful.
+Bytes and memory are exact. Only the ratios of the CPU times are meaningful.
 """
 
 from __future__ import annotations

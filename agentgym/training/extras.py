@@ -20,7 +20,7 @@ class MissingExtraError(ImportError, ValueError):
 
 @contextmanager
 def needs_extra(purpose: str, extra: str) -> Iterator[None]:
-    """Convert another package's import error to `MissingExtraError`, about `purpose`."""
+    """Convert another package's import error to a `MissingExtraError` that names `purpose`."""
     try:
         yield
     except ImportError as error:

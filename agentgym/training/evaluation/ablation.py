@@ -177,8 +177,8 @@ class Ablation(Config):
         *,
         shared: bool = False,
     ) -> Trajectory:
-        """Play one episode, a failure if the policy could not reply; a fatal `PolicyError` is
-        raised.
+        """Play one episode, which fails if the policy cannot reply; raise only a fatal
+        `PolicyError`.
 
         `shared`: the player's usage includes other episodes.
         """

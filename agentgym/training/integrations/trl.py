@@ -140,9 +140,9 @@ def _content(messages: Sequence[Message]) -> str | list[dict[str, Any]]:
 def environment_factory(env_id: str, **options: Any) -> type[ToolEnvironment]:
     """Return the `environment_factory` of `trl.GRPOTrainer` for a world.
 
-    The class, after which TRL names its logged rewards, has the world's name and provides the
-    reward: omit `reward_funcs`, or give `[log_episodes]`. To train on several worlds, give TRL a
-    dict of such classes, and add a column `environment` with its keys to the rows of `prompts`.
+    The class has the world's name, which TRL logs, and provides the reward: omit `reward_funcs`, or
+    give `[log_episodes]`. To train on several worlds, give TRL a dict of such classes, and add a
+    column `environment` with its keys to the rows of `prompts`.
     """
     spec = growing_spec("TRL", "train with rollout_func", env_id, options)
     name = registry.resolve(env_id).rpartition("/")[2].partition("-")[0]

@@ -99,9 +99,7 @@ ConfigT = TypeVar("ConfigT", bound=TaskConfig)
 
 
 class PhasedRun(Generic[ConfigT]):
-    """Trains a model in phases in a folder, evaluated into one learning curve. Subclasses implement
-    `_run`.
-    """
+    """Trains a model in phases and writes one learning curve. Subclasses implement `_run`."""
 
     settings: ClassVar[str]
     config_type: ClassVar[type[TaskConfig]]

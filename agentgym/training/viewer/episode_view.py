@@ -142,7 +142,7 @@ class Timeline:
     def update(self, kept: int, messages: Sequence[Message]) -> dict[str, Any]:
         """Apply a turn's chat: `kept` messages of the previous chat, then others.
 
-        Of the changes, `set` replaces entries by position, `add` appends entries, and `clear`
+        In the result, `set` replaces entries by position, `add` appends entries, and `clear`
         removes all earlier ones. Too large a `kept` raises `ValueError`.
         """
         if not 0 <= kept <= len(self._shown):
