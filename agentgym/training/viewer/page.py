@@ -271,4 +271,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *values: object) -> None: ...
+    def log_message(self, *values: object) -> None:
+        pass  # keep requests out of the terminal
