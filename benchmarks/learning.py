@@ -1,7 +1,7 @@
 """Compare the learning curves of training runs: `python benchmarks/learning.py NAME=RUN,RUN ...`.
 
-It prints success on held-out instances with 95 % intervals, sampled success in training, and the
-CPU minutes of training, and draws them (`--out`).
+It prints success on held-out instances with 95 % intervals, sampled success in training, and the CPU
+minutes of training, and draws success against them (`--out`). RUN is a folder of `agentgym train`.
 """
 
 from __future__ import annotations
@@ -38,15 +38,18 @@ def main() -> None:
 
 
 def points_of(folder: Path) -> list[Point]:
+    """Return a run's evaluations of the model."""
     return [point for point in Curve(folder / CURVE).points if point.phase in ("cloning", "rl")]
 
 
 def interval(point: Point) -> str:
+    """Format a point's success with its interval."""
     bounds = wilson(point.greedy * point.trials, point.trials)
     return f"{100 * point.greedy:.1f} [{100 * bounds.low:.0f}, {100 * bounds.high:.0f}]"
 
 
 def row(name: str, folder: Path) -> str:
+    """Return a run's table row."""
     points = points_of(folder)
     steps = steps_of(folder / points[-1].phase / METRICS)
     curve = " → ".join(map(interval, points))
@@ -56,6 +59,7 @@ def row(name: str, folder: Path) -> str:
 
 @figure_style()
 def draw(runs: dict[str, list[Path]]) -> Figure:
+    """Draw success against CPU minutes, with a line per run and a colour per name."""
     figure = drawing.new_figure(drawing.COLUMN, 2.2)
     panel = figure.subplots()
     styles = drawing.line_styles(list(runs))
