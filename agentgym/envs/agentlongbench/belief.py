@@ -61,7 +61,7 @@ class Constraints:
         return constraints
 
     def update(self, atoms: Iterable[Atom]) -> None:
-        """Add atoms."""
+        """Add atoms in place."""
         for section, operator, value in atoms:
             facts = self._sections.setdefault(section, _SectionFacts())
             if operator == "has":
@@ -287,10 +287,10 @@ class Hunt:
 
 
 class OptimalMoves(Sequence[ToolCall]):
-    """Optimal calls while a turn is to spare: queries that make some item's candidates exact, and
-    guesses of the next item if its candidates are exact.
+    """Optimal calls while a turn is to spare, as a collection that is never fully listed.
 
-    Iteration yields one query, or the guesses.
+    They are the queries that make some item's candidates exact, and guesses of the next item if its
+    candidates are exact. Iteration yields one query, or the guesses.
     """
 
     def __init__(self, hunt: Hunt) -> None:

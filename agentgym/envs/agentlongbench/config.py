@@ -155,7 +155,6 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
             )
 
     def table(self, rng: np.random.Generator) -> ItemTable:
-        """Draw the items of an episode, with the published names if required."""
         table = super().table(rng)
         return _published(table, rng) if self.published and self.knowledge == "free" else table
 
@@ -194,12 +193,6 @@ def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator
     Knowledge-intensive tables contain the same facts in every episode. Knowledge-free tables are
     reshuffled; items, sections and values get random codes, and numbers keep only their order.
     Lists of species keep their lengths, but no item is a real species.
-
-    Args:
-        knowledge: `intensive` or `free`.
-        source: `species` or `synthetic`.
-        items: The number of items.
-        rng: The random source.
     """
     free = knowledge == "free"
     if source == "synthetic":

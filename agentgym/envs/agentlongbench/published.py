@@ -336,7 +336,6 @@ def _specs(row: PublishedRow, log: LogMessages) -> list[QuestionSpec]:
 
 
 def _compute(spec: QuestionSpec, log: LogMessages) -> Answer | None:
-    """Return the answer by the log; None if it lacks what the question needs."""
     if [turn.number for turn in log.rounds] != list(range(1, len(log.rounds) + 1)):
         return None
     evidence = Evidence(spec)
@@ -348,7 +347,6 @@ def _compute(spec: QuestionSpec, log: LogMessages) -> Answer | None:
 
 
 def _spans(spec: QuestionSpec, log: LogMessages) -> Iterator[Span]:
-    """Yield the evidence: whole tool results, and the sections of feedback."""
     for turn in log.rounds:
         for place, message in enumerate(turn.messages, turn.start):
             text = message.text

@@ -158,7 +158,6 @@ class Evidence:
             self._forget(number)
 
     def _forget(self, number: int) -> None:
-        """Drop evidence that the newest round makes superfluous, or that round."""
         if self.spec.task == "find_round_largest_value_env":
             best = self._largest()
             self.feedback = {best: self.feedback[best]}

@@ -203,7 +203,7 @@ class Guarantee:
         return self._if_offered(deal, offer, types, turns, accepting, gain)
 
     def if_accepted(self, deal: int, offer: int, types: Types, turns: int, kept: Items) -> int:
-        """Return the guarantee if the agent accepts an offer of which the other keeps `kept`."""
+        """Return the guarantee if the agent accepts an offer in which the other keeps `kept`."""
         gain = worth(self.game.mine, rest(self.game.pool(deal, offer), kept))
         return gain + self.value(deal + 1, 0, types, turns - 1)
 
@@ -222,7 +222,7 @@ def guarantee(game: Bargain) -> Guarantee:
 def agreements(pool: Items, offers: int, mine: Items, theirs: Items) -> list[Items]:
     """Return what the player who offers next may keep in a subgame-perfect equilibrium of a deal.
 
-    A player accepts a share that is worth as much to it as going on, and offers a division that is
+    A player accepts a share that is worth as much to it as rejecting, and offers a division that is
     best for itself; among equal ones, the best for the other. Both values are known.
 
     Args:

@@ -160,7 +160,7 @@ class RaceWorld(GameWorld[RaceConfig]):
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
-        """Draw the list; prefer one on which no constant and no greedy move suffices."""
+        """Prefer lists on which no constant and no greedy move suffices."""
         config = self.config
         for _ in range(_DRAWS):
             count = 2 * config.moves * config.per_move
@@ -191,16 +191,13 @@ class RaceWorld(GameWorld[RaceConfig]):
         return total
 
     def movers(self) -> Sequence[str]:
-        """Return the player whose turn it is."""
         moves = sum(self.taken) // self.game.per_move
         return (self.players[moves % 2],)
 
     def instance_key(self) -> str:
-        """Return a digest of the list and the rules."""
         return digest([*self.game])
 
     def restate(self) -> str:
-        """Return the goal; the state contains the list."""
         lines = [f"You are {self.seat}.", f"Numbers per move: {self.game.per_move}"]
         if self.in_match:
             value = self.perfect[self.seat]
@@ -211,7 +208,6 @@ class RaceWorld(GameWorld[RaceConfig]):
         return "\n".join(lines)
 
     def situation(self) -> str:
-        """Return the list, the taken numbers and the sums."""
         return f"List: {', '.join(map(str, self.game.numbers))}\n{self._counts()}"
 
     def _counts(self) -> str:
@@ -231,7 +227,6 @@ class RaceWorld(GameWorld[RaceConfig]):
         return self.make_move(from_left)
 
     def play(self, moves: Mapping[str, Move]) -> str:
-        """Play one player's move."""
         ((player, move),) = moves.items()
         left, right = int(move), self.game.per_move - int(move)
         numbers, after = self.game.numbers, _after(self.game, left)
@@ -243,7 +238,6 @@ class RaceWorld(GameWorld[RaceConfig]):
         return f"{player} takes {', '.join(map(str, got))}. {self._counts()}"
 
     def read_move(self, found: re.Match[str]) -> None:
-        """Read the taken numbers and the sums."""
         left, right = int(found["left"]), int(found["right"])
         numbers = self.game.numbers
         taken_left, taken_right = self.taken
@@ -262,15 +256,12 @@ class RaceWorld(GameWorld[RaceConfig]):
         self.done = not numbers
 
     def scripted_move(self, player: str) -> Move:
-        """Return the move of the scripted player's rule."""
         return int(scripted_replies(self.game, self.game.moves)[0])
 
     def payoff(self) -> float:
-        """Return this seat's sum as a share of its sum with perfect play of both."""
         return self.sums[self.seat] / self.perfect[self.seat]
 
     def has_won(self) -> bool:
-        """Report whether the target was reached."""
         return self.sums[self.seat] >= self.target
 
     def report(self) -> Mapping[str, Any]:
@@ -279,12 +270,10 @@ class RaceWorld(GameWorld[RaceConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return one move per turn."""
         check_int("horizon", steps, 2, _MAX_MOVES)
         return {"moves": steps}
 
     def best_moves(self) -> Collection[Move]:
-        """Return the moves that still reach the target; in a match, the minimax moves."""
         game = self.game
         if self.in_match:
             left = game.parts_after(minimax(game)[game.moves - 1])[:, 0]
@@ -294,20 +283,16 @@ class RaceWorld(GameWorld[RaceConfig]):
         return [move for move, value in enumerate(sums) if value >= missing]
 
     def legal_moves(self) -> Collection[Move]:
-        """Return the possible counts of numbers from the left."""
         return range(self.game.per_move + 1)
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return the possible moves: `per_move + 1` calls."""
         return self.calls(range(self.config.per_move + 1))
 
     def features(self) -> NDArray[np.float32]:
-        """Return the list and the goal.
+        """Return float32 features in [-1, 1], shape `(2 * moves * per_move + 2,)`.
 
-        Returns:
-            float32, shape `(2 * moves * per_move + 2,)`, in [-1, 1]: this seat's share of the
-            target, the turns as a share of its moves, and the list as shares of the largest number
-            (-1 beyond its end).
+        This seat's share of the target, the turns as a share of its moves, and the list as shares
+        of the largest number (-1 beyond its end).
         """
         config, numbers = self.config, self.game.numbers
         won = share(self.sums[self.seat], self.target)
@@ -317,14 +302,12 @@ class RaceWorld(GameWorld[RaceConfig]):
         return as_row(won, left, row)
 
     def read_instance(self, found: re.Match[str]) -> None:
-        """Read the rules and the target."""
         greedy = _TEXTS["greedy"].partition("}")[2] in found.string
         rule: Opponent = "greedy" if greedy else "farsighted"
         self._start(Race((), int(found["per_move"]), rule))
         self.target = int(found["target"] or 0)
 
     def read_situation(self, found: re.Match[str]) -> None:
-        """Read the list, the taken numbers and the sums."""
         numbers = [int(number) for number in found["numbers"].split(", ") if number]
         self._set(tuple(numbers), found)
 

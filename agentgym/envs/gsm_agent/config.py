@@ -55,7 +55,7 @@ class SearchConfig(DatabaseOptions, TurnBudget):
 
     @cached_property
     def database_options(self) -> DatabaseOptions:
-        """The options that determine the database."""
+        """Options that determine the database."""
         return DatabaseOptions(
             **{item.name: getattr(self, item.name) for item in fields(DatabaseOptions)}
         )

@@ -109,7 +109,7 @@ class Database:
 
     @cached_property
     def searchable(self) -> list[int]:
-        """The indices of the tasks that searching can solve.
+        """Indices of the tasks that searching can solve.
 
         Raises:
             ValueError: There are none.
@@ -125,7 +125,7 @@ class Database:
 
     @cached_property
     def rejected(self) -> dict[str, str]:
-        """The ids of the tasks that searching cannot solve, with the reasons."""
+        """Ids of the tasks that searching cannot solve, with the reasons."""
         return {task.id: task.static_only for task in self.tasks if task.static_only}
 
     def people_of(self, task: Task) -> frozenset[str]:

@@ -46,7 +46,7 @@ class GoldPlay:
 
     @property
     def database(self) -> Database:
-        """The database, shared by the worlds of the process."""
+        """Database shared by the worlds of the process."""
         return get_database(self.config.database_options)
 
     def _shown_texts(self) -> list[str]:
@@ -143,7 +143,6 @@ class GoldSearches(Sequence[ToolCall]):
                 yield ToolCall("search", {"query": query})
 
     def _ranks(self, place: int) -> dict[str, int]:
-        """Return the rank of a document for each query that finds it, up to the first good one."""
         ranks: dict[str, int] = {}
         for query in self._queries(place):
             found = self._database.index.best(query, PAGE * PAGES)

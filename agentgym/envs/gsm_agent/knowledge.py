@@ -217,7 +217,6 @@ class GoldKnowledge(SearchKnowledge):
     solution: str = ""
 
     def record(self, task: Task, shown: Sequence[str], missing_count: int) -> None:
-        """Record the shown documents of the task and its solution."""
         self.texts, self.missing_count = tuple(shown), missing_count
         self.solution = task.answer
 
@@ -225,11 +224,9 @@ class GoldKnowledge(SearchKnowledge):
         """Ignore the texts, which do not reveal which documents matter."""
 
     def answer(self) -> str | None:
-        """Return the answer once all documents of the task have been shown."""
         return (self.solution or None) if self.missing_count == 0 else None
 
     def lines(self) -> Iterator[str]:
-        """Format the knowledge for `from_lines`."""
         yield from (f"{_READ}{json.dumps(text, ensure_ascii=False)}" for text in self.texts)
         count = self.missing_count
         some = f"{count} document{'' if count == 1 else 's'}"
@@ -239,11 +236,6 @@ class GoldKnowledge(SearchKnowledge):
 
     @classmethod
     def from_lines(cls, question: Question | None, lines: Sequence[str]) -> GoldKnowledge:
-        """Parse `lines`.
-
-        Raises:
-            ValueError: The text is something else.
-        """
         *texts, missing, pages, last = ["", "", "", *lines]
         match = _MISSING.fullmatch(missing)
         texts = texts[3:]

@@ -265,7 +265,6 @@ def _target(parts: Mapping[str, str]) -> Parts | None:
 
 
 def _source(target: Quantity, text: str, names: Sequence[str], last: str) -> Quantity | None:
-    """Parse what a quantity is compared with."""
     mine = target.parts
     item, that, clause = text.partition(" that ")
     if that:

@@ -39,11 +39,7 @@ class _Searcher(Protocol):
 
 
 class WorldTool:
-    """A tool that a tool set adds to a world.
-
-    Args:
-        world: The world that runs it.
-    """
+    """A tool that a tool set adds to the world that runs it."""
 
     def __init__(self, world: _Searcher) -> None:
         self._world = world

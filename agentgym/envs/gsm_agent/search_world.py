@@ -73,11 +73,9 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
 
     @classmethod
     def requirements(cls, config: SearchConfig) -> Mapping[str, str]:
-        """Return the extra of the embedding vectors, if in use."""
         return {"embed": "search_by='words'"} if config.search_by == "wordllama" else {}
 
     def generate(self) -> None:
-        """Select a task."""
         database = self.database
         playable = range(len(database.tasks)) if self.static else database.searchable
         drawn = int(self.rng.integers(len(playable)))
@@ -111,7 +109,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
 
     @classmethod
     def config_for_split(cls, config: SearchConfig, split: SplitName) -> SearchConfig:
-        """Return the configuration whose database uses the split's people."""
         return config.with_people_of(split)
 
     @classmethod
@@ -122,15 +119,12 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return 1 if config.task is not None else ceil(config.tasks / SIZES[config.size])
 
     def rules(self) -> str:
-        """Return the system message."""
         return rules(self.static, self.config.tools, self.config.prompt)
 
     def task(self) -> str:
-        """Return the question, the static setting's documents, and the budget."""
         return f"{self.restate()}{_BUDGET}{self.max_turns}"
 
     def restate(self) -> str:
-        """Return the question and the static setting's documents."""
         lines = [f"Question: {self.problem.question}"]
         if self.static:
             lines.append("\n\n".join(["Documents:", *self._shown_texts()]))
@@ -139,7 +133,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return "\n".join(lines)
 
     def toolsets(self) -> Sequence[object]:
-        """Return the tools of the configured set."""
         if self.static:
             return (AnswerTool(self),)
         extras = (EXTRA_TOOLS[name](self) for name in TOOL_SETS[self.config.tools])
@@ -238,7 +231,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the premises for `steps` turns of the scripted searcher, at most 12."""
+        """Use the scripted searcher's turns, and at most 12 premises."""
         check_int("horizon", steps, 2, 10_000)
         return options_for_turns(steps)
 
@@ -273,7 +266,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return (ToolCall("next_page", {}),) if 0 < self.known.cursor < PAGES else ()
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return the next page, a search for each missing quantity, the last search, and an answer."""
         answer = ToolCall("answer", {"value": self.known.answer() or "0"})
         if self.static:
             return (answer,)
@@ -284,17 +276,14 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return (answer, *self._next_pages(), *CallSet("search", "query", queries))
 
     def state(self) -> str:
-        """Return the knowledge and the turns left."""
         turns = f"Turns spent looking: {self.rounds}\nTurns left: {self.turns_left}"
         return "\n".join([*self.known.lines(), turns])
 
     def subtask(self, with_state: bool) -> str:
-        """Search for the first missing quantity, turn a page, or answer."""
         calls = self.optimal_calls()
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Describe the query, the next page or the answer."""
         if call.name == "search":
             return _SEARCH.format(call.arguments["query"])
         return _ANSWER if call.name == "answer" else _NEXT
@@ -324,7 +313,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Parse the question, documents if present, and the budget."""
         text, budget, turns = task.rpartition(_BUDGET)
         match = expect(_TASK.fullmatch(text if budget else task), "a task of SearchWorld", task)
         documents = match["documents"] or ""
@@ -340,7 +328,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Add a page of results."""
         if call.name not in _SEARCHES:
             return
         head = expect(_HEAD.match(result), "a page of results", result)
@@ -350,7 +337,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         self._see(result)
 
     def read_state(self, state: str) -> None:
-        """Replace the history by the knowledge in the text."""
         lines, _, ends = state.rpartition("\nTurns spent")
         left = expect(_LEFT.fullmatch(f"Turns spent{ends}"), "a state of SearchWorld", state)
         self.known = self.known.from_lines(self.known.question, lines.split("\n"))
@@ -360,7 +346,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         self._searched_in = self.turn
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Parse the call."""
         if subtask == _ANSWER:
             answer = self.known.answer()
             return None if answer is None else ToolCall("answer", {"value": answer})

@@ -41,7 +41,7 @@ class Parts(NamedTuple):
 
     @property
     def phrase(self) -> str:
-        """The phrase."""
+        """The whole phrase."""
         return f"{self.item} {self.verb.participle}{self.tail}"
 
 

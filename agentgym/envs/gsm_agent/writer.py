@@ -62,7 +62,6 @@ class Writer:
 
 
 def _change(facts: Sequence[Fact], rng: Random) -> list[Fact]:
-    """Return the facts with another number."""
     fact = facts[-1]
     number = fact.number or 0
     numbers: Sequence[int] = range(max(2, number // 2), number + number // 2 + 4)

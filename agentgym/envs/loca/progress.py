@@ -94,7 +94,7 @@ class Progress:
         self._unindexed: dict[str, None] = {}  # labels not yet in the belief
 
     def pending(self) -> list[PlanStep]:
-        """Return the steps that may run now, in plan order; `CLAIM` at the end."""
+        """Steps that may run now, in plan order; `CLAIM` at the end."""
         self._advance()
         return list(self._pending.values())
 

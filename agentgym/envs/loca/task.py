@@ -161,8 +161,6 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         """The workspace files."""
         return self.office.context.files
 
-    # The hooks of a task.
-
     def draw(self, size: int) -> None:
         """Fill `self.office` and set `self.truth` for `size` units."""
         raise NotImplementedError
@@ -209,8 +207,6 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         else:
             self.draw(size)
 
-    # Draws for `draw`.
-
     def whole(self, low: int, high: int | None = None) -> int:
         """Draw an integer from `[low, high)`, or from `[0, low)`."""
         return whole(self.rng, low, high)
@@ -219,10 +215,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         """Draw whether an event of this probability happens."""
         return bool(self.rng.random() < probability)
 
-    # The world.
-
     def generate(self) -> None:
-        """Draw a state of the configured length; repeated seeds use a cache."""
         kind: Any = type(self)
         config = self.config.for_seed(self.instance_seed)
         drawn = draw_state(kind, config, whole(self.rng, 2**63))
@@ -235,16 +228,14 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self._files_seen = self.files.version()
 
     def instance_key(self) -> str:
-        """Return a digest of the truth and the description length."""
         return digest([type(self).__name__, self.truth, self.tokens])
 
     @classmethod
     def instance_count(cls, config: OfficeT) -> float:
-        """Return infinity: names, numbers and times vary practically without limit."""
+        """Names, numbers and times vary practically without limit."""
         return math.inf
 
     def rules(self) -> str:
-        """Return the system message shared by all office tasks."""
         harmless = self.harmless_differences()
         named = [harmless[name] for name in (DRAFTS, INSIGHTS) if name in harmless]
         free = " and ".join(["new files of your own in /workspace", *named])
@@ -259,11 +250,9 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         )
 
     def task(self) -> str:
-        """Return the task prompt."""
         return self.opening
 
     def toolsets(self) -> Sequence[object]:
-        """Return the servers."""
         return self.office.toolsets()
 
     def score(self) -> float:
@@ -300,7 +289,6 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @classmethod
     def requirements(cls, config: OfficeT) -> Mapping[str, str]:
-        """Return the extra for office tasks and the requirements of the servers."""
         return {"office": "", **requirements(cls.servers)}
 
     @classmethod
@@ -328,10 +316,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             slope = (length - low) / (size - first)
         return {"size": min(errors, key=lambda size: errors[size])}
 
-    # The oracle hooks.
-
     def state(self) -> str:
-        """Return the learnt facts, the changes made and the missing outputs."""
         lines = [f"- {line}" for line in self.progress.lines() or [_NOTHING]]
         return "\n".join([_FACTS, *lines, self._missing()])
 
@@ -355,12 +340,10 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return f"{_MISSING}{missing or 'none'}"
 
     def subtask(self, with_state: bool) -> str:
-        """Return the instruction for the next step, with the call of a read."""
         steps = self.next_steps()
         return _order(steps[0]) if steps else "The task can no longer be completed correctly."
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Return the instruction for the step that makes the call."""
         for step in self._steps():
             if step.call == call:
                 return _order(step)
@@ -370,14 +353,12 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return [*self.progress.pending(), *self.progress.completed(), CLAIM]
 
     def reasoning(self, call: ToolCall) -> str:
-        """Return the label of the pending step that makes the call."""
         for step in self.progress.pending():
             if self.progress.counts(step, call):
                 return step.label
         return "Look again."
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the calls of the next steps; none if the full score is out of reach."""
         return [step.call for step in self.next_steps()]
 
     def next_steps(self) -> Sequence[PlanStep]:
@@ -422,13 +403,11 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return step.label in self.progress.facts
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return the optimal calls, the reads of completed steps, and the claim."""
         optimal = self.optimal_calls()
         reads = [step.call for step in self.progress.completed() if not step.changes]
         return [*optimal, *reads, *([] if optimal == [CLAIM.call] else [CLAIM.call])]
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Label calls as `productive`, `redundant` or `harmful`; see `OfficeTask`."""
         pending, before = self.progress.pending(), self._outlook.count(self)
         is_alive = bool(self.next_steps())
 
@@ -453,15 +432,12 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         planned = any(self.progress.counts(step, call) for step in pending)
         return "productive" if planned else "redundant"
 
-    # The hooks of scripted policies.
-
     @classmethod
     def read_task(cls, task: str) -> Self:
         """Return a world whose plan fits every prompt: prompts differ only in wording."""
         return cls(cast("OfficeT", cls.Config()), 0)
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Update the progress with the result of a call."""
         lasting = call.name in IRREVERSIBLE_TOOLS
         if not self._is_played or is_read(call):
             self.progress.record(call, result, lasting)
@@ -487,14 +463,12 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             return False
 
     def read_state(self, state: str) -> None:
-        """Restore the progress from a text of `state()`."""
         lines = state.split("\n")
         if lines[0] != _FACTS or not lines[-1].startswith(_MISSING):
             raise ValueError("not the state of an office task")
         self.progress.restore([line[2:] for line in lines[1:-1] if line != f"- {_NOTHING}"])
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Return the call of the step with that instruction."""
         for step in self._steps():
             if _order(step) == subtask:
                 return step.call

@@ -62,7 +62,6 @@ class Operator:
         write: Formats the rule from parameters and operand names.
         draw: Draws the parameters (signs, constants, a program) for a number of operands.
         child: Draws an operand's value (bottom-up).
-        operand: `number` or `text`.
         least: The minimum number of operands; `most` is the maximum.
         needs: Returns the indices of the operands that a lazy evaluation asks for; None for all.
         weight: The relative frequency.

@@ -106,7 +106,6 @@ def seconds(ticks: int) -> str:
 
 
 def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
-    """Draw workers with distinct wake-up ticks until every operand affects the result."""
     while True:
         workers = _try_workers(rng, operands)
         # The result is linear, so an operand's effect is the result for 1 there and 0 elsewhere.
@@ -262,7 +261,6 @@ def read_expression(text: str) -> Program:
 
 
 def _guesses(text: str) -> Iterator[tuple[str, Any]]:
-    """Guess operator and parameters; the reader verifies a guess by writing it."""
     signs = (1, *(1 if sign == "+" else -1 for sign in _SIGN.findall(text)))
     if re.fullmatch("-?[0-9]{1,4000}", text):
         yield "constant", int(text)

@@ -147,7 +147,6 @@ class Records(ReadDocuments):
         return read_document(text)
 
     def learn(self, file: str, text: str) -> list[str]:
-        """Read a document and compute the ids that follow."""
         facts = self.facts(text)
         if file in self.read:
             return []
@@ -202,19 +201,15 @@ class Records(ReadDocuments):
             self.values.pop(variable, None)
 
     def unread(self) -> Sequence[str]:
-        """Return all known unread ids."""
         return _late_first((*self.ready, *self.doubtful))
 
     def follows(self, file: str) -> bool:
-        """Report whether an id is known and unread."""
         return file in self.ready or file in self.doubtful
 
     def useful(self) -> Sequence[str]:
-        """Return the certainly needed ids."""
         return _late_first(self.ready)
 
     def lines(self) -> list[str]:
-        """Write the target, the useful values and rules, and the unread ids."""
         values = sorted(self.values.items(), key=lambda item: int(item[0][1:]))
         rows = {
             "Known values": ", ".join(f"{variable} = {value}" for variable, value in values),
@@ -242,7 +237,6 @@ class Records(ReadDocuments):
 
     @classmethod
     def from_lines(cls, start: Self, text: str) -> Self:
-        """Rebuild the knowledge."""
         match = expect(_STATE.fullmatch(text), "what was found out", text)
         known = cls(target=start.target)
         known.answer = match["answer"]
@@ -262,14 +256,12 @@ class Records(ReadDocuments):
         return known
 
     def describe(self, file: str) -> str:
-        """Read an id, or compute it first."""
         prefix = _prefix(file)
         if prefix not in self.rules:
             return f"Read document '{file}'."
         return f"Work out X = {self.rules[prefix]}, then read document '{prefix}%X'."
 
     def resolve(self, step: str) -> str | None:
-        """Return the id, or the one with the prefix."""
         match = re.fullmatch(r"(?:Work out X = .*, then r|R)ead document '([^']+)'\.", step)
         if match is None or not match[1].endswith("%X"):
             return match and match[1]

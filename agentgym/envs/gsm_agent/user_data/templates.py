@@ -124,7 +124,6 @@ class Template:
         self._split(split_sentences(_SLOT.sub(r"{\1}", " ".join(story.split()))))
 
     def _sort(self, lines: list[Line]) -> list[Line]:
-        """Put the lines that nothing depends on last, because draws rarely revise them."""
         used = set[str]().union(*(each.names for each in self.conditions))
         used |= set().union(*(line.formula.names for line in lines))
         return sorted(lines, key=lambda line: used.isdisjoint(line.names))
@@ -191,7 +190,6 @@ class Template:
         return draw
 
     def _answer(self, draw: _Draw) -> str:
-        """Return the answer; empty if it has no finite decimal form."""
         try:
             return write_number(self.answer(draw.values))
         except (ArithmeticError, ValueError):
@@ -237,7 +235,6 @@ class Template:
         return group_sentences(self.sentences, tells)
 
     def _decides(self, line: Line, draw: _Draw, rng: Random) -> bool:
-        """Return whether another option of a line changes the answer."""
         right = self.answer(draw.values)
         for option in islice(line.options(draw.values, rng), _ALTERNATIVES):
             other = _Draw(draw.values)

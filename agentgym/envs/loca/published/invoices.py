@@ -71,7 +71,6 @@ class _Invoice:
     payment_status: _Status
 
     def facts(self) -> dict[str, Any]:
-        """Return what the PDF file shows, with amounts in cents."""
         return {
             "id": self.invoice_id,
             "supplier": self.supplier,

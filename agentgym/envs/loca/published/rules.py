@@ -245,7 +245,6 @@ def _rates(rows: Records) -> dict[str, list[float]]:
 
 
 def _parse(content: Any) -> Any:
-    """Return the value of JSON or of a Python literal; any other text stays text."""
     if not isinstance(content, str):
         return content
     with contextlib.suppress(ValueError, RecursionError):

@@ -45,7 +45,6 @@ class PublishedConfig(OfficeConfig):
             raise ValueError(f"data must be a state folder of LOCA-bench, got {self.data!r}")
 
     def for_seed(self, seed: int) -> Self:
-        """Return the configuration of a seed's state."""
         if not self.data:
             return self
         states = sorted(Path(self.data).glob("state*")) or [Path(self.data)]

@@ -97,7 +97,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     text = text_of("prompts", "ApplyPhDEmail")
 
     def draw(self, size: int) -> None:
-        """Draw the applicant, her papers, the professors and their mails."""
         rng, email = self.rng, self.office.get(Email)
         last = pick(rng, [name for name in LAST if name.startswith("C")])
         name = f"Mary {pick(rng, ('', 'Ann ', 'Jo '))}{last}"
@@ -177,7 +176,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return self.start - timedelta(minutes=self.whole(6_000, 30_000))
 
     def plan(self) -> Plan:
-        """Merge the awards, make all archives and send them."""
         (name, student), names = yield [
             read("Read the memory.", _read_person, "read_graph"),
             read("List the papers.", lambda text: re.findall(r"^\[FILE\] ((?:award|letter)\S*)", text, re.MULTILINE),
@@ -237,7 +235,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         ]  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:
-        """Check one mail with the right archive per request, and no other mail."""
         email = self.office.get(Email)
         missing = dict(self.truth["wanted"])
         for mail in email.sent():

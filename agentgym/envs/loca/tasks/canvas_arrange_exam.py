@@ -114,7 +114,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     text = text_of("prompts", "CanvasArrangeExam")
 
     def draw(self, size: int) -> None:
-        """Draw courses, announcements, mails and the empty schedule."""
         canvas, email = self.office.get(Canvas), self.office.get(Email)
         canvas.people.add_user(ME, LOGIN, "kelly-2025")
         email.add_user(LOGIN, "kelly-2025", ME)
@@ -321,7 +320,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return Mail(sender, LOGIN, subject, body, START - timedelta(minutes=minutes))
 
     def plan(self) -> Plan:
-        """Read courses, announcements and mails, then write the rows."""
         courses = yield read("List the courses.", _read_courses, "canvas_list_courses")
         lists = yield [
             read(
@@ -365,14 +363,12 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         )
 
     def task_failures(self) -> Iterator[str]:
-        """Check the rows and their order."""
         table, failures = open_output(self.files, FILE, SHEET)
         yield from failures
         yield from _table_failures(table, self.truth["exams"])
         yield from sent_failures(self.office.get(Email))
 
     def published_failures(self) -> Iterator[str]:
-        """Apply the published rule."""
         return schedule_failures(self.files, FILE, self.truth["published"])
 
 
@@ -396,7 +392,6 @@ def _table_failures(
 
 
 def _same_date(actual: Any, expected: Any) -> bool:
-    """Compare dates: MM/DD/YYYY text or an Excel date."""
     iso = _ISO_DAY.fullmatch(as_text(actual))  # an Excel date as text
     if iso:
         return loose(f"{iso[2]}/{iso[3]}/{iso[1]}", expected)
@@ -405,7 +400,6 @@ def _same_date(actual: Any, expected: Any) -> bool:
 
 
 def _same_time(actual: Any, expected: Any) -> bool:
-    """Compare times: HH:MM text or an Excel time."""
     parts = re.fullmatch(r"(?:[0-9-]{10}[ T])?([0-9]{1,2}):([0-9]{2})(:00)?", as_text(actual))
     return loose(f"{int(parts[1]):02}:{parts[2]}" if parts else actual, expected)
 

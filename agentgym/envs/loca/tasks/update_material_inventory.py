@@ -133,7 +133,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the number of products for a plan of `steps` steps."""
         # Every plan has seven fixed steps; each product adds one, and part of a page.
         products = round((steps - 7) / 1.15)
         if not 1 <= products <= MAX_PRODUCTS:
@@ -143,7 +142,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return {"size": max(4, 2 * products), "products": products}
 
     def draw(self, size: int) -> None:
-        """Draw materials, recipes and orders; the stock follows from their needs."""
+        """Derive the stock from what the drawn orders need."""
         materials = self._materials(
             self.config.materials or min(100, max(5, round(1.2 * sqrt(size))))
         )
@@ -439,7 +438,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return self.office.get(GoogleSheet).add_spreadsheet(TITLE, sheets), rows
 
     def plan(self) -> Plan:
-        """Read recipes, materials, products and orders, then write both stocks."""
         sheet = yield find_spreadsheet(TITLE)
         table = yield read_table(sheet, RECIPES)
         stock = yield read_table(sheet, STOCK)
@@ -496,7 +494,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check the stock of each material and product."""
         sheets, shop, truth = self.office.get(GoogleSheet), self.office.get(WooCommerce), self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], STOCK, truth["sheets"])
         yield from _stock_failures(values_of(sheets, truth["sheet"], STOCK), truth["rows"])
@@ -513,7 +510,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             yield "something other than product stock was changed in the shop"
 
     def published_failures(self) -> Iterator[str]:
-        """Apply the published rule."""
         truth, shop = self.truth, self.office.get(WooCommerce)
         stock = values_of(self.office.get(GoogleSheet), truth["sheet"], STOCK)
         return inventory_failures(shop, stock, *truth["published"].values())

@@ -87,7 +87,6 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
     text = text_of("prompts", "WoocommerceNewWelcome")
 
     def draw(self, size: int) -> None:
-        """Draw customers with orders, the table and two files."""
         shop, cloud = self.office.get(WooCommerce), self.office.get(GoogleCloud)
         shop.settings.update("woocommerce_currency", "EUR")
         shop.settings.update("gmt_offset", str(pick(self.rng, [-8, -5, 2, 9])))
@@ -275,7 +274,6 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         return password
 
     def plan(self) -> Plan:
-        """Read files, orders and the table, add the rows and send the mails."""
         user, password = yield read(
             "Read the credentials.",
             lambda text: re.findall(r"^(?:user|password): (\S+)$", text, re.MULTILINE),
@@ -321,7 +319,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         ]
 
     def own_records(self) -> Sequence[Any]:
-        """Return id and customer of each row of the table that is not an initial one."""
+        """Return id and customer of each row that the table did not have at the start."""
         try:
             rows = self.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)
         except ToolError:
@@ -335,7 +333,6 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         return [pair for pair in pairs if pair not in initial]
 
     def task_failures(self) -> Iterator[str]:
-        """Check the table rows and the mail to each new customer."""
         cloud, email, truth = self.office.get(GoogleCloud), self.office.get(Email), self.truth
         try:
             rows = cloud.bigquery.rows(DATASET, TABLE)

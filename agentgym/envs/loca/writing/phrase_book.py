@@ -165,7 +165,6 @@ def sentences(text: str) -> list[str]:
 
 
 def _has_nested_slot(text: str) -> bool:
-    """Report whether alternatives contain a slot."""
     return any("{" in part.partition("]")[0] for part in text.split("[")[1:])
 
 
