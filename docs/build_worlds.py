@@ -45,8 +45,8 @@ Text written by a model never makes `step` raise, hang, or change state on error
 
 ## Options of each world
 
-Bounds are inclusive; a value of another type is refused (`True` is not 1, and `1.0` is no `int`), but an `int` will do for
-a `float`. `agentgym.config_schema("ListWorld")` returns the same as JSON Schema.
+Bounds are inclusive, and values of another type are refused, except an `int` for a `float`.
+`agentgym.config_schema("ListWorld")` returns the same as JSON Schema.
 """
 
 # The worlds' folders, with the titles and files of their pages.
@@ -95,9 +95,9 @@ def folder_of(world: type[Any]) -> str:
 
 
 def section(world: type[Any], entries: list[Entry]) -> str:
-    plain, *presets = entries
+    _, *presets = entries
     shown = [f"`{short(entry)}` ({write(entry.options)})" for entry in presets]
-    text = f"### {world.__name__}\n\n`{plain.id}`: {plain.summary}\n\n"
+    text = f"### {world.__name__}\n\n"
     if shown:
         text += f"Presets: {', '.join(shown)}.\n\n"
     return text + options_table(world)

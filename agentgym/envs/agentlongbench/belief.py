@@ -55,7 +55,6 @@ class Constraints:
 
     @classmethod
     def of(cls, atoms: Iterable[Atom]) -> Constraints:
-        """Return the constraints of these atoms."""
         constraints = cls()
         constraints.update(atoms)
         return constraints
@@ -116,7 +115,6 @@ class Belief:
         known: The constraints on the hidden item from feedback.
         listed: The constraints that all candidates satisfy, from the queries that listed them.
         pool: The candidates in list order, including the hidden item; None before the first list.
-        left: The remaining rounds.
         items: The names of all items, if the puzzle lists them.
     """
 
@@ -188,7 +186,6 @@ class Belief:
 
     @classmethod
     def from_lines(cls, text: str, items: Sequence[str]) -> Belief:
-        """Parse `lines` for a puzzle that lists these items."""
         match = expect(_STATE.fullmatch(text), "a state of a puzzle", text)
         known, listed = (
             [atom for condition in json.loads(part) for atom in to_atoms([condition])]
@@ -242,7 +239,6 @@ class Hunt:
 
     @property
     def belief(self) -> Belief:
-        """The knowledge about the next item to guess."""
         return self.beliefs[self.number]
 
     def add_result(self, conditions: Sequence[Mapping[str, Any]], result: str) -> None:
@@ -271,7 +267,6 @@ class Hunt:
 
     @classmethod
     def from_lines(cls, text: str, items: Sequence[str]) -> Self:
-        """Parse `lines` for a task that lists these items."""
         hunt = cls()
         for part in text.rstrip("\n").split("\n\n"):
             head = _HEAD.match(part)

@@ -98,10 +98,7 @@ class ItemsConfig(Config):
     def targets(self, table: ItemTable, rng: np.random.Generator, least: int = 1) -> Iterator[int]:
         """Yield the items that can be distinguished from all others, in random order.
 
-        Lists with fewer than `least` items are ignored.
-
-        Raises:
-            ValueError: There are no more.
+        Lists with fewer than `least` items are ignored. Raise ValueError once there are no more.
         """
         for place in rng.permutation(len(table)).tolist():
             if table.isolable(place, least):

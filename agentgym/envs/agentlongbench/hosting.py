@@ -85,8 +85,7 @@ def _reverse(atom: Atom) -> Atom | None:
 def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[str, Any]) -> str:
     """Write a call for the host; empty if the tool's own checks refuse it.
 
-    Raises:
-        ToolError: The call cannot be carried out.
+    Raise ToolError if the call cannot be carried out.
     """
     hidden = f"{_OF_THE_ITEM}{_profile(table, target)}"
     if name == ASK:

@@ -1,6 +1,4 @@
-"""The items of a puzzle, their profiles, and the items that satisfy a condition (AgentLongBench,
-section 2.1.1).
-"""
+"""Items, their profiles, and the items that satisfy a condition (AgentLongBench, section 2.1.1)."""
 
 from __future__ import annotations
 
@@ -34,12 +32,7 @@ _COMPARISONS: Mapping[Operator, Callable[[NDArray[np.int64], int], Mask]] = {
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of every profile.
-
-    Attributes:
-        numeric: Whether its one value is a number.
-        weight: The weight of a correct value in the weighted summation.
-    """
+    """A section of every profile; `weight` counts in the weighted summation."""
 
     name: str
     numeric: bool
@@ -92,11 +85,7 @@ class ItemTable:
         return ItemTable([self.sections[k] for k in sections], names, labels, columns)
 
     def find(self, name: str) -> int:
-        """Return the item with a name, ignoring case, spaces, hyphens, accents and punctuation.
-
-        Raises:
-            ToolError: There is none.
-        """
+        """Return the item whose `normalize_name` is that of `name`; raise ToolError without one."""
         place = self._by_name.get(normalize_name(name))
         if place is None:
             raise ToolError(f"there is no item called {echo(name)}")
@@ -105,9 +94,7 @@ class ItemTable:
     def mask(self, atom: Atom) -> Mask:
         """Return the items that satisfy an atom.
 
-        Raises:
-            ToolError: The section or value does not exist, or the operator does not fit the
-                section.
+        Raise ToolError if the section or value does not exist, or the operator does not fit it.
         """
         name, operator, value = atom
         place = self._places.get(name)

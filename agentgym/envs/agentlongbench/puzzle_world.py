@@ -1,6 +1,4 @@
-"""PuzzleWorld: find a hidden item with queries and guesses, live (AgentLongBench, sections 2.1 and
-C.1).
-"""
+"""PuzzleWorld: find a hidden item by queries and guesses (AgentLongBench, sections 2.1, C.1)."""
 
 from __future__ import annotations
 
@@ -72,13 +70,12 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     After each guess, right or wrong, the next hidden item is due. While the candidates are not
     exact, the optimal calls are the queries whose result makes them exact; after that, guesses of
-    any candidate, that is, any item consistent with all feedback. Such a guess may be right and is
-    never repeated. Another strategy may need fewer guesses on average. The turn budget, equal for
-    all seeds, suffices for a player who always guesses the first candidate.
+    any candidate, that is, any item consistent with all feedback. Another strategy may need fewer
+    guesses on average. The turn budget, equal for all seeds, suffices for a player who always
+    guesses the first candidate.
 
     Attributes:
         table: The items of the puzzle; missing, like the targets, in a world rebuilt from a chat.
-        targets: The hidden items, by number from 1.
     """
 
     Config = PuzzleConfig
@@ -119,12 +116,10 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     @property
     def target(self) -> int:
-        """The next hidden item to guess."""
         return self.targets[self.hunt.number]
 
     @property
     def belief(self) -> Belief:
-        """The knowledge about it."""
         return self.hunt.belief
 
     def rules(self) -> str:
@@ -216,9 +211,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return self._found / (self._puzzles * self._hidden)
 
     def report(self) -> Mapping[str, Any]:
-        """Return the numbers of puzzles, of all hidden items, of found ones, and the last round of
-        the next item.
-        """
+        """Return the numbers of puzzles, hidden and found items, and the next item's last round."""
         return {
             "puzzles": self._puzzles,
             "hidden": self._puzzles * self._hidden,
@@ -255,7 +248,6 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     @classmethod
     def host_reply(cls, question: str) -> str:
-        """Return the right verdicts, or yes or no."""
         return reply_to(question)
 
     def objection(self, answer: str, result: str) -> str:

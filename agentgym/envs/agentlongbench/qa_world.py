@@ -1,6 +1,4 @@
-"""LongContextQA: one of eight questions about the long log of a puzzle (AgentLongBench, section
-2.3.3 and appendix D).
-"""
+"""LongContextQA: questions about a puzzle's long log (AgentLongBench, 2.3.3 and appendix D)."""
 
 from __future__ import annotations
 
@@ -71,7 +69,6 @@ class LongContextQA(World[QAConfig]):
 
     Attributes:
         log: The log; missing, like the question, in a world rebuilt from a chat.
-        opened: The published row in play, if any.
     """
 
     Config = QAConfig
@@ -283,8 +280,7 @@ class LongContextQA(World[QAConfig]):
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return a read of each page, and the answer.
 
-        Raises:
-            ValueError: The log has a length in tokens, so its number of pages is unknown.
+        Raise ValueError for a log sized in tokens, whose number of pages is unknown.
         """
         if self.config.length or (self.config.data and self.config.row is None):
             given = "data" if self.config.data else f"length={self.config.length}"

@@ -48,7 +48,6 @@ class LogQuestion:
         scan: The evidence for a naive reader: whole tool results or profiles.
         least: A minimal part of the log that proves the answer.
         chance: The maximum expected score of an answer that ignores the evidence.
-        extra: Further fields of the published row.
     """
 
     spec: QuestionSpec

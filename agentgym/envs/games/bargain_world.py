@@ -133,12 +133,10 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     @property
     def earned(self) -> int:
-        """Return the worth of this seat's items."""
         return worth(self.game.mine, self.held[self.seat])
 
     @property
     def offerer(self) -> str:
-        """Return the player who makes the current offer."""
         return self.players[(self.deal + self.offers_made) % 2]
 
     def instance_key(self) -> str:

@@ -76,12 +76,7 @@ def shrink(pool: Items) -> Items:
 class Bargain(NamedTuple):
     """An instance as one player knows it.
 
-    Attributes:
-        pools: The items of each deal.
-        offers: The maximum number of offers per deal.
-        mine: The player's values.
-        types: The other player's possible values.
-        demand: The share in percent that the scripted player demands.
+    `offers` is the maximum per deal, `demand` the share in percent that the scripted player wants.
     """
 
     pools: tuple[Items, ...]
@@ -223,13 +218,8 @@ def agreements(pool: Items, offers: int, mine: Items, theirs: Items) -> list[Ite
     """Return what the player who offers next may keep in a subgame-perfect equilibrium of a deal.
 
     A player accepts a share that is worth as much to it as rejecting, and offers a division that is
-    best for itself; among equal ones, the best for the other. Both values are known.
-
-    Args:
-        pool: The items on the table.
-        offers: The number of offers to come.
-        mine: The values of the player who offers.
-        theirs: The values of the other player.
+    best for itself; among equal ones, the best for the other. `mine` are the values of the player
+    who offers; both know them.
     """
     least = reserve(pool, offers, mine, theirs)
     found: dict[tuple[int, int], list[Items]] = defaultdict(list)

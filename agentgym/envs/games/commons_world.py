@@ -105,8 +105,7 @@ class Commons(NamedTuple):
 def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
     """Return the most that one player can still take against the scripted one.
 
-    Returns:
-        By round, a dict from the stock and the scripted player's demand to units.
+    By round, a dict from the stock and the scripted player's demand to units.
     """
     pairs = list(product(range(game.capacity + 1), range(game.limit + 1)))
     totals = [dict.fromkeys(pairs, 0)]
@@ -125,12 +124,10 @@ def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
 def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
     """Return the best symmetric subgame-perfect equilibrium in pure strategies.
 
-    A player who takes one unit more gains it and loses future units as if two had been taken, since
-    an odd total wastes one. So every x that maximises 2x + V(stock after both take x) is an
-    equilibrium of a round.
-
-    Returns:
-        By round and stock, what each player takes, and what each still gets in total.
+    By round and stock: what each player takes, and what each still gets in total. A player who
+    takes one unit more gains it and loses future units as if two had been taken, since an odd total
+    wastes one. So every x that maximises 2x + V(stock after both take x) is an equilibrium of a
+    round.
     """
     later = [0] * (game.capacity + 1)
     takes, values = [], [later]
@@ -184,7 +181,6 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         self.totals = dict.fromkeys(self.players, 0)
 
     def _constant(self, amount: int) -> int:
-        """Return the total of a player who always takes one amount, as far as it may."""
         stock, demand, total = self.stock, self.demand, 0
         for number in range(len(self.game.growth)):
             take = min(amount, self.game.most(stock))
@@ -193,13 +189,11 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         return total
 
     def _best(self, stock: int, demand: int, number: int, turns: int = _MAX_ROUNDS) -> int:
-        """Return the most that this seat can still take from a round on, in at most some turns."""
         growth = self.game.growth[: number + turns]
         return best_totals(self.game._replace(growth=growth))[number][stock, demand]
 
     @property
     def fair(self) -> int:
-        """Return each player's total in the equilibrium."""
         _, values = equilibrium(self.game)
         return values[0][self._first]
 

@@ -34,7 +34,6 @@ class GameWorld(SeatedWorld[ConfigT]):
         texts: The rules, the plan hint of a move (`plan`), and of a lost game (`lost`).
         move_call: The tool that makes a move, and its argument.
         task_format: The format of a task and of `restate()`.
-        situation_format: The format of `situation()`.
         line_format: The format of a line of `play`.
         turn_of: The next player, in games where players alternate.
     """
@@ -76,12 +75,11 @@ class GameWorld(SeatedWorld[ConfigT]):
 
     @property
     def other(self) -> str:
-        """Return the other player's name."""
         return next(player for player in self.players if player != self.seat)
 
     @property
     def known_turns(self) -> int:
-        """Return the number of remaining turns, or a very large one if it is unknown."""
+        """The number of remaining turns, or a very large one if it is unknown."""
         return _MANY if self.max_turns is None else self.turns_left
 
     def by_player(self, values: Iterable[ValueT]) -> dict[str, ValueT]:

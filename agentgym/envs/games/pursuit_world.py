@@ -116,10 +116,8 @@ class Board(NamedTuple):
 class CatchValues(NamedTuple):
     """The minimax number of the pursuer's moves to come, between two catches.
 
-    Attributes:
-        pursuer: By pursuer's and evader's cell, if the pursuer moves next.
-        evader: The same if the evader moves next.
-        caught: By pursuer's cell, after the catch.
+    `pursuer` and `evader` are indexed by both cells, pursuer first, and named for the next player;
+    `caught` by the pursuer's cell, after the catch.
     """
 
     pursuer: NDArray[np.int32]

@@ -68,22 +68,18 @@ class Race(NamedTuple):
 
     @property
     def moves(self) -> int:
-        """Return the number of moves to come."""
         return len(self.numbers) // self.per_move
 
     @property
     def before(self) -> NDArray[np.int32]:
-        """Return the sum of the numbers before each position, and before the end."""
+        """Sums of the numbers before each position, and before the end."""
         return np.array([0, *accumulate(self.numbers)], np.int32)
 
     def sums(self, moves: int) -> NDArray[np.int32]:
         """Return the sum that each move takes from each part of the list.
 
-        Args:
-            moves: The moves until the part is empty.
-
-        Returns:
-            Shape (per_move + 1, parts), by the numbers taken from the left and by the part's start.
+        The shape is (per_move + 1, parts): the numbers taken from the left, and the part's start.
+        `moves` are the moves until the part is empty.
         """
         before, length = self.before, moves * self.per_move
         start = np.arange(len(self.numbers) - length + 1)
@@ -105,8 +101,7 @@ class Race(NamedTuple):
 def minimax(game: Race) -> list[NDArray[np.int32]]:
     """Return the sum of the player who moves, if both play perfectly.
 
-    Returns:
-        By the number of moves to come, an array by the start of the part of the list.
+    By the number of moves to come, an array by the start of the part of the list.
     """
     values = [np.zeros(len(game.numbers) + 1, np.int32)]
     before = game.before
@@ -121,9 +116,7 @@ def minimax(game: Race) -> list[NDArray[np.int32]]:
 def best_sums(game: Race, turns: int) -> list[int]:
     """Return the largest sum that one player can still take against the scripted one, by move.
 
-    Args:
-        game: A list on which the player moves next and the scripted player last.
-        turns: The player's remaining turns.
+    The player moves next, in at most `turns` turns; the scripted player has the last move.
     """
     later = np.zeros(len(game.numbers) + 1, np.int32)
     values = np.zeros((game.per_move + 1, 1), np.int32)

@@ -72,7 +72,7 @@ class SignalConfig(TurnBudget):
 
     @property
     def count(self) -> int:
-        """Return the number of objects; no two have the same words."""
+        """Number of different objects."""
         possible: int = self.values**self.kinds
         return min(self.objects, possible)
 
@@ -88,11 +88,7 @@ def words_needed(
 ) -> int:
     """Return the least number of further words after which only the target fits.
 
-    Args:
-        objects: The objects.
-        target: The number of the object to recognise.
-        said: The words said already.
-        wrong: The numbers of wrongly picked objects.
+    `target` and `wrong`, the wrong picks, are numbers of objects.
     """
     for count in range(len(objects[target]) + 1):
         for words in combinations(objects[target], count):
@@ -144,7 +140,7 @@ class SignalWorld(GameWorld[SignalConfig]):
 
     @property
     def candidates(self) -> list[int]:
-        """Return the numbers of the objects that the words and wrong picks allow."""
+        """Numbers of the objects that the words and wrong picks allow."""
         return [each for each in fitting(self.objects, self.said) if each not in self.wrong]
 
     def instance_key(self) -> str:

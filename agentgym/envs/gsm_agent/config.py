@@ -55,7 +55,6 @@ class SearchConfig(DatabaseOptions, TurnBudget):
 
     @cached_property
     def database_options(self) -> DatabaseOptions:
-        """Options that determine the database."""
         return DatabaseOptions(
             **{item.name: getattr(self, item.name) for item in fields(DatabaseOptions)}
         )
@@ -64,8 +63,7 @@ class SearchConfig(DatabaseOptions, TurnBudget):
         """Return the configuration whose database uses a split's people, or its templates;
         the tasks of other data are fixed.
 
-        Raises:
-            ValueError: The configuration names another split, or the split has too few people.
+        Raise ValueError if another split is named, or the split has too few people.
         """
         if self.data:
             return replace(self, people=split)

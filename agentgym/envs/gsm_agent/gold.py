@@ -46,7 +46,6 @@ class GoldPlay:
 
     @property
     def database(self) -> Database:
-        """Database shared by the worlds of the process."""
         return get_database(self.config.database_options)
 
     def _shown_texts(self) -> list[str]:
@@ -101,11 +100,8 @@ class GoldSearches(Sequence[ToolCall]):
 
     Membership runs the search. Iteration yields a call for each missing document. Its query is the
     question or a shown document, if that finds the missing one on the first page. Otherwise it
-    consists of the missing document's own words, without its numbers if possible.
-
-    Args:
-        following: The documents on the next page of the last search.
-        missing: The documents of the task that were not shown.
+    consists of the missing document's own words, without its numbers if possible. `following` are
+    the documents on the next page of the last search.
     """
 
     def __init__(

@@ -79,7 +79,6 @@ class SearchKnowledge:
 
     @classmethod
     def of(cls, question: str) -> SearchKnowledge:
-        """Return the knowledge from the question alone."""
         return cls(*(read_question(question) or (None,)))
 
     def record(self, task: Task, shown: Sequence[str], missing_count: int) -> None:
@@ -179,11 +178,7 @@ class SearchKnowledge:
 
     @classmethod
     def from_lines(cls, question: Question | None, lines: Sequence[str]) -> SearchKnowledge:
-        """Parse `lines`.
-
-        Raises:
-            ValueError: The text is something else.
-        """
+        """Parse `lines`; raise ValueError for other texts."""
         if len(lines) < 4:
             raise ValueError(f"this is not what a searcher knows: {list(lines)!r}")
         first, *facts, _, pages, last = lines
@@ -204,12 +199,9 @@ class SearchKnowledge:
 
 @dataclass
 class GoldKnowledge(SearchKnowledge):
-    """Shown documents of the task, and past queries.
+    """Shown documents of the task, in result form, and past queries.
 
-    Attributes:
-        texts: The shown documents of the task, in result form.
-        missing_count: None in a world rebuilt from a chat.
-        solution: The answer in the data; empty if unknown.
+    `missing_count` is None in a world rebuilt from a chat; `solution` is empty if unknown.
     """
 
     texts: tuple[str, ...] = ()

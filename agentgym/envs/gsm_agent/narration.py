@@ -94,7 +94,7 @@ class Narrator:
     Attributes:
         names: Replacements of people: `I`, or a role.
         leads: Beginnings of sentences, in addition to those of all genres.
-        lines: Whether to list figures instead of telling them.
+        lines: Whether to list figures as lines.
         last: The person named last, whom a pronoun means.
     """
 

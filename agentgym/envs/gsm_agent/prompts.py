@@ -1,6 +1,4 @@
-"""Prompts, and tools that differ from `search` only in their descriptions (Zhu et al., sections 4.1
-and 4.3).
-"""
+"""Prompts, and tools that rename `search` (Zhu et al., sections 4.1 and 4.3)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""SearchWorld: a grade-school problem whose premises are in a searchable database (GSM-Agent, Zhu
-et al., section 3).
-"""
+"""SearchWorld: a school problem with premises in a searchable database (GSM-Agent, section 3)."""
 
 from __future__ import annotations
 
@@ -46,10 +44,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
     Optimal play over free queries cannot be enumerated. `optimal_calls` are the calls of a searcher
     that knows only the results so far: the next query or page for each missing quantity, then the
     answer. `label_calls` reports the effect of each search.
-
-    Attributes:
-        log: The past searches: turn, tool, query, page, ids, the number of missing documents found,
-            and the label.
     """
 
     Config = SearchConfig
@@ -236,8 +230,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return options_for_turns(steps)
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
-        """Return the answer if it follows from the results, else the next search for each missing
-        quantity.
+        """Return the answer if known, else the next search for each missing quantity.
 
         For questions that cannot be parsed, these are all searches that show a missing document;
         None in a world rebuilt from the chat of another process.
@@ -357,9 +350,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return ToolCall("search", {"query": subtask[len(start) : -len(end)]})
 
     def report(self) -> Mapping[str, Any]:
-        """Return the documents of the task and whether all were shown, the searches (`log`), and
-        how the answer was submitted.
-        """
+        """Return the task's documents, the searches (`log`) and how the answer was submitted."""
         documents = self.database.documents
         return {
             "task": self.problem.id,

@@ -14,12 +14,9 @@ from agentgym.envs.gsm_agent.vocabulary import TOWNS
 
 @dataclass
 class Writer:
-    """Writer of the documents of problems.
+    """Writer of the documents of problems, with the rates of `DatabaseOptions`.
 
-    Attributes:
-        near_duplicates: The share of documents that correct an outdated one.
-        anonymised: The share of documents about one person that do not name them.
-        spare: Months without tasks.
+    `spare` are months without tasks.
     """
 
     near_duplicates: float

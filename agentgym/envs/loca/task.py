@@ -106,7 +106,6 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     Attributes:
         servers: The servers of the task (table 7 of the paper).
-        start: The start time of the episode.
         outputs: The required outputs; files by path.
         remade: Files and folders, as `file <path>`, that the plan makes again if they change.
         mutable_tables: The tables that the work changes, as `server.table`. `task_failures` checks
@@ -116,7 +115,6 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         tokens_per_unit: The approximate tokens per unit of size; the first guess for the size.
         text: The rules of the task; see `draw_opening`.
         published_text: The rules for a state of LOCA-bench, if they differ.
-        opening: The task prompt.
         truth: The facts about the expected final state. With `files` (the `file_state` of the
             start), changes to files other than outputs are failures.
         tokens: The description length of the state, in tokens of cl100k.
@@ -151,14 +149,11 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @functools.cached_property
     def office(self) -> Office:
-        """The servers and their state, built on first use: a world that is read from a chat never
-        needs them.
-        """
+        """Servers and their state, built on first use; a world read from a chat needs none."""
         return Office(self.servers, self.start)
 
     @property
     def files(self) -> Workspace:
-        """The workspace files."""
         return self.office.context.files
 
     def draw(self, size: int) -> None:
@@ -232,7 +227,6 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @classmethod
     def instance_count(cls, config: OfficeT) -> float:
-        """Names, numbers and times vary practically without limit."""
         return math.inf
 
     def rules(self) -> str:
@@ -256,9 +250,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return self.office.toolsets()
 
     def score(self) -> float:
-        """Return 1.0 if the agent claimed to be done and nothing has failed, else 0.0 (section 2.3
-        of the paper).
-        """
+        """Return 1 if the agent claimed to be done and nothing has failed (section 2.3), else 0."""
         return float(self.done and not any(self.all_failures()))
 
     def all_failures(self) -> Iterator[str]:
@@ -362,8 +354,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return [step.call for step in self.next_steps()]
 
     def next_steps(self) -> Sequence[PlanStep]:
-        """Return the pending steps if following the plan leads to the full score, or `CLAIM` if
-        claiming now does; else none.
+        """Return the pending steps if following the plan leads to the full score, else `CLAIM` if
+        claiming now does.
         """
         pending = self.progress.pending()
         if not self._is_played:

@@ -1,6 +1,4 @@
-"""CodeWorld: find what a program returns by reading its files (TaskWeaver, section 3 and appendix
-B.3).
-"""
+"""CodeWorld: find what a program returns by reading files (TaskWeaver, section 3, appendix B.3)."""
 
 from __future__ import annotations
 

@@ -54,7 +54,6 @@ class Codebase(ReadDocuments):
 
     @classmethod
     def begin(cls) -> Self:
-        """Return the initial knowledge."""
         return cls(order={ROOT: None}, imported={ROOT: None})
 
     def learn(self, file: str, text: str) -> list[str]:

@@ -1,6 +1,4 @@
-"""DocumentWorld: find a value in documents whose ids must be computed (TaskWeaver, section 3 and
-appendix B.1).
-"""
+"""DocumentWorld: read documents with computed ids (TaskWeaver, section 3 and appendix B.1)."""
 
 from __future__ import annotations
 

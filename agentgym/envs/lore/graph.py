@@ -146,13 +146,9 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Growth parameters of a graph.
+    """Growth parameters of a graph, as in `LoreConfig`.
 
-    Attributes:
-        operations: The number of expanded leaves (the paper's N).
-        theta: Leaves are gathered only if there are more than this many.
-        p: The probability of gathering them after an expansion.
-        least: The minimum number of operands; `most` is the maximum.
+    `least` and `most` bound the number of operands.
     """
 
     operations: int

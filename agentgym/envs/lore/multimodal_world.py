@@ -1,6 +1,4 @@
-"""MultimodalWorld: documents with pictures in which values are counted and rules read (TaskWeaver,
-section 3 and appendix B.2).
-"""
+"""MultimodalWorld: documents with pictures (TaskWeaver, section 3 and appendix B.2)."""
 
 from __future__ import annotations
 

@@ -58,12 +58,7 @@ _SIGN = re.compile(r" ([+-]) ")
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Computation of a module's return value.
-
-    Attributes:
-        drawn: The operator's parameters, or the constant.
-        operands: The files it uses, in order.
-    """
+    """Computation of a module's return value from a constant, or parameters and files."""
 
     operator: str
     drawn: Any
@@ -247,11 +242,7 @@ def write_expression(program: Program, call: str = "{}()") -> str:
 
 
 def read_expression(text: str) -> Program:
-    """Parse `write_expression`.
-
-    Raises:
-        ValueError: The text has another form.
-    """
+    """Parse `write_expression`; raise ValueError for other texts."""
     operands = tuple(f"{name}.py" for name in _CALL.findall(text))
     for operator, parameters in _guesses(text):
         program = Program(operator, parameters, operands)
@@ -324,11 +315,7 @@ def _write_coroutines(workers: tuple[Worker, ...]) -> str:
 
 @functools.lru_cache(4096)  # scripted policies reparse the same files at every step
 def read_source(text: str) -> Program:
-    """Read the program of a module.
-
-    Raises:
-        ValueError: The text is not such a module (it may have been cut).
-    """
+    """Read the program of a module; raise ValueError for other texts, such as cut ones."""
     program = _guess(text)
     if program is None or text not in (write_source(program), write_source(program, root=True)):
         raise ValueError(f"this is not a document: {text[:100]!r}")

@@ -1,6 +1,4 @@
-"""Base of the LORE worlds: read documents until the target is known, then answer (TaskWeaver,
-sections 3 and 4).
-"""
+"""Base of the LORE worlds: read documents, then answer (TaskWeaver, sections 3 and 4)."""
 
 from __future__ import annotations
 

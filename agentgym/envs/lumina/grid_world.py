@@ -1,6 +1,4 @@
-"""GridWorld: walk to a goal on a board with holes, within a budget of moves (LUMINA, section 4.1
-and appendix A.3).
-"""
+"""GridWorld: walk to a goal on a board with holes (LUMINA, section 4.1 and appendix A.3)."""
 
 from __future__ import annotations
 

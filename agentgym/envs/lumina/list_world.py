@@ -1,6 +1,4 @@
-"""ListWorld: prune a list to a target with a single command, from left to right (LUMINA, section
-4.1 and appendix A.1).
-"""
+"""ListWorld: prune a list to a target, left to right (LUMINA, section 4.1 and appendix A.1)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""TreeWorld: find the node with a given value in a tree that must be explored (LUMINA, section 4.1
-and appendix A.2).
-"""
+"""TreeWorld: find a value in a tree by exploring it (LUMINA, section 4.1 and appendix A.2)."""
 
 from __future__ import annotations
 

@@ -101,10 +101,8 @@ def keep_dataset(data: Any) -> str:
     """Return a path for `data`: itself, or a folder to which its rows are copied.
 
     Rows of a `datasets.Dataset`, a `DatasetDict` or a list of mappings go to the user's cache, in a
-    folder named by their content, so a configuration stays short and the same rows the same.
-
-    Raises:
-        ValueError: It is none of these.
+    folder named by their content, so a configuration stays short and the same rows the same. Other
+    values raise ValueError.
     """
     if isinstance(data, str | Path):
         return str(data)

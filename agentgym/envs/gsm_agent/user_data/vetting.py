@@ -1,5 +1,4 @@
-"""Six checks of texts that no parser reads: problems of users, taken apart by punctuation, from
-templates, or by a model.
+"""Six checks of problems that no parser reads, whoever took them apart.
 
 Months are not checked: `loaders` gives tasks that share a person different ones.
 """
@@ -36,7 +35,6 @@ class Published:
 
     @cached_property
     def index(self) -> Lexical:
-        """The search index."""
         return Lexical.of([document.content for document in self.documents] or ["none"])
 
 

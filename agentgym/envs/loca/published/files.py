@@ -1,6 +1,4 @@
-"""Read the files of LOCA-bench as typed records; every error names the file, the place and the
-expectation.
-"""
+"""Read the files of LOCA-bench as typed records; every error names the file and the place."""
 
 from __future__ import annotations
 
@@ -132,13 +130,8 @@ def read_tables(
 ) -> Mapping[str, Sequence[tuple[Any, ...]]]:
     """Return the rows of a BigQuery dataset's tables by name.
 
-    Args:
-        state: The state folder.
-        dataset: The dataset.
-        columns: The columns that each table must have, with types as in `BigQuery.load`.
-
-    Raises:
-        ValueError: The database is missing or has another form.
+    `columns` has the columns that each table must have, with types as in `BigQuery.load`. Raise
+    ValueError if the database is missing or has another form.
     """
     path = state / "local_db" / "google_cloud" / "bigquery_data.db"
     return read_database(path, f"local-project_{dataset}_", columns)
@@ -147,9 +140,7 @@ def read_tables(
 def read_database(
     path: Path, prefix: str, columns: Mapping[str, str]
 ) -> Mapping[str, Sequence[tuple[Any, ...]]]:
-    """Return the rows of an SQLite database's tables by their name after the prefix; see
-    `read_tables`.
-    """
+    """Return an SQLite database's rows, by table name without the prefix; see `read_tables`."""
     tables = {}
     with tempfile.TemporaryDirectory() as folder:
         # The log of a database in WAL mode lies beside it, and reading may change both.

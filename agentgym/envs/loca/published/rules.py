@@ -268,9 +268,7 @@ def _critical_messages(cloud: GoogleCloud) -> Iterator[str]:
 
 
 def _shown_table(sheets: GoogleSheet, book: str) -> Sequence[Sequence[Any]]:
-    """Return the part that the rule reads of the first sheet with four of the columns, or else of
-    the first.
-    """
+    """Return what the rule reads of the first sheet with four of the columns, or of the first."""
     tables = [sheets.values(book, name) for name in sheets.sheet_titles(book)]
     for table in tables:
         heads = [as_text(cell).lower() for cell in table[0]] if len(table) > 1 else []
@@ -320,7 +318,6 @@ def _team(row: Mapping[str, Any]) -> str:
 
 
 def _reading(row: Mapping[str, Any]) -> _Reading | None:
-    """Return a row of a report, or None if it has another form."""
     text = str(row.get("timestamp")).strip().partition("+")[0]
     text = text.removesuffix("Z").removesuffix(" UTC")
     for form in _TIMES:

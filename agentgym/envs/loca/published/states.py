@@ -204,15 +204,9 @@ def load_mail(
 ) -> Sequence[Mail]:
     """Load the users of the mail server and the owner's INBOX, and return its mails by date.
 
-    Args:
-        state: The state folder.
-        email: The mail server to fill.
-        owner: The address of the only user with mails.
-        needed: The addresses of further users that the state must have.
-        latest: The new date of the last mail; the others move with it.
-
-    Raises:
-        ValueError: A file is missing or malformed, or an agent has worked on this state.
+    Only `owner` may have mails, the last of which moves to `latest`; the state must also have the
+    users `needed`. Raise ValueError if a file is missing or malformed, or an agent has worked on
+    this state.
     """
     folder = state / "local_db" / "emails"
     load_users(state, email)

@@ -1,6 +1,4 @@
-"""Application archives for the professors who request them, each with its own structure
-(LOCA-bench, table 7).
-"""
+"""Application archives for professors, each structured as requested (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -79,8 +77,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     """Find the professors who request application papers, and send each an archive in the requested
     structure.
 
-    The terminal makes the archives, so that call raises RuntimeError on a host without a working
-    sandbox.
+    Without a working sandbox, the terminal's call raises RuntimeError.
     """
 
     Config = ApplyPhDEmailConfig

@@ -1,6 +1,4 @@
-"""Schedule of a student's remaining final exams, from announcements and mails (LOCA-bench, table
-7).
-"""
+"""A student's remaining final exams, from announcements and mails (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Yearly market growth in a company's own category, from a workbook with other categories
-(LOCA-bench, table 7).
-"""
+"""Yearly market growth in a company's own category, from a workbook (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 

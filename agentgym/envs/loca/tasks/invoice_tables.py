@@ -40,9 +40,8 @@ CELLS: Mapping[str, Mapping[str, Same]] = {
 def enter_rows(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> Piece:
     """Read the tables and remove wrong rows; return the steps that enter rows and set the comment.
 
-    Args:
-        rows: The row of each invoice of the folder, for both tables.
-        outputs: The outputs of the two tables and the comment.
+    `rows` has the row of each invoice of the folder, for both tables; `outputs` names the tables
+    and the comment.
     """
     ids = ", ".join(_quoted(row["INVOICE_ID"]) for row in rows)
     *columns, entered = yield [*map(_describe, TABLES), _read_entered(ids)]

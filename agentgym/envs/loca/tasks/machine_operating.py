@@ -389,7 +389,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
 
 @functools.lru_cache(maxsize=4096)
 def _stamp(moment: datetime) -> str:
-    """Return a moment as DuckDB writes it."""
     return f"{moment:%Y-%m-%d %H:%M:%S}+00"
 
 

@@ -1,6 +1,4 @@
-"""New customers, with one completed order in seven days, get a BigQuery row and a mail (LOCA-bench,
-table 7).
-"""
+"""Database rows and mails for customers with a first order (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 

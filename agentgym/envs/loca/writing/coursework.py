@@ -188,8 +188,7 @@ def draw_changes(
 ) -> tuple[list[list[Post]], set[str]]:
     """Draw announcements that drop quizzes and assignments, and restore some.
 
-    Returns:
-        The announcements about each title, oldest first, and the titles that stay dropped.
+    Return the announcements about each title, oldest first, and the titles that stay dropped.
     """
     threads, dropped = [], set()
     for title in titles:

@@ -24,13 +24,7 @@ _SENTENCE = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n)")
 
 @dataclass(frozen=True, slots=True)
 class PhraseSlot:
-    """Forms of the values of one type.
-
-    Attributes:
-        pattern: A regular expression without groups that matches every form.
-        write: Draws a form of a value.
-        read: Returns the value of a form.
-    """
+    """Forms of the values of one type; `pattern` matches every form and has no groups."""
 
     pattern: str
     write: Callable[[Any, np.random.Generator], str] = lambda value, rng: str(value)
@@ -40,13 +34,8 @@ class PhraseSlot:
 class Phrase:
     """Sentence with alternatives and slots.
 
-    Args:
-        text: The sentence.
-        slots: Slots by type; the slot `old_date` has the type `date`.
-
-    Attributes:
-        names: The slots.
-        count: The number of forms.
+    `slots` has the slots by type; the slot `old_date` has the type `date`. `count` is the number of
+    forms.
     """
 
     def __init__(self, text: str, slots: Mapping[str, PhraseSlot]) -> None:
@@ -184,9 +173,7 @@ def _split(text: str) -> Iterator[tuple[str, ...] | str]:
 
 
 def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
-    """Return the possible index keys of a sentence: its first words, longest first, and its last
-    word.
-    """
+    """Return the possible keys of a sentence: its first words, longest first, and last word."""
     first, _, rest = text.partition(" ")
     return (f"{first} {rest.partition(' ')[0]}", first, ""), (text.rpartition(" ")[2], "")
 
