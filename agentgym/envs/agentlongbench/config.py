@@ -1,8 +1,4 @@
-"""The options of both worlds, and the sources of their items.
-
-Items are species or invented, and appear under their own names (knowledge-intensive) or under
-meaningless codes (knowledge-free; section 2.3.1).
-"""
+"""The options of both worlds, and the sources of their items (section 2.3.1)."""
 
 from __future__ import annotations
 

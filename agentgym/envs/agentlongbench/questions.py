@@ -1,7 +1,4 @@
-"""Questions about a log: their wording, its parser (AgentLongBench, appendix D), and the evidence.
-
-A question states every convention that its answer depends on.
-"""
+"""Questions about a log: their wording, its parser (AgentLongBench, appendix D), and the evidence."""
 
 from __future__ import annotations
 

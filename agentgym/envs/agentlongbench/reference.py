@@ -1,7 +1,4 @@
-"""Turns of a player that always guesses the first candidate, for all targets of a table at once.
-
-They set the budget without using the hidden item.
-"""
+"""Budgets that do not use the hidden item: turns of a player that guesses the first candidate."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 `score_published` is the published evaluator, for files and published rows. LongContextQA scores its
 own questions with `read` and `score`, which also accept code fences, accents and numbered lists,
-and never take digits in a name for a list number. In both, the first of two items alone is worth
-half, and with a wrong second one nothing.
+and never take digits in a name for a list number.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 The game is Rubinstein's ("Perfect equilibrium in a bargaining model", Econometrica 50, 1982) with a
 deadline, indivisible items and private values, as in "Deal or no deal" (Lewis et al., EMNLP 2017).
-All values are exact: alone, the most that can be guaranteed whatever the other player's values
-are; in a match, the subgame-perfect equilibrium with known values.
 """
 
 from __future__ import annotations

@@ -305,8 +305,8 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         """Return float32 features in [-1, 1], shape `(rounds + 5,)`.
 
         The stock, the other player's next demand, the rounds played, this seat's share of the
-        target, the turns as a share of the rounds, and the growth of each coming round as a share
-        of 100 % (-1 beyond the end).
+        target, the turns as a share of the rounds, and the coming growth as shares of 100 % (-1
+        beyond the end).
         """
         config, rounds = self.config, len(self.game.growth)
         shares = (

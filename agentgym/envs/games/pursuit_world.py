@@ -1,8 +1,7 @@
 """PursuitWorld: a pursuer catches an evader on a board with walls.
 
 A game of cops and robbers with one cop (Nowakowski and Winkler, "Vertex-to-vertex pursuit in a
-graph", Discrete Mathematics 43, 1983) in which the cop is faster. Its values are exact minimax
-values, computed backwards from the catches.
+graph", Discrete Mathematics 43, 1983) in which the cop is faster.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """RaceWorld: two players take numbers from the ends of one list and race for the larger sum.
 
 The game is "coins in a row" (Winkler, "Mathematical Puzzles", 2004, chapter 1) with several numbers
-per move. Its values are exact: they are computed from the last move backwards.
+per move, solved exactly from the last move backwards.
 """
 
 from __future__ import annotations

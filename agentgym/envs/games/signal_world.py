@@ -1,8 +1,7 @@
 """SignalWorld: a speaker names attributes of an object until a listener recognises it.
 
 The game is a Lewis signalling game ("Convention", 1969) with a known code, played as a reference
-game (Frank and Goodman, "Predicting pragmatic reasoning in language games", Science 336, 2012). Its
-values are exact: the least number of true words after which a single object fits.
+game (Frank and Goodman, "Predicting pragmatic reasoning in language games", Science 336, 2012).
 """
 
 from __future__ import annotations

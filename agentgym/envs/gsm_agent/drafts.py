@@ -1,7 +1,7 @@
 """Drafts of problems: a tree of quantities of one story, drawn with whole numbers.
 
-Each premise is a numeric fact; structural facts define composites. Numbers are drawn from the
-leaves up and leave whole numbers in range for the quantities that depend on them.
+Numbers are drawn from the leaves up and leave whole numbers in range for the quantities that
+depend on them.
 """
 
 from __future__ import annotations

@@ -98,10 +98,9 @@ class GoldPlay:
 class GoldSearches(Sequence[ToolCall]):
     """Calls that show a missing document of the task, or lead to one.
 
-    Membership runs the search. Iteration yields a call for each missing document. Its query is the
-    question or a shown document, if that finds the missing one on the first page. Otherwise it
-    consists of the missing document's own words, without its numbers if possible. `following` are
-    the documents on the next page of the last search.
+    Membership runs the search. Iteration yields a call for each missing document: a query for the
+    question or a shown document, if that finds it on the first page, else for its own words,
+    without its numbers if possible. `following` are the documents on the next page of the last search.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """An agent's knowledge after reading the results so far, and its next searches.
 
 Drawn questions need nothing hidden. For other data, knowledge comes from the task's hidden document
-list. It therefore serves only oracles and labels, and reveals only shown documents and the number
-of missing ones.
+list, so it serves only oracles and labels.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Documents of the bottom-up domains, written and parsed, and the knowledge from reading them.
-
-The wording is new; the forms follow TaskWeaver, appendix B.1.
-"""
+"""Documents of the bottom-up domains (after TaskWeaver, appendix B.1), and what follows from them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Write exam notices and read their facts back.
-
-Later notices change some facts and keep the others.
-"""
+"""Write exam notices, of which later ones change some facts, and read their facts back."""
 
 from __future__ import annotations
 
