@@ -85,7 +85,7 @@ class ItemTable:
         return ItemTable([self.sections[k] for k in sections], names, labels, columns)
 
     def find(self, name: str) -> int:
-        """Return the item whose `normalize_name` is that of `name`; raise ToolError without one."""
+        """Return the item with a normalised name; raise ToolError without one."""
         place = self._by_name.get(normalize_name(name))
         if place is None:
             raise ToolError(f"there is no item called {echo(name)}")

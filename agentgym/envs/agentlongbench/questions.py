@@ -12,7 +12,7 @@ from agentgym.envs.agentlongbench.engine import TEXTS, dumps, read_verdicts
 from agentgym.envs.agentlongbench.items import OPERATORS
 from agentgym.envs.agentlongbench.scoring import Answer, describe_form
 
-# Questions that need to say what the tool result of a round is.
+# Questions that must define the tool result of a round.
 _WITH_NOTE = ("tool", "verbose")
 _PATTERNS = {
     "i": "(?P<i>[0-9]+)",

@@ -169,7 +169,7 @@ def _split_published(text: str, kind: str) -> list[str]:
             if kind == "list" or len(names) >= 2:
                 return names
     parts = re.split(r"(?i:\band\b)|[\n;|,]", text)
-    if kind == "pair":  # digits that begin a part are taken for a list number
+    if kind == "pair":  # leading digits count as a list number
         parts = [re.sub(r"^\d+\.?\s*", "", part) for part in parts]
     return [part.strip() for part in parts if part.strip()]
 

@@ -96,7 +96,7 @@ class BargainWorld(GameWorld[BargainConfig]):
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
-        """Prefer instances in which both players can gain."""
+        """Prefer instances that let both players gain."""
         config, rng = self.config, self.rng
         for _ in range(_DRAWS):
             pools = to_items(rng.integers(1, _MOST_ITEMS + 1, size=(config.deals, 3)))
@@ -246,7 +246,7 @@ class BargainWorld(GameWorld[BargainConfig]):
         self.open, self.done = None, self.deal == len(game.pools)
 
     def _learn(self, types: Types) -> None:
-        """Keep the types that would have done what the other player did."""
+        """Keep the types that would have made the other player's move."""
         if self.in_match:
             return
         if not self.possible & types:

@@ -1,4 +1,4 @@
-"""CommonsWorld: two players harvest one stock, which grows back from what they leave.
+"""CommonsWorld: two players harvest one stock, and the rest grows back.
 
 The game is a finite fish war with simultaneous moves (after Levhari and Mirman, "The Great Fish
 War", Bell Journal of Economics 11, 1980), on integers, so all its values are exact.
@@ -27,7 +27,7 @@ from agentgym.world.turn_budget import TurnBudget
 
 _TEXTS = TEXTS["commons"]
 _MAX_ROUNDS = 2_000  # a round takes about a millisecond to solve
-_GROWTH = (0, 25, 50, 100)  # percent; faster growth refills the stock whatever is taken
+_GROWTH = (0, 25, 50, 100)  # percent; faster growth refills any stock
 _DRAWS = 50  # most draws are accepted at once
 _NUMBERS = re.compile(r"[0-9]+")
 _TASK = re.compile(

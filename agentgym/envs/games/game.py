@@ -47,7 +47,7 @@ class GameWorld(SeatedWorld[ConfigT]):
 
     @abstractmethod
     def situation(self) -> str:
-        """Return what has happened so far: the state without the remaining turns."""
+        """Return the situation so far: the state without the remaining turns."""
 
     @abstractmethod
     def legal_moves(self) -> Collection[Move]:

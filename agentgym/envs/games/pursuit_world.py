@@ -167,7 +167,7 @@ class PursuitWorld(GameWorld[PursuitConfig]):
     seat = PURSUER
 
     def generate(self) -> None:
-        """Redraw boards on which the evader can hide."""
+        """Redraw boards where the evader can hide."""
         config, rng = self.config, self.rng
         area = config.size**2
         count = min(round(config.wall_density * area), area - 2)

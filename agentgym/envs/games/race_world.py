@@ -153,7 +153,7 @@ class RaceWorld(GameWorld[RaceConfig]):
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
-        """Prefer lists on which no constant and no greedy move suffices."""
+        """Prefer lists that no constant and no greedy move solves."""
         config = self.config
         for _ in range(_DRAWS):
             count = 2 * config.moves * config.per_move

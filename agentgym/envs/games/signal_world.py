@@ -77,7 +77,7 @@ class SignalConfig(TurnBudget):
 
 
 def fitting(objects: Sequence[Object], words: Collection[str]) -> list[int]:
-    """Return the numbers (from 0) of the objects of which all words are true."""
+    """Return the numbers (from 0) of the objects that all words describe."""
     return [number for number, each in enumerate(objects) if set(each).issuperset(words)]
 
 

@@ -154,7 +154,7 @@ class Draft:
             try:
                 values = [whole, self.leaf(last, numbers[schema.kind])]
             except DeadEndError:
-                # What remains is less than the whole.
+                # The rest is less than the whole.
                 kinds = ("fewer", "part", "cut") if schema.kind == "minus" else STEPS
                 return self.derive(term, first, whole, kinds, most)
         wording = self.rng.choice(schema.texts).replace("{i}", term.item)
@@ -268,7 +268,7 @@ class Draft:
             wording = self.rng.choice(schema.texts)
             first, last = (first._replace(frame=frame) for frame in schema.sources)
             if kind == "change":
-                # What is handed over exceeds the price, which is drawn earlier.
+                # The payment exceeds the price, which is drawn earlier.
                 first, last = last, first
         elif kind in ("left", "percentage"):
             part, whole = self.rng.choice(sorted(self.story.wholes.items()))

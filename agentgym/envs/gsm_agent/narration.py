@@ -93,7 +93,7 @@ class Narrator:
 
     Attributes:
         names: Replacements of people: `I`, or a role.
-        leads: Beginnings of sentences, in addition to those of all genres.
+        leads: Beginnings of sentences, besides the common ones.
         lines: Whether to list figures as lines.
         last: The person named last, whom a pronoun means.
     """
@@ -284,7 +284,7 @@ def _source(target: Quantity, text: str, names: Sequence[str], last: str) -> Qua
     if past in ("", "did"):
         return Quantity(owner, target.phrase)
     item, tail = (mine.item, f" {rest}") if is_tail(rest) else split_item(rest)
-    # A tail that is left out is that of the target.
+    # A missing tail is the target's.
     tail = tail or mine.tail
     return Quantity(owner, Parts(item, PAST[past], tail).phrase) if past in PAST else None
 

@@ -44,7 +44,7 @@ class WorldTool:
 
 
 class Think(WorldTool):
-    """A tool that does nothing but give a thought back."""
+    """A tool that only returns a thought."""
 
     @tool
     def think(self, thought: str) -> str:

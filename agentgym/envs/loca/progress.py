@@ -37,7 +37,7 @@ def _identity(call: ToolCall) -> ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """What the office shows after a call, whatever the call says.
+    """Changes that the office shows after a call.
 
     Attributes:
         files: The changed files as `file <path>`, and whether they can be read.

@@ -138,7 +138,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             self.graph = self.grow(Random(int(self.rng.integers(2**63))))
         self._salt = int(self.rng.integers(2**32))
         self.known = self.begin()
-        # The turn in which each lead became known, for the report.
+        # The turn when each lead became known, for the report.
         self._since = dict.fromkeys(self.known.order, 0)
         self.max_turns = self.config.budget(most + 1)
 

@@ -153,7 +153,7 @@ class Formula:
         self._code: CodeType = compile(exact, "template", "eval")
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
-        """Return the value; raise ArithmeticError or ValueError if there is none."""
+        """Return the value, or raise ArithmeticError or ValueError."""
         try:
             # Only the syntax and functions above occur, without builtins.
             return eval(self._code, _GLOBALS, dict(values))

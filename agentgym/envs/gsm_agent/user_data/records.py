@@ -98,7 +98,7 @@ def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 
 def keep_dataset(data: Any) -> str:
-    """Return a path for `data`: itself, or a folder to which its rows are copied.
+    """Return a path for `data`: itself, or a folder with copies of its rows.
 
     Rows of a `datasets.Dataset`, a `DatasetDict` or a list of mappings go to the user's cache, in a
     folder named by their content, so a configuration stays short and the same rows the same. Other

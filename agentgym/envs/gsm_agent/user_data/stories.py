@@ -94,7 +94,7 @@ def take_apart(name: str, text: str, answer: str) -> RawProblem:
 def group_sentences(
     sentences: Sequence[str], tells: Callable[[Sequence[str]], bool]
 ) -> list[list[str]]:
-    """Group sentences so that each group `tells` something; the last one gets the rest."""
+    """Split sentences into groups that `tells` accepts; the last group gets the rest."""
     groups: list[list[str]] = []
     group: list[str] = []
     for sentence in sentences:
@@ -110,7 +110,7 @@ def group_sentences(
 def why_unclear(question: str, named: Sequence[str] = ()) -> str:
     """Return why a question makes no sense without its story; empty if it does.
 
-    `named` lists the people whom a heading names beside the question.
+    `named` lists the people in a heading above the question.
     """
     if named or find_names(question):
         return ""
@@ -133,7 +133,7 @@ def find_names(text: str) -> tuple[str, ...]:
 
 
 def find_numbers(text: str) -> set[str]:
-    """Return the numbers in a text, with those of words such as `twice` as digits."""
+    """Return the numbers in a text as digits, including words such as `twice`."""
     found = (_NUMBERS.get(token.lower(), token.replace(",", "")) for token in _NUMBER.findall(text))
     return {number for number in found if number[0].isdigit()}
 

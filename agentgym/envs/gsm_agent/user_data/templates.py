@@ -45,7 +45,7 @@ class Line:
         self._fixed = self.formula(lists) if self.formula.names <= lists.keys() else None
 
     def options(self, values: Mapping[str, Any], rng: Random) -> Iterator[Any]:
-        """Yield what the line can draw, in random order."""
+        """Yield the line's options in random order."""
         drawn = self.formula(values) if self._fixed is None else self._fixed
         if isinstance(drawn, Several):
             drawn = drawn.draw(rng)
@@ -201,7 +201,7 @@ class Template:
         return False
 
     def _groups(self, draw: _Draw, rng: Random) -> list[list[str]]:
-        """Group the sentences so that each group alone contains a number that decides the answer."""
+        """Group the sentences; a number in each group decides the answer."""
         # An equation lets one of its numbers be computed from the others.
         equated = set().union(*(each.names for each in self.conditions if each.has_equality))
         deciding = [

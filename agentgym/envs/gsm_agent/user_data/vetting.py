@@ -1,4 +1,4 @@
-"""Six checks of problems that no parser reads, whoever took them apart.
+"""Six checks of problems that no parser reads.
 
 Months are not checked: `loaders` gives tasks that share a person different ones.
 """

@@ -43,7 +43,7 @@ def read_configurations(path: str | Path) -> Sequence[PublishedRun]:
     """Read a configuration file of LOCA-bench, such as `final_8k_set_config.json`.
 
     Raise ValueError, with file, configuration and parameter, for another form or for a parameter
-    that no option of ours follows.
+    without a counterpart here.
     """
     file = read_json(Path(path), TypeAdapter(_File))
     runs = []

@@ -143,7 +143,7 @@ def read_database(
     """Return an SQLite database's rows, by table name without the prefix; see `read_tables`."""
     tables = {}
     with tempfile.TemporaryDirectory() as folder:
-        # The log of a database in WAL mode lies beside it, and reading may change both.
+        # A database in WAL mode has a log file, and reading may change both.
         for part in filter(Path.is_file, path.parent.glob(f"{path.name}*")):
             shutil.copy(part, folder)
         with contextlib.closing(sqlite3.connect(Path(folder, path.name))) as database:

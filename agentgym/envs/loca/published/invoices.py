@@ -22,7 +22,7 @@ from agentgym.office.files.pdfs import read_pdf
 from agentgym.office.warehouse.snowflake import Snowflake
 from agentgym.text.tools import ToolError
 
-_TOTAL = "Total Amount: $"  # in all its layouts, and in none of ours
+_TOTAL = "Total Amount: $"  # in all its layouts, never in ours
 _FACTS = {
     "id": re.compile(r"(?:Document ID|Invoice ID|Invoice): ([\w-]+?)\s*(?:Processing )?Date:"),
     "supplier": re.compile(r"(?:VENDOR INFORMATION|Vendor|Supplier):\s*\n(.+)"),

@@ -212,7 +212,7 @@ def outlet_failures(
 ) -> Iterator[str]:
     """Compare the products in the outlet, and the table that a mail to each subscriber attaches.
 
-    The checker reads the attached file from the workspace, as it is in the end.
+    The checker reads the attached file from the final workspace.
     """
     outlets = [term["id"] for term in shop.categories.all() if term["name"] in _OUTLETS]
     slow = {row["Product Name"] for row in rows}
@@ -268,7 +268,7 @@ def _critical_messages(cloud: GoogleCloud) -> Iterator[str]:
 
 
 def _shown_table(sheets: GoogleSheet, book: str) -> Sequence[Sequence[Any]]:
-    """Return what the rule reads of the first sheet with four of the columns, or of the first."""
+    """Return the relevant part of the first sheet with four of the columns, or of the first."""
     tables = [sheets.values(book, name) for name in sheets.sheet_titles(book)]
     for table in tables:
         heads = [as_text(cell).lower() for cell in table[0]] if len(table) > 1 else []

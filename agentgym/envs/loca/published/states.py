@@ -1,7 +1,7 @@
 """Load state folders that LOCA-bench's generators wrote.
 
 A folder has `agent_workspace`, `groundtruth_workspace` and `local_db` with a folder per server.
-Twelve tasks can be loaded; docs/loca_states.md tells why the others cannot.
+Twelve tasks can be loaded; docs/loca_states.md explains why the others cannot.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ def read_products(state: Path, delay: timedelta) -> Sequence[Mapping[str, Any]]:
     return records
 
 
-def read_shop(state: Path) -> tuple[Sequence[ShopProduct], Sequence[ShopOrder]]:
+def read_shop_records(state: Path) -> tuple[Sequence[ShopProduct], Sequence[ShopOrder]]:
     """Return the products and orders of a WooCommerce shop."""
     folder = state / "local_db" / "woocommerce"
     path = folder / "products.json"

@@ -55,9 +55,7 @@ from agentgym.office.context import START
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
 from agentgym.office.memory import KnowledgeGraph
-from agentgym.office.spreadsheet.workbooks import (
-    write_workbook,
-)
+from agentgym.office.spreadsheet.workbooks import write_workbook
 from agentgym.world.config import Share
 
 _TITLES = re.compile(r"^((prof|professor|dr|mr|mrs|ms)\b\.? *)+", re.IGNORECASE)
@@ -147,7 +145,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             raise ValueError(f"{path} must have only its header: an agent has worked on this state")
         canvas, email = self.office.get(Canvas), self.office.get(Email)
         load_courses(state, canvas, LOGIN, START)
-        # The published dates are those of the host.
+        # The published dates are the host's.
         mails = load_mail(state, email, LOGIN, latest=START - timedelta(hours=1))
         email.login_as(LOGIN)
         path = state / "groundtruth_workspace" / FILE

@@ -163,7 +163,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         rows = typed_rows(f"{path}: {SHEET}", table, dict.fromkeys(COLUMNS, as_name), COLUMNS[1:2])
         students = [Student(*row.values()) for row in rows]
         email = self.office.get(Email)
-        # The published dates are those of the host.
+        # The published dates are the host's.
         mails = load_mail(state, email, ME, latest=self.start - timedelta(hours=1))
         path = state / "files" / "emails.jsonl"
         subjects = [each.subject for each in read_json_lines(path, TypeAdapter(_Submission))]

@@ -64,7 +64,7 @@ _CHUNK = 80  # cells per read: each takes many tokens as JSON
 _HEADING = "## Report to be made\n\n"
 _REQUEST = re.compile(rf"{_HEADING}- Target category: (.+)\n- Years: (\d+) to (\d+)")
 _HEAD = re.compile(r"(.+) \((mn|bn) USD\)")
-# How LOCA-bench words its request, and the first head of its weights.
+# LOCA-bench's wording of the request, and its header of the categories.
 _PUBLISHED_REQUEST = re.compile(
     r"\*\*Target Category:\*\* (.{1,200})\n\n\*\*Time Range:\*\* (\d{4}) to (\d{4})"
 )

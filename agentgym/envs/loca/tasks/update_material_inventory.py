@@ -26,10 +26,8 @@ from agentgym.envs.loca.published.rules import inventory_failures
 from agentgym.envs.loca.published.states import (
     PublishedConfig,
     load_workspace,
+    read_shop_records,
     read_spreadsheet,
-)
-from agentgym.envs.loca.published.states import (
-    read_shop as read_shop_files,
 )
 from agentgym.envs.loca.service_checks import other_sheet_failures, other_sheets, values_of
 from agentgym.envs.loca.task import OfficeTask
@@ -142,7 +140,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return {"size": max(4, 2 * products), "products": products}
 
     def draw(self, size: int) -> None:
-        """Derive the stock from what the drawn orders need."""
+        """Derive the stock from the needs of the drawn orders."""
         materials = self._materials(
             self.config.materials or min(100, max(5, round(1.2 * sqrt(size))))
         )
@@ -203,8 +201,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     def _load_shop(
         self, state: Path, recipes: Mapping[str, Mapping[str, int]], left: dict[str, int]
     ) -> dict[str, int]:
-        """Load products and orders, and take what the orders need; return products by SKU."""
-        shop, (products, orders) = self.office.get(WooCommerce), read_shop_files(state)
+        """Load products and orders, deduct the orders' needs, and return products by SKU."""
+        shop, (products, orders) = self.office.get(WooCommerce), read_shop_records(state)
         records = [
             {**vars(product), "categories": ["Furniture"], "date_created": datetime(2024, 1, 1, tzinfo=UTC)}
             for product in products
@@ -215,7 +213,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             raise ValueError(f"{state}: products.json: {error}") from None
         numbers = {product.sku: number for product, number in zip(products, ids, strict=True)}
         for k, order in enumerate(orders, 1):
-            # The published dates are those of the host; ours are those of the prompt.
+            # The published dates are the host's; the prompt sets ours.
             paid = LAST_UPDATE + timedelta(minutes=k)
             lines = []
             for line in order.line_items:

@@ -366,7 +366,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
 def _new_orders(
     orders: Iterable[dict[str, Any]], known_owners: Collection[int], hours: float
 ) -> Iterator[tuple[int, dict[str, Any], datetime, datetime]]:
-    """Yield owner, order, its moment and that of the owner's first order."""
+    """Yield owner, order, its time, and the time of the owner's first order."""
     by_owner: dict[int, list[dict[str, Any]]] = {}
     for order in orders:
         by_owner.setdefault(order["customer_id"], []).append(order)

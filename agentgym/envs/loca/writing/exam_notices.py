@@ -1,4 +1,4 @@
-"""Write exam notices, of which later ones change some facts, and read their facts back."""
+"""Write exam notices, and read their facts back. Later notices change some facts."""
 
 from __future__ import annotations
 
