@@ -128,7 +128,7 @@ class Belief:
 
     @property
     def exact(self) -> bool:
-        """Return whether the candidates are exactly the items consistent with all feedback."""
+        """Whether the candidates are exactly the items consistent with all feedback."""
         return self.pool is not None and (len(self.pool) == 1 or self.listed.covers(self.known))
 
     def add_feedback(self, feedback: Feedback) -> None:
@@ -212,7 +212,7 @@ class Belief:
 
 @dataclass
 class Hunt:
-    """Knowledge about a puzzle's hidden items that remain to be found, by number from 1."""
+    """Knowledge about a puzzle's remaining hidden items, by number from 1."""
 
     beliefs: dict[int, Belief] = field(default_factory=dict)
     number: int = 1
@@ -242,7 +242,7 @@ class Hunt:
         return self.beliefs[self.number]
 
     def add_result(self, conditions: Sequence[Mapping[str, Any]], result: str) -> None:
-        """Add a query's result to each hidden item that its lists certainly contain."""
+        """Add a query's result to each hidden item that its lists must contain."""
         lists = read_lists(conditions, result)
         for belief in self.beliefs.values():
             belief.add_lists(lists)

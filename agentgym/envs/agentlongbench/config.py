@@ -300,7 +300,7 @@ def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
 
 
 def _published(table: ItemTable, rng: np.random.Generator) -> ItemTable:
-    """Return a table of codes with the sections `attr_1` to `attr_6`, and values such as `a1v7`."""
+    """Return a table of codes with sections such as `attr_1` and values such as `a1v7`."""
     # The weights distinguish the benchmark's sections.
     weights = [section.weight for section in _SECTIONS]
     numbers = [weights.index(section.weight) for section in table.sections]

@@ -155,7 +155,7 @@ def read_lists(
 
 
 def write_feedback(table: ItemTable, number: int, guess: int, target: int, left: int) -> str:
-    """Write a guess's profile with a verdict on each value (appendix C, figures 13 and 14)."""
+    """Write a guess's profile with a verdict on each value (figures 13 and 14)."""
     return (
         f"Round {number}: Guess {table.labels[guess]}\nSections:\n{table.feedback(guess, target)}\n"
         f"Result: {'correct' if guess == target else 'wrong'}\nRemaining rounds: {left}"

@@ -78,7 +78,7 @@ class ItemTable:
         return len(self.names)
 
     def part(self, places: Iterable[int], sections: Iterable[int]) -> ItemTable:
-        """Return the table of these items, in this order, with these sections."""
+        """Return a table of these items and sections, in this order."""
         places, sections = list(places), list(sections)
         columns = [[self.columns[k][place] for place in places] for k in sections]
         names, labels = ([each[place] for place in places] for each in (self.names, self.labels))
@@ -143,7 +143,7 @@ class ItemTable:
         return "\n".join(f"  - {name}: {'; '.join(marks)}" for name, marks in lines.items())
 
     def isolable(self, target: int, least: int = 1) -> bool:
-        """Return whether feedback and lists of at least `least` items single out the target."""
+        """Return whether feedback and lists of `least` items or more single out the target."""
         left = np.ones(len(self), bool)
         others = (place for place in range(len(self)) if place != target)
         for atom in {atom for guess in others for atom in self.feedback_atoms(guess, target)}:

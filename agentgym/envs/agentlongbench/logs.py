@@ -152,6 +152,6 @@ class Peak:
 
 
 def largest_section(table: ItemTable) -> int:
-    """Return the numeric section with the most distinct values, which the question is about."""
+    """Return the numeric section with the most distinct values, for the question."""
     numeric = [k for k, section in enumerate(table.sections) if section.numeric]
     return max(numeric, key=lambda k: len(set(table.columns[k])))

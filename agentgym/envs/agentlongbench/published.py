@@ -151,7 +151,7 @@ class PublishedRow:
 
 @dataclass(frozen=True, eq=False)
 class OpenRow:
-    """A row with its log, and its question: as asked, and with a proof also in our words."""
+    """A row with its log and question; with a proof, the question also in our words."""
 
     setting: str
     length: int
@@ -162,7 +162,7 @@ class OpenRow:
 
 
 def row_files(data: Path) -> list[Path]:
-    """Return the files with rows: the file itself, or all in a folder."""
+    """Return the file itself, or all files in a folder."""
     if data.is_file():
         return [data]
     return sorted(path for path in data.rglob("*.jsonl") if path.name != ANSWERS)
@@ -295,7 +295,7 @@ def _place(path: Path) -> tuple[str, int]:
 
 
 def _specs(row: PublishedRow, log: LogMessages) -> list[QuestionSpec]:
-    """Return the readings of a row's fields, one for each section that may be meant."""
+    """Return the readings of a row's fields, one for each possible section."""
     task, fields = row.task, row.fields
     name = next((str(fields[key]) for key in _NAMES if key in fields), "")
     if not name and task in _ABOUT_A_NAME:

@@ -66,7 +66,7 @@ def divisions(pool: Items) -> Iterator[Items]:
 
 
 def shrink(pool: Items) -> Items:
-    """Return a pool after a rejected offer: the most numerous kind loses one item."""
+    """Return a pool after a rejection: the most numerous kind loses one item."""
     counts = list(pool)
     first = counts.index(max(counts))
     counts[first] = max(0, counts[first] - 1)
@@ -231,7 +231,7 @@ def agreements(pool: Items, offers: int, mine: Items, theirs: Items) -> list[Ite
 
 
 def reserve(pool: Items, offers: int, mine: Items, theirs: Items) -> int:
-    """Return the value of a rejection to the player who answers the next offer."""
+    """Return the value of rejecting the next offer to its receiver."""
     if offers == 1:
         return 0
     kept = agreements(shrink(pool), offers - 1, theirs, mine)[0]

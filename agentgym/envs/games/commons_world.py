@@ -69,7 +69,7 @@ class CommonsConfig(TurnBudget):
 
 
 class Commons(NamedTuple):
-    """The dynamics of an instance: the growth after each round in percent, and the bounds."""
+    """The dynamics of an instance: growth after each round in percent, and bounds."""
 
     growth: tuple[int, ...]
     capacity: int

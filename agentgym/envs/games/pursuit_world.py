@@ -76,14 +76,14 @@ class PursuitConfig(TurnBudget):
 
 
 class Board(NamedTuple):
-    """A board; cells are numbered row by row. `cells` lists where the evader (re)appears."""
+    """A board with cells numbered by row; `cells` lists where the evader (re)appears."""
 
     size: int
     walls: tuple[int, ...]
     cells: tuple[int, ...]
 
     def target(self, cell: int, direction: str) -> int | None:
-        """Return the cell in a direction, or None if it is a wall or off the board."""
+        """Return the cell in a direction; None for a wall or off the board."""
         row, column = divmod(cell, self.size)
         down, right = _STEPS[direction]
         row, column = row + down, column + right
@@ -316,7 +316,7 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         return self.done
 
     def report(self) -> Mapping[str, Any]:
-        """Return the catches, the pursuer's moves, and their number with perfect play of both."""
+        """Return the catches, the pursuer's moves, and the moves of perfect play."""
         return {"catches": self.catches, "moves": self.moves, "minimax": self.value}
 
     @classmethod

@@ -92,7 +92,7 @@ class Race(NamedTuple):
         return sums
 
     def parts_after(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return by move and part the values of the parts that the moves leave."""
+        """Return the values of the remaining parts, by move and part."""
         parts = len(values) - self.per_move
         return np.array([values[left : left + parts] for left in range(self.per_move + 1)])
 
@@ -131,7 +131,7 @@ def best_sums(game: Race, turns: int) -> list[int]:
 
 
 def scripted_replies(game: Race, moves: int) -> NDArray[np.int64]:
-    """Return how many numbers the scripted player takes from the left, by part of the list."""
+    """Return the scripted player's count from the left, by part of the list."""
     worth = game.sums(moves)
     if game.rule == "farsighted":
         worth = -game.parts_after(minimax(game)[moves - 1])
@@ -173,7 +173,7 @@ class RaceWorld(GameWorld[RaceConfig]):
         self.sums = dict.fromkeys(self.players, 0)
 
     def _sum_of(self, always: int | None) -> int:
-        """Return the sum of a player who always makes one move, or the greedy one if None."""
+        """Return the sum of a player who always makes one move, or greedy moves if None."""
         game, total = self.game, 0
         while game.numbers:
             sums = game.sums(game.moves)[:, 0]

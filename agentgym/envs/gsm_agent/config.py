@@ -78,7 +78,7 @@ class SearchConfig(DatabaseOptions, TurnBudget):
 
 
 def options_for_turns(turns: int) -> dict[str, int]:
-    """Return the options of a task that takes the scripted searcher about this many turns."""
+    """Return the options of a task that takes the scripted searcher about this long."""
     premises = min(max(1, round((turns - _ENDS) / _PER_PREMISE)), _LONGEST)
     options = {"premises": premises, "tasks": 2_000 // premises, "max_rounds": 3 * turns + 20}
     if premises == _LONGEST:

@@ -124,7 +124,7 @@ class Database:
         return {task.id: task.static_only for task in self.tasks if task.static_only}
 
     def people_of(self, task: Task) -> frozenset[str]:
-        """Return the people in the documents of all tasks with this task's question and answer."""
+        """Return the people of all tasks with this task's question and answer."""
         return self._casts[task.question, task.answer]
 
     @cached_property

@@ -49,7 +49,7 @@ def words_of(quantities: Iterable[Quantity]) -> set[str]:
 
 
 class Blank(NamedTuple):
-    """A quantity of a story: its owner, a phrase with a blank for the item, and the item."""
+    """A quantity of a story: owner, phrase with a blank for the item, and item."""
 
     owner: str
     frame: str

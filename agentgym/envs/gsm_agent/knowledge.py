@@ -239,7 +239,7 @@ class GoldKnowledge(SearchKnowledge):
 
 
 def knowledge_of(question: str) -> SearchKnowledge:
-    """Return the knowledge from a question alone, which may have been drawn or not."""
+    """Return the knowledge from a question alone, drawn or not."""
     known = SearchKnowledge.of(question)
     return GoldKnowledge(None) if known.question is None else known
 

@@ -79,7 +79,7 @@ def _table(fact: Fact) -> str:
 
 
 def _is_part(fact: Fact) -> bool:
-    """Return whether the fact takes a part of a person's things instead of comparing two."""
+    """Return whether the fact takes a part of things, instead of comparing two people's."""
     if fact.kind in ("percent", "rest"):
         return True
     mine, whole = fact.target, fact.sources[0] if fact.sources else fact.target

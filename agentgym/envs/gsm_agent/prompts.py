@@ -21,7 +21,7 @@ _TEXTS = load_texts(__file__, "prompts")
 
 
 def rules(static: bool, tools: str, prompt: str) -> str:
-    """Return the system message of a setting, a tool set and a style of instructions."""
+    """Return the system message of a setting, tool set and style."""
     task = _TEXTS["static" if static else "agentic"]
     notes = [_TEXTS["notes"][name] for name in TOOL_SETS[tools]]
     style = [_TEXTS[prompt]] if prompt in _TEXTS else []
@@ -37,7 +37,7 @@ class _Searcher(Protocol):
 
 
 class WorldTool:
-    """A tool that a tool set adds to the world that runs it."""
+    """A tool that a tool set adds to a world."""
 
     def __init__(self, world: _Searcher) -> None:
         self._world = world

@@ -64,7 +64,7 @@ class OfficeConfig(TurnBudget):
     budget_slack: BudgetSlack = 30
 
     def for_seed(self, seed: int) -> Self:
-        """Return the configuration that draws a seed's state; by default this one."""
+        """Return the configuration for a seed's state."""
         return self
 
 
@@ -165,7 +165,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         raise NotImplementedError
 
     def plan(self) -> Plan:
-        """Yield the steps of the reference plan, without using `self.config` or `self.office`."""
+        """Yield the reference plan's steps, without using `self.config` or `self.office`."""
         raise NotImplementedError
 
     def task_failures(self) -> Iterator[str]:
@@ -173,7 +173,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         raise NotImplementedError
 
     def published_failures(self) -> Iterator[str]:
-        """Yield the failures by the rule of LOCA-bench's own checker, for one of its states."""
+        """Yield the failures by LOCA-bench's own rule, for one of its states."""
         return iter(())
 
     def own_records(self) -> Sequence[Any]:
@@ -374,7 +374,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return self.truth is not None
 
     def plan_succeeds(self) -> bool:
-        """Play the plan in a copy of the office, and return whether it reaches the full score."""
+        """Return whether the plan reaches the full score in a copy of the office."""
         world = pickle.loads(pickle.dumps(self))
         counts = Counter[str]()
         with contextlib.closing(world.office):
@@ -386,7 +386,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             return bool(steps and world.score() == 1.0)
 
     def follow(self, step: PlanStep) -> bool:
-        """Make the call of a pending step, and return whether that completes it."""
+        """Make the call of a pending step; return whether that completes it."""
         try:
             result = self.office.call(step.call.name, step.call.arguments)
         except ToolError:
@@ -426,7 +426,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world whose plan fits every prompt: prompts differ only in wording."""
+        """Ignore the prompt: the plan fits every wording."""
         return cls(cast("OfficeT", cls.Config()), 0)
 
     def read_result(self, call: ToolCall, result: str) -> None:

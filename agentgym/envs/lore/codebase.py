@@ -120,7 +120,7 @@ class Codebase(ReadDocuments):
         return branch[0] if branch else None
 
     def _in_use(self) -> tuple[list[str], list[str]]:
-        """Return the files whose programs, and the files whose values, a run may still request."""
+        """Return the files whose programs, and whose values, a run may still request."""
         # Files that are still to be read may import shared files and files read ahead.
         programs, values, stack, seen = [], [], [ROOT, *self.shared, *self.ahead], set()
         while stack:

@@ -156,7 +156,7 @@ def grow_bottom_up(
     operators: Sequence[Operator],
     sampler: DocumentSampler,
 ) -> Graph:
-    """Grow a graph whose answer is at the root and whose reading starts at the leaves."""
+    """Grow a graph that is read from the leaves and has its answer at the root."""
     return _BottomUp(rng, shape, operators, sampler=sampler).grow()
 
 

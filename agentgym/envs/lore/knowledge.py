@@ -43,7 +43,7 @@ class ReadDocuments(ABC):
 
     @abstractmethod
     def useful(self) -> Sequence[str]:
-        """Return the unread ids that the target certainly depends on; the plan takes the first."""
+        """Return the unread ids that the target certainly needs; the plan takes the first."""
 
     @abstractmethod
     def lines(self) -> list[str]:

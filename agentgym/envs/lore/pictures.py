@@ -154,7 +154,7 @@ def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> by
 
 
 def draw_distortion(rng: Random) -> ImageEdit:
-    """Draw a change that makes an expression harder to read but that the tools can undo."""
+    """Draw a change that makes an expression harder to read, and that the tools can undo."""
     kind = below(rng, 5)
     if kind == 0:
         return ImageEdit("rotate", 90.0 * among(rng, 1, 3))

@@ -65,7 +65,7 @@ class Program:
     operands: tuple[str, ...] = ()
 
     def required_operands(self, values: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the operands that a run asks for: a conditional's branch only once it is known."""
+        """Return the operands that a run needs; a conditional's branch only once it is known."""
         if self.operator != "conditional":
             return self.operands
         left, right, then, other = self.operands

@@ -107,7 +107,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return self.config.rereads
 
     def shortest_rounds(self) -> int:
-        """Count the fewest turns for all needed documents, any number per turn."""
+        """Count the fewest turns for all needed documents, without a limit per turn."""
         return self.graph.height + 1
 
     def turns(self) -> int:

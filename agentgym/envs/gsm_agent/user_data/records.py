@@ -16,7 +16,7 @@ _MOST_REPORTED = 50  # more would hardly be read
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """A JSON object with its place in a file, whose mistakes go to a list."""
+    """A JSON object with its place in a file and a list of its mistakes."""
 
     where: str
     fields: Mapping[str, Any]
@@ -33,7 +33,7 @@ class InputRecord:
         return value
 
     def texts(self, name: str, *, required: bool = False) -> tuple[str, ...]:
-        """Return a field with a list of texts; note its absence if it is required."""
+        """Return a field with a list of texts; note its absence if required."""
         value = self.fields.get(name)
         if value is None and not required:
             return ()

@@ -67,7 +67,7 @@ class Line:
 
 
 class _Draw:
-    """The values of variables, as texts show them and as formulas compute with them."""
+    """The values of variables, as text and for formulas."""
 
     def __init__(self, lists: Mapping[str, Any]) -> None:
         self.shown: dict[str, Any] = {}

@@ -69,7 +69,7 @@ def read_text(path: Path) -> str:
 
 
 def read_json_lines(path: Path, shape: TypeAdapter[T]) -> Sequence[T]:
-    """Return the values of a file with JSON on each line that is not blank."""
+    """Return the values of a file of JSON lines."""
     values = []
     for number, line in enumerate(read_text(path).split("\n"), 1):
         try:
@@ -80,7 +80,7 @@ def read_json_lines(path: Path, shape: TypeAdapter[T]) -> Sequence[T]:
 
 
 def read_table(path: Path, columns: Columns, key: Sequence[str] = ()) -> Rows:
-    """Return the rows of a CSV file, which differ in their key."""
+    """Return the rows of a CSV file; their keys must differ."""
     try:
         table = list(csv.reader(read_text(path).rstrip().splitlines()))
     except csv.Error as error:

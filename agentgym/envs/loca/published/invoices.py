@@ -98,7 +98,7 @@ class _Payment:
 
 
 def read_layout(text: str) -> dict[str, Any] | None:
-    """Return the facts of an invoice with amounts in cents, or None if the layout is not LOCA-bench's."""
+    """Return an invoice's facts, with amounts in cents; None if the layout is not LOCA-bench's."""
     if _TOTAL not in text:
         return None
     facts: dict[str, Any] = {}
@@ -117,7 +117,7 @@ def read_layout(text: str) -> dict[str, Any] | None:
 
 
 def read_invoices(state: Path) -> Mapping[str, tuple[dict[str, Any], bytes]]:
-    """Return the facts and the PDF file of each invoice by the file's name."""
+    """Return the facts and the PDF file of each invoice, by file name."""
     path = state / "groundtruth_workspace" / "invoice.jsonl"
     records = read_json_lines(path, TypeAdapter(_Invoice))
     names = [f"{record.invoice_id}.pdf" for record in records]

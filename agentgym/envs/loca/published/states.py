@@ -139,7 +139,7 @@ class ShopOrder:
 
 
 def load_workspace(state: Path, files: Workspace, needed: Sequence[str], *outputs: str) -> None:
-    """Copy the agent's files; raise `ValueError` if one is missing or an agent has worked."""
+    """Copy the agent's files; raise ValueError if one is missing or an agent has worked."""
     folder = state / "agent_workspace"
     if not folder.is_dir():
         raise ValueError(f"{folder} must be the folder of the agent's files")
@@ -241,7 +241,7 @@ def _table(place: str, values: Mapping[tuple[int, int], Any]) -> Table:
 
 
 def read_products(state: Path, delay: timedelta) -> Sequence[Mapping[str, Any]]:
-    """Return the products of a shop, with dates that move by `delay`, for `products.add_all`."""
+    """Return a shop's products for `products.add_all`, with dates moved by `delay`."""
     path = state / "local_db" / "woocommerce" / "products.json"
     records = []
     for product in read_json(path, TypeAdapter(dict[str, _StockedProduct])).values():

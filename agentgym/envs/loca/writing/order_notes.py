@@ -98,7 +98,7 @@ _WISHES = {"declined": True, "revoked": True, "invited": False, "resumed": False
 
 
 def draw_mail_wish(rng: np.random.Generator, *, declined: bool) -> str:
-    """Draw the note of a customer who declines mails, or finally allows them."""
+    """Draw the note of a customer who declines or finally allows mails."""
     story = pick(rng, _DECLINING if declined else _ALLOWING)
     asides: list[Fact] = [("elsewhere", {})] * whole(rng, 1, _MOST_ASIDES + 1)
     return write_note(rng, "books", [(kind, {}) for kind in story], asides)

@@ -72,7 +72,7 @@ class Phrase:
         return "".join(texts)
 
     def read(self, text: str, *, anywhere: bool = False) -> dict[str, Any] | None:
-        """Return the values in a sentence, or `anywhere` in a text; None if it does not match."""
+        """Return the values in a sentence, or `anywhere` in a text; None without a match."""
         match = self._pattern.search(text) if anywhere else self._pattern.fullmatch(text)
         if match is None:
             return None
@@ -103,7 +103,7 @@ class PhraseBook:
         /,
         **named: Any,
     ) -> str:
-        """Draw a sentence of a kind with values in its slots, given as a mapping or by name."""
+        """Draw a sentence of a kind with values in its slots, as a mapping or by name."""
         return pick(rng, self.kinds[kind]).write(rng, named if values is None else values)
 
     def write_some(
@@ -117,7 +117,7 @@ class PhraseBook:
         return [phrase.write(rng, values()) for phrase in shuffled(rng, self.kinds[kind], count)]
 
     def read(self, text: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return kind and values of each sentence of a text that matches a phrase."""
+        """Return kind and values of each matching sentence of a text."""
         facts = [self._read_sentence(sentence) for sentence in sentences(text)]
         return [fact for fact in facts if fact is not None]
 
@@ -148,7 +148,7 @@ class PhraseBook:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences, at a mark followed by whitespace or at an empty line."""
+    """Split a text at sentence marks followed by whitespace and at empty lines."""
     parts = [part.strip() for part in _SENTENCE.split(text)]
     return [part for part in parts if part]
 
