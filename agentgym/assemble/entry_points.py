@@ -1,6 +1,6 @@
 """Entry points of the registered ids, so `gymnasium.make` accepts every option of `agentgym.make`.
 
-Gymnasium loads the entry point of `agentgym/ListWorld-v0` as an attribute of this module.
+Gymnasium loads an id's entry point as an attribute of this module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ class EntryPoint:
         return env_metadata(self.env_id)
 
     def __call__(self, **options: Any) -> gymnasium.Env[Any, Any]:
-        """Make the env with the options of `agentgym.make`."""
         return gymnasium.make(spec(self.env_id, **options))
 
 

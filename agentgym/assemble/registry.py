@@ -69,22 +69,15 @@ class Entry:
 
     @property
     def path(self) -> str:
-        """Return the `module:Class` that names the world in specs."""
         return self.source if isinstance(self.source, str) else world_path(self.source)
 
     @property
     def world(self) -> type[World[Any]]:
-        """Return the class, imported on first use.
-
-        Raises:
-            MissingHook: The class lacks a required hook or `Config`.
-            ValueError: The path cannot be imported.
-        """
+        """Return the class, imported on first use (see `load_world`)."""
         return load_world(self.source)
 
     @property
     def summary(self) -> str:
-        """Return the first paragraph of the world's docstring."""
         return first_paragraph(self.world.__doc__)
 
 
@@ -159,10 +152,8 @@ def is_team(env_id: str) -> bool:
 
 
 def one_agent_spec(env_id: str, **options: Any) -> EnvSpec:
-    """Return the spec of an env of one agent, with the arguments of `spec`.
-
-    Raises:
-        ValueError: The id is a team's, and no seat is chosen.
+    """Return the spec of an env of one agent, with the arguments of `spec`; raise ValueError for a
+    team without a seat.
     """
     env_spec = spec(env_id, **options)
     if env_spec.entry_point == _TEAM_ENV:
@@ -190,7 +181,7 @@ def resolve(env_id: str) -> str:
     """Return the full id of a world or team; raise ValueError unless there is exactly one.
 
     `ListWorld-easy` means `agentgym/ListWorld-easy-v0`, or another package's world if the name is
-    unique. `package.module:MyWorld` names a class, registered or not.
+    unique. `package.module:MyWorld` names a class.
     """
     if not isinstance(env_id, str):
         raise ValueError(f"an id must be a text such as 'ListWorld', got {env_id!r}")
@@ -292,8 +283,8 @@ def spec(
             other seats (`agentgym.training.rollout.seat_env.SeatEnv`).
 
     Raises:
-        ValueError: The id, an arm or an option is invalid; `MissingHook` if the world is
-            incomplete.
+        ValueError: The id, an arm or an option is invalid, or the world lacks a hook
+            (`MissingHook`).
         MissingRequirement: The host does not meet a requirement of the world or a wrapper.
     """
     env_spec, world, config = _bare_spec(env_id, options, is_for_team=agents is not None)
@@ -321,7 +312,6 @@ def spec(
 
 
 def _check_layer(layer: WrapperSpec, world: type[World[Any]], config: Any) -> None:
-    """Raise unless the world has the hooks and the host the means that a wrapper needs."""
     wrapper, arguments = load_env_creator(layer.entry_point), layer.kwargs or {}
     check_defined(world, config, needed_hooks(wrapper, arguments))
     requirements = getattr(wrapper, "requirements", None)

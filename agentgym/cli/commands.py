@@ -44,7 +44,6 @@ class AppCommand(TyperCommand):
     """Command that rejects a repeated option, and an unwritable `--out` early."""
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """Return the whole first sentence, which the list of commands wraps."""
         return super().get_short_help_str(1_000)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -56,7 +55,6 @@ class AppCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Check `--out`, then run the command."""
         try:
             if ctx.params.get("out") is not None:
                 with exit_on_user_error():
@@ -182,8 +180,8 @@ for _tool in (serve, package, audit, fuzz, check, new_world):
 def main() -> None:
     """Run the `agentgym` command.
 
-    Modules in the working folder, which may be somebody else's run, are importable only if the
-    command line names them.
+    Only modules that the command line names may be imported from the working folder, which may be
+    somebody else's run.
     """
     # Python's own processes would otherwise import from there, as in `python -c`.
     os.environ["PYTHONSAFEPATH"] = "1"

@@ -148,10 +148,8 @@ Template = Annotated[
 
 
 def write_templates(folder: Path, files: Mapping[Path, str], words: Mapping[str, str]) -> None:
-    """Fill in templates and write them to paths below a new or empty folder.
-
-    Raises:
-        ValueError: The folder is a file or has files.
+    """Fill in templates and write them to paths below a new or empty folder; raise ValueError for
+    another.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} already exists; choose another or an empty folder")

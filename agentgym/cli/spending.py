@@ -53,10 +53,8 @@ def limit_cost(
 ) -> list[PolicyConfig]:
     """Make endpoint policies stop before a request exceeds the maximum cost.
 
-    Earlier runs in the study's folder `out` count.
-
-    Raises:
-        ValueError: The cost is limited without a price, or no policy is behind an endpoint.
+    Earlier runs in the study's folder `out` count. Raises ValueError without a price, or if no
+    policy is behind an endpoint.
     """
     if most is None:
         return list(policies)

@@ -79,10 +79,8 @@ class Team:
         self.ended = self.ended or reason
 
     def transmit(self, sender: str, text: str, channel: Channel) -> str:
-        """Count a message and its words, and return it as it arrives.
-
-        Raises:
-            ToolError: The sender has too few words left.
+        """Count a message and its words, and return it as it arrives; raise `ToolError` if the
+        sender has too few words left.
         """
         count, budget = count_words(text), channel.message_words
         if budget is not None and self.words[sender] + count > budget:
@@ -98,8 +96,7 @@ class Team:
     def post(self, sender: str, receiver: str, verb: str, text: str, channel: Channel) -> None:
         """Add a text to an agent's mail, with its length, so one text cannot pass for several.
 
-        Raises:
-            ToolError: The text is empty or exceeds a limit of the channel.
+        Raises `ToolError` if the text is empty or exceeds a limit of the channel.
         """
         if not text.strip():
             raise ToolError("the text is empty; say something")
@@ -141,8 +138,6 @@ class TeamProtocol:
     """Base of the kinds of teams: agents, their tools and knowledge, turns and rewards.
 
     Args:
-        world: The class of the world.
-        config: Its configuration.
         roles: World tools by role or agent, overriding the protocol's.
         reward: `shared`, or a factor of the score by role or agent; others get nothing.
         **limits: Arguments of `Channel`.

@@ -1,6 +1,4 @@
-"""The context shared by all servers of an office: the episode's clock, its identifiers and its
-files.
-"""
+"""The context shared by all servers of an office."""
 
 from __future__ import annotations
 
@@ -21,8 +19,7 @@ class InitialState:
     """An object's attributes at the start of its first episode, restored at the start of each later
     one.
 
-    Args:
-        names: The names of the attributes; they are copied together, so shared objects stay shared.
+    Shared objects among them stay shared.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -39,11 +36,7 @@ class InitialState:
 
 
 class Clock:
-    """The clock of the episode. Only the task and readings through `tick`, one second each, advance
-    it.
-
-    Args:
-        start: The start of the episode; it must have a time zone.
+    """The clock of the episode, which advances only by tasks and by one second per `tick`.
 
     Raises:
         ValueError: The start has no time zone.
@@ -73,11 +66,7 @@ class Clock:
 class OfficeContext:
     """Clock, identifiers and files of one office, shared by its servers.
 
-    Args:
-        start: The start of the episode.
-
     Attributes:
-        clock: The clock.
         files: The workspace.
         seed: The seed of identifiers and programs; the task draws it for the episode.
     """
@@ -91,8 +80,8 @@ class OfficeContext:
         self._initial = InitialState(("clock", "files", "_ids"))
 
     def new_id(self, kind: str, length: int = 16) -> str:
-        """Return a new identifier of `length` hexadecimal digits, which depends only on the episode
-        and the seed.
+        """Return a new identifier of `length` hexadecimal digits, which depends only on episode and
+        seed.
         """
         self._ids += 1
         return hashlib.sha256(f"{self.seed}:{kind}:{self._ids}".encode()).hexdigest()[:length]

@@ -206,7 +206,4 @@ class _RelationLine(Relation):
 
 @functools.cache
 def _line() -> TypeAdapter[Any]:
-    """Return the validator of a line of the file, created on first use because that takes
-    milliseconds.
-    """
     return TypeAdapter(_EntityLine | _RelationLine)

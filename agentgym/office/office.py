@@ -45,10 +45,6 @@ class Office:
         servers: Names from `SERVERS`, in the listing order of their tools.
         start: The start of the episode.
 
-    Raises:
-        ValueError: A server name is unknown.
-        MissingRequirement: The host lacks a server's requirement.
-
     Example:
         >>> office = Office(["filesystem", "terminal", "claim_done"])
     """

@@ -62,7 +62,6 @@ class Server(Toolset):
         self._initial = InitialState(name for name in self.episode_state if name != "context")
 
     def begin(self) -> None:
-        """Return to the state at the first mount."""
         self.context.begin()
         self._initial.begin(self)
 
@@ -84,7 +83,6 @@ class Server(Toolset):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Restore the server's state if the block raises."""
         points = list(self.undo_points())
         try:
             with self.store.change():

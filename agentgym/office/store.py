@@ -96,11 +96,7 @@ class Store:
     def get(self, table: str, id: int | float | str, kind: str | None = None, **equal: Any) -> Row:
         """Return the record with an id, whose other columns must have the values in `equal`.
 
-        Args:
-            table: Its table.
-            id: Its id.
-            kind: The noun for the `ToolError` if it is missing; by default the table's singular.
-            **equal: Required values of other columns.
+        Raises `ToolError` with `kind`, by default the table's singular, if there is none.
         """
         records = self.find(table, id=id, **equal)
         if not records:
@@ -229,14 +225,12 @@ class Store:
 
 @functools.lru_cache(maxsize=1_024)
 def _insertion(table: str, names: tuple[str, ...]) -> str:
-    """Return the statement that adds a record."""
     columns = ", ".join(f'"{name}"' for name in names)
     return f'INSERT INTO "{table}" ({columns}) VALUES ({", ".join("?" * len(names))})'
 
 
 @functools.lru_cache(maxsize=1_024)
 def _selection(table: str, names: tuple[str, ...], order: str) -> str:
-    """Return the statement that selects the ordered records of a table by columns."""
     where = " AND ".join(f'"{name}" IS ?' for name in names) or "1"
     return f'SELECT * FROM "{table}" WHERE {where} ORDER BY {order}'
 
@@ -269,7 +263,6 @@ def _empty(schema: str) -> bytes:
 def _columns(
     schema: str,
 ) -> tuple[dict[str, Callable[[Any], Any]], dict[str, tuple[str, ...]]]:
-    """Return the decoders of the columns that need one, and the columns of each table."""
     db = sqlite3.connect(":memory:")
     db.executescript(schema)
     decoders: dict[str, Callable[[Any], Any]] = {}

@@ -38,8 +38,7 @@ _STARTS = [0, *(place + 1 for place, unit in enumerate(_UNITS[:-1]) if unit == "
 def best_call(world: World[object]) -> ToolCall:
     """Return the first optimal call, or the first legal call if none is optimal.
 
-    Raises:
-        ValueError: The chat does not tell what is optimal.
+    Raises ValueError if the chat does not tell what is optimal.
     """
     calls = world.optimal_calls()
     if calls is None:
@@ -85,8 +84,7 @@ class Decoys:
     """Other instances of the split, played optimally up to the same turn, as sources of wrong
     states.
 
-    Raises:
-        ValueError: The configuration has a single instance.
+    Raises ValueError if the configuration has a single instance.
     """
 
     def __init__(self, env: ToolEnv) -> None:

@@ -39,9 +39,7 @@ def choose_memory_call(parsed: ParsedChat, describe: Callable[[], str]) -> ToolC
 
 
 def recall_from_note(kind: type[World[Any]], parsed: ParsedChat) -> World[object] | None:
-    """Return the world that the newest visible note and the later calls imply; None without a
-    readable note.
-    """
+    """Return the world that the newest visible note and the later calls imply, or None."""
     events = parsed.past.events
     for place in reversed(range(len(events))):
         event = events[place]

@@ -46,7 +46,6 @@ class PastCalls:
 
     @property
     def empty(self) -> bool:
-        """Report whether no message was read."""
         return self._newest is None
 
     def take(self, message: Message) -> None:
@@ -73,7 +72,7 @@ class PastCalls:
     def world(self, kind: type[World[Any]], task: str, state: str) -> World[object]:
         """Return the world after these calls, which started from the task's state or the given one.
 
-        The next call with the same arguments returns the same object with later events applied.
+        The next call with equal arguments returns the same object, with later events applied.
         """
         origin = (kind, task, state)
         world = self._world
@@ -127,7 +126,6 @@ class ParsedChat:
 
     @classmethod
     def of(cls, chat: Chat) -> ParsedChat:
-        """Read a whole chat."""
         reading = ChatReading(chat)
         reading.read(chat)
         return reading.parsed(chat)
@@ -211,10 +209,8 @@ class Readings(Generic[ReadingT]):
 
     @contextmanager
     def read(self, chat: Chat) -> Iterator[ReadingT]:
-        """Lend the reading of a chat up to its newest message.
-
-        Raises:
-            ValueError: The chat has no task message.
+        """Lend the reading of a chat up to its newest message; raise ValueError without a task
+        message.
         """
         messages = chat.messages
         if not isinstance(messages, Messages):

@@ -35,7 +35,6 @@ class StatePages(Toolset):
     shown: tuple[int, ...] = ()
 
     def begin(self) -> None:
-        """Hide all pages."""
         self.count, self.shown = 0, ()
 
     @tool

@@ -144,7 +144,6 @@ class TeamPolicy:
         self._readings = Readings(_TeamReading)
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Return one reply for each chat."""
         return [self._reply(chat) for chat in chats]
 
     def _reply(self, chat: Chat) -> Reply:
@@ -157,7 +156,6 @@ class TeamPolicy:
                 return Reply(self._excuse(chat))
 
     def _excuse(self, chat: Chat) -> str:
-        """Return the reply to a message that noise has made unreadable."""
         if "report" in {tool.name for tool in chat.tools}:
             call = ToolCall("report", {"text": "I cannot read the sub-task."})
         else:

@@ -70,8 +70,8 @@ class ToolEnv(ToolHost):
         parallel_calls: Whether one reply may contain several calls, if the world allows it.
         max_failed_rounds: The consecutive replies without a successful call that end the episode;
             `world` uses `World.max_failed_rounds`, None disables the limit.
-        max_result_chars: The maximum characters of a tool result outside code. A longer result is
-            cut, with a notice.
+        max_result_chars: The maximum characters of a tool result outside code; a longer one is cut,
+            with a notice.
         on_fault: `report` or `raise` unexpected exceptions of a tool or the scorer.
         render_mode: `ansi` renders the chat and the board as text, `rgb_array` the board as a
             picture.
@@ -277,10 +277,8 @@ class ToolEnv(ToolHost):
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
         """Run one call without a chat: for code, TRL or an MCP server.
 
-        With `nested`, the current reply's code makes the call, and `StepInfo.nested` lists it.
-
-        Raises:
-            ToolError: The call was rejected and changed nothing.
+        With `nested`, `StepInfo.nested` lists it. Raises `ToolError` if the call was rejected and
+        changed nothing.
         """
         self._running_world("call reset() before call()")
         check_jsonable(arguments)
@@ -412,7 +410,6 @@ class ToolEnv(ToolHost):
         )
 
     def render(self) -> str | NDArray[np.uint8] | None:
-        """Return the episode in the render mode's form."""
         return render_chat(self.render_mode, self.chat, self.world.board())
 
 

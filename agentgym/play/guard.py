@@ -34,7 +34,6 @@ class Guard:
     """Record of failures that the policy did not cause.
 
     Attributes:
-        faults: The faults of the current step.
         invalid: Why the episode does not measure the policy; empty while it is valid.
         broken: Whether a state could not be restored.
     """
@@ -113,10 +112,8 @@ def _show(world: World[Any], call: ToolCall, result: Any, indent: int | None) ->
 def rebuild(
     world: World[Any], new: World[Any], tools: Mapping[str, BoundTool], calls: int
 ) -> World[Any]:
-    """Replay a world's first calls in `new`, which was generated from the same seed.
-
-    Raises:
-        RollbackError: A call returned a different result.
+    """Replay a world's first calls in `new`, which was generated from the same seed; raise
+    RollbackError if a call returns a different result.
     """
     for record in world.call_log[:calls]:
         new.turn = record.turn
@@ -147,10 +144,7 @@ class _Watch:
 
 
 def is_stop(error: BaseException) -> bool:
-    """Report whether an exception stops the program from outside.
-
-    Others are faults of the code that raised them, such as a panic of a Rust library.
-    """
+    """Report whether an exception stops the program from outside."""
     # asyncio cannot raise before it is imported, and importing it takes a tenth of this package's
     # import time.
     asyncio = sys.modules.get("asyncio.exceptions")

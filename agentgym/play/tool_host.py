@@ -80,7 +80,7 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
         Args:
             toolset: The owner of the tools; `Toolset.begin` is called at each reset.
             notes: Text for the system message, after the tool documentation.
-            code_only: Tools that the policy no longer sees and only `call` runs.
+            code_only: Tools that only `call` runs, hidden from the policy.
 
         Raises:
             ValueError: A tool name is taken, or `code_only` names an unknown tool.
@@ -127,7 +127,6 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
         return tools_of(*world.toolsets())
 
     def close(self) -> None:
-        """Release the external resources of all toolsets."""
         for owner in (*(self._world.toolsets() if self._world else ()), *self._mounted):
             if isinstance(owner, Toolset):
                 owner.close()
@@ -135,7 +134,7 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
     def snapshot(self) -> Snapshot:
         """Return the episode's state for `restore`, here or in an env with equal options.
 
-        Wrappers have state too: use `agentgym.clone` to branch a whole stack.
+        It excludes wrappers: branch a whole stack with `agentgym.clone`.
         """
         return Snapshot(copy.deepcopy(self._state()))
 

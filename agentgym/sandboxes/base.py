@@ -37,9 +37,6 @@ class Limits(Config):
         output_chars: Printed characters.
         calls: Function calls.
         code_chars: The length of the code.
-
-    Raises:
-        ValueError: A limit is out of range.
     """
 
     seconds: Annotated[float, Field(ge=0.05, le=3_600.0)] = 10.0  # no interpreter starts faster
@@ -59,8 +56,7 @@ class RunResult:
     Attributes:
         stdout: The printed text, up to the limit.
         error: The reason for an early end, for the policy; empty if the code finished.
-        kind: The class of that reason. After `refused`, nothing has run; otherwise the code has had
-            effects.
+        kind: The class of that reason. Only after `refused` has nothing run.
     """
 
     stdout: str
@@ -127,11 +123,7 @@ class CallBroker:
         self.deadline = time.monotonic() + self.limits.seconds
 
     def left(self) -> float:
-        """Return the seconds until the deadline.
-
-        Raises:
-            Stopped: The deadline has passed.
-        """
+        """Return the seconds until the deadline; raise `Stopped` after it."""
         seconds = self.deadline - time.monotonic()
         if seconds <= 0:
             raise self.too_late()
@@ -142,11 +134,7 @@ class CallBroker:
         return Stopped("timeout", f"the code was stopped after {self.limits.seconds:g} seconds")
 
     def write(self, text: str) -> None:
-        """Store printed text.
-
-        Raises:
-            Stopped: The text exceeds the limit.
-        """
+        """Store printed text; raise `Stopped` above the limit."""
         self._printed.append(text[: self._room])
         if len(text) > self._room:
             self._room = 0

@@ -74,11 +74,7 @@ def preload_arguments() -> tuple[str, ...]:
 
 @contextmanager
 def fixed_addresses() -> Iterator[None]:
-    """Start processes inside this block, and thread, with fixed addresses.
-
-    Raises:
-        OSError: The kernel refuses.
-    """
+    """Start processes inside this block, and thread, with fixed addresses, or raise OSError."""
     library = ctypes.CDLL(None)
     before = library.personality(_ASK)
     if before < 0 or library.personality(before | _FIXED_ADDRESSES) < 0:

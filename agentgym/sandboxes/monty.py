@@ -27,8 +27,7 @@ from agentgym.text.tools import MAX_DEPTH, ToolError, nests_deeper
 class MontySandbox:
     """Monty, an interpreter for a subset of Python, in shared worker processes.
 
-    The language offers no files, sockets, processes, environment or foreign modules. Clock and
-    hashes are the same in every run, and `random` follows from the seed.
+    The language offers no files, sockets, processes, environment or foreign modules.
     """
 
     requirement: ClassVar[str] = "code"
@@ -181,8 +180,6 @@ def _limits(limits: Limits) -> dict[str, Any]:
 
 
 def _stub(name: str) -> Callable[..., str]:
-    """Return a stand-in for a function; only its name enters the sandbox."""
-
     def stub(*args: Any, **kwargs: Any) -> str:
         raise AssertionError(f"{name} is answered by the host's loop")
 
@@ -191,7 +188,6 @@ def _stub(name: str) -> Callable[..., str]:
 
 
 def _to_json(value: Any) -> Any:
-    """Return call arguments as JSON values, tuples as lists."""
     try:
         if nests_deeper(value, MAX_DEPTH):
             raise ValueError

@@ -82,10 +82,8 @@ _FLAGS = (
 def base_command(programs: Iterable[Path] = (), packages: Iterable[Path] = ()) -> tuple[str, ...]:
     """Return the `bwrap` command line with namespaces, environment and the interpreter.
 
-    It mounts the libraries of `programs` and all `packages`.
-
-    Raises:
-        SandboxUnavailable: No `bwrap` works here, or this machine has no filter.
+    It mounts the libraries of `programs` and all `packages`. Raises `SandboxUnavailable` if no
+    `bwrap` works here, or this machine has no filter.
     """
     return (find_bwrap(), *_arguments(tuple(programs), tuple(packages)))
 
@@ -120,11 +118,7 @@ def _arguments(programs: Sequence[Path], packages: Sequence[Path]) -> tuple[str,
 
 @functools.cache
 def find_bwrap() -> str:
-    """Return the first `bwrap` that works.
-
-    Raises:
-        SandboxUnavailable: None works.
-    """
+    """Return the first `bwrap` that works, or raise `SandboxUnavailable`."""
     problems = []
     try:
         check_machine()
@@ -138,8 +132,8 @@ def find_bwrap() -> str:
 
 
 def _candidates() -> list[str]:
-    """Return every `bwrap`. The system's comes first: it gets security updates, and may alone be
-    allowed to create namespaces.
+    """Return every `bwrap`, the system's first: it gets security updates, and may alone be allowed
+    to create namespaces.
     """
     if chosen := os.environ.get(CHOICE):
         return [chosen]
@@ -150,8 +144,8 @@ def _candidates() -> list[str]:
 
 
 def _problem(path: str) -> str:
-    """Return why a `bwrap` does not work here: it is old, set-uid or restricted, or shows the
-    host's clock.
+    """Return why a `bwrap` is unusable: it is old, set-uid or restricted, or shows the host's
+    clock.
     """
     program = "import os, time; os.write(1, str(int(time.time())).encode())"
     try:
@@ -265,8 +259,7 @@ class ConfinedProcess:
     def exchange(self, seconds: float) -> Iterator[tuple[Any, bytes | None]]:
         """Send pending bytes and read received ones, waiting for at most `seconds`.
 
-        Yields:
-            A source with its data: empty at its end, None if nothing was received.
+        Yields a source with its data: empty at its end, None if nothing was received.
         """
         if self.channel in self._selector.get_map():
             interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.pending else 0)
@@ -335,11 +328,7 @@ def _pipe_of(content: bytes) -> BinaryIO:
 
 
 def children(pid: int) -> list[int]:
-    """Return the unreaped child processes of a process.
-
-    Raises:
-        OSError: The process has ended.
-    """
+    """Return the unreaped child processes of a process; raise OSError after its end."""
     return [
         int(child)
         for task in Path(f"/proc/{pid}/task").iterdir()

@@ -74,11 +74,7 @@ class ProgramRun:
         process.pending = memoryview(job)
 
     def play(self) -> ProgramResult:
-        """Serve the processes to their end.
-
-        Raises:
-            OSError: None started.
-        """
+        """Serve the processes to their end; raise OSError if none started."""
         while self._process.sources:
             for source, data in self._process.exchange(_TICK):
                 if data:
@@ -172,7 +168,7 @@ def _parse(reply: bytes) -> tuple[int, dict[str, bytes | None], tuple[str, ...],
 
 
 def _usage(pid: int) -> tuple[int, int, int]:
-    """Count the programs' processes below `bwrap`, these with their threads, and bytes of memory."""
+    """Count the programs' processes below `bwrap`, their threads included, and bytes of memory."""
     processes, tasks, pages, parents = -1, -1, 0, [pid]  # the first process is ours
     while parents and processes <= MAX_PROCESSES:
         with contextlib.suppress(OSError, ValueError):  # one that has just ended

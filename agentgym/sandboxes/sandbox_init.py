@@ -57,9 +57,8 @@ class RandomSource:
             self.feed(pipe)
 
     def feed(self, pipe: int) -> None:
-        """Write as much as fits, up to an empty pipe's capacity.
-
-        A fast reader must not keep this process from its other duties.
+        """Write as much as fits, up to an empty pipe's capacity, so a fast reader cannot block this
+        process.
         """
         with contextlib.suppress(BlockingIOError):
             for _ in range(_PIPE_CHUNKS):
@@ -115,9 +114,8 @@ def end_all() -> None:
 
 
 def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list[str]]:
-    """List a directory's contents: regular files with sizes, directories, and others.
-
-    Symlinks are not followed.
+    """List a directory's contents: regular files with sizes, directories, and others (symlinks,
+    pipes).
     """
     files: list[tuple[str, int]] = []
     folders: list[str] = []

@@ -55,7 +55,7 @@ def seccomp(*, processes: bool = False) -> bytes:
     unsupported, which programs that copy files accept.
 
     Args:
-        processes: Whether processes may be started. Threads are always allowed, namespaces never.
+        processes: Whether processes may be started; threads always may, namespaces never.
     """
     architecture, clone, missing, forks, refused, attributes = check_machine()
     # Instruction codes, and the filter's return values; the last three carry the errors EPERM,

@@ -1,7 +1,7 @@
 """The audit's battery of shortcuts: policies that ignore a world's task must not earn its reward.
 
-Shortcuts learn from demonstrations on training seeds and play seeds of the test split, so
-remembering an instance earns nothing. The ceilings are fixed before they play.
+Shortcuts learn from demonstrations on training seeds and play seeds of the test split. The ceilings
+are fixed before they play.
 """
 
 from __future__ import annotations
@@ -86,7 +86,6 @@ class Ceiling:
 
     @property
     def value(self) -> float:
-        """Return the larger of chance and the cap."""
         return max(CAP, self.chance)
 
     def verdict(self, interval: Interval) -> str:
@@ -151,10 +150,7 @@ class Audit:
 def run_audit(
     config: AuditConfig, on_progress: Callable[[int], None] = lambda seeds: None
 ) -> Audit:
-    """Play the battery in a world.
-
-    `on_progress` receives the number of seeds just played.
-    """
+    """Play the battery in a world; `on_progress` receives the number of seeds just played."""
     names = ("train", "test") if config.splits else (None, None)
     train, test = (tool_env(make(config.world, split=name, **config.options)) for name in names)
     starts = list(demonstrations(train, _TRAINING_SEED, config.demonstrations))
@@ -234,7 +230,6 @@ def find_ceiling(
 
 
 def _share_of_options(lessons: Sequence[Transcript]) -> float:
-    """Return the chance of a random option being right if every prompt lists the answer."""
     shares = []
     for lesson in lessons:
         listed = options(lesson.task)
@@ -264,7 +259,7 @@ def _count(schema: Mapping[str, Any]) -> int:
 def score_interval(scores: Sequence[float]) -> Interval:
     """Return the mean of scores in [0, 1] with its 99 % interval.
 
-    Uses Wilson's interval with the scores' sum as successes. It is conservative for scores other
-    than 0 and 1, because no variable in [0, 1] with that mean has a larger variance.
+    Wilson's interval with the scores' sum as successes is conservative for scores other than 0 and
+    1.
     """
     return wilson(sum(scores), len(scores), CONFIDENCE)

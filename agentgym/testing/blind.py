@@ -1,7 +1,6 @@
 """Policies without understanding: constants, prompt options, learnt rules and copies.
 
-They see the chat and the tool schemas, and learn from demonstrations on other seeds, as an
-optimiser would from episodes that happened to succeed.
+They see the chat and the tool schemas, and learn from successful episodes on other seeds.
 """
 
 from __future__ import annotations
@@ -235,7 +234,6 @@ def _label(call: ToolCall) -> str:
 
 
 def _choices(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return each value of a schema's first choice, with the minimum of the other arguments."""
     values = {name: _values(schema["properties"][name]) for name in schema.get("required", ())}
     least = {name: choices[0] for name, choices in values.items()}
     first = next((name for name, choices in values.items() if len(choices) > 1), None)
@@ -276,7 +274,6 @@ def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
 
 
 def _last_pages(demonstrations: Sequence[Transcript]) -> dict[str, Answer]:
-    """Return the call with the largest number of each tool, learnt from all episodes."""
     examples: dict[str, list[tuple[Transcript, ToolCall]]] = {}
     for demonstration in demonstrations:
         largest: dict[str, tuple[int, ToolCall]] = {}

@@ -43,7 +43,6 @@ class Case:
 
     @property
     def instance(self) -> int:
-        """Return the seed of the instance."""
         if self.env_seed is not None:
             return self.env_seed
         return 1_000 * self.seed + self.index // _EPISODES_PER_INSTANCE
@@ -91,8 +90,7 @@ def all_ids() -> list[str]:
 def draw_options(case: Case) -> dict[str, Any]:
     """Draw a case's stack, which rotates through dialects, arms, labels, strategies and windows.
 
-    Raises:
-        ValueError: The id does not exist or cannot be made even without wrappers.
+    Raises ValueError for an unknown id, or one that cannot be made even without wrappers.
     """
     index = case.index
     options: dict[str, Any] = {"dialect": _DIALECTS[index % 3]}

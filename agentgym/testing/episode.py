@@ -56,8 +56,6 @@ def play(case: Case) -> Report:
 
 
 class _Player:
-    """One env with its case and findings."""
-
     def __init__(self, case: Case) -> None:
         self.case = case
         self.thorough = case.actions is not None
@@ -202,7 +200,6 @@ class _Player:
             self._transcript.add(before, result)
 
     def _repeat(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Replay the replies in the same env; everything must be equal."""
         again = ObservationHash()
         with self._watch("repeat", "the episode played again: "):
             chat, info = env.reset(seed=self.case.env_seed)

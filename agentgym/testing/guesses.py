@@ -1,7 +1,6 @@
 """Guesses of an answer learnt from examples: constants, blind rules, and lookups by a feature.
 
-A rule that finds the answers of other episodes (the third word, the last option, the line with a
-certain mark) reveals a leak.
+A rule that finds the answers of other episodes (the third word, the last option) reveals a leak.
 """
 
 from __future__ import annotations
@@ -95,9 +94,8 @@ UNITS: Mapping[str, Callable[[str], list[str]]] = {
 
 
 def options(text: str) -> list[str]:
-    """Return the longest list of options in a text.
-
-    A list is comma-separated or spans lines with the same beginning.
+    """Return the longest list of options in a text: comma-separated, or lines with the same
+    beginning.
     """
     lines = text.split("\n")
     rows = [segments(line.partition(":")[2] or line) for line in lines if line.count(",") >= 1]
@@ -200,8 +198,7 @@ FEATURES: Mapping[str, Feature] = {
 class Guess:
     """Lookup of the answer by a feature of the observation, learnt from examples.
 
-    Attributes:
-        rules: The best rules for each feature value, best first.
+    `rules` are the best rules for each feature value, best first.
     """
 
     feature: str = "nothing"

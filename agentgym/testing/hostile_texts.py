@@ -1,7 +1,4 @@
-"""Hostile texts that have broken parsers, services and templates elsewhere.
-
-The texts are short, because they look for wrong results.
-"""
+"""Short hostile texts that have broken parsers, services and templates elsewhere."""
 
 from __future__ import annotations
 

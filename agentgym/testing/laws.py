@@ -303,10 +303,8 @@ def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
 
 
 def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
-    """Check that a world rebuilt from the chat, or from `state()`, gives the same hints.
-
-    Returns:
-        The number of compared moments.
+    """Check that a world rebuilt from the chat, or from `state()`, gives the same hints; return the
+    number of compared moments.
     """
     policy, compared = RandomPolicy(env_id), 0
     has_slack = "budget_slack" in registry.config_schema(env_id)["properties"]

@@ -40,10 +40,7 @@ _MAX_DIFFERENCES = 5
 
 
 def state_of(env: gymnasium.Env[Any, Any]) -> bytes:
-    """Return an episode's state: its worlds and the mounted toolsets.
-
-    The turn number is excluded, because every reply advances it.
-    """
+    """Return an episode's state, its worlds and mounted toolsets, without the turn number."""
     inner = env.unwrapped
     if isinstance(inner, TeamEnv):
         team = inner.game.team
@@ -85,7 +82,6 @@ _Pairs = dict[tuple[int, int], tuple[Any, Any]]
 
 
 def _compare(path: str, one: Any, two: Any, seen: _Pairs) -> Iterator[str]:
-    """Walk through two object graphs in parallel, by the pickled form of each object."""
     if one is two or (id(one), id(two)) in seen:
         return
     if type(one) is not type(two) or isinstance(one, _VALUES):
@@ -119,7 +115,6 @@ def _compare_dicts(path: str, one: Any, two: Any, seen: _Pairs) -> Iterator[str]
 
 
 def _parts(value: Any) -> list[Any]:
-    """Return the parts from which an object is rebuilt: function, arguments, state, items."""
     reduce = copyreg.dispatch_table.get(type(value))
     parts = reduce(value) if reduce else value.__reduce_ex__(4)
     if isinstance(parts, str):
@@ -178,10 +173,9 @@ class Twin:
 
 
 def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
-    """Return a copy of an env.
+    """Return a copy of an env; `way` is 0 for a clone, 1 for a pickle, 2 for a snapshot.
 
-    `way` is 0 for a clone, 1 for a pickle, 2 for a snapshot. Snapshots do not include wrappers, so
-    a stack is pickled.
+    Snapshots do not include wrappers, so a stack is pickled.
     """
     if way == 2 and isinstance(env, ToolEnv):
         return Twin("restored from a snapshot", env, env.snapshot())

@@ -1,7 +1,4 @@
-"""Random replies: legal calls, wrong values, mutated calls, and hostile texts.
-
-Values seen in the episode let calls reach deep states.
-"""
+"""Random replies: legal calls, wrong values, mutated calls, and hostile texts."""
 
 from __future__ import annotations
 
@@ -105,8 +102,8 @@ class Vocabulary:
 class ReplyGenerator:
     """Source of the replies of one episode, mostly in the given dialect.
 
-    Hostile values are used in order, and each episode starts where the previous one probably
-    stopped, so a few hundred replies cover the catalogue.
+    Each episode starts with the hostile values at which the previous one probably stopped, so a few
+    hundred replies cover the catalogue.
     """
 
     def __init__(self, rng: np.random.Generator, dialect: Dialect, episode: int = 0) -> None:
@@ -167,7 +164,6 @@ class ReplyGenerator:
         return thinking + prose + render(call, dialect)
 
     def _with_literal(self, tools: Sequence[Tool]) -> str:
-        """Return a call with a value that no encoder would write."""
         call = self._call(tools, hostile=0.0)
         mark = "\u2603"  # not a value of any legal call
         arguments = {**call.arguments, self._pick(list(call.arguments) or ["id"]): mark}

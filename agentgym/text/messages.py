@@ -47,7 +47,7 @@ def _dataclass_fields(owner: type[msgspec.Struct]) -> dict[str, dataclasses.Fiel
 class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Frozen record, which `dataclasses.replace`, `fields` and `asdict` accept.
 
-    A msgspec struct is built in a tenth of a frozen dataclass's time, which was a third of a step.
+    Building a msgspec struct takes a tenth of a frozen dataclass's time.
     """
 
     __dataclass_fields__: ClassVar[Any] = _DataclassFields()
@@ -84,7 +84,7 @@ class Image(Record, frozen=True):
 
 
 def pillow(module: str = "PIL") -> Any:
-    """Import a module of Pillow; raise ImportError without the extra `images`."""
+    """Import a Pillow module; raise ImportError without the extra `images`."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -104,12 +104,11 @@ class Message(Record, frozen=True):
     Attributes:
         role: `system`, `user`, `assistant` or `tool`.
         text: The text, without thinking and call markup.
-        call_id: The id of the call that a tool message answers.
+        call_id: The call that a tool message answers.
         id: Deterministic and unique in its chat: `"{turn}:{k}"`, or `"{wrapper}:{k}"` for a
             wrapper's message.
         raw: An assistant's exact text.
-        moment: The instance and turn, as `"{digest}:{turn}"`, with which scripted policies seed
-            their choices; models never see it.
+        moment: `"{digest}:{turn}"`, the seed of scripted policies' choices; models never see it.
     """
 
     role: Role
@@ -123,7 +122,7 @@ class Message(Record, frozen=True):
     moment: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dict without empty fields; `from_dict` is the inverse."""
+        """Return a JSON-able dict without empty fields."""
         data: dict[str, Any] = {}
         for name in _TEXT_FIELDS:
             if value := getattr(self, name):
@@ -161,8 +160,8 @@ class _Buffer(list[Message]):
 class Messages(Sequence[Message]):
     """An immutable sequence of messages that grows in O(new messages).
 
-    A version is a length of a shared buffer plus a short private tail. Adding to the longest
-    version extends the buffer, which older versions do not see; adding to any other version copies.
+    Adding to the longest version extends a shared buffer, whose older versions do not see the
+    addition; adding to any other version copies.
     """
 
     __slots__ = ("_buffer", "_length", "_tail")
@@ -273,7 +272,7 @@ class Chat(Record, frozen=True):
     A copy is the same object, because Gymnasium's vector envs deep-copy every observation.
 
     Attributes:
-        agent: The team agent that sees the chat; empty without a team. Models never see it.
+        agent: The team agent that sees the chat, if any; models never see it.
     """
 
     messages: Sequence[Message] = ()
@@ -339,11 +338,12 @@ class Chat(Record, frozen=True):
     def to_openai(self, *, json_arguments: bool = True) -> list[dict[str, Any]]:
         """Return the messages as chat-completions dicts, with pictures as data URLs.
 
-        The API accepts no pictures in tool messages, so a user message with the pictures follows.
+        A user message carries a tool result's pictures, because the API allows none in tool
+        messages.
 
         Args:
             json_arguments: Whether `tool_calls` arguments are JSON text, as in the API, or objects,
-                as in the chat templates of transformers.
+                as in transformers' chat templates.
         """
         dicts: list[dict[str, Any]] = []
         for is_tool, run in groupby(self.messages, key=lambda message: message.role == "tool"):
@@ -359,7 +359,7 @@ class Chat(Record, frozen=True):
         """Read chat-completions dicts.
 
         Raises:
-            ValueError: A role is unknown, or the arguments of a call are not a JSON object.
+            ValueError: A role is unknown, or a call's arguments are not a JSON object.
         """
         return cls(tuple(_from_openai(m, f"0:{k}") for k, m in enumerate(messages)), tuple(tools))
 

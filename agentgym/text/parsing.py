@@ -1,9 +1,10 @@
 """Parse tool calls from model replies, and render calls as text.
 
 The dialect `python` is one call in a ```` ```python ```` block (LUMINA, appendix A), and `json` one
-or several `<tool_call>{"name": …, "arguments": …}</tool_call>` (Hermes and Qwen); `auto` accepts
-either. `json` and `auto` also read one call that stands alone or in a ```` ```json ```` block, and
-arguments written as a string (OpenAI). Parsing never raises, takes linear time and evaluates nothing.
+or several `<tool_call>{"name": …, "arguments": …}</tool_call>` (Hermes and Qwen). `json` and
+`auto`, which accepts either, also read one call that stands alone or in a ```` ```json ```` block,
+and arguments written as a string (OpenAI). Parsing never raises, takes linear time and evaluates
+nothing.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ _decode_plain = msgspec.json.Decoder(_PlainCall).decode
 def parse(
     text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = (), turn: int = 0
 ) -> Message:
-    """Return a reply as an assistant message, without calls if any of them cannot be read.
+    """Return a reply as an assistant message, without calls if any of them is unreadable.
 
     `tools` name the positional arguments of a Python call; `turn` is part of the ids.
     """
@@ -145,7 +146,6 @@ def _find_conflict(fences: list[str], tags: list[str], dialect: Dialect) -> str:
 
 
 def _split_untagged(prose: str) -> tuple[str, list[str]]:
-    """Return the prose and the call, if it stands alone or in the only ```json block."""
     if _UNTAGGED.match(prose):
         return "", [prose]
     if prose.count("```json") == 1:
@@ -166,10 +166,8 @@ def _as_unicode(text: str) -> tuple[str, str]:
 
 
 def _scan(raw: str) -> tuple[str, str, list[str], list[str], str]:
-    """Split a reply into its blocks in one pass.
-
-    Returns:
-        The prose, the `<think>`, Python and `<tool_call>` contents, and why no call can be run.
+    """Return the prose, the `<think>`, Python and `<tool_call>` contents, and why no call can be
+    run.
     """
     prose: list[str] = []
     thinking: list[str] = []
@@ -239,8 +237,8 @@ def _call(body: str, call_id: str) -> ToolCall:
 def _plain_call(body: str, call_id: str) -> ToolCall | None:
     """Read a call with msgspec; return None if `_call` must look closer.
 
-    msgspec keeps the last of several members with one name. The `str` of a dict has as many colons
-    as its JSON text, unless a name is repeated.
+    msgspec keeps the last member of a repeated name. The `str` of a dict has as many colons as its
+    JSON text, unless a name is repeated.
     """
     if "\\u" in body or body.count("{") + body.count("[") > MAX_DEPTH:
         return None

@@ -1,7 +1,7 @@
 """The work that the calls of one reply share.
 
-A tool with a work limit per call reports the share of this limit that a call has used. Shares count
-steps or characters, so every host refuses the same calls; only those of SQL and programs count time.
+Shares count steps or characters, so every host refuses the same calls; only those of SQL and
+programs count time.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ _SECONDS_PER_CALL = 12.0
 
 
 class _Room(threading.local):
-    """The calls at their limits that the current reply can still make; outside of replies any."""
-
     left = math.inf
 
 
@@ -45,7 +43,7 @@ def shared_room() -> Iterator[None]:
 
 
 def spend(share: float) -> None:
-    """Count a share of the limit of one call."""
+    """Count a share of one call's limit."""
     _room.left -= share
 
 

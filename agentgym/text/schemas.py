@@ -1,7 +1,4 @@
-"""Schemas of configurations and tools, from pydantic and docstrings.
-
-Imported on first use, because pydantic's schema builder is slow to import.
-"""
+"""Schemas of configurations and tools; imported on first use, because pydantic is slow to import."""
 
 from __future__ import annotations
 

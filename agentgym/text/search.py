@@ -1,7 +1,4 @@
-"""Search over texts: BM25 by default, or any function that embeds texts.
-
-Equal scores are ordered by index.
-"""
+"""Search over texts: BM25 by default, or any function that embeds texts. Ties go by index."""
 
 from __future__ import annotations
 
@@ -32,7 +29,6 @@ class Lexical:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Lexical:
-        """Index texts."""
         vocabulary: dict[str, int] = {}
         ids = [
             [vocabulary.setdefault(word, len(vocabulary)) for word in _TOKEN.findall(text.lower())]
@@ -63,7 +59,6 @@ class Dense:
 
     @classmethod
     def of(cls, texts: Sequence[str], embed: Embed) -> Dense:
-        """Embed texts."""
         parts = [
             unit(embed(list(texts[start : start + _BATCH])))
             for start in range(0, len(texts), _BATCH)
@@ -76,7 +71,7 @@ class Dense:
 
 
 def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, ...]:
-    """Return the indices of the `count` highest scores, ties by index; `positive` drops the others."""
+    """Return the indices of the `count` highest scores; `positive` drops the others."""
     count = min(count, len(scores))
     # Sorting only the best scores keeps a search linear in the documents.
     least = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf

@@ -65,12 +65,12 @@ class _Encoder(Protocol):
 
 
 class TokenCounter:
-    """Counter of the tokens of messages and chats.
-
-    The text of special tokens, such as `<|im_end|>`, counts as plain text.
+    """Counter of the tokens of messages and chats; special tokens such as `<|im_end|>` count as
+    text.
 
     Args:
-        name: The vocabulary. A counter pickles as its name, so `counter` must know it.
+        name: The vocabulary, under which `counter` finds the counter again, for example after
+            pickling.
         length: The number of tokens of a text.
     """
 
@@ -111,8 +111,8 @@ class TokenCounter:
 def image_tokens(png: bytes) -> int:
     """Count the tokens of a picture, like OpenAI's vision models in full detail.
 
-    The picture is scaled to fit 2048 x 2048 pixels, then its shorter side to at most 768; it takes
-    85 tokens plus 170 per 512 x 512 tile.
+    Scaled to fit 2048 x 2048 pixels, then its shorter side to at most 768, it takes 85 tokens plus
+    170 per 512 x 512 tile.
     """
     sides = int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
     if not png.startswith(_PNG) or not all(sides):
@@ -134,8 +134,8 @@ def heuristic() -> TokenCounter:
 def cl100k() -> TokenCounter:
     """Return a counter with the GPT-4 vocabulary, as in the papers; it needs no download.
 
-    Texts are encoded in linear time, in blocks that end at word boundaries. A run of more than
-    24,576 characters without a boundary is cut anyway, which may change adjacent tokens.
+    Encoding takes linear time, in blocks that end at word boundaries. A run of more than 24,576
+    characters without one is cut anyway, which may change adjacent tokens.
     """
     encode = cl100k_encoder(_CL100K_PLAIN_WORDS)
 
@@ -150,10 +150,7 @@ def cl100k() -> TokenCounter:
 
 
 def count_texts(texts: Iterable[str]) -> int:
-    """Count the GPT-4 tokens of texts like `cl100k`, encoding frequent lines once.
-
-    This is exact, because no word continues after a line end before a line that is not blank.
-    """
+    """Count the GPT-4 tokens of texts exactly, encoding frequent lines once."""
     length = counter("cl100k_base").length
     lines: Counter[str] = Counter()
     total = 0
@@ -219,10 +216,7 @@ def counter(name: str) -> TokenCounter:
 
     Args:
         name: `cl100k_base`, `heuristic`, or the `package.module:factory` of a `TokenCounter` with
-            this name.
-
-    Raises:
-        ValueError: There is no such counter.
+            this name; others raise ValueError.
     """
     if name in _COUNTERS:
         return _COUNTERS[name]()

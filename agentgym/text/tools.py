@@ -80,7 +80,7 @@ def tool(
     Args:
         method: The method, when used without parentheses.
         final: Whether a successful call ends the episode.
-        name: The name of the tool, if it differs from the method's.
+        name: The name of the tool; by default the method's.
     """
 
     def mark(function: MethodT) -> MethodT:
@@ -102,9 +102,9 @@ class Toolset:
 
     Attributes:
         episode_state: The attributes that belong to the episode and to snapshots.
-        tool_order: All tools in listing order; by default in the order of definition, with the
-            parts' tools last.
-        parts: Objects with further `@tool` methods; they refer to the toolset's state and own none.
+        tool_order: All tools in listing order; by default as defined, with the parts' tools last.
+        parts: Objects with further `@tool` methods, which refer to the toolset's state and own
+            none.
         renamed: New names for some tools.
         json_indent: The indentation of data in results; None for one line.
     """
@@ -117,24 +117,22 @@ class Toolset:
     renamed: Mapping[str, str] = MappingProxyType({})
 
     def begin(self) -> None:
-        """Prepare for an episode; called at each reset of the env."""
+        """Prepare for an episode; called at each reset."""
 
     def close(self) -> None:
         """Release external resources, which a later call may acquire again."""
 
     def transaction(self) -> AbstractContextManager[None] | None:
-        """Return a context manager that restores the episode's state after an exception.
+        """Return a context manager that restores the episode's state after an exception, or raises
+        `RollbackError`.
 
         With None, a tool must reject a call before it changes anything.
-
-        Raises:
-            RollbackError: The state cannot be restored.
         """
         return None
 
 
 class BoundTool(msgspec.Struct, eq=False):
-    """Tool of one object; a struct because each reset builds all of them."""
+    """Tool of one object."""
 
     schema: Tool
     checks: _ArgumentCheck
@@ -188,7 +186,6 @@ class _ArgumentCheck:
             self.validate = _with_underscores(self.validate, keywords)
 
     def under(self, name: str) -> _ArgumentCheck:
-        """Return the same validation for a tool with another name."""
         other = copy.copy(self)
         other._name = name
         return other
@@ -205,8 +202,6 @@ class _ArgumentCheck:
 
 
 class _NoCheck(_ArgumentCheck):
-    """Acceptance of any arguments."""
-
     def __init__(self, name: str) -> None:
         self._name = name
         self.validate = dict
@@ -247,7 +242,7 @@ def listed(names: Iterable[str]) -> str:
 def nests_deeper(value: object, levels: int) -> bool:
     """Report whether lists and dicts nest deeper than a limit, in linear time.
 
-    It must precede any JSON encoding, which overflows the stack in some interpreters.
+    JSON encoders overflow the stack in some interpreters, so check first.
     """
     layer = [value]
     for _ in range(levels):
@@ -309,10 +304,6 @@ def _tools_of_one(owner: Any) -> dict[str, BoundTool]:
 def _composed_tools(
     owners: tuple[type, ...], order: tuple[str, ...], renamed: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[int, str, Tool, _ArgumentCheck], ...]:
-    """Return the tools of a toolset and its parts, each with its owner's index.
-
-    The cache also makes a renamed tool one object in all envs, which compares fast.
-    """
     tools: dict[str, tuple[int, str, Tool, _ArgumentCheck]] = {}
     new_names = dict(renamed)
     for k, part in enumerate(owners):

@@ -92,7 +92,7 @@ def parse_count(name: str, text: str) -> int:
 
 
 def check_shape(shape: TypeAdapter[T], data: object) -> T:
-    """Return data, or the JSON in bytes, in a shape; the `ValueError` names the first wrong place."""
+    """Return data, or the JSON in bytes, in a shape; the ValueError names the first wrong place."""
     try:
         if isinstance(data, bytes):
             return shape.validate_json(data, strict=True)

@@ -31,16 +31,13 @@ CallsPerTurn = Annotated[int, Interval(ge=1, le=128)]
 class Config:
     """Base of frozen dataclasses that validate their fields against their annotations.
 
-    Declare bounds as in pydantic, and describe each option under `Attributes:`. Override
-    `__post_init__` to check several options together.
+    Declare bounds as in pydantic, describe each option under `Attributes:`, and override
+    `__post_init__` to check several options together. Invalid values raise ValueError.
 
     Example:
         >>> @dataclass(frozen=True, kw_only=True)
         ... class GuessConfig(Config):
         ...     highest: Annotated[int, Field(ge=1, le=1_000)] = 10
-
-    Raises:
-        ValueError: A value is out of bounds or has the wrong type.
     """
 
     def __post_init__(self) -> None:

@@ -25,12 +25,12 @@ WAIT = "Wait for the other player's move."
 class SeatedWorld(World[ConfigT]):
     """World in which each player's moves change the situation of all.
 
-    Alone, an agent plays one seat, and the scripted moves of the others follow each of its own. In
-    a match (`agentgym.multi.match`), every seat has a copy of the world, and all copies play the
-    same moves. A world fills the hooks below; its tools check a move and return `self.make_move(...)`.
+    Alone, an agent plays one seat, and scripted moves of the others follow each of its own. In a
+    match (`agentgym.multi.match`), every seat has a copy of the world, and all copies play the same
+    moves. Tools check a move and return `self.make_move(...)`.
 
     Attributes:
-        players: The names of the seats, in turn order.
+        players: The seats, in turn order.
         seat: The player whose view this world is.
         in_match: Whether agents play all seats.
         pending: This seat's move that has not been played yet, or None.
@@ -56,10 +56,8 @@ class SeatedWorld(World[ConfigT]):
 
     @abstractmethod
     def read_line(self, line: str) -> None:
-        """Take the situation from a line of `play`, even if earlier lines are missing.
-
-        Raises:
-            ValueError: It is another text, or does not fit the task.
+        """Take the situation from a line of `play`, even if earlier lines are missing; raise
+        ValueError for another text.
         """
 
     @abstractmethod
@@ -104,6 +102,5 @@ class SeatedWorld(World[ConfigT]):
         return "\n".join(news)
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Read the lines of a result."""
         for line in result.split("\n"):
             self.read_line(line)

@@ -1,7 +1,6 @@
 """Train and test splits of a world's instances.
 
-An instance's digest, or the names of its people (`World.split_keys`), decide its split, so the
-splits never overlap. An env with a split draws instances until one belongs to it.
+An instance's digest, or its `World.split_keys`, decide its split, so the splits never overlap.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def config_for_split(world: type[World[Any]], config: Any, split: SplitName | No
     """Return the configuration whose instances are drawn for a split.
 
     Raises:
-        ValueError: The split is unknown, or the configuration has too few instances.
+        ValueError: The split is unknown, or has too few instances.
     """
     if split is None:
         return config
@@ -71,10 +70,8 @@ def config_for_split(world: type[World[Any]], config: Any, split: SplitName | No
 def draw_instance(
     world: type[World[Any]], config: Any, rng: np.random.Generator, split: str | None = None
 ) -> Instance:
-    """Draw instances until one is in the split; without a split, return the first.
-
-    Raises:
-        ValueError: None of the drawn instances is in the split.
+    """Draw instances until one is in the split, or raise ValueError; without a split, return the
+    first.
     """
     for _ in range(_MAX_DRAWS):
         seed = int(rng.integers(2**63))

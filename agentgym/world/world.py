@@ -27,7 +27,7 @@ _EXAMPLE = "an example is in agentgym/envs/lumina/list_world.py"
 
 
 class MissingHook(NotImplementedError):
-    """Error of a world that lacks a hook, or `Config`; `feature` needs it, by default all do."""
+    """Error of a world that lacks a hook, or `Config`, which `feature` needs."""
 
     def __init__(self, world: type[World[Any]], hook: str, feature: str = "") -> None:
         self.world, self.hook, self.feature = world, hook, feature
@@ -50,9 +50,9 @@ class World(Generic[ConfigT]):
             sets contain single calls.
         labels_decide: Whether `label_calls` decides if a reply is optimal, not `optimal_calls`.
         prose_fails: Whether a reply without an attempted call counts as a failed round.
-        roles: The tools of each role in a team, by lower-case role names (`agentgym.multi`). Tools
-            without a role belong to the first one. Without roles, a `closer` has the tools that end
-            the task and an `actor` the rest.
+        roles: The tools of each role in a team, by lower-case role names (`agentgym.multi`). The
+            first role has all unlisted tools. By default, a `closer` has the tools that end the
+            task and an `actor` the rest.
         max_failed_rounds: The consecutive failed rounds that end the episode; None for no limit.
         horizon_unit: The unit of `config_for_horizon`, for axis labels.
         observes: Whether the env passes completed calls to `read_result`, for worlds whose tools
@@ -119,8 +119,7 @@ class World(Generic[ConfigT]):
         """Return a digest of everything that defines this instance except budgets and prompts; read
         once, after `generate`.
 
-        It decides the instance's split (`agentgym.world.splits`). By default it covers all
-        attributes except those that every world has.
+        By default it covers all attributes except those that every world has.
         """
         return digest({name: value for name, value in vars(self).items() if name not in COMMON})
 
@@ -129,7 +128,7 @@ class World(Generic[ConfigT]):
         default only its key.
 
         Override it if instances share something, such as people, that must not occur in both
-        splits. Instances with one key return one value.
+        splits.
         """
         return (self.instance_key(),)
 
@@ -138,10 +137,7 @@ class World(Generic[ConfigT]):
         """Return the configuration whose instances are drawn for a split; by default the same.
 
         Override it if `split_keys` returns several keys, because few instances would fall into the
-        split by chance.
-
-        Raises:
-            ValueError: The configuration belongs to another split.
+        split by chance. Raises ValueError if the configuration belongs to another split.
         """
         return config
 
@@ -152,8 +148,8 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def chance(cls, config: ConfigT) -> float | None:
-        """Return the expected score of the best policy that sees neither task nor results; None to
-        estimate it by random play. `agentgym audit` allows shortcuts this much, at least 0.10.
+        """Return the expected score of the best policy that sees neither task nor results, which
+        `agentgym audit` allows shortcuts; None to estimate it by random play.
         """
         return None
 
@@ -173,9 +169,8 @@ class World(Generic[ConfigT]):
     # depend on nothing hidden and change nothing.
 
     def state(self) -> str:
-        """Return the belief state in words.
-
-        With the task it suffices for optimal play, and it names no action.
+        """Return the belief state in words: with the task it suffices for optimal play, and it
+        names no action.
         """
         raise MissingHook(type(self), "state")
 
@@ -183,8 +178,7 @@ class World(Generic[ConfigT]):
         """Return `state()`, or the part of a long state that matters for the next steps, for agents
         that see their history or have a tool for the rest.
 
-        Implement `state_chars` too, which saves building the whole state. `read_state` accepts no
-        partial text.
+        Implement `state_chars` too, which saves building the whole state.
         """
         return self.state()
 
@@ -195,8 +189,7 @@ class World(Generic[ConfigT]):
     def subtask(self, with_state: bool) -> str:
         """Return the next step of an optimal plan in words, without requiring lookahead.
 
-        Args:
-            with_state: Whether the policy also sees `state()`, so that the step may refer to it.
+        `with_state` says whether the policy also sees `state()`, to which the step may then refer.
         """
         raise MissingHook(type(self), "subtask")
 
@@ -213,9 +206,10 @@ class World(Generic[ConfigT]):
         return None
 
     def reasoning(self, call: ToolCall) -> str:
-        """Return an agent's reasoning that leads to a call; by default the belief state.
+        """Return an agent's reasoning that leads to a call, for demonstrations; by default the
+        belief state.
 
-        Demonstrations write it before the call. A wrong call gets the reasoning of an erring agent.
+        A wrong call gets the reasoning of an erring agent.
         """
         return self.state()
 
@@ -262,7 +256,7 @@ class World(Generic[ConfigT]):
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return every call that this configuration can require, in an order and number that depend
-        only on the configuration; a slot for something not shown yet contains a call that fails.
+        only on the configuration; an unknown call's slot contains one that fails.
         """
         raise MissingHook(type(self), "action_catalog")
 
@@ -286,10 +280,8 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the configuration whose shortest solution takes about `steps` turns.
-
-        Raises:
-            ValueError: No configuration has this length.
+        """Return the configuration whose shortest solution takes about `steps` turns; raise
+        ValueError if no configuration has this length.
         """
         raise MissingHook(cls, "config_for_horizon")
 

@@ -54,12 +54,10 @@ class ContextAwareness(ContextWrapper):
         self.view.notices = f"\n\n<budget:token_budget>{self.usable}</budget:token_budget>"
 
     def begin(self) -> None:
-        """Reset the strategy for a new episode."""
         super().begin()
         self._line_id = ""
 
     def edit(self) -> None:
-        """Add the line to the newest message."""
         if self.view.request is not None or not self.world_env.world.turn:
             return
         newest = self.view.newest()

@@ -79,14 +79,12 @@ class Compaction(ContextWrapper):
         )
 
     def begin(self) -> None:
-        """Reset the strategy for a new episode."""
         super().begin()
         self._asking = False
         self._number = 0
         self._is_fruitless = False  # whether the last summary did not shorten the view
 
     def edit(self) -> None:
-        """Request a summary, or write one."""
         level = self.trigger.level(self.view.load)
         if self._asking or self.world_env.over or not self.is_due(level):
             return
@@ -107,7 +105,6 @@ class Compaction(ContextWrapper):
             self._compact(text)
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply, or accept it as the requested summary."""
         if not self._asking or not isinstance(action, str):
             return super().step(action)
         self._asking = False
@@ -215,7 +212,6 @@ class Trim(ContextWrapper):
         super().__init__(env, budget, target=self.target)
 
     def edit(self) -> None:
-        """Make the view fit the window, if possible."""
         view = self.view
         level = view.tokens / (view.limit + 1)
         if self.is_due(level) and self.may_edit(level):
@@ -224,7 +220,6 @@ class Trim(ContextWrapper):
         view.overflow = view.tokens > view.limit
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply; end the episode if no prompt fits."""
         if self.view.overflow and isinstance(action, str) and not self.world_env.over:
             self.view.begin_step()
             return self._truncate(self._report(self._first_info, action))

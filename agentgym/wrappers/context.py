@@ -45,7 +45,7 @@ class ContextRecord:
         reused: Its longest common prefix with the previous chat, which a prefix cache saves.
         appended: New text.
         removed: Text removed by edits.
-        inserted: Text inserted by edits: placeholders, summaries and summary requests.
+        inserted: Placeholders, summaries and summary requests.
         tool_output: Tool results within the new text.
         hidden: Results of calls made by code, which the chat does not show.
         summary: The reply and its request, if the view requested a summary.
@@ -74,9 +74,6 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
 
     Subclasses implement `edit` and set `stage`, and `lossy` if the policy may lose information. The
     innermost strategy sets the budget for all; the default is 128,000 tokens.
-
-    Raises:
-        ValueError: The wrappers are in the wrong order, or inner strategies have another budget.
     """
 
     stage: ClassVar[Stage]
@@ -146,7 +143,6 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return True
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode without edits."""
         self.begin()
         if self.innermost:
             self.view.begin()
@@ -154,7 +150,6 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return self._observe(chat), self._report(self._first_info, "")
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply, then edit the view."""
         chat, reward, terminated, truncated, info = self.env.step(action)
         shown = self._observe(chat)
         if terminated or truncated:
@@ -281,12 +276,10 @@ class EditMessages(ContextWrapper):
         super().__init__(env, budget, edit=edit, trigger=self.trigger, lossy=lossy)
 
     def begin(self) -> None:
-        """Reset the strategy for a new episode."""
         super().begin()
         self._inserted = 0
 
     def edit(self) -> None:
-        """Call the function and apply the differences as edits."""
         level = self.trigger.level(self.view.load)
         if self.view.request is not None or not self.is_due(level) or not self.may_edit(level):
             return

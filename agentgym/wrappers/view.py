@@ -120,7 +120,6 @@ class ContextView:
 
     @property
     def tokens(self) -> int:
-        """Return the number of visible tokens."""
         return self.load.tokens
 
     def count(self, messages: Iterable[Message]) -> int:

@@ -32,7 +32,6 @@ _DEFAULTS: dict[str, Row] = json.loads(
     Path(__file__).with_name("defaults.json").read_text(encoding="utf-8")
 )
 
-# Teachers by a JSON list of course ids.
 _TEACHERS = """
 SELECT e.course_id, u.name FROM enrollments e JOIN users u ON u.id = e.user_id
 WHERE e.type = ? AND e.enrollment_state = 'active'
@@ -238,5 +237,4 @@ def _show_assignment(row: Row, counts: Row, now: str, grades: bool) -> Row:
 
 
 def _uuid(kind: str, record: Row) -> str:
-    """Canvas's 40-digit id for other services."""
     return hashlib.sha1(f"{kind} {record['id']}".encode()).hexdigest()

@@ -21,7 +21,6 @@ MAX_RECIPIENTS = 500  # as in Gmail
 
 SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
-# Mails with their messages.
 _MAILS = """
 SELECT mails.id, folder, is_read, is_important, own, message, author, origin, message_id,
   created, date, sender, "to", cc, bcc, subject, in_reply_to, files, body, html
@@ -251,7 +250,6 @@ def show_draft(row: Row) -> Row:
 
 
 def _show_text(row: Row) -> Row:
-    """Return recipients, subject and text; only the author sees bcc."""
     return {
         "to": row["to"],
         "cc": row["cc"],

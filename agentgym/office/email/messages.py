@@ -67,7 +67,6 @@ class Mail:
 
     @property
     def text(self) -> str:
-        """Plain text, or else the HTML's text."""
         return text_of(self.body, self.html)
 
     @property
@@ -178,7 +177,6 @@ def _format_all(text: str) -> str:
 
 
 def _clean_text(text: str) -> str:
-    """Normalise line breaks and replace characters that UTF-8 or a message cannot carry."""
     return re.sub("[\0\ud800-\udfff]", "\ufffd", text).replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -102,12 +102,7 @@ def _check_encoding(text: str) -> str:
 
 
 def read_pdf(data: bytes) -> tuple[str, ...]:
-    """Return the text of each page.
-
-    Raises:
-        ToolError: The data cannot be read as a PDF file.
-        ImportError: pypdf is not installed.
-    """
+    """Return the text of each page; raise `ToolError` for a file that is no PDF."""
     read = _read if len(data) <= _CACHED_BYTES else _read.__wrapped__
     texts, share = read(data)
     reply_work.spend(share)
@@ -116,7 +111,6 @@ def read_pdf(data: bytes) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=_CACHED_FILES)
 def _read(data: bytes) -> tuple[tuple[str, ...], float]:
-    """Return the texts and the share of the work limit that a reading without a cache costs."""
     work = _Work()
     limits = {
         "stream_parsing_work_maximum_count": work,
@@ -155,12 +149,10 @@ class _Work:
 
     @property
     def share(self) -> float:
-        """Return the used share; small files are free."""
         share = 1 - self._rest / MAX_WORK
         return share if share > _FREE_SHARE else 0.0
 
     def read(self, page: Any) -> str:
-        """Return a page's text, or raise `ToolError`."""
         contents = page.get_contents()
         fonts = _follow(page, "/Resources", "/Font")
         streams = [contents, *(_follow(fonts, font, "/ToUnicode") for font in fonts or ())]

@@ -26,7 +26,7 @@ def run_on(
     """Run a program and replace the context's files with those it left.
 
     Returns the result and a note on files that could not be kept. Raises `SandboxUnavailable` if
-    the host lost the ability to run programs after the preflight.
+    the host lost the ability to run programs.
     """
     try:
         bench = import_module("agentgym.sandboxes.workbench")

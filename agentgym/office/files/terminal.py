@@ -49,8 +49,7 @@ class Terminal(Server):
     """Shell commands in a sandbox that contains the workspace and no network.
 
     Commands share only files: each starts in the workspace, and its processes end with it. A
-    command that fails keeps its changes; one that is stopped changes nothing. The sandbox is
-    described in `agentgym.sandboxes.workbench`.
+    command that fails keeps its changes; one that is stopped changes nothing.
     """
 
     name: ClassVar[str] = "terminal"
@@ -108,14 +107,8 @@ class Terminal(Server):
 
 
 def parse_command(line: str, files: Workspace) -> list[str]:
-    """Return the program and arguments that carry out a command line.
-
-    Args:
-        line: The command line.
-        files: The workspace in which it will run.
-
-    Raises:
-        ToolError: The terminal's rules forbid it.
+    """Return the program and arguments that carry out a command line in a workspace; raise
+    `ToolError` if the terminal's rules forbid it.
     """
     if len(line) > MAX_CHARS:
         raise ToolError(
@@ -142,10 +135,8 @@ def parse_command(line: str, files: Workspace) -> list[str]:
 
 
 def _split(pieces: list[str]) -> list[list[str]]:
-    """Split a line into the words of each command.
-
-    Raises:
-        ToolError: The line has a redirect or an unpaired quotation mark.
+    """Split a line into the words of each command; raise `ToolError` for a redirect or an unpaired
+    quotation mark.
     """
     commands = [""]
     for piece in pieces:
@@ -202,7 +193,6 @@ def _operands(name: str, arguments: list[str]) -> list[str]:
 
 
 def _is_path(argument: str) -> bool:
-    """Return whether an argument is a path regardless of the workspace's content."""
     return argument == "." or (
         argument.startswith(("./", "../", "/")) and not argument.startswith("//")
     )
@@ -216,7 +206,6 @@ def _check_substitution(pieces: list[str]) -> None:
 
 
 def _absolute_paths(name: str, arguments: list[str], files: Workspace) -> list[str]:
-    """Make each path absolute, as the published server does."""
     operands = _operands(name, arguments)
     absolute = []
     for argument in arguments:
@@ -227,7 +216,6 @@ def _absolute_paths(name: str, arguments: list[str], files: Workspace) -> list[s
 
 
 def _names_file(argument: str, files: Workspace) -> bool:
-    """Return whether an argument with a slash names an existing file or directory."""
     with contextlib.suppress(ToolError):  # not a path, or outside the workspace
         return "/" in argument and files.exists(argument)
     return False

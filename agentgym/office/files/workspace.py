@@ -1,7 +1,6 @@
-"""In-memory file system of an office, with quotas.
+"""In-memory file system of an office, with quotas, without symlinks and devices.
 
-It contains only files and directories, no symlinks or devices, and no path leads outside. Programs
-change a copy in a sandbox, from which regular files and directories are read back.
+Programs change a copy in a sandbox, from which regular files and directories are read back.
 """
 
 from __future__ import annotations
@@ -252,7 +251,6 @@ class Workspace:
         return missing[::-1]
 
     def _add_folders(self, names: Sequence[str], *, files: int = 0) -> None:
-        """Create directories within the quota, counting `files` new files."""
         if len(self._files) + len(self._folders) + len(names) + files > MAX_FILES:
             raise ToolError(
                 f"limit exceeded: no room for more than {MAX_FILES} files and directories"

@@ -83,8 +83,6 @@ class BigQuery:
         )
         return f"Created dataset {name} in {location}"
 
-    # For tasks.
-
     def load(
         self, dataset: str, table: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]
     ) -> None:

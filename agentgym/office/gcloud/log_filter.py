@@ -47,10 +47,8 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 
 @functools.lru_cache(maxsize=256)
 def read_filter(text: str) -> Test:
-    """Parse a filter; an empty one passes every entry.
-
-    Raises:
-        ToolError: The filter is invalid or uses an unsupported function.
+    """Parse a filter; an empty one passes every entry. Raises `ToolError` for invalid or
+    unsupported filters.
     """
     if len(text) > MAX_CHARS:
         raise ToolError(
@@ -60,8 +58,6 @@ def read_filter(text: str) -> Test:
 
 
 class _Reader:
-    """Recursive-descent parser."""
-
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = []
         place = 0
@@ -175,7 +171,6 @@ def _path(word: str) -> tuple[str, ...]:
 
 
 def _at(value: Any, path: Sequence[str]) -> Any:
-    """Return the value at a path, or None."""
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     return value

@@ -33,12 +33,10 @@ class Area:
 
     @property
     def height(self) -> int:
-        """Rows of a closed area."""
         return max(0, (self.bottom or 0) - self.top + 1)
 
     @property
     def width(self) -> int:
-        """Columns of a closed area."""
         return max(0, (self.right or 0) - self.left + 1)
 
     def __str__(self) -> str:

@@ -90,9 +90,7 @@ class Workbooks:
 
 @functools.lru_cache(maxsize=2)
 def _opened(data: bytes) -> Any:
-    """Return the last read workbook from a cache, because opening takes long and large sheets are
-    read in many parts.
-    """
+    """Return the last read workbook from a cache, because large sheets are read in many parts."""
     return open_workbook(data)
 
 

@@ -92,11 +92,7 @@ def apply(function: Callable[..., Any], *arguments: Any) -> Any:
     return value
 
 
-# Conversions.
-
-
 def _number(value: Any) -> float:
-    """Convert a value to a number; texts are parsed as typed."""
     value = single(value)
     if isinstance(value, str):
         cell = parse_input(value.strip())
@@ -145,9 +141,6 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-# Operators.
-
-
 def operate(sign: str, *operands: Any) -> Any:
     """Apply an operator."""
     values = [single(operand) for operand in operands]
@@ -172,18 +165,14 @@ def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
 
 
 def _ordering(value: Any, other: Any) -> tuple[int, Any]:
-    """Return a sort key: numbers before texts before booleans, ignoring case.
-
-    An empty cell counts as the other type's empty value: 0, empty text or FALSE.
+    """Return a sort key: numbers before texts before booleans, ignoring case; an empty cell counts
+    as the other type's empty value.
     """
     if value is None:
         value = type(other)() if isinstance(other, (str, bool)) else 0
     if isinstance(value, bool):
         return 2, value
     return (1, value.lower()) if isinstance(value, str) else (0, float(value))
-
-
-# Criteria.
 
 
 def _condition(criterion: Any) -> Callable[[Any], bool]:
@@ -203,7 +192,6 @@ def _condition(criterion: Any) -> Callable[[Any], bool]:
 
 
 def _text_condition(text: str, *, same: bool) -> Callable[[Any], bool]:
-    """Match, or reject (`same` false), a text with the wildcards `*` and `?`."""
     pattern = re.sub(r"~([*?])", r"[\1]", text.replace("[", "[[]"))
     return lambda value: (
         fnmatch.fnmatchcase(text_of(value).lower(), pattern) == same
@@ -229,12 +217,8 @@ def _matching(pairs: Sequence[Any]) -> list[tuple[int, int]]:
 
 
 def _chosen(summed: Any, pairs: Sequence[Any]) -> list[float]:
-    """Return a range's numbers at the matching positions."""
     cells = summed.cells
     return _numbers([Grid(1, 1, {spot: cells[spot] for spot in _matching(pairs) if spot in cells})])
-
-
-# Lookups.
 
 
 def _key(value: Any) -> Any:
@@ -288,9 +272,6 @@ def _index(grid: Grid, row: Any = 0.0, column: Any = 0.0) -> Any:
     if not (0 < down <= grid.height and 0 < across <= grid.width):
         raise FormulaError(NO_REFERENCE)
     return grid.cells.get((down - 1, across - 1))
-
-
-# Other functions.
 
 
 def _if(test: Any, yes: Any, no: Any = False) -> Any:

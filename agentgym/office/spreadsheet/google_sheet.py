@@ -38,8 +38,6 @@ class GoogleSheet(Server):
         super().__init__(context)
         self._books = Spreadsheets(self)
 
-    # For task authors.
-
     def add_spreadsheet(self, title: str, sheets: Mapping[str, Iterable[Sequence[Any]]]) -> str:
         """Create a spreadsheet from Python values and return its id; texts are literal."""
         spreadsheet = self._books.add(title)
@@ -85,8 +83,6 @@ class GoogleSheet(Server):
         """Return a sheet's rows and columns, including empty ones."""
         row = self._books.sheet(spreadsheet, sheet)
         return row["row_count"], row["column_count"]
-
-    # The tools.
 
     @tool
     def get_sheet_data(
@@ -258,8 +254,6 @@ class GoogleSheet(Server):
     def list_spreadsheets(self) -> list[dict[str, str]]:
         """List the ids and titles of the spreadsheets, oldest first."""
         return self.store.rows("SELECT id, title FROM spreadsheets ORDER BY rowid")
-
-    # Shared by the tools.
 
     def _insert(
         self, spreadsheet: str, sheet: str, axis: str, count: int, start: int | None

@@ -228,7 +228,6 @@ class Spreadsheets:
         return [[cell.exact if cell else None for cell in row] for row in rows]
 
     def _results(self, spreadsheet: str) -> Results:
-        """Cache results by lower-case sheet title until the account changes."""
         store = self._server.store
         if self._computed[:2] != (store, store.changes):
             self._computed = (store, store.changes, {})

@@ -109,11 +109,9 @@ def open_workbook(data: bytes) -> Any:
 
 @functools.lru_cache(maxsize=4)  # the same result is checked after each call
 def hidden_parts(data: bytes) -> tuple[str, ...]:
-    """Return the names of contents that `read_workbook` cannot distinguish from a plain table:
-    hidden sheets, rows and columns, and cells with formulas.
-
-    Raises:
-        ToolError: It is not a workbook, or too large.
+    """Return contents that `read_workbook` cannot distinguish from a plain table: hidden sheets,
+    rows and columns, and cells with formulas. Raises `ToolError` for an invalid or too large
+    workbook.
     """
     names = []
     for sheet in open_workbook(data).worksheets:
@@ -150,11 +148,8 @@ class _Archive(zipfile.ZipFile):
 
 @functools.lru_cache(maxsize=4)  # the next call opens what this one writes
 def check_workbook(data: bytes) -> None:
-    """Inspect a workbook without loading it: declared and unpacked sizes, number and positions of
-    its cells.
-
-    Raises:
-        ToolError: It is not an archive of XML, it is too large, or its XML declares entities.
+    """Inspect a workbook without loading it, and raise `ToolError` if it is no archive of XML, too
+    large, or declares entities.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -92,7 +92,6 @@ class _Process:
 
     @property
     def usable(self) -> bool:
-        """Return False in a fork or after the end."""
         return not self._connection.closed and self.owner == os.getpid()
 
     def ask(self, session: int, method: str, arguments: Any) -> tuple[str, Any, float]:
@@ -122,7 +121,6 @@ class _Process:
             return kind, value, seconds
 
     def end(self) -> int:
-        """Kill the process; return the number of the signal that ended it."""
         self._connection.close()
         self._process.kill()
         return -self._process.wait()

@@ -2,7 +2,7 @@
 
 This file is run by path and imports nothing from the package. An engine sends a `_Session` method
 name with arguments over a socket and receives `ok` with the result, or an error's kind and text,
-and the CPU seconds. The kernel kills the process if a statement exceeds its CPU time.
+and the CPU seconds.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ class _Full(Exception):
 
 
 class _Session:
-    """One DuckDB."""
-
     def __init__(self, config: dict[str, Any], statements: Sequence[str]) -> None:
         import duckdb  # noqa: PLC0415 - found on the path that `main` sets
 
@@ -133,7 +131,6 @@ def _quote(name: str) -> str:
 
 
 def _length(value: Any) -> int:
-    """Return a lower bound on a value's characters."""
     if isinstance(value, (list, tuple)):
         return sum(map(_length, value))
     if isinstance(value, dict):

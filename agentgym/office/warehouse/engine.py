@@ -74,17 +74,10 @@ class SQLEngine:
         limit: int,
         most_characters: int = MAX_CHARACTERS,
     ) -> Rows:
-        """Run a DuckDB query.
+        """Run a DuckDB query on the `tables` that it reads, at the time `now`.
 
-        Args:
-            sql: The query.
-            tables: The tables that it reads.
-            now: The query's current time.
-            limit: The maximum number of records.
-            most_characters: The maximum characters of the records.
-
-        Raises:
-            ToolError: It is invalid, or needs too much time or memory.
+        `limit` is the maximum number of records, `most_characters` of their characters. Raises
+        `ToolError` if the query is invalid, or needs too much time or memory.
         """
         names, types, records, total, too_long = self._request(
             tables, "read", _opening(now), sql, limit, most_characters
@@ -203,7 +196,6 @@ def _size(table: Table) -> int:
 
 
 def _columns(found: Sequence[Sequence[Any]], known: Sequence[Column]) -> tuple[Column, ...]:
-    """Return DuckDB's columns, with the comments and keys of the known ones."""
     old = {column.name.lower(): column for column in known}
     return tuple(
         replace(

@@ -158,8 +158,6 @@ class Snowflake(EngineServer):
         self.store.insert("insights", insight=insight)
         return "Insight added to memo"
 
-    # For tasks.
-
     def load(
         self,
         table: str,
@@ -209,7 +207,6 @@ class Snowflake(EngineServer):
         return SnowSQL(self.engine, self.context.clock.now(), self.session)
 
     def _known(self, name: str, kind: str) -> str:
-        """Fall back to the name in upper case."""
         for each in (name, name.upper()):
             if each in self.engine.schemas and (kind == "schema" or "." not in each):
                 return each
@@ -236,7 +233,6 @@ def _block(records: Sequence[Mapping[str, Any]], **lines: str) -> str:
 
 
 def _data_id(text: str) -> str:
-    """Return an identifier that depends only on the result."""
     return str(uuid.UUID(hashlib.sha256(text.encode()).hexdigest()[:32], version=4))
 
 

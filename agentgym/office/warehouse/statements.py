@@ -56,7 +56,6 @@ def action_of(
 
 
 def _words(command: exp.Command) -> str:
-    """Return an unparsed statement's first words; a second word names the object."""
     words = [str(command.this), *str(command.args.get("expression") or "").split()]
     return " ".join(words[: 2 if words[0].upper() in ("CREATE", "ALTER", "DROP") else 1]).upper()
 

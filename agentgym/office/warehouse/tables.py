@@ -25,10 +25,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table's columns and rows.
-
-    Attributes:
-        data: Per column, a JSON array of its values in DuckDB's text form.
+    """A table's columns and rows; `data` has, per column, a JSON array of values in DuckDB's text
+    form.
     """
 
     columns: tuple[Column, ...]

@@ -27,9 +27,8 @@ View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
 class Rows:
     """A query's column names, and records of plain JSON values.
 
-    Attributes:
-        total: The number of records, including those cut off.
-        too_long: Whether records were omitted for their length.
+    `total` counts the records cut off too; `too_long` says whether some were omitted for their
+    length.
     """
 
     names: list[str]
@@ -96,7 +95,6 @@ def pack_columns(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
 
 
 def _text(value: Any) -> str | None:
-    """Return a task's value as text that DuckDB casts to the column's type."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, datetime):
@@ -122,7 +120,6 @@ def to_plain(kind: str, values: Sequence[Any]) -> Sequence[Any]:
     return [_to_jsonable(value, zone) for value in values]
 
 
-# Already plain JSON.
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 
@@ -146,7 +143,6 @@ def _to_jsonable(value: Any, zone: str) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Return a JSON number if it keeps a decimal's digits, otherwise text."""
     if not isinstance(value, Decimal):
         return str(value)
     if value == value.to_integral_value():

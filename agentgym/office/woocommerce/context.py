@@ -29,15 +29,12 @@ class ShopContext(ServerState):
 
     @property
     def clock(self) -> Clock:
-        """Clock of the office."""
         return self.context.clock
 
     def setting(self, id: str) -> str:
         """Return a setting's value."""
         changed = self.session.get(id)
         return str(changed or self.store.value("SELECT value FROM settings WHERE id = ?", id))
-
-    # Dates.
 
     def tick(self) -> str:
         """Advance the clock and return the time; no two events share a time."""
@@ -87,8 +84,6 @@ class ShopContext(ServerState):
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC) - self.offset()
         return stamp(moment)
-
-    # Records.
 
     def select_ids(
         self,

@@ -44,9 +44,7 @@ class Settings(ShopPart):
     def update(self, id: str, value: str) -> None:
         """Change a setting, such as `woocommerce_currency` or `gmt_offset` (hours).
 
-        Raises:
-            ToolError: The setting does not exist.
-            ValueError: The value is invalid.
+        Raises ToolError if it does not exist, ValueError for an invalid value.
         """
         setting = self._store.get("settings", id)
         options = setting["options"]

@@ -53,8 +53,6 @@ def _check_brackets(tokens: list[Any]) -> None:
 
 @functools.cache
 def _parser_class(kind: type[Parser]) -> type[Parser]:
-    """Return a dialect's parser that counts its re-reads."""
-
     class BoundedParser(kind):  # type: ignore[misc, valid-type]
         def parse(self, raw_tokens: list[Any], sql: str) -> Any:
             self._rereads = _FEW_TOKENS + _REREADS * len(raw_tokens)

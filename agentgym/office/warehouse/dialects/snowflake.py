@@ -44,7 +44,6 @@ class SnowSQL(Warehouse):
         }
 
     def parse(self, sql: str) -> exp.Expression:
-        """Parse one statement, with unquoted names in upper case."""
         return normalize_identifiers(super().parse(sql), dialect="snowflake")
 
     @override

@@ -78,8 +78,6 @@ class Warehouse(ABC):
     def parse_command(self, text: str) -> exp.Expression | None:
         """Parse a statement unknown to SQLGlot; return None for others."""
 
-    # Common to all dialects.
-
     def reads(self, tree: exp.Expression) -> bool:
         """Return whether a statement is only a query, SHOW or DESCRIBE."""
         return (
@@ -209,7 +207,6 @@ class Warehouse(ABC):
             swap(item, exp.alias_(item.copy(), name, quoted=True))
 
     def _resolve(self, tree: exp.Expression) -> list[TableName]:
-        """Replace every table by the engine's name; return the distinct tables."""
         needed: dict[TableName, None] = {}
         nodes = list(tree.walk())
         for table in [n for n in nodes if isinstance(n, exp.Table) and not is_cte(n)]:
