@@ -96,8 +96,7 @@ def register(
         namespace: The first part of the ids.
 
     Raises:
-        MissingHook: The class lacks a required hook or `Config`.
-        ValueError: A preset option, a path or the namespace is invalid.
+        ValueError: A preset option, a path or the namespace is invalid, or a hook is missing.
     """
     if not _NAMESPACES.fullmatch(namespace):
         raise ValueError(f"namespace must be letters, digits, _ and -, got {namespace!r}")
@@ -125,8 +124,7 @@ def _register(env_id: str, kwargs: dict[str, Any]) -> None:
     if old is None or not has_own_entry_point(old) or old.kwargs != kwargs:
         if old is not None:
             warnings.warn(f"the id {env_id} now refers to another env", stacklevel=3)
-        # `gymnasium.register` would search all ids. The envs enforce the order of calls and the
-        # tests check every world, so Gymnasium's wrappers would only take a twentieth of a step.
+        # `gymnasium.register` would search all ids, and Gymnasium's wrappers would slow each step.
         gymnasium.registry[env_id] = EnvSpec(
             env_id,
             entry_point=entry_point(env_id),
@@ -152,9 +150,7 @@ def is_team(env_id: str) -> bool:
 
 
 def one_agent_spec(env_id: str, **options: Any) -> EnvSpec:
-    """Return the spec of an env of one agent, with the arguments of `spec`; raise ValueError for a
-    team without a seat.
-    """
+    """Return the spec of an env of one agent; raise ValueError for a team without a seat."""
     env_spec = spec(env_id, **options)
     if env_spec.entry_point == _TEAM_ENV:
         raise ValueError(
@@ -353,7 +349,6 @@ def _team_stacks(
     agents: Mapping[str, Mapping[str, Any]],
     shots: int,
 ) -> dict[str, list[WrapperSpec]]:
-    """Return the wrappers of each agent; `""` stands for unnamed agents."""
     for agent, own in agents.items():
         if unknown := [name for name in own if name not in shared]:
             remedy = list_names(unknown[0], tuple(shared), "options of agents")

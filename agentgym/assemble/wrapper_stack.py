@@ -153,7 +153,7 @@ def import_owner(name: str) -> str:
 
 
 def check_arm(oracles: str | None) -> str:
-    """Return an arm in its shortest form: `P0.50S1` is `P0.5S`. Raises ValueError for an invalid
+    """Return an arm in its shortest form: `P0.50S1` is `P0.5S`; raise ValueError for an invalid
     one.
     """
     return "".join(map("".join, _read_arm(oracles).items()))

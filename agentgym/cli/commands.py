@@ -183,7 +183,7 @@ def main() -> None:
     Only modules that the command line names may be imported from the working folder, which may be
     somebody else's run.
     """
-    # Python's own processes would otherwise import from there, as in `python -c`.
+    # Python's own processes would import from there, as in `python -c`.
     os.environ["PYTHONSAFEPATH"] = "1"
     trust_only(named_modules(sys.argv[1:]))
     with plain_output():

@@ -41,7 +41,7 @@ from agentgym.world.world import MissingHook
 # A name before `=`; policy options follow a `:`, and paths contain slashes.
 _LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
 _GO_ON = "rerun the command to resume"
-# Tables keep their width in files and pipes; a terminal's own width applies there.
+# Tables keep their width in files and pipes.
 console = PlainConsole(width=None if sys.stdout.isatty() else 140)
 
 OPTION_HELP = "a world option as name=value, e.g. items=20"
@@ -148,9 +148,7 @@ Template = Annotated[
 
 
 def write_templates(folder: Path, files: Mapping[Path, str], words: Mapping[str, str]) -> None:
-    """Fill in templates and write them to paths below a new or empty folder; raise ValueError for
-    another.
-    """
+    """Fill in templates, and write them below a new or empty folder or raise ValueError."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} already exists; choose another or an empty folder")
     for source, place in files.items():

@@ -65,9 +65,7 @@ def _to_inspect(run: Path, log: Path) -> int:
 
 
 def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
-    """Return a task's files and the helper module that lets each main run once; raise ValueError
-    for a world without programs.
-    """
+    """Return a program's files and the helper module that runs each main once."""
     env = make(env_id, **options)
     world = tool_env(env).world if env.reset(seed=seed) else None
     if not isinstance(world, CodeWorld):

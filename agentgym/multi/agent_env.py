@@ -44,7 +44,6 @@ class AgentEnv(ToolEnv):
 
     @property
     def shares_world(self) -> bool:
-        """Report whether all agents of the team play one world."""
         return self.protocol.one_world
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:

@@ -30,9 +30,7 @@ class Hosted(Protocol):
 
     @classmethod
     def host_reply(cls, question: str) -> str:
-        """Return a scripted host's answer, computed from the question alone; raise ValueError if
-        the text is no question.
-        """
+        """Return a scripted host's answer, from the question alone; or raise ValueError."""
 
     def objection(self, answer: str, result: str) -> str:
         """Return the error in a host's answer; empty if it is right."""

@@ -79,8 +79,8 @@ class Team:
         self.ended = self.ended or reason
 
     def transmit(self, sender: str, text: str, channel: Channel) -> str:
-        """Count a message and its words, and return it as it arrives; raise `ToolError` if the
-        sender has too few words left.
+        """Count a message and its words, and return it as it arrives; raise `ToolError` without
+        words left.
         """
         count, budget = count_words(text), channel.message_words
         if budget is not None and self.words[sender] + count > budget:
@@ -94,10 +94,7 @@ class Team:
         return channel.garble(text, moment)
 
     def post(self, sender: str, receiver: str, verb: str, text: str, channel: Channel) -> None:
-        """Add a text to an agent's mail, with its length, so one text cannot pass for several.
-
-        Raises `ToolError` if the text is empty or exceeds a limit of the channel.
-        """
+        """Add a text, with its length so that it cannot pass for several, to an agent's mail."""
         if not text.strip():
             raise ToolError("the text is empty; say something")
         room = channel.max_message - self._posted[receiver]

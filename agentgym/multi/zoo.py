@@ -72,8 +72,8 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
     def state(self) -> Chat:
         """Return the hidden state for a central critic: a chat with one message of JSON.
 
-        It contains the cycle, the agents that are due, undelivered messages, and the attributes of
-        each distinct world.
+        It contains the cycle, the agents that are due, undelivered messages, and each distinct
+        world.
         """
         game = self.game
         if not game.chats:

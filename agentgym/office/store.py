@@ -28,8 +28,7 @@ def _from_json(text: str) -> Any:
 _DECODERS: dict[str, Callable[[Any], Any]] = {"JSON": _from_json, "BOOL": bool}
 
 
-# One server's records, with attachments, uploads and versions. They stay in memory, and each copy of
-# an env copies them.
+# One server's records, which each copy of an env copies.
 MAX_BYTES = 256 * 2**20
 _PAGE_BYTES = 1_024
 
@@ -94,9 +93,8 @@ class Store:
         return self.rows(_selection(table, tuple(equal), order), *equal.values())
 
     def get(self, table: str, id: int | float | str, kind: str | None = None, **equal: Any) -> Row:
-        """Return the record with an id, whose other columns must have the values in `equal`.
-
-        Raises `ToolError` with `kind`, by default the table's singular, if there is none.
+        """Return the record with an id and the values in `equal`, or raise `ToolError` with its
+        `kind`.
         """
         records = self.find(table, id=id, **equal)
         if not records:
@@ -199,8 +197,8 @@ class Store:
             self._undone += 1
             # SQLite rolls back by itself if it runs out of memory.
             if self._db.in_transaction:
-                # Releasing the outermost savepoint would be a commit, which SQLite
-                # counts in the file.
+                # Releasing the outermost savepoint would be a commit, which SQLite counts in the
+                # file.
                 self._db.execute(f"ROLLBACK TO {name}" if self._depth > 1 else "ROLLBACK")
             raise
         finally:

@@ -36,10 +36,7 @@ _STARTS = [0, *(place + 1 for place, unit in enumerate(_UNITS[:-1]) if unit == "
 
 
 def best_call(world: World[object]) -> ToolCall:
-    """Return the first optimal call, or the first legal call if none is optimal.
-
-    Raises ValueError if the chat does not tell what is optimal.
-    """
+    """Return the first optimal or else the first legal call; raise ValueError without optima."""
     calls = world.optimal_calls()
     if calls is None:
         # A legal call would pass for the oracle's, and its score for the oracle's.

@@ -133,7 +133,6 @@ def _roll_team(agent_env: AgentEnv, shot: int) -> list[Message]:
 
 
 def _example_game(agent_env: AgentEnv) -> Game:
-    """Return a second game without examples, strategies and noise."""
     stacks = {}
     for agent, stack in agent_env.game_arguments["stacks"].items():
         names = [layer["entry_point"].rpartition(":")[2] for layer in stack]

@@ -209,9 +209,7 @@ class Readings(Generic[ReadingT]):
 
     @contextmanager
     def read(self, chat: Chat) -> Iterator[ReadingT]:
-        """Lend the reading of a chat up to its newest message; raise ValueError without a task
-        message.
-        """
+        """Lend the reading of a chat up to its newest message; raise ValueError without a task."""
         messages = chat.messages
         if not isinstance(messages, Messages):
             messages = Messages(messages)  # the reading stays with this buffer

@@ -71,7 +71,6 @@ class _TeamReading(ChatReading):
                 self.note_sent(str(self._calls[0].arguments.get("text")))
 
     def take_mail(self, text: str) -> None:
-        """Take the state from a mail; one in parts counts once all have arrived."""
         part = _PART.match(text)
         if part is None:
             self.take_state(text)

@@ -42,13 +42,13 @@ MAX_CALLS = 128
 # Errors stay in the context.
 MAX_ERROR_CHARS = 2_000
 
-# About 250,000 tokens: more than the oracle reads at once in an office of 256K tokens.
+# About 250,000 tokens: more than the oracle reads at once in any office.
 DEFAULT_RESULT_CHARS = 1_000_000
 
 # Shorter results are free, because counting them would take longer than keeping them.
 _SHORT_RESULT = 10_000
 
-# Shared by all resets and nearly all steps, because building a `StepInfo` costs as much as a call.
+# Shared, because building a `StepInfo` costs as much as a call.
 _QUIET = {0: StepInfo(), 1: StepInfo(calls=1)}
 # Marks a reply without an attempted call.
 _PROSE = f"error: {NO_CALL}"
@@ -277,8 +277,7 @@ class ToolEnv(ToolHost):
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
         """Run one call without a chat: for code, TRL or an MCP server.
 
-        With `nested`, `StepInfo.nested` lists it. Raises `ToolError` if the call was rejected and
-        changed nothing.
+        With `nested`, `StepInfo.nested` lists it. Raises `ToolError` if the call changed nothing.
         """
         self._running_world("call reset() before call()")
         check_jsonable(arguments)

@@ -22,7 +22,7 @@ from agentgym.world.world import World
 # Constant, because an exception's text may reveal hidden information.
 FAULT = "the tool failed for a reason of its own, and nothing was changed; try another way"
 
-# Longer results are logged as checksums; below this length a checksum costs more than it saves.
+# Longer results are logged as checksums, which cost more than they save for short ones.
 _SHORT = 80
 
 # The ends of a deep recursion's traceback contain everything useful.
@@ -112,8 +112,8 @@ def _show(world: World[Any], call: ToolCall, result: Any, indent: int | None) ->
 def rebuild(
     world: World[Any], new: World[Any], tools: Mapping[str, BoundTool], calls: int
 ) -> World[Any]:
-    """Replay a world's first calls in `new`, which was generated from the same seed; raise
-    RollbackError if a call returns a different result.
+    """Replay a world's first calls in `new`, of the same seed; raise RollbackError if a result
+    differs.
     """
     for record in world.call_log[:calls]:
         new.turn = record.turn
@@ -145,8 +145,7 @@ class _Watch:
 
 def is_stop(error: BaseException) -> bool:
     """Report whether an exception stops the program from outside."""
-    # asyncio cannot raise before it is imported, and importing it takes a tenth of this package's
-    # import time.
+    # asyncio cannot raise before it is imported, which takes a tenth of this package's import time.
     asyncio = sys.modules.get("asyncio.exceptions")
     cancelled = (asyncio.CancelledError,) if asyncio else ()
     return isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, *cancelled))
@@ -157,7 +156,7 @@ _EXHAUSTED = {
     *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
     *(errno.ENOSPC, errno.EDQUOT, errno.EIO),
 }
-# Errors of a program that a reply can prevent from starting, with too long arguments.
+# A reply can prevent a program from starting, with too long arguments.
 _OF_REPLY = {errno.E2BIG, errno.ENAMETOOLONG, errno.EINVAL}
 
 

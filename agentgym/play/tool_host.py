@@ -61,7 +61,6 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
 
     @property
     def over(self) -> bool:
-        """Return True once the episode has ended."""
         return self._over
 
     @property
@@ -81,9 +80,6 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
             toolset: The owner of the tools; `Toolset.begin` is called at each reset.
             notes: Text for the system message, after the tool documentation.
             code_only: Tools that only `call` runs, hidden from the policy.
-
-        Raises:
-            ValueError: A tool name is taken, or `code_only` names an unknown tool.
         """
         if doubled := self._tools.keys() & tools_of(toolset).keys():
             raise ValueError(

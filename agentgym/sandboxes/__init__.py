@@ -39,9 +39,7 @@ SANDBOXES: dict[str, type[Sandbox]] = {"monty": MontySandbox, "bubblewrap": Bubb
 
 
 def make_sandbox(name: str) -> Sandbox:
-    """Make a sandbox, `monty` or `bubblewrap`; raise MissingRequirement if it cannot run on this
-    host.
-    """
+    """Make a sandbox, `monty` or `bubblewrap`; raise MissingRequirement if it cannot run here."""
     check_choice("sandbox", name, tuple(SANDBOXES))
     check_requirements(f"the sandbox {name!r}", {SANDBOXES[name].requirement: ""})
     return SANDBOXES[name]()

@@ -145,12 +145,7 @@ class CallBroker:
         self._room -= len(text)
 
     def call(self, name: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """Answer one call.
-
-        Raises:
-            ToolError: The call was refused.
-            Stopped: There were too many calls, or the deadline has passed.
-        """
+        """Answer one call; raise ToolError to refuse it, or `Stopped` beyond the limits."""
         self.left()
         self._calls += 1
         if self._calls > self.limits.calls:

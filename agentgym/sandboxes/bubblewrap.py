@@ -130,7 +130,7 @@ class _Conversation:
                 self.drain()
 
     def close(self) -> None:
-        # A finished process exits by itself, unless its code impersonated it on the channel.
+        # A finished process exits by itself, unless its code impersonated it.
         self._process.close(patience=1.0 if self.result else 0.0)
 
     def _listen(self, seconds: float) -> None:

@@ -18,13 +18,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 STATE_FOLDER = "/run/episode"
-# The struct's path inside the sandbox. A run's processes share one clock, so all write to it.
+# A run's processes share one clock, so all write to the struct at this path.
 STATE_FILE = f"{STATE_FOLDER}/state"
 
 STATE_BYTES = 65_536  # size of that folder; the struct and two pipes take a page
 
-# Makes the dynamic linker load the library. Unlike LD_PRELOAD, it also applies to programs started
-# with another environment.
+# Unlike LD_PRELOAD, it also applies to programs started with another environment.
 _PRELOAD_LIST = "/etc/ld.so.preload"
 _LIBRARY = "/run/episode.so"
 _STRUCT = struct.Struct("<qqQq")  # struct episode: start, real time, seed, elapsed
@@ -50,11 +49,7 @@ class RunSeed:
         return hashlib.sha256(f"{self.seed}:{self.now.isoformat()}".encode()).digest()
 
     def pack(self, began: int) -> bytes:
-        """Return the struct for the library.
-
-        `began` is the sandbox's real start in nanoseconds since 1970; later time stamps appear as
-        `now`.
-        """
+        """Return the struct for the library; `began` is the sandbox's real start, ns since 1970."""
         digest = self.digest()
         # A real clock is read at any fraction of a second, and bash seeds $RANDOM from it.
         fraction = int.from_bytes(digest[8:16], "little") % _SECOND

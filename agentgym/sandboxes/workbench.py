@@ -53,11 +53,10 @@ PACKAGES = (
     *("pillow.libs", "pypdf", "pytz", "reportlab", "six.py", "tzdata"),
 )
 
-# Announced to the model. If one is missing, no program runs, so that an episode is the same on
-# every host.
+# Announced to the model. If one is missing, no program runs, so episodes are equal on every host.
 PROMISED_PACKAGES = ("PIL", "numpy", "openpyxl", "pandas", "pypdf", "reportlab")
 
-# Part of every distribution. A host without one of them runs no programs either.
+# Part of every distribution.
 TOOLS = (
     "awk base64 basename bash cat chmod cmp comm cp csplit cut date dd df diff dirname du echo "
     "egrep env expand expr false fgrep find fmt fold grep gunzip gzip head id join ln ls md5sum "

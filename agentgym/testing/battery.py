@@ -125,12 +125,10 @@ class Audit:
 
     @property
     def leaks(self) -> list[Row]:
-        """Return the rows above the ceiling."""
         return [row for row in self.rows if row.verdict == "leak"]
 
     @property
     def verdict(self) -> str:
-        """Return the worst verdict of all rows."""
         verdicts = {row.verdict for row in self.rows}
         return next((v for v in ("leak", "undecided") if v in verdicts), "holds")
 
@@ -257,9 +255,5 @@ def _count(schema: Mapping[str, Any]) -> int:
 
 
 def score_interval(scores: Sequence[float]) -> Interval:
-    """Return the mean of scores in [0, 1] with its 99 % interval.
-
-    Wilson's interval with the scores' sum as successes is conservative for scores other than 0 and
-    1.
-    """
+    """Return the mean of scores in [0, 1] with its 99 % Wilson interval, which is conservative."""
     return wilson(sum(scores), len(scores), CONFIDENCE)

@@ -11,8 +11,7 @@ from agentgym.assemble.wrapper_stack import strategies
 from agentgym.oracles import ARMS
 from agentgym.world.world import MissingHook
 
-# Episodes per instance seed: drawing a large office takes longer than playing it, and drawn states
-# are cached.
+# Episodes per instance seed; drawing a large office takes longer than playing it.
 _EPISODES_PER_INSTANCE = 8
 # Context windows in tokens that overflow at once, are edited early, and are edited late.
 _WINDOWS = (500, 2_000, 12_000)

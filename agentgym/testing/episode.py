@@ -234,7 +234,6 @@ def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
 
 
 def _place_of(text: str) -> str:
-    """Return a traceback's error with the innermost function outside libraries."""
     frames = re.findall(r'File "([^"]*)", line \d+, in (\w+)', text)
     own = [frame for frame in frames if not _is_library(frame[0])]
     file, function = (own or frames or [("?", "?")])[-1]
@@ -247,5 +246,4 @@ def _is_library(file: str) -> bool:
 
 
 def _mark_of(text: str) -> str:
-    """Return a text without numbers and quotations."""
     return re.sub(r"\d+", "#", re.sub(r"'[^']*'", "'…'", text))[:120]

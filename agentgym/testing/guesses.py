@@ -94,9 +94,7 @@ UNITS: Mapping[str, Callable[[str], list[str]]] = {
 
 
 def options(text: str) -> list[str]:
-    """Return the longest list of options in a text: comma-separated, or lines with the same
-    beginning.
-    """
+    """Return the longest list of options in a text: with commas, or lines with equal beginnings."""
     lines = text.split("\n")
     rows = [segments(line.partition(":")[2] or line) for line in lines if line.count(",") >= 1]
     bullets = [line.strip()[2:].strip() for line in lines if line.strip()[:2] in ("- ", "* ")]

@@ -35,8 +35,7 @@ from agentgym.world.world import World, has_hook, load_world
 
 # the hooks that `OraclePolicy` needs to play from the chat
 SCRIPTED = ("read_task", "read_result", "optimal_calls")
-# An episode without actions is endless after this many replies, ten times the package's longest
-# budget.
+# An episode without actions is endless after ten times the package's longest budget.
 MOST_REPLIES = 20_000
 _NOISE = 0.3  # as many errors as still leave most episodes long enough to be informative
 _IDLE = "I would rather not."
@@ -303,8 +302,8 @@ def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
 
 
 def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
-    """Check that a world rebuilt from the chat, or from `state()`, gives the same hints; return the
-    number of compared moments.
+    """Check that a world rebuilt from the chat, or `state()`, gives the same hints; count the
+    moments.
     """
     policy, compared = RandomPolicy(env_id), 0
     has_slack = "budget_slack" in registry.config_schema(env_id)["properties"]

@@ -77,7 +77,7 @@ def differences(before: bytes, after: bytes) -> list[str]:
     )
 
 
-# The compared pairs of objects by their ids; keeping the objects prevents reuse of ids.
+# The compared pairs of objects by id; keeping the objects prevents reuse of ids.
 _Pairs = dict[tuple[int, int], tuple[Any, Any]]
 
 
@@ -173,10 +173,7 @@ class Twin:
 
 
 def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
-    """Return a copy of an env; `way` is 0 for a clone, 1 for a pickle, 2 for a snapshot.
-
-    Snapshots do not include wrappers, so a stack is pickled.
-    """
+    """Return a clone (`way` 0), a pickle (1, also for wrappers) or a snapshot (2) of an env."""
     if way == 2 and isinstance(env, ToolEnv):
         return Twin("restored from a snapshot", env, env.snapshot())
     if way:

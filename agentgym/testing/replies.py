@@ -31,17 +31,16 @@ _VALUES = 400
 _VALUES_BY_NAME = 40
 _BOUNDARIES = (0, 1, -1, 2, 10, 100, 255, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63))
 _FRACTIONS = (0.0, -0.0, 0.5, -1.5, 1e-9, 1e15, 1e300, 5e-324, 0.1 + 0.2)
-# Share of hostile texts among the texts of legal calls; they fit the schema, so tools see them.
+# Share of hostile texts among those of legal calls; they fit the schema, so tools see them.
 _HOSTILE_TEXTS = 0.1
 # hostile texts that an episode of forty replies is likely to use
 _VALUES_PER_EPISODE = 40
-# Share of calls that may end the episode; small, for most episodes to reach late states.
+# Share of calls that may end the episode; small, so that most episodes reach late states.
 _FINAL_SHARE = 0.04
 # maximum length of a mutated reply; repeated repetition would fill the memory
 _MAX_REPLY = 200_000
 
-# Weights of the reply kinds. Half fit a schema, because only those pass the checks and change
-# anything.
+# Weights of the reply kinds. Half fit a schema, because only those change anything.
 _KINDS: Mapping[str, float] = {
     "legal": 0.38,
     "suggested": 0.12,

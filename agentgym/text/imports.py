@@ -43,12 +43,7 @@ def trust_also(modules: Iterable[str]) -> None:
 
 
 def import_named(module: str) -> ModuleType:
-    """Import a third-party module, which may raise anything.
-
-    Raises:
-        UntrustedModule: Only a file names the module.
-        ImportError: The module is missing, or exits on import.
-    """
+    """Import a third-party module; raise `UntrustedModule` if only a file names it."""
     if _trusted is not None:
         _check_trusted(module, _trusted)
     try:
@@ -61,12 +56,8 @@ def import_function(module: str, name: str) -> Any:
     """Return a function that a run may name, to be called.
 
     Unlike a class, a function such as `subprocess.run` can do anything, so its module must be
-    trusted by name.
-
-    Raises:
-        UntrustedModule: Only a file names the module.
-        ImportError: The module is missing.
-        AttributeError: The module has no such function.
+    trusted by name; `UntrustedModule` otherwise. Raises ImportError or AttributeError if it does
+    not exist.
     """
     if _trusted is not None and module not in _trusted:
         raise UntrustedModule(_HOW_TO_TRUST.format(module=module))

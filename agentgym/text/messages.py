@@ -137,7 +137,6 @@ class Message(Record, frozen=True):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        """Rebuild a message from `to_dict`."""
         fields = dict(data)
         fields["calls"] = tuple(ToolCall(**call) for call in fields.get("calls", ()))
         fields["images"] = tuple(
@@ -185,8 +184,7 @@ class Messages(Sequence[Message]):
         is_longest = len(buffer) == self._length
         if is_longest:
             buffer += new
-        # If two threads extend this version at once, the later one copies; a lock would add a fifth
-        # to the cost.
+        # If two threads extend this version at once, the later one copies; a lock would be slower.
         if not is_longest or len(buffer) != length:
             buffer = _Buffer((*islice(buffer, self._length), *new))
         longest = _new(Messages)  # `_version` inlined, because every step runs this
@@ -309,11 +307,7 @@ class Chat(Record, frozen=True):
         return self._shared().shared_prefix(other.messages)
 
     def pinned(self) -> int:
-        """Count the messages up to the task, which every view keeps.
-
-        Raises:
-            ValueError: The chat has no task message.
-        """
+        """Count the messages up to the task, which every view keeps; ValueError without it."""
         for count, message in enumerate(self.messages, 1):
             if message.id == TASK_ID:
                 return count
@@ -339,11 +333,8 @@ class Chat(Record, frozen=True):
         """Return the messages as chat-completions dicts, with pictures as data URLs.
 
         A user message carries a tool result's pictures, because the API allows none in tool
-        messages.
-
-        Args:
-            json_arguments: Whether `tool_calls` arguments are JSON text, as in the API, or objects,
-                as in transformers' chat templates.
+        messages. `json_arguments=False` gives call arguments as objects, as in transformers' chat
+        templates.
         """
         dicts: list[dict[str, Any]] = []
         for is_tool, run in groupby(self.messages, key=lambda message: message.role == "tool"):
@@ -356,11 +347,7 @@ class Chat(Record, frozen=True):
 
     @classmethod
     def from_openai(cls, messages: Iterable[Mapping[str, Any]], tools: Iterable[Tool] = ()) -> Chat:
-        """Read chat-completions dicts.
-
-        Raises:
-            ValueError: A role is unknown, or a call's arguments are not a JSON object.
-        """
+        """Read chat-completions dicts; raise ValueError for an unknown role or malformed call."""
         return cls(tuple(_from_openai(m, f"0:{k}") for k, m in enumerate(messages)), tuple(tools))
 
     def __str__(self) -> str:

@@ -25,11 +25,11 @@ from agentgym.text.tools import MAX_CALL_CHARS, MAX_DEPTH, Tool, ToolError, chec
 Dialect = Literal["auto", "json", "python"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)
 
-# A longer reply is cut in the log, and none of its calls runs.
+# A longer reply is cut in the log, and its calls do not run.
 MAX_REPLY_CHARS = 1_000_000
-# More than any env executes, and few enough to parse as fast as prose of the same length.
+# More than any env executes, and fast to parse.
 MAX_BLOCKS = 1_024
-# More than any office tool takes; a container costs hundreds of times more than a character.
+# More than any office tool takes; a container costs far more than a character.
 MAX_CONTAINERS = 10_000
 MAX_TOKENS = 10_000  # of a Python call, read one by one
 # `explain` starts with this if the reply does not attempt a call.
@@ -166,9 +166,6 @@ def _as_unicode(text: str) -> tuple[str, str]:
 
 
 def _scan(raw: str) -> tuple[str, str, list[str], list[str], str]:
-    """Return the prose, the `<think>`, Python and `<tool_call>` contents, and why no call can be
-    run.
-    """
     prose: list[str] = []
     thinking: list[str] = []
     fences: list[str] = []
@@ -237,8 +234,8 @@ def _call(body: str, call_id: str) -> ToolCall:
 def _plain_call(body: str, call_id: str) -> ToolCall | None:
     """Read a call with msgspec; return None if `_call` must look closer.
 
-    msgspec keeps the last member of a repeated name. The `str` of a dict has as many colons as its
-    JSON text, unless a name is repeated.
+    msgspec keeps the last member of a repeated name, and only then the `str` of a dict has fewer
+    colons than its JSON text.
     """
     if "\\u" in body or body.count("{") + body.count("[") > MAX_DEPTH:
         return None

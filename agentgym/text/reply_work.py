@@ -13,11 +13,11 @@ from contextlib import contextmanager
 
 from agentgym.text.tools import ToolError
 
-# Ten calls at their limits take about a minute, and no task needs them in one reply.
+# Ten calls at their limits take about a minute.
 ROOM = 10.0
 
-# A program's time depends on the host. So a short program is free, and the others of a reply may
-# take about 120 s together, which is what a single one may take.
+# A short program is free, because its time depends on the host; all others of a reply may take as
+# long as a single one.
 _FREE_SECONDS = 1.0
 _SECONDS_PER_CALL = 12.0
 

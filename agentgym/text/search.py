@@ -89,10 +89,8 @@ def unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
 
 
 def load_embed(name: str) -> Embed:
-    """Return the embedding function `package.module:function`, or `wordllama` (extra `embed`).
-
-    Raises:
-        ValueError: The function does not exist, or its package is not installed.
+    """Return the embedding function `package.module:function`, or `wordllama`; raise ValueError for
+    another.
     """
     if name == "wordllama":
         return _wordllama()

@@ -123,10 +123,10 @@ class Toolset:
         """Release external resources, which a later call may acquire again."""
 
     def transaction(self) -> AbstractContextManager[None] | None:
-        """Return a context manager that restores the episode's state after an exception, or raises
-        `RollbackError`.
+        """Return a context manager that restores the episode's state after an exception.
 
-        With None, a tool must reject a call before it changes anything.
+        It raises `RollbackError` if it cannot. With None, a tool must reject a call before it
+        changes anything.
         """
         return None
 
@@ -142,16 +142,13 @@ class BoundTool(msgspec.Struct, eq=False):
     transaction: Callable[[], AbstractContextManager[None] | None] | None = None
 
     def __call__(self, arguments: Mapping[str, Any]) -> Any:
-        """Run the tool and return its plain result."""
         return self.run(arguments, lambda result, indent: result)
 
     def run(
         self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], ResultT]
     ) -> ResultT:
-        """Validate the arguments and run the method; if `convert` fails, the call fails.
-
-        Raises:
-            ToolError: The arguments do not fit the schema, or the method rejected the call.
+        """Validate the arguments and run the method, or raise ToolError; if `convert` fails, the
+        call fails.
         """
         try:
             checked = self.checks.validate(arguments)
@@ -165,7 +162,6 @@ class BoundTool(msgspec.Struct, eq=False):
 
     @property
     def restores(self) -> bool:
-        """Report whether a failed call leaves the state unchanged."""
         return self.transaction is not None and self.transaction() is not None
 
 
@@ -177,7 +173,7 @@ class _ArgumentCheck:
         self.schema = _without_titles(adapter.json_schema())
         self._name = name
         self._names = ", ".join(fields) or "none"
-        # Strict pydantic builds enums and dataclasses only from JSON, which costs a serialisation.
+        # Strict pydantic builds enums and dataclasses only from JSON.
         validator = adapter.validator
         self.validate: Callable[[Any], dict[str, Any]] = validator.validate_python
         if "$defs" in self.schema:
@@ -240,9 +236,8 @@ def listed(names: Iterable[str]) -> str:
 
 
 def nests_deeper(value: object, levels: int) -> bool:
-    """Report whether lists and dicts nest deeper than a limit, in linear time.
-
-    JSON encoders overflow the stack in some interpreters, so check first.
+    """Report whether lists and dicts nest deeper than a limit; JSON encoders may overflow the
+    stack.
     """
     layer = [value]
     for _ in range(levels):

@@ -42,7 +42,6 @@ def plain_attributes(value: object) -> dict[str, Any]:
 
 
 def _canonical(value: Any, above: tuple[int, ...]) -> Any:
-    """Return equal JSON-able data for equal values; `above` are the ids of enclosing objects."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, _PRINTED):

@@ -56,8 +56,8 @@ class SeatedWorld(World[ConfigT]):
 
     @abstractmethod
     def read_line(self, line: str) -> None:
-        """Take the situation from a line of `play`, even if earlier lines are missing; raise
-        ValueError for another text.
+        """Take the situation from a line of `play`, even if earlier ones are missing, or raise
+        ValueError.
         """
 
     @abstractmethod
@@ -70,7 +70,6 @@ class SeatedWorld(World[ConfigT]):
 
     @property
     def is_due(self) -> bool:
-        """Report whether it is this seat's turn."""
         return self.pending is None and self.seat in self.movers()
 
     def join(self, seat: str) -> None:

@@ -22,8 +22,7 @@ TEST_SHARE = 0.2
 # With fewer instances, about twenty would be left for testing.
 MIN_INSTANCES = 100
 
-# Draws that estimate an unknown number of instances: 64 draws from 100 equally likely instances
-# show about 47 different ones, from 1,000 about 62.
+# 64 draws from 100 equally likely instances show about 47 different ones, from 1,000 about 62.
 _PROBES = 64
 
 # The expected number of distinct instances in 64 draws from 100 equally likely ones.
@@ -50,11 +49,7 @@ def split_of(key: str) -> SplitName:
 
 
 def config_for_split(world: type[World[Any]], config: Any, split: SplitName | None) -> Any:
-    """Return the configuration whose instances are drawn for a split.
-
-    Raises:
-        ValueError: The split is unknown, or has too few instances.
-    """
+    """Return the configuration whose instances are drawn for a split, or raise ValueError."""
     if split is None:
         return config
     check_choice("split", split, SPLITS)
@@ -70,9 +65,7 @@ def config_for_split(world: type[World[Any]], config: Any, split: SplitName | No
 def draw_instance(
     world: type[World[Any]], config: Any, rng: np.random.Generator, split: str | None = None
 ) -> Instance:
-    """Draw instances until one is in the split, or raise ValueError; without a split, return the
-    first.
-    """
+    """Draw until an instance is in the split, or raise ValueError; without a split, draw once."""
     for _ in range(_MAX_DRAWS):
         seed = int(rng.integers(2**63))
         instance = draw(world, config, seed)

@@ -116,19 +116,18 @@ class World(Generic[ConfigT]):
         return {}
 
     def instance_key(self) -> str:
-        """Return a digest of everything that defines this instance except budgets and prompts; read
-        once, after `generate`.
+        """Return a digest of everything that defines this instance except budgets and prompts.
 
-        By default it covers all attributes except those that every world has.
+        It is read once, after `generate`, and by default covers all attributes that not every world
+        has.
         """
         return digest({name: value for name, value in vars(self).items() if name not in COMMON})
 
     def split_keys(self) -> Collection[str]:
-        """Return the digests or names that must all be in a split for this instance to be in it; by
-        default only its key.
+        """Return the digests or names that must all be in a split for this instance to be in it.
 
-        Override it if instances share something, such as people, that must not occur in both
-        splits.
+        By default only its key. Override it if instances share something, such as people, that must
+        not occur in both splits.
         """
         return (self.instance_key(),)
 
@@ -136,8 +135,8 @@ class World(Generic[ConfigT]):
     def config_for_split(cls, config: ConfigT, split: SplitName) -> ConfigT:
         """Return the configuration whose instances are drawn for a split; by default the same.
 
-        Override it if `split_keys` returns several keys, because few instances would fall into the
-        split by chance. Raises ValueError if the configuration belongs to another split.
+        Override it if `split_keys` returns several keys. Raises ValueError if the configuration
+        belongs to another split.
         """
         return config
 
@@ -148,8 +147,8 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def chance(cls, config: ConfigT) -> float | None:
-        """Return the expected score of the best policy that sees neither task nor results, which
-        `agentgym audit` allows shortcuts; None to estimate it by random play.
+        """Return the expected score of the best policy without task and results; None to estimate
+        it.
         """
         return None
 
@@ -169,16 +168,15 @@ class World(Generic[ConfigT]):
     # depend on nothing hidden and change nothing.
 
     def state(self) -> str:
-        """Return the belief state in words: with the task it suffices for optimal play, and it
-        names no action.
-        """
+        """Return the belief state in words; with the task it suffices for optimal play."""
         raise MissingHook(type(self), "state")
 
     def brief_state(self) -> str:
-        """Return `state()`, or the part of a long state that matters for the next steps, for agents
-        that see their history or have a tool for the rest.
+        """Return the part of a long state that matters for the next steps, by default all of
+        `state()`.
 
-        Implement `state_chars` too, which saves building the whole state.
+        It is shown to agents that see their history or have a tool for the rest. Implement
+        `state_chars` too.
         """
         return self.state()
 
@@ -187,30 +185,23 @@ class World(Generic[ConfigT]):
         return len(self.state())
 
     def subtask(self, with_state: bool) -> str:
-        """Return the next step of an optimal plan in words, without requiring lookahead.
-
-        `with_state` says whether the policy also sees `state()`, to which the step may then refer.
+        """Return the next step of an optimal plan in words; it may refer to `state()` if
+        `with_state`.
         """
         raise MissingHook(type(self), "subtask")
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Return the wording of `subtask` for any of the `legal_calls`, for wrong plan hints; by
-        default the call's name and arguments.
-        """
+        """Return the wording of `subtask` for any of the `legal_calls`, for wrong plan hints."""
         return phrase(call)
 
     def restate(self) -> str | None:
-        """Return the task without outdated parts, for a view with `state()` instead of the history;
-        None if nothing becomes outdated.
+        """Return the task without outdated parts, for a view with `state()` instead of the history,
+        or None.
         """
         return None
 
     def reasoning(self, call: ToolCall) -> str:
-        """Return an agent's reasoning that leads to a call, for demonstrations; by default the
-        belief state.
-
-        A wrong call gets the reasoning of an erring agent.
-        """
+        """Return the reasoning that leads to a call, even a wrong one; by default `state()`."""
         return self.state()
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
@@ -218,11 +209,10 @@ class World(Generic[ConfigT]):
         return None
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
-        """Return a function that labels the next reply's calls after it was played, relative to the
-        state before; None if calls are simply optimal or not.
+        """Return a function that labels the next reply's calls after it was played, as of the state
+        before.
 
-        If `labels_decide`, a reply is optimal if some label is `optimal` and the rest are `optimal`
-        or `neutral`.
+        None if calls are simply optimal or not.
         """
         return None
 
@@ -230,9 +220,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world that knows only a task message or `restate()`; without a budget,
-        `max_turns` is None.
-        """
+        """Return a world that knows only a task text; `max_turns` is None if it names no budget."""
         raise MissingHook(cls, "read_task")
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -255,8 +243,10 @@ class World(Generic[ConfigT]):
     # history and the configuration, which fixes all shapes.
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return every call that this configuration can require, in an order and number that depend
-        only on the configuration; an unknown call's slot contains one that fails.
+        """Return every call that this configuration can require; their order and number depend only
+        on it.
+
+        A slot for an unknown call contains one that fails.
         """
         raise MissingHook(type(self), "action_catalog")
 
@@ -273,15 +263,13 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def requirements(cls, config: Any) -> Mapping[str, str]:
-        """Return the host requirements of a configuration (`agentgym.text.requirements`), each with
-        an alternative for the user.
-        """
+        """Return the host requirements of a configuration (`agentgym.text.requirements`)."""
         return {}
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the configuration whose shortest solution takes about `steps` turns; raise
-        ValueError if no configuration has this length.
+        """Return the configuration whose shortest solution takes about `steps` turns, or raise
+        ValueError.
         """
         raise MissingHook(cls, "config_for_horizon")
 
@@ -411,11 +399,8 @@ def world_path(world: type[World[Any]] | str) -> str:
 
 
 def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
-    """Return the class of a world, importing it if necessary.
-
-    Raises:
-        MissingHook: The class lacks a required hook or `Config`.
-        ValueError: The path does not lead to a world.
+    """Return the class of a world, or raise `MissingHook` or ValueError if its path or hooks are
+    wrong.
     """
     if isinstance(world, str):
         module, _, name = world.partition(":")

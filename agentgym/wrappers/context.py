@@ -28,7 +28,7 @@ MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
 
 # At this share of the trigger one turn usually remains to write notes.
 _NEAR = 0.9
-# Episodes of a world rarely differ tenfold in length, so no episode will reach the trigger.
+# Episodes of a world rarely differ tenfold in length.
 _IDLE = 0.1
 # Idle strategies with window and trigger; each is reported once per process.
 _IDLERS: set[tuple[str, int, str]] = set()

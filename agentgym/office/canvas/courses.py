@@ -133,8 +133,8 @@ class Announcements(CanvasPart):
         author: int | None = None,
         **extra: Any,
     ) -> int:
-        """Add an announcement, visible to students from `posted_at`, and return its id; by default
-        the first teacher writes it.
+        """Add an announcement, by default by the first teacher, shown from `posted_at`; return its
+        id.
         """
         if author is None:
             sql = "SELECT user_id FROM enrollments WHERE course_id = ? AND type = ? ORDER BY id"

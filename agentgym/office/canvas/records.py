@@ -74,14 +74,14 @@ class CanvasRecords(ServerState):
         return iso(self.context.clock.tick())
 
     def add(self, table: str, **record: Any) -> int:
-        """Add a record and return its id, or raise `ToolError`."""
+        """Add a record and return its id."""
         try:
             return self.store.insert(table, **record)
         except sqlite3.IntegrityError as error:
             raise ToolError(f"conflict: {table} cannot contain this record ({error})") from None
 
     def get(self, table: str, id: int, kind: str | None = None, **equal: Any) -> Row:
-        """Return a record regardless of rights, or raise `ToolError`."""
+        """Return a record regardless of rights."""
         # SQLite raises OverflowError for larger integers.
         rows = self.store.find(table, id=id, **equal) if 0 < id <= MAX_ID else []
         if not rows:
@@ -91,7 +91,7 @@ class CanvasRecords(ServerState):
         return rows[0]
 
     def me(self) -> Row:
-        """Return the logged-in user, or raise `ToolError`."""
+        """Return the logged-in user."""
         if "user" not in self.session:
             raise ToolError("not logged in: call canvas_login with a login_id and a password first")
         return self.store.get("users", self.session["user"])

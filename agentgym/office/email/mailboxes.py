@@ -37,7 +37,7 @@ class Mailboxes(ServerState):
     """Users, folders and mails. A message is stored once for all its mailboxes."""
 
     def me(self) -> Row:
-        """Return the logged-in user, or raise `ToolError`."""
+        """Return the logged-in user."""
         if "user" not in self.session:
             raise ToolError("not logged in: call login with your e-mail address and password first")
         return self.store.get("users", self.session["user"])
@@ -48,7 +48,7 @@ class Mailboxes(ServerState):
         return user_id
 
     def existing_user_id(self, email: str) -> int:
-        """Return the id of an address, or raise `ToolError`."""
+        """Return the id of an address."""
         user_id = self.user_id(email)
         if user_id is None:
             raise ToolError(f"not found: there is no user {echo(email)}")
@@ -60,7 +60,7 @@ class Mailboxes(ServerState):
         return [*SYSTEM_FOLDERS, *(name for name in names if name not in SYSTEM_FOLDERS)]
 
     def folder(self, user: int, name: str) -> str:
-        """Return a folder name as created, ignoring case, or raise `ToolError`."""
+        """Return a folder name as created, ignoring case."""
         stored: str | None = self.store.value(
             "SELECT name FROM folders WHERE user = ? AND name = ?", user, name
         )
@@ -102,7 +102,7 @@ class Mailboxes(ServerState):
         return [each for each in strangers if self.store.value(sql, each.partition("@")[2])]
 
     def check(self, mail: Mail) -> Mail:
-        """Return a mail in stored form with a Message-ID, or raise `ToolError`."""
+        """Return a mail in stored form with a Message-ID."""
         mail = normalize(mail)
         if mail.message_id:
             return mail
@@ -155,7 +155,7 @@ class Mailboxes(ServerState):
         return [rows[email_id] for email_id in ids]
 
     def mine(self, email_id: str) -> Row:
-        """Return a mail of the user, or raise `ToolError`."""
+        """Return a mail of the user."""
         me = self.me()["id"]
         number = int(email_id) if re.fullmatch("[1-9][0-9]{0,17}", email_id) else 0
         rows = self.rows("WHERE mails.id = ? AND user = ?", number, me)

@@ -79,7 +79,6 @@ class Mail:
 
     @property
     def recipients(self) -> list[str]:
-        """Distinct lower-case addresses in to, cc and bcc."""
         recipients: list[str] = []
         for part in (self.to, self.cc, self.bcc):
             recipients += [address.lower() for _, address in addresses(part)]
@@ -92,7 +91,7 @@ def text_of(body: str, html: str | None) -> str:
 
 
 def addresses(text: str) -> list[tuple[str, str]]:
-    """Parse distinct (name, address) pairs, the names possibly empty, or raise `ToolError`."""
+    """Parse distinct (name, address) pairs, the names possibly empty."""
     entries: dict[str, tuple[str, str]] = {}
     rest, position = text.strip().rstrip(","), 0
     has_control = CONTROL.search(rest)
@@ -124,7 +123,7 @@ def format_address(name: str, address: str) -> str:
 
 
 def normalize(mail: Mail) -> Mail:
-    """Return a mail in stored form, or raise `ToolError`."""
+    """Return a mail in stored form."""
     senders = addresses(mail.sender)
     if len(senders) != 1:
         raise ToolError(f"invalid argument: a mail must have one sender, got {echo(mail.sender)}")
@@ -188,7 +187,6 @@ def _html_to_text(html: str) -> str:
 
 
 def _with_whole_offset(date: datetime) -> datetime:
-    """Return the same moment with an offset in whole minutes, as a Date header requires."""
     offset = date.utcoffset()
     return date.astimezone(UTC) if offset is not None and offset.total_seconds() % 60 else date
 

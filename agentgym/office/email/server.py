@@ -78,11 +78,8 @@ class Email(Server):
     ) -> None:
         """Put mails with any dates into mailboxes without sending them.
 
-        Args:
-            mails: One mail or several.
-            user: The only receiving mailbox; by default all recipients, and the sender's Sent
-                folder.
-            folder: Folder in that mailbox, created if missing.
+        By default, all recipients and the sender's Sent folder receive them; with `user`, only that
+        mailbox, in `folder`, which is created if missing.
         """
         boxes = self._mailboxes
         with self.store.change():

@@ -153,7 +153,6 @@ class Writing(EmailPart):
         return attachments
 
     def _send(self, mail: Mail) -> Row:
-        """Deliver to Sent and each recipient's INBOX, or to nobody; return the copy in Sent."""
         boxes, me = self._mailboxes, self._mailboxes.me()["id"]
         mail = boxes.check(mail)
         places = boxes.places(mail, me)

@@ -20,7 +20,7 @@ from agentgym.text.tools import ToolError
 MAX_PAGES = 500  # reading takes milliseconds per page
 
 # About three CPU seconds. Each word, number or ten bytes of a page or font counts 1, each form
-# `_FORM_WORK`. A page of text needs some hundreds.
+# `_FORM_WORK`.
 MAX_WORK = 200_000
 
 _FORM_WORK = 10_000  # a form may contain megabytes without a word
@@ -42,9 +42,7 @@ _MARGIN = 56.0  # points between the page edge and the frame
 def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
     """Return an A4 PDF file; equal arguments give equal bytes. Overflow continues on a new page.
 
-    Raises:
-        ValueError: The standard fonts lack a character.
-        ImportError: reportlab is not installed.
+    Raises ValueError for characters that the standard fonts lack.
     """
     platypus = pdf_library("reportlab.platypus")
     story: list[Any] = []
@@ -143,7 +141,6 @@ class _Work:
         return self._rest < other
 
     def __le__(self, forms: int) -> bool:
-        """Charge a form and report whether the budget is exhausted."""
         self._rest -= _FORM_WORK
         return self._rest < 0
 

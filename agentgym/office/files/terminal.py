@@ -107,9 +107,7 @@ class Terminal(Server):
 
 
 def parse_command(line: str, files: Workspace) -> list[str]:
-    """Return the program and arguments that carry out a command line in a workspace; raise
-    `ToolError` if the terminal's rules forbid it.
-    """
+    """Return the program and arguments that carry out a command line."""
     if len(line) > MAX_CHARS:
         raise ToolError(
             f"security violation: the command has {len(line)} characters, at most {MAX_CHARS} are "
@@ -135,9 +133,6 @@ def parse_command(line: str, files: Workspace) -> list[str]:
 
 
 def _split(pieces: list[str]) -> list[list[str]]:
-    """Split a line into the words of each command; raise `ToolError` for a redirect or an unpaired
-    quotation mark.
-    """
     commands = [""]
     for piece in pieces:
         if piece in _REDIRECTS:

@@ -68,7 +68,7 @@ class Workspace:
         return self._files.copy(), self._folders.copy()
 
     def resolve(self, path: str) -> str:
-        """Return a path's canonical form under `/workspace`, or raise `ToolError`."""
+        """Return a path's canonical form under `/workspace`."""
         if len(path) > MAX_PATH_CHARS or re.search("[\0\ud800-\udfff]", path):
             raise ToolError(
                 f"invalid argument: {echo(path)} is not a valid path: at most {MAX_PATH_CHARS} characters, "
@@ -101,7 +101,7 @@ class Workspace:
         return self.resolve(path) in self._folders
 
     def file(self, path: str) -> WorkspaceFile:
-        """Return a file with its times, or raise `ToolError`."""
+        """Return a file with its times."""
         full = self.resolve(path)
         if full in self._files:
             return self._files[full]
@@ -114,7 +114,7 @@ class Workspace:
         return self.file(path).data
 
     def read_text(self, path: str) -> str:
-        """Return a UTF-8 file's text, or raise `ToolError`."""
+        """Return a UTF-8 file's text."""
         try:
             return self.read(path).decode("utf-8")
         except UnicodeDecodeError:
@@ -177,7 +177,7 @@ class Workspace:
         return self.write(self._free(target), data)
 
     def names(self, path: str = ROOT) -> list[str]:
-        """Return a directory's sorted names, or raise `ToolError`."""
+        """Return a directory's sorted names."""
         full = self.resolve(path)
         if full not in self._folders:
             raise ToolError(f"not found: there is no directory {echo(path)}")
@@ -205,10 +205,9 @@ class Workspace:
         return sum(len(self._files[name].data) for name in self._files if within(name, full))
 
     def become(self, entries: Mapping[str, bytes | None]) -> list[str]:
-        """Replace all files; one with unchanged bytes keeps its times.
+        """Replace all files, and return the paths dropped for an invalid name or lack of room.
 
-        An entry of None is a directory. Returns the paths dropped for an invalid name or lack of
-        room.
+        One with unchanged bytes keeps its times. An entry of None is a directory.
         """
         fresh, skipped = Workspace(), []
         fresh.clock = self.clock

@@ -23,7 +23,7 @@ def check_range(name: str, value: int, least: int, most: int) -> None:
 
 
 def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
-    """Return the matching choice, ignoring case, or raise `ToolError`."""
+    """Return the matching choice, ignoring case."""
     for choice in choices:
         if choice.lower() == value.lower():
             return choice

@@ -90,7 +90,7 @@ _CLOCK = re.compile(_TIME)
 
 
 def parse_input(value: Any) -> Any:
-    """Return the cell for a typed value, `None` if empty, or raise `ToolError`."""
+    """Return the cell for a typed value, `None` if empty."""
     check_content(value, MAX_TEXT)
     if not isinstance(value, str):
         return validate(value)

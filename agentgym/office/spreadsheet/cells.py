@@ -64,7 +64,7 @@ def column_number(letters: str) -> int:
 
 
 def parse_area(text: str) -> Area:
-    """Parse a reference without a sheet, or raise `ToolError`."""
+    """Parse a reference without a sheet."""
     parts = [_PART.fullmatch(part.strip()) for part in text.split(":")]
     if len(parts) > 2 or any(
         part is None or not any(part.groups()) or part[2].startswith("0") for part in parts
@@ -95,7 +95,7 @@ def parse_area(text: str) -> Area:
 
 
 def parse_cell(text: str) -> tuple[int, int]:
-    """Parse a cell's row and column from 1, or raise `ToolError`."""
+    """Parse a cell's row and column from 1."""
     area = parse_area(text)
     if (area.top, area.left) != (area.bottom, area.right):
         raise ToolError(f"invalid argument: {echo(text)} is no single cell; write one like B2")

@@ -153,7 +153,6 @@ class Evaluator:
         return self._operations(node, sheet)
 
     def _operations(self, node: Node, sheet: str) -> Any:
-        """Compute operators from the inside out along the left side, which may be long."""
         operations = []
         while node[0] == "operation":
             operations.append((node[1], node[3:]))
@@ -219,10 +218,7 @@ def _text_steps(value: Any) -> int:
 
 
 def check_supported(formula: str) -> None:
-    """Raise `ToolError` for a formula with an array or a function that is not computed.
-
-    Its error value would look like a mistake in the formula.
-    """
+    """Raise `ToolError` for an array or a function that is not computed."""
     if ("sign", "{") in tokens(formula[1:]):
         raise ToolError("not supported: arrays are not computed here; use a range of cells")
     for part in parts_of(parse(formula)):

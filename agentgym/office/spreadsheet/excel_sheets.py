@@ -43,7 +43,7 @@ class Workbooks:
         self._server = server
 
     def open(self, path: str) -> Any:
-        """Return a workbook for editing, or raise `ToolError`."""
+        """Return a workbook for editing."""
         check_path(path)
         if not self._server.context.files.is_file(path):
             raise ToolError(f"not found: there is no workbook {echo(path)}")
@@ -103,7 +103,7 @@ def check_path(path: str) -> None:
 
 
 def sheet_of(book: Any, title: str) -> Any:
-    """Return the sheet with a title, or raise `ToolError`."""
+    """Return the sheet with a title."""
     for sheet in book.worksheets:
         if sheet.title == title:
             return sheet

@@ -165,8 +165,8 @@ def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
 
 
 def _ordering(value: Any, other: Any) -> tuple[int, Any]:
-    """Return a sort key: numbers before texts before booleans, ignoring case; an empty cell counts
-    as the other type's empty value.
+    """Return a sort key: numbers before texts before booleans; an empty cell takes the other's
+    type.
     """
     if value is None:
         value = type(other)() if isinstance(other, (str, bool)) else 0
@@ -176,7 +176,6 @@ def _ordering(value: Any, other: Any) -> tuple[int, Any]:
 
 
 def _condition(criterion: Any) -> Callable[[Any], bool]:
-    """Return a criterion's predicate, such as for `">5"`, `"a*"` or `7`."""
     criterion = single(criterion)
     if not isinstance(criterion, str):
         return lambda value: value is not None and not isinstance(value, str) and value == criterion
@@ -200,7 +199,6 @@ def _text_condition(text: str, *, same: bool) -> Callable[[Any], bool]:
 
 
 def _matching(pairs: Sequence[Any]) -> list[tuple[int, int]]:
-    """Return the positions at which all (range, criterion) pairs hold."""
     first = pairs[0]
     tests = []
     for grid, criterion in zip(pairs[::2], pairs[1::2], strict=True):

@@ -64,7 +64,7 @@ class GoogleSheet(Server):
 
     def values(self, spreadsheet: str, sheet: str | None = None) -> list[list[Any]]:
         """Return a sheet's computed values, by default the first's, without empty rows and cells at
-        the ends.
+        ends.
 
         An empty cell is None, a typed date its text.
         """

@@ -43,7 +43,6 @@ class SheetCell(NamedTuple):
 
     @property
     def typed(self) -> Any:
-        """The typed text."""
         if isinstance(self.content, dict):
             return self.content["f" if "f" in self.content else "s"]
         return self.content
@@ -94,12 +93,12 @@ class Spreadsheets:
         return new_id
 
     def sheets(self, spreadsheet: str) -> list[Row]:
-        """Return a spreadsheet's sheets in order, or raise `ToolError`."""
+        """Return a spreadsheet's sheets in order."""
         self._server.store.get("spreadsheets", spreadsheet)
         return self._server.store.find("sheets", order="number", spreadsheet=spreadsheet)
 
     def sheet(self, spreadsheet: str, title: str) -> Row:
-        """Return the sheet with a title, or raise `ToolError`."""
+        """Return the sheet with a title."""
         sheet = self._sheet_or_none(spreadsheet, title)
         if sheet is None:
             titles = ", ".join(row["title"] for row in self.sheets(spreadsheet))
@@ -174,7 +173,7 @@ class Spreadsheets:
         )
 
     def area(self, sheet: Row, text: str | None) -> Area:
-        """Return a reference's area, by default the sheet, or raise `ToolError`."""
+        """Return a reference's area, by default the sheet."""
         title, rest = split_sheet(text) if text else (None, "")
         if title is not None and title.lower() != sheet["title"].lower():
             raise ToolError(

@@ -97,7 +97,7 @@ def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
 
 
 def open_workbook(data: bytes) -> Any:
-    """Return a workbook for editing, or raise `ToolError`."""
+    """Return a workbook for editing."""
     check_workbook(data)
     try:
         return library().load_workbook(io.BytesIO(data))

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-# Bytes of a statement, several times DuckDB's buffer limit for memory outside the buffers.
+# Bytes of a statement, several times DuckDB's buffer limit.
 ADDRESS_SPACE = 2 << 30
 
 # Few records per fetch, so that megabyte-sized ones do not add up.
@@ -38,7 +38,6 @@ class _Session:
         self.execute([(statement, ()) for statement in statements])
 
     def execute(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> None:
-        """Run statements with their values."""
         for statement, values in statements:
             self._live.execute(statement, list(values))
 

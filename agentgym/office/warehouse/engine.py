@@ -28,7 +28,7 @@ from agentgym.office.warehouse.tables import (
 )
 from agentgym.office.warehouse.values import Rows, pack_columns, to_plain
 
-# In all tables as JSON, a fraction of DuckDB's memory, so every host refuses the same statements.
+# As JSON; a fraction of DuckDB's memory, so every host refuses the same statements.
 MAX_CHARACTERS = 1 << 26
 
 
@@ -74,10 +74,8 @@ class SQLEngine:
         limit: int,
         most_characters: int = MAX_CHARACTERS,
     ) -> Rows:
-        """Run a DuckDB query on the `tables` that it reads, at the time `now`.
-
-        `limit` is the maximum number of records, `most_characters` of their characters. Raises
-        `ToolError` if the query is invalid, or needs too much time or memory.
+        """Run a DuckDB query on `tables` at the time `now`, with at most `limit` records; or raise
+        ToolError.
         """
         names, types, records, total, too_long = self._request(
             tables, "read", _opening(now), sql, limit, most_characters
@@ -94,17 +92,11 @@ class SQLEngine:
         target: TableName,
         created: Table | None = None,
     ) -> list[Any]:
-        """Run statements atomically and return the last one's records.
+        """Run statements on `tables` atomically and return the last one's records, or raise
+        ToolError.
 
-        Args:
-            statements: The DuckDB statements.
-            tables: The tables that they read.
-            now: The statements' current time.
-            target: The table that they change or create.
-            created: What the catalogue knows about a created table; its columns may be missing.
-
-        Raises:
-            ToolError: One is invalid, needs too much time or memory, or stores too much.
+        `target` is the table that they change or create, and `created` what the catalogue knows
+        about a created one; its columns may be missing.
         """
         before = self.tables.get(target)
         own = _size(before) if before else 0

@@ -183,7 +183,7 @@ class Snowflake(EngineServer):
         self.session.setdefault("schema", schema)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return a `DATABASE.SCHEMA.TABLE`'s records in insertion order, or raise `ToolError`."""
+        """Return a `DATABASE.SCHEMA.TABLE`'s records in insertion order."""
         return self.read_all(self._table(table)).objects()
 
     def comments(self, table: str) -> dict[str, str]:

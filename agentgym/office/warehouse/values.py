@@ -109,9 +109,7 @@ def _text(value: Any) -> str | None:
 
 
 def to_plain(kind: str, values: Sequence[Any]) -> Sequence[Any]:
-    """Return the values of a column of a DuckDB type as plain JSON: ISO 8601 dates, UTC times,
-    lossless decimals.
-    """
+    """Return a column's values as plain JSON: ISO 8601 dates, UTC times, lossless decimals."""
     if set(map(type, values)) <= _PLAIN:
         return values
     zone = "Z" if "TIMESTAMP WITH TIME ZONE" in kind else ""

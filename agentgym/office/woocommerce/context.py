@@ -224,7 +224,7 @@ def words_in(*columns: str) -> str:
 
 
 def words(search: str | None) -> list[str] | None:
-    """Split a search into words for `words_in`, or raise `ToolError`."""
+    """Split a search into words for `words_in`."""
     if not search:
         return None
     # SQLite's lower() handles ASCII only, as lowering bytes does.

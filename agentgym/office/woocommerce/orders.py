@@ -45,10 +45,8 @@ class Orders(ShopPart):
         `billing` (by default the customer's address), `line_items` (each with `product_id` and
         `quantity`), and the datetimes `date_created` (by default now), `date_paid` and
         `date_completed`; the latter two default to the creation date if the status implies them.
-
-        Raises:
-            ValueError: A field name or the status is unknown.
-            ToolError: A product or customer does not exist.
+        Raises ValueError for an unknown field or status, ToolError for an unknown product or
+        customer.
         """
         currency = self._shop.setting("woocommerce_currency")
         customers = {row["id"]: row for row in self._store.find("customers")}

@@ -42,9 +42,8 @@ class Settings(ShopPart):
     """Settings and system status."""
 
     def update(self, id: str, value: str) -> None:
-        """Change a setting, such as `woocommerce_currency` or `gmt_offset` (hours).
-
-        Raises ToolError if it does not exist, ValueError for an invalid value.
+        """Change a setting, such as `gmt_offset` (hours); raise ToolError or ValueError for an
+        invalid one.
         """
         setting = self._store.get("settings", id)
         options = setting["options"]

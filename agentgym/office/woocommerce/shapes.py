@@ -174,7 +174,7 @@ def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) 
 
 
 def parse_amount(value: object, name: str) -> str:
-    """Convert an amount that is an argument by itself, or raise `ToolError`."""
+    """Convert an amount that is an argument by itself."""
     try:
         return _amount(value)
     except ValueError as error:

@@ -23,9 +23,7 @@ _FEW_TOKENS = 2_000
 def parse_sql(sql: str, dialect: str) -> list[Any]:
     """Return a text's statement trees, None for an empty statement.
 
-    Raises:
-        SqlglotError: The text is invalid in the dialect.
-        RecursionError: It is nested too deeply or has too many parts.
+    Raises SqlglotError if it is invalid, RecursionError if it is nested too deeply or too long.
     """
     language = Dialect.get_or_raise(dialect)
     tokens = language.tokenize(sql)

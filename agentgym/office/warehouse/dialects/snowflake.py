@@ -72,7 +72,7 @@ class SnowSQL(Warehouse):
         return run(self, tree, writes, limit)
 
     def parse_name(self, name: str, kind: str) -> exp.Table:
-        """Parse a name, or raise `ToolError`."""
+        """Parse a name."""
         try:
             parsed = exp.to_table(name, dialect="snowflake")
         except (SqlglotError, ValueError, RecursionError):

@@ -96,7 +96,7 @@ class Warehouse(ABC):
         return f"{tree.key.upper()} {str(kind).upper()}"
 
     def transpile(self, tree: exp.Expression) -> None:
-        """Change a tree so that SQLGlot writes equivalent DuckDB SQL, or raise `ToolError`."""
+        """Change a tree so that SQLGlot writes equivalent DuckDB SQL."""
         try:
             # Children precede their parents.
             for node in list(tree.walk())[::-1]:
@@ -110,7 +110,7 @@ class Warehouse(ABC):
             ) from None
 
     def parse(self, sql: str) -> exp.Expression:
-        """Parse exactly one statement, or raise `ToolError`."""
+        """Parse exactly one statement."""
         text = sql.strip().rstrip(";")
         try:
             parsed = parse_sql(check_length(sql), self.dialect)
@@ -143,7 +143,7 @@ class Warehouse(ABC):
         return (self.parse_command(text) or tree) if isinstance(tree, exp.Command) else tree
 
     def find_table(self, table: exp.Table) -> TableName:
-        """Return the named table, or raise `ToolError`."""
+        """Return the named table."""
         name = self.resolve_table(table)
         if name not in self.engine.tables:
             raise ToolError(f"not found: there is no table {'.'.join(name)}")
@@ -300,7 +300,7 @@ class Warehouse(ABC):
             self.engine.tables[name] = replace(table, comment=text)
 
     def column_of(self, name: TableName, column: str) -> Column:
-        """Return a table's column, ignoring case, or raise `ToolError`."""
+        """Return a table's column, ignoring case."""
         for candidate in self.engine.tables[name].columns:
             if candidate.name.lower() == column.lower():
                 return candidate

@@ -77,7 +77,7 @@ def only_comment(properties: exp.Properties) -> str:
 
 
 def check_length(sql: str) -> str:
-    """Return a statement that is short enough to parse, or raise `ToolError`."""
+    """Return a statement that is short enough to parse."""
     if not sql.strip():
         raise ToolError("invalid argument: the statement is empty")
     if len(sql) > 100_000:
