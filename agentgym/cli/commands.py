@@ -65,7 +65,7 @@ class AppCommand(TyperCommand):
 
 
 def check_out(out: Path) -> None:
-    """Check that a file or folder can be written, without writing anything."""
+    """Check that a file or folder can be written."""
     if os.name != "nt" and _WINDOWS.match(str(out)):
         raise ValueError(
             f"--out {str(out)!r} is a Windows path; use forward slashes, as in runs/mine"
@@ -195,7 +195,7 @@ def main() -> None:
 
 
 def named_modules(arguments: Iterable[str]) -> list[str]:
-    """Return the modules that arguments name, as in `--policy package.module:factory`."""
+    """Return the modules in arguments such as `package.module:factory`."""
     # A downloaded file or folder may have any name.
     words = (argument for argument in arguments if not Path(argument).exists())
     return [module for word in words for module in _MODULE.findall(word)]

@@ -309,7 +309,7 @@ def finetune(settings: dict[str, Any], out: Path) -> None:
 
 
 def show_progress(curve: Curve, progress: Progress) -> Callable[[str, int, int], None]:
-    """Return a function that advances a bar per phase and prints resumptions and new points."""
+    """Return a function that advances a bar and prints resumptions and new points."""
     tasks: dict[str, TaskID] = {}
     shown = 0
 

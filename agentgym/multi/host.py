@@ -26,7 +26,7 @@ class Hosted(Protocol):
         """Return the owner of the guesser's tools for questions."""
 
     def question(self, call: ToolCall) -> str:
-        """Return the question that a call asks the host; empty if it needs no host."""
+        """Return the question that a call asks the host, if any."""
 
     @classmethod
     def host_reply(cls, question: str) -> str:
@@ -121,7 +121,7 @@ class Hosting(TeamProtocol):
             team.end(reason)
 
     def take_answer(self, team: Team, text: str) -> str:
-        """Let the referee check the host's answer, and pass on a right one."""
+        """Let the referee check the host's answer, and pass it on."""
         if not team.question:
             raise ToolError("there is no open question to answer")
         objection = self._hosted(team.worlds[HOST]).objection(text, team.answer)

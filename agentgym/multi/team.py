@@ -44,7 +44,6 @@ class Team:
         idle: The agents that are not asked until they have mail.
         restarting: The agents that start a new chat at the end of the cycle.
         unseated: The agents of a match that have not had their first turn.
-        words: The number of words that each agent has sent.
         ended: Why the episode ends; empty while it continues.
         winners: The agents that solved the task, or earned most, if they compete.
         faults: The number of rejected answers, by agent.
@@ -214,7 +213,7 @@ class TeamProtocol:
             )
 
     def finished(self, agent: str, team: Team, reason: str) -> None:
-        """Record that an agent's reply has ended its world."""
+        """Record that an agent's reply ended its world."""
         team.end(reason)
 
     def settle(self, team: Team) -> None:

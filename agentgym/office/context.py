@@ -27,7 +27,7 @@ class InitialState:
         self._values: dict[str, Any] | None = None
 
     def begin(self, owner: object) -> None:
-        """Store the object's attributes at the first call, and restore them at every later one."""
+        """Store the attributes at the first call, and restore them later."""
         if self._values is None:
             self._values = copy.deepcopy({name: getattr(owner, name) for name in self._names})
             return
@@ -58,7 +58,7 @@ class Clock:
         return functools.partial(setattr, self, "_now", self._now)
 
     def tick(self) -> datetime:
-        """Return the time of a new event in UTC; no two events have the same time."""
+        """Return the unique time of a new event, in UTC."""
         self._now += timedelta(seconds=1)
         return self._now
 
@@ -85,7 +85,7 @@ class OfficeContext:
         return hashlib.sha256(f"{self.seed}:{kind}:{self._ids}".encode()).hexdigest()[:length]
 
     def undo_point(self) -> Callable[[], None]:
-        """Return a function that restores clock, identifiers and files to their current state."""
+        """Return a function that restores the current state."""
         clock, files, ids = self.clock.undo_point(), self.files.undo_point(), self._ids
 
         def restore() -> None:

@@ -89,7 +89,7 @@ class Store:
         return record[0] if record else None
 
     def find(self, table: str, order: str = "id", **equal: Any) -> list[Row]:
-        """Return the ordered records whose columns have these values."""
+        """Return the ordered records with these values."""
         return self.rows(_selection(table, tuple(equal), order), *equal.values())
 
     def get(self, table: str, id: int | float | str, kind: str | None = None, **equal: Any) -> Row:
@@ -104,7 +104,7 @@ class Store:
         return records[0]
 
     def insert(self, table: str, **record: Any) -> int:
-        """Add a record and return its rowid, which is its id if that is an integer."""
+        """Add a record and return its rowid, which is an integer id."""
         cursor = self._write(table, _insertion(table, tuple(record)), _encode_all(record.values()))
         return int(cursor.lastrowid or 0)
 
@@ -129,7 +129,7 @@ class Store:
             )
 
     def delete(self, table: str, **equal: Any) -> int:
-        """Delete the records whose columns have these values and return their number."""
+        """Delete the records with these values and return their number."""
         where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
         return self._write(
             table, f'DELETE FROM "{table}" WHERE {where}', _encode_all(equal.values())
@@ -184,7 +184,7 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """Make several changes atomically; an exception or a lack of room undoes all of them."""
+        """Make changes atomically; an exception or a lack of room undoes them."""
         name = f"change_{self._depth}"
         before = self._db.total_changes
         self._db.execute(f"SAVEPOINT {name}")

@@ -367,7 +367,7 @@ def with_hints(message: Message, hints: list[HintOracle]) -> Message:
 
 
 def split_hints(text: str) -> tuple[str, dict[str, str]]:
-    """Split a text into the world's words and the hints by tag, without other notices."""
+    """Split a text into the world's words and the hints by tag."""
     if "\n\n<" not in text:
         return text, {}
     said, hints = _take_blocks(text, _HINT, "\n</{}>")

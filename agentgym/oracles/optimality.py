@@ -33,9 +33,9 @@ class InContextExamples(
 ):
     """Wrapper that adds solved examples between the system message and the task.
 
-    Each example is another instance, solved by optimal calls in a second env of the same spec. Each
-    observation appears as the policy first saw it, followed by the world's reasoning and the call.
-    In a team, `TeamPolicy` solves the instance, and each agent sees its own last chat of it.
+    Each example is another instance, solved by optimal calls in a second env of the same spec: the
+    observations as first seen, each followed by the world's reasoning and the call. In a team,
+    `TeamPolicy` solves the instance, and each agent sees its own last chat of it.
 
     Args:
         env: The env, with its oracles.

@@ -1,7 +1,7 @@
 """Scripted policies: stateless functions of the chats, like a model.
 
 Random choices depend on the seed, the instance and the turn (`Message.moment`), so all arms of an
-ablation repeat them, which sharpens paired comparisons.
+ablation repeat them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ScriptedPolicy:
         seed: Seeds the random choices.
         dialect: The form of the calls; `auto` uses the form that the env asks for.
         notes: Whether to save the state with the tool of `MemoryTool`, if the chat offers it,
-            before older messages are removed, and to read it when it may be missing.
+            before older messages are removed.
     """
 
     hooks: ClassVar[tuple[str, ...]] = ("read_task", "read_result")
@@ -75,7 +75,7 @@ class ScriptedPolicy:
             yield reading.parsed(chat)
 
     def write(self, parsed: ParsedChat) -> str:
-        """Write a call or a requested summary; request the rest of a partial state hint first."""
+        """Write a call or a requested summary; complete a partial state hint first."""
         if parsed.summarize:
             return f"<state>\n{self.remember(parsed).state()}\n</state>"
         call = ask_for_state(parsed) or self.take_note(parsed) or self.act(parsed)
@@ -96,7 +96,7 @@ class ScriptedPolicy:
         return self.recall(parsed)
 
     def recall(self, parsed: ParsedChat) -> World[object]:
-        """Return the world that a hint, or the summary and history, describe."""
+        """Return the world that hints or summary and history describe."""
         if state := whole_state(parsed.hints.get("state", "")):
             world = read_task(self.world, parsed.task)
             if read_state(world, state):
@@ -121,7 +121,7 @@ def ask_for_state(parsed: ParsedChat) -> ToolCall | None:
 
 
 class OraclePolicy(ScriptedPolicy):
-    """Policy that plays the first optimal call, or a legal call if success is impossible."""
+    """Policy that plays the first optimal call, or a legal call in a lost state."""
 
     hooks = (*ScriptedPolicy.hooks, "optimal_calls")
 
@@ -130,7 +130,7 @@ class OraclePolicy(ScriptedPolicy):
 
 
 class RandomPolicy(ScriptedPolicy):
-    """Policy that plays random calls, legal ones if it can read the world from the chat."""
+    """Policy that plays random calls, legal ones if possible."""
 
     hooks = ()
 
@@ -152,7 +152,7 @@ class RandomPolicy(ScriptedPolicy):
 
 
 class NoisyPolicy(ScriptedPolicy):
-    """Policy that plays a non-optimal legal call with probability `p`, else an optimal one."""
+    """Policy that errs with probability `p` and else plays optimally."""
 
     hooks = (*OraclePolicy.hooks, "legal_calls")
 

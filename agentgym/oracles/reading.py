@@ -1,7 +1,6 @@
 """Incremental reading of chats by scripted policies.
 
-The chats of an episode are versions of one buffer (`Messages.lineage`). A context edit creates a
-new buffer, which is read in full.
+A context edit creates a new buffer (`Messages.lineage`), which is read in full.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ class PastCalls:
 
 
 def read_task(kind: type[World[Any]], task: str) -> World[Any]:
-    """Return the world that a task describes; raise `ValueError` if it is another world's task."""
+    """Return the world that a task describes; raise `ValueError` for another world's task."""
     try:
         return kind.read_task(task)
     except (LookupError, ValueError) as error:
@@ -111,7 +110,6 @@ class ParsedChat:
         summary: The state in the policy's last summary; empty without one.
         summarize: Whether the chat requests a summary instead of a call.
         warned: Whether the newest message warns that older ones will be removed.
-        moment: The newest `Message.moment`.
     """
 
     task: str
@@ -171,7 +169,7 @@ class ChatReading:
             self.past.take(message)
 
     def parsed(self, chat: Chat) -> ParsedChat:
-        """Return the contents of the last version read; they change with the next one."""
+        """Return the contents of the last version; they change with the next one."""
         return ParsedChat(
             task=self._task,
             hints=split_hints(self._newest_observation(chat).text)[1],
@@ -197,7 +195,7 @@ ReadingT = TypeVar("ReadingT", bound=ChatReading)
 
 
 class Readings(Generic[ReadingT]):
-    """Readings of a policy's chats, which threads may share. Copies and pickles contain none."""
+    """Readings of a policy's chats, shared by threads. Copies and pickles contain none."""
 
     def __init__(self, begin: Callable[[Chat], ReadingT]) -> None:
         self._begin = begin
@@ -247,7 +245,7 @@ def _read_alike(one: Message, other: Message) -> bool:
 
 
 def read_state(world: World[object], state: str) -> bool:
-    """Read a state into a world; return False if it is empty or was cut."""
+    """Read a state into a world; return False if it is empty or cut."""
     if state:
         with suppress(ValueError):
             world.read_state(state)
@@ -256,6 +254,6 @@ def read_state(world: World[object], state: str) -> bool:
 
 
 def apply_result(world: World[object], call: ToolCall, result: str) -> None:
-    """Read a result into a world; cleared or cut results carry no information."""
+    """Read a result into a world, unless it was cleared or cut."""
     with suppress(ValueError, KeyError):
         world.read_result(call, result)

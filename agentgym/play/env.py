@@ -304,7 +304,7 @@ class ToolEnv(ToolHost):
         return content
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
-        """End the episode with the current score; `reason` becomes `StepInfo.ended`."""
+        """End the episode with the current score and this `StepInfo.ended`."""
         self._running_world("call reset() before truncate()")
         return self._end(reason)
 
@@ -418,7 +418,7 @@ def clone(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def tool_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
-    """Return the `ToolEnv` inside a stack of wrappers; in a team, that of the env's `seat`."""
+    """Return the `ToolEnv` inside wrappers; in a team, that of the env's `seat`."""
     inner = getattr(env.unwrapped, "agent_env", env.unwrapped)
     if not isinstance(inner, ToolEnv):
         raise TypeError(

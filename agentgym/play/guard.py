@@ -62,7 +62,7 @@ class Guard:
         return {**info, "detail": detail}
 
     def record(self, tool: str, error: BaseException, invalid: str = "") -> None:
-        """Record an exception for this step's info, or raise it in the mode `raise`."""
+        """Record an exception for this step's info, or raise it (`raise`)."""
         if self._raises and not isinstance(error, HostLimitError):
             raise error
         self.faults = (*self.faults, _make_fault(tool, error))

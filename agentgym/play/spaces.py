@@ -1,7 +1,4 @@
-"""Spaces of text worlds: the observation is a chat, the action a text.
-
-`gymnasium.spaces.Text` rejects newlines and most of Unicode.
-"""
+"""Spaces of text worlds; `gymnasium.spaces.Text` rejects newlines and most of Unicode."""
 
 from __future__ import annotations
 

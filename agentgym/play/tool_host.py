@@ -70,7 +70,7 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
 
     @property
     def callable_tools(self) -> tuple[Tool, ...]:
-        """Return all schemas, including tools that only code may call."""
+        """Return all schemas, including tools for code only."""
         return tuple(bound.schema for bound in self._tools.values())
 
     def mount(self, toolset: object, notes: str = "", code_only: Iterable[str] = ()) -> None:

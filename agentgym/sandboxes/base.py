@@ -34,9 +34,7 @@ class Limits(Config):
     Attributes:
         seconds: Wall-clock time, including calls.
         memory_mb: Memory of the interpreter beyond its size at start.
-        output_chars: Printed characters.
         calls: Function calls.
-        code_chars: The length of the code.
     """
 
     seconds: Annotated[float, Field(ge=0.05, le=3_600.0)] = 10.0  # no interpreter starts faster
@@ -54,7 +52,6 @@ class RunResult:
     """Result of a run of code.
 
     Attributes:
-        stdout: The printed text, up to the limit.
         error: The reason for an early end, for the policy; empty if the code finished.
         kind: The class of that reason. Only after `refused` has nothing run.
     """
@@ -86,7 +83,7 @@ class Sandbox(Protocol):
 
 
 class SandboxUnavailable(RuntimeError):
-    """This host cannot run programs in a sandbox, through no fault of the code."""
+    """This host cannot run programs in a sandbox."""
 
 
 class Stopped(Exception):
@@ -98,7 +95,7 @@ class Stopped(Exception):
 
 
 class CallBroker:
-    """The host's side of one run: answers calls, stores output and counts both."""
+    """The host's side of a run: answers and counts calls, stores output."""
 
     def __init__(self, code: str, functions: Functions, limits: Limits) -> None:
         self.code = code

@@ -1,8 +1,8 @@
 """Clock, random numbers and file times of programs as functions of the episode.
 
-Every program in a sandbox loads a library (`preload/episode.c`) that replaces the C library's time,
-random bytes and file times. It reads the struct written by `RunSeed.pack`. The kernel fixes
-addresses through `personality`. A program that bypasses the C library sees the host.
+Every program in a sandbox loads a library (`preload/episode.c`) that replaces the C library's
+functions. It reads the struct written by `RunSeed.pack`. The kernel fixes addresses through
+`personality`. A program that bypasses the C library sees the host.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RunSeed:
 
 
 def preload_arguments() -> tuple[str, ...]:
-    """Return the `bwrap` arguments that put the library where the linker searches for it."""
+    """Return the `bwrap` arguments that put the library on the linker's path."""
     folder = Path(__file__).parent / "preload"
     return (
         *("--ro-bind", str(folder / f"episode-{platform.machine()}.so"), _LIBRARY),

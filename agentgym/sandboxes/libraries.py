@@ -37,5 +37,5 @@ def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict
 
 
 def executable() -> Path:
-    """Return the running interpreter's file, or its virtual environment's base interpreter."""
+    """Return the interpreter's file; in a virtual environment, the base interpreter's."""
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()

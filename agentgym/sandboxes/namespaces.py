@@ -1,8 +1,7 @@
 """Untrusted processes in Linux namespaces through `bwrap`: start, communication, end.
 
-They see the interpreter with its standard library and the given files, but no network and no
-process outside. `site-packages` is excluded, so that neither this package nor its knowledge of a
-task can be read.
+They see the interpreter with its standard library and the given files, but no network, no process
+outside and no `site-packages`, where a task's solution could be read.
 """
 
 from __future__ import annotations
@@ -192,7 +191,6 @@ class ConfinedProcess:
         command: The `bwrap` command line up to the program.
         program: The program's source. Its stdin is its end of the socket.
         seed: The clock and random seed of the processes.
-        *arguments: The arguments of the program.
         scripts: Sources of further programs, by their paths inside.
         forks: Whether the processes may start others, which then have a separate stderr.
     """

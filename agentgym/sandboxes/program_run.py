@@ -32,16 +32,14 @@ _TICK = 0.02  # seconds between checks of processes, memory and files
 
 @dataclass(frozen=True, slots=True)
 class ProgramResult:
-    """Result of a program run.
+    """Result of a program run, with outputs up to the limit.
 
     A stopped program's progress depends on the host's speed, so it leaves neither output nor files.
 
     Attributes:
-        stdout: The standard output, up to the limit.
-        stderr: The standard error, up to the limit.
         code: The exit status, or minus the number of the terminating signal; None if stopped.
         stopped: The reason for stopping it, for the policy; empty if it ended by itself.
-        files: The bytes of each file by its path below `/workspace`, None for a directory. None if
+        files: The bytes of each file by its path below `/workspace`, None for a directory; None if
             stopped.
         left_out: Paths that were not returned: files beyond the limits, symlinks, pipes.
         seconds: The time that passed on the episode's clock.
@@ -58,7 +56,7 @@ class ProgramResult:
 
 
 class ProgramRun:
-    """One run of a job, a line of JSON and the bytes of files, in a process that waits for it."""
+    """One run of a job: a line of JSON and the bytes of files."""
 
     def __init__(
         self, process: ConfinedProcess, job: bytes, limits: Limits, folders: Sequence[str]

@@ -1,7 +1,6 @@
 """The first process in a workbench: lays out files, runs the program and returns the files.
 
-Its source is sent into the sandbox; it uses only the standard library. The host trusts none of its
-messages.
+It uses only the standard library. The host trusts none of its messages.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ def _row(name: str, scores: Sequence[float], ceiling: Ceiling) -> Row:
 def find_ceiling(
     stated: float | None, lessons: Sequence[Transcript], random_scores: Sequence[float]
 ) -> Ceiling:
-    """Return the ceiling from the stated chance, the prompts' options, or random scores."""
+    """Return the ceiling from stated chance, the prompts' options, or random scores."""
     if stated is not None:
         return Ceiling(stated, "stated")
     counts = [answers_of(tool) for tool in lessons[0].tools if tool.final]
@@ -238,7 +238,7 @@ def _share_of_options(lessons: Sequence[Transcript]) -> float:
 
 
 def answers_of(tool: Tool) -> int:
-    """Return the number of a tool's different calls; 0 if unlimited, or if there is no choice."""
+    """Return the number of a tool's different calls; 0 if unlimited or one."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     total = prod(map(_count, properties.values()))  # 1 if there is no choice
     return 0 if total == 1 else total

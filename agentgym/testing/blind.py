@@ -37,7 +37,7 @@ class Shortcut(Protocol):
 
 
 class Answer:
-    """Final call of an episode, with arguments guessed from examples of observations and calls."""
+    """Final call with arguments guessed from examples."""
 
     def __init__(self, examples: Sequence[tuple[Transcript, ToolCall]]) -> None:
         shapes = Counter((call.name, *sorted(call.arguments)) for _, call in examples)
@@ -57,7 +57,7 @@ class Answer:
                 self.constants[name] = next(v for v in values if repr(v) == common)
 
     def calls(self, seen: Transcript) -> Iterator[ToolCall]:
-        """Yield calls, the likeliest first; all arguments advance to their next guesses together."""
+        """Yield calls, the likeliest first; all arguments advance together."""
         picks: list[list[Any]] = []
         for guess, kind in self.guesses.values():
             picks.append([])
@@ -69,7 +69,7 @@ class Answer:
             )
 
     def likeliest(self, seen: Transcript) -> Calls:
-        """Return only the likeliest call; nothing if no rule applies."""
+        """Return the likeliest call, if any rule applies."""
         return list(islice(self.calls(seen), 1))
 
 
@@ -92,7 +92,7 @@ class ScriptedShortcut:
 
 
 class OptionAnswer:
-    """Shortcut that answers with one of the options in the prompt."""
+    """Shortcut that answers with an option in the prompt."""
 
     def __init__(self, name: str, answer: Answer, choose: Callable[[list[str]], str]) -> None:
         self.name, self._answer, self._choose = name, answer, choose
@@ -110,7 +110,7 @@ class OptionAnswer:
 
 
 class ProbeAnswer:
-    """Shortcut that makes some calls and answers by a rule learnt from their results elsewhere."""
+    """Shortcut that makes some calls and answers by a rule learnt elsewhere."""
 
     def __init__(self, name: str, probe: Probe, answer: Answer, repeats: int = 1) -> None:
         self.name, self._probe, self._answer, self._repeats = name, probe, answer, repeats
@@ -126,7 +126,7 @@ class ProbeAnswer:
 
 
 class Copy:
-    """Shortcut that repeats the calls of the episode with the most similar prompt."""
+    """Shortcut that repeats the episode with the most similar prompt."""
 
     name = "copy of another episode"
 
@@ -165,7 +165,7 @@ def _names(demonstration: Transcript) -> tuple[str, ...]:
 
 
 def opaque_ids(seen: Transcript) -> set[str]:
-    """Return the ids in an episode's calls that neither the task states nor the policy chooses."""
+    """Return the ids in calls that neither the task states nor the policy chooses."""
     ids = set()
     for exchange in seen.turns:
         for call, _ in exchange:
@@ -185,7 +185,7 @@ _OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w-]{8,64}")
 
 
 def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> list[Shortcut]:
-    """Return the battery for a world, learnt from successful episodes on training seeds."""
+    """Return the battery, learnt from successful episodes."""
     finals = [d.final_call for d in demonstrations]
     blank = Answer([(d.before(0), d.final_call) for d in demonstrations])
     calls = {_text(call): call for call in reversed(finals)}

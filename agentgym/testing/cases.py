@@ -81,7 +81,7 @@ class Report:
 
 
 def all_ids() -> list[str]:
-    """Return every registered id, including installed packages: worlds, presets and teams."""
+    """Return every registered id of worlds, presets and teams."""
     load_plugins()
     return [entry.id for entry in (*worlds(presets=True), *teams())]
 

@@ -43,7 +43,7 @@ class LawResult:
 
 
 def world_laws(seeds: int = 5) -> list[Law]:
-    """Return the laws, fast ones first, for this many instances."""
+    """Return the laws for this many instances, fast ones first."""
     some = range(seeds)
     return [
         Law("Gymnasium's check_env passes", laws.check_gymnasium),

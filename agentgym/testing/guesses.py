@@ -71,7 +71,7 @@ def cut(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Return the words, numbers and quotations of a text, without quotation marks."""
+    """Return a text's words, numbers and quotations, without quotation marks."""
     return [word.strip('"') for word in _WORD.findall(text)]
 
 
@@ -81,7 +81,7 @@ def numbers(text: str) -> list[str]:
 
 
 def segments(text: str) -> list[str]:
-    """Return the parts of a text between commas, colons, semicolons, bars and line ends."""
+    """Return a text's parts between commas, colons, semicolons, bars and line ends."""
     parts = (part.strip(" .\"'[](){}") for part in _SEPARATORS.split(text))
     return [part for part in parts if part]
 
@@ -138,7 +138,7 @@ def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
 
 
 def marked_selectors(examples: Sequence[tuple[Transcript, str]]) -> list[Selector]:
-    """Return rules for the line with a mark that contains the answers of some examples."""
+    """Return rules for marked lines that contain the answers of some examples."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     places: Counter[Selector] = Counter()
     for seen, answer in examples:

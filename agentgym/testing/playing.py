@@ -91,7 +91,7 @@ def play_policy(env: ToolEnv, policy: Policy) -> float:
 
 
 def play_optimally(env: ToolEnv) -> tuple[float, Transcript]:
-    """Play the first optimal call of each turn; return the score and the transcript."""
+    """Play the first optimal calls; return the score and the transcript."""
     return play(env, lambda seen: list(env.world.optimal_calls() or ())[:1])
 
 
@@ -117,6 +117,6 @@ def demonstrations(
 
 
 def play_at_random(env: ToolEnv, seed: int) -> tuple[float, Transcript]:
-    """Play random calls that fit the schemas; return the score and the transcript."""
+    """Play random calls; return the score and the transcript."""
     rng = np.random.default_rng(seed)
     return play(env, lambda seen: [sample_call(seen.tools, rng)])

@@ -165,7 +165,7 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """A copy of an env at one moment: another env, or the same one with a snapshot."""
+    """A copy of an env: another env, or the same one with a snapshot."""
 
     how: str
     env: gymnasium.Env[Any, Any]
@@ -184,7 +184,7 @@ def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
 def compare_copy(
     env: gymnasium.Env[Any, Any], twin: Twin, chat: Chat, action: str, result: StepResult
 ) -> str:
-    """Play a reply in an earlier copy too, and describe the differences, if any."""
+    """Play a reply in an earlier copy too, and describe any differences."""
     state = state_of(env)
     if twin.snapshot is not None and isinstance(env, ToolEnv):
         env.restore(twin.snapshot)

@@ -74,7 +74,7 @@ class Vocabulary:
         self._named.setdefault(name, deque(maxlen=_VALUES_BY_NAME)).append(value)
 
     def text(self, rng: np.random.Generator, name: str) -> str:
-        """Return a text from the episode, preferably with this name, or a short new one."""
+        """Return a text from the episode, preferably with this name, or a new one."""
         value = self._value(rng, name, str)
         if isinstance(value, str):
             return value
@@ -115,7 +115,7 @@ class ReplyGenerator:
     def write(
         self, tools: Sequence[Tool], suggest: Callable[[], Sequence[ToolCall]] = lambda: ()
     ) -> str:
-        """Return a reply; `suggest` returns legal calls and is called only if needed."""
+        """Return a reply; `suggest` returns legal calls."""
         kind = self._names[
             int(np.searchsorted(self._weights, self._rng.random() * self._weights[-1]))
         ]

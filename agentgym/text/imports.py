@@ -19,7 +19,7 @@ _trusted: set[str] | None = None
 
 
 class UntrustedModule(ImportError):
-    """Error of a module that only a file names; its message says how to allow the import."""
+    """Error of a module that only a file names; it says how to allow the import."""
 
 
 def trust_package(module: str) -> None:

@@ -54,7 +54,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class ToolCall(Record, frozen=True):
-    """One call written by a policy; `id` pairs it with its result and does not affect equality."""
+    """A policy's call; `id` pairs it with its result and does not affect equality."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -75,7 +75,7 @@ class Image(Record, frozen=True):
     alt: str = ""
 
     def to_data_url(self) -> str:
-        """Return the picture as a `data:` URL, as chat-completions APIs expect."""
+        """Return the picture as a `data:` URL."""
         return "data:image/png;base64," + base64.b64encode(self.png).decode("ascii")
 
     def to_array(self) -> NDArray[np.uint8]:
@@ -192,7 +192,7 @@ class Messages(Sequence[Message]):
         return longest
 
     def with_last(self, *messages: Message) -> Messages:
-        """Return this sequence followed by private messages, which will be replaced."""
+        """Return this sequence followed by private messages."""
         return self._version(self._buffer, self._length, (*self._tail, *messages))
 
     def without_last(self) -> Messages:
@@ -207,7 +207,7 @@ class Messages(Sequence[Message]):
         return self._version(self._buffer, min(count, self._length), tail)
 
     def lineage(self) -> tuple[object, int]:
-        """Return the buffer of all versions, and the number of its messages in this one."""
+        """Return the shared buffer, and the number of its messages in this version."""
         return self._buffer, self._length
 
     def shared_prefix(self, other: Sequence[Message]) -> int:
@@ -284,7 +284,7 @@ class Chat(Record, frozen=True):
         return self.extend(messages)
 
     def extend(self, messages: Sequence[Message]) -> Chat:
-        """Return this chat followed by a sequence of messages, in O(new messages)."""
+        """Return this chat followed by a sequence, in O(new messages)."""
         shared = self.messages
         if shared.__class__ is not Messages:  # `_shared` inlined, because every step runs this
             shared = Messages(shared)

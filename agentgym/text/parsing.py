@@ -3,8 +3,7 @@
 The dialect `python` is one call in a ```` ```python ```` block (LUMINA, appendix A), and `json` one
 or several `<tool_call>{"name": …, "arguments": …}</tool_call>` (Hermes and Qwen). `json` and
 `auto`, which accepts either, also read one call that stands alone or in a ```` ```json ```` block,
-and arguments written as a string (OpenAI). Parsing never raises, takes linear time and evaluates
-nothing.
+and arguments as a string (OpenAI). Parsing never raises, takes linear time and evaluates nothing.
 """
 
 from __future__ import annotations

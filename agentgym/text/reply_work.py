@@ -31,7 +31,7 @@ _room = _Room()
 
 @contextmanager
 def shared_room() -> Iterator[None]:
-    """Let the calls in this block share the work of a reply, unless they already do."""
+    """Let the calls in this block share the work of a reply."""
     opened = _room.left == math.inf
     if opened:
         _room.left = ROOM
@@ -48,7 +48,7 @@ def spend(share: float) -> None:
 
 
 def spend_seconds(seconds: float) -> None:
-    """Count the time of a program that no other unit measures."""
+    """Count the time of a program."""
     _room.left -= max(0.0, seconds - _FREE_SECONDS) / _SECONDS_PER_CALL
 
 

@@ -22,7 +22,7 @@ _BATCH = 1024  # bounds the memory of a large database
 
 
 class Lexical:
-    """BM25 (bm25s; Lucene's variant, k1 = 1.5, b = 0.75) over lower-case words and numbers."""
+    """BM25 (bm25s; Lucene's variant, k1 = 1.5, b = 0.75) over lower-case words."""
 
     def __init__(self, model: Any) -> None:
         self.model = model

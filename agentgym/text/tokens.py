@@ -97,7 +97,7 @@ class TokenCounter:
         return MESSAGE_OVERHEAD + pictures + sum(self.length(text) for text in texts if text)
 
     def count_chat(self, chat: Chat) -> int:
-        """Count the tokens of all messages, in O(new messages) if the last chat was extended."""
+        """Count the tokens of all messages, in O(new messages)."""
         start, total = len(self._last.messages), self._last_count
         if chat.shared_prefix(self._last) < start:
             start, total = 0, 0
@@ -120,7 +120,7 @@ def image_tokens(png: bytes) -> int:
 
 
 def heuristic() -> TokenCounter:
-    """Return a counter by word length, with digits in threes, and one token per sign."""
+    """Return a counter by word length, with one token per sign."""
 
     def length(block: str) -> int:
         # A cl100k_base token covers about seven letters of an English word.

@@ -33,11 +33,11 @@ ResultT = TypeVar("ResultT")
 
 
 class ToolError(Exception):
-    """Error of a rejected call, which the policy reads as `error: …`; the world must be unchanged."""
+    """Error of a rejected call, read as `error: …`; the world must be unchanged."""
 
 
 class HostLimitError(ToolError):
-    """Error of a call that the host, not the reply, stopped; the episode becomes invalid."""
+    """Error of a call that the host stopped; the episode becomes invalid."""
 
 
 class RollbackError(Exception):
@@ -46,7 +46,7 @@ class RollbackError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Schema of a tool as the policy sees it; a successful call of a `final` one ends the episode."""
+    """Schema of a tool; a successful call of a `final` one ends the episode."""
 
     name: str
     description: str

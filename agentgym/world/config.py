@@ -69,7 +69,7 @@ def _read_tokens(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Choice:
-    """Annotation for an option with listed values; unlike `Literal`, it does not accept True as 1."""
+    """Annotation for an option with listed values; unlike `Literal`, it refuses True for 1."""
 
     values: Collection[Any]
 
@@ -88,7 +88,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A row of an option table; `bounds` is empty if the type allows all values."""
+    """A row of an option table; `bounds` may be empty."""
 
     name: str
     type: str
@@ -100,7 +100,7 @@ class Option:
 def make_config(
     world: type[World[Any]], options: Mapping[str, Any], others: Collection[str] = ()
 ) -> Any:
-    """Create a world's configuration; raise ValueError for an invalid option."""
+    """Create a world's configuration, or raise ValueError."""
     known = [field.name for field in fields(world.Config)]
     if unknown := [name for name in options if name not in known]:
         raise ValueError(

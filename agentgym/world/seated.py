@@ -66,7 +66,7 @@ class SeatedWorld(World[ConfigT]):
 
     @abstractmethod
     def payoff(self) -> float:
-        """Return this seat's reward in a match, as a share of its equilibrium value."""
+        """Return this seat's reward, as a share of its equilibrium value."""
 
     @property
     def is_due(self) -> bool:
@@ -92,7 +92,7 @@ class SeatedWorld(World[ConfigT]):
         return "\n".join(lines)
 
     def resolve(self, moves: Mapping[str, Move]) -> str:
-        """Play a match's moves; return the news if it is this seat's turn or the end, else ""."""
+        """Play a match's moves; return the news for this seat, if any."""
         self.pending = None
         self._news.append(self.play(moves))
         if not self.done and self.seat not in self.movers():

@@ -35,7 +35,7 @@ _enough: dict[tuple[type[World[Any]], str], bool] = {}
 
 
 class Instance(NamedTuple):
-    """A generated instance; `key` is empty without a split, because digests take time."""
+    """A generated instance; `key` is empty without a split."""
 
     world: World[Any]
     seed: int

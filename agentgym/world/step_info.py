@@ -56,7 +56,7 @@ class StepInfo:
         return getattr(self, name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a field, or a default if there is none with this name."""
+        """Return a field, or a default."""
         return self[name] if name in self.__slots__ else default
 
 

@@ -112,7 +112,7 @@ class World(Generic[ConfigT]):
     # Optional hooks of an episode.
 
     def report(self) -> Mapping[str, Any]:
-        """Return the final report (`StepInfo.report`), JSON-able and hidden from the policy."""
+        """Return the final report (`StepInfo.report`), JSON-able and hidden."""
         return {}
 
     def instance_key(self) -> str:
@@ -142,7 +142,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def instance_count(cls, config: ConfigT) -> float | None:
-        """Return the number of instances of a configuration or a lower bound; None if unknown."""
+        """Return the number of a configuration's instances or a lower bound, or None."""
         return None
 
     @classmethod
@@ -157,11 +157,11 @@ class World(Generic[ConfigT]):
         return (self,)
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Return the call that a reply without a call means, such as an answer in prose, or None."""
+        """Return the call that a reply without a call means, such as an answer in prose."""
         return None
 
     def board(self) -> str:
-        """Draw the visible state of the world for people; empty if there is nothing to draw."""
+        """Draw the visible state for people; by default empty."""
         return ""
 
     # Hooks for oracles and labels: the knowledge of an agent that has seen the shown history. They
@@ -258,7 +258,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def undefined_hooks(cls, config: Any) -> Mapping[str, str]:
-        """Return the hooks without a true answer in a configuration, with reasons."""
+        """Return the hooks without a true answer, with reasons."""
         return {}
 
     @classmethod
@@ -274,7 +274,7 @@ class World(Generic[ConfigT]):
         raise MissingHook(cls, "config_for_horizon")
 
     def set_turns_left(self, turns: int) -> None:
-        """Set the remaining turns, which become the budget if it is unknown."""
+        """Set the remaining turns, the budget if it is unknown."""
         if self.max_turns is None:
             self.max_turns, self.turn = turns, 0
         else:

@@ -45,7 +45,7 @@ class ContextBudget(Config):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Load of a context: visible tokens, usable tokens, uncleared tool results and replies."""
+    """Visible tokens, usable tokens, uncleared tool results and replies of a context."""
 
     tokens: int
     usable: int

@@ -36,9 +36,9 @@ Summarizer = Callable[[Chat], str]
 class Compaction(ContextWrapper):
     """Wrapper that replaces older turns with a summary.
 
-    By default the policy writes the summary in a separate step: the view requests it, and the next
-    reply is the summary. That step uses no turn, has reward 0, and is recorded and trained like any
-    other. A rule-based summary replaces an empty one, and one longer than the text it replaces.
+    By default the policy writes the summary in a separate step, which the view requests. That step
+    uses no turn, has reward 0, and is recorded and trained like any other. A rule-based summary
+    replaces an empty one, and one longer than the text it replaces.
 
     Args:
         budget: The window.
@@ -189,8 +189,8 @@ class Trim(ContextWrapper):
 
     It models a bounded window without any strategy (LOCA-bench, section 3.1). If even the system
     message, the task and the newest turn do not fit, the step truncates the episode with
-    `StepInfo.ended` set to `context_overflow`; an opening that does not fit truncates the first
-    step without playing the reply.
+    `StepInfo.ended` set to `context_overflow`; if the opening does not fit, the first step does so
+    without playing the reply.
 
     Args:
         budget: The window.
@@ -272,7 +272,7 @@ register_option("trim", Trim, Trim.stage)
 
 
 def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Replace the middle of a text that exceeds `tokens` with a note of its length."""
+    """Replace the middle of a text above `tokens` with a note of its length."""
     if counter.length(text) <= tokens:
         return text
     keep = int(len(text) * tokens / counter.length(text))

@@ -113,7 +113,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         self._action = ""
 
     def is_due(self, level: float) -> bool:
-        """Report whether the trigger is reached; a little earlier if a memory must be warned."""
+        """Report whether the trigger is reached; a little earlier to warn a memory."""
         self._peak = max(self._peak, level)
         return level >= (_NEAR if self.lossy and self.has_memory else 1)
 
@@ -219,7 +219,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
 
 
 def import_function(option: str, path: str, choices: str) -> Callable[..., Any]:
-    """Import the function that an option names; an error lists the `choices`."""
+    """Import the function of an option; an error lists the `choices`."""
     module, _, name = path.partition(":")
     try:
         return cast("Callable[..., Any]", getattr(import_named(module), name))
@@ -233,9 +233,9 @@ class EditMessages(ContextWrapper):
     """Wrapper that replaces the messages with the result of a function.
 
     The function receives the visible messages after the task, oldest first, and returns the
-    messages to show. It may omit messages, replace messages with others of the same id
-    (`dataclasses.replace`), and append new ones with any id. The next call receives the result and
-    everything after it.
+    messages to show. It may omit messages, replace them with others of the same id
+    (`dataclasses.replace`), and append new ones. The next call receives the result and everything
+    after it.
 
     The newest reply and its results always stay, calls and results are dropped together, and edits
     that do not shorten the chat are ignored.

@@ -43,7 +43,7 @@ class DiscreteActions(
         return render(self.world_env.world.action_catalog()[int(action)], self.world_env.dialect)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Return which actions are possible now: bool, shape `(count,)`, as sb3_contrib expects."""
+        """Return which actions are possible now: bool, shape `(count,)`."""
         return mask_of(self.world_env.world)
 
 

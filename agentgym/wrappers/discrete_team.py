@@ -86,7 +86,7 @@ class DiscreteTeam(BaseParallelWrapper):  # type: ignore[misc]  # it has no type
         return np.concatenate(observations)
 
     def action_mask(self, agent: str) -> NDArray[np.int8]:
-        """Return an agent's possible actions: 1 or 0, shape `(count,)`, as `Discrete` samples."""
+        """Return an agent's possible actions: 1 or 0, shape `(count,)`."""
         mask = np.zeros(self.count, np.int8)
         if agent in self._game.due:
             world, own = self._game.team.worlds[agent], self._game.protocol.agents[agent]

@@ -63,14 +63,14 @@ SELECT u.*, known FROM users u JOIN (
 
 
 class CanvasRecords(ServerState):
-    """Records as the published server shows them, and the user's rights."""
+    """Records as published, and the user's rights."""
 
     def now(self) -> str:
         """Return the current time in table format."""
         return iso(self.context.clock.now())
 
     def tick(self) -> str:
-        """Advance the clock and return the time in table format."""
+        """Advance the clock; return the time in table format."""
         return iso(self.context.clock.tick())
 
     def add(self, table: str, **record: Any) -> int:
@@ -108,7 +108,7 @@ class CanvasRecords(ServerState):
         return not self.my_enrollments(course_id, "active").isdisjoint((TEACHER, TA))
 
     def course(self, course_id: int, right: str = "read") -> Row:
-        """Return a course, or raise `ToolError` without the right."""
+        """Return a course that the user has the right to see."""
         self.me()
         course = self.get("courses", course_id)
         is_open = (
@@ -135,7 +135,7 @@ class CanvasRecords(ServerState):
         return [(user, bool(user.pop("known", True))) for _, user in sorted(users.items())]
 
     def of_course(self, table: str, course_id: int, id: int, kind: str | None = None) -> Row:
-        """Return a course's record, or raise `ToolError`; only editors find unpublished ones."""
+        """Return a course's record; only editors find unpublished ones."""
         self.course(course_id)
         row = self.get(table, id, kind, course_id=course_id)
         if not row.get("published", True) and not self.teaches(course_id):
@@ -186,7 +186,7 @@ def whole(number: float | None) -> float | int:
 
 
 def show_courses(records: CanvasRecords, courses: Sequence[Row]) -> list[Row]:
-    """Return courses with their teachers' names, using one query."""
+    """Return courses with their teachers' names."""
     teachers: dict[int, list[str]] = {}
     for row in records.store.rows(_TEACHERS, TEACHER, [course["id"] for course in courses]):
         teachers.setdefault(row["course_id"], []).append(row["name"])
@@ -207,7 +207,7 @@ def _show_course(course: Row, teachers: Sequence[str]) -> Row:
 
 
 def show_assignments(records: CanvasRecords, assignments: Sequence[Row]) -> list[Row]:
-    """Return assignments, using one query; only graders see counts of ungraded work."""
+    """Return assignments; only graders see counts of ungraded work."""
     rows = records.store.rows(_WORK_COUNTS, [assignment["id"] for assignment in assignments])
     counts = {row["id"]: row for row in rows}
     courses = {row["course_id"] for row in assignments}

@@ -112,7 +112,7 @@ class Mailboxes(ServerState):
     def put(
         self, mail: Mail, origin: str, author: int | None, places: Sequence[tuple[int, str]]
     ) -> list[int]:
-        """Store a checked mail in folders, in Drafts as a draft, and return its ids."""
+        """Store a checked mail in folders and return its ids."""
         if any(folder == "Drafts" for _, folder in places):
             origin = "draft"
         columns = columns_of(mail)
@@ -139,7 +139,7 @@ class Mailboxes(ServerState):
         return ids
 
     def rows(self, condition: str, *values: Any) -> list[Row]:
-        """Return mails with their messages; `condition` ends the SELECT statement."""
+        """Return mails with their messages; `condition` ends the SELECT."""
         return self.store.rows(f"{_MAILS} {condition}", *values)
 
     def ids(self, folder: str, limit: int = -1, offset: int = 0) -> list[int]:
@@ -179,7 +179,7 @@ class Mailboxes(ServerState):
         )
 
     def purge(self, row: Row) -> None:
-        """Delete a mail permanently; sent messages are kept for `Email.sent`."""
+        """Delete a mail permanently, except for `Email.sent`."""
         self.store.delete("mails", id=row["id"])
         if row["origin"] != "sent" and not self.store.find("mails", message=row["message"]):
             self.store.delete("messages", id=row["message"])
@@ -234,7 +234,7 @@ def _attachments(boxes: Mailboxes, row: Row) -> list[Row]:
 
 
 def content_type(name: str) -> str:
-    """Return a file name's media type; multi-part types become plain bytes."""
+    """Return a file's media type; multi-part types become plain bytes."""
     kind = media_type(name)
     return BYTES if kind.startswith(("message/", "multipart/")) else kind
 

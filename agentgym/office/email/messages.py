@@ -91,7 +91,7 @@ def text_of(body: str, html: str | None) -> str:
 
 
 def addresses(text: str) -> list[tuple[str, str]]:
-    """Parse distinct (name, address) pairs, the names possibly empty."""
+    """Parse distinct (name, address) pairs; names may be empty."""
     entries: dict[str, tuple[str, str]] = {}
     rest, position = text.strip().rstrip(","), 0
     has_control = CONTROL.search(rest)
@@ -160,7 +160,7 @@ def normalize(mail: Mail) -> Mail:
 
 
 def file_name(name: str) -> str:
-    """Strip directories and control characters from an attachment's file name."""
+    """Strip directories and control characters from a file name."""
     last = CONTROL.sub("_", re.split(r"[/\\]", name)[-1]).strip()[:MAX_NAME]
     last = last.encode()[:MAX_NAME].decode(errors="ignore")
     return last if last.strip(".") else "attachment"

@@ -180,7 +180,7 @@ def _follow(value: Any, *keys: str) -> Any:
 
 
 def open_pdf(data: bytes) -> Any:
-    """Open a file with pypdf inside `guarded`; raise `ToolError` for too many pages."""
+    """Open a file with pypdf inside `guarded`; refuse too many pages."""
     reader = pdf_library("pypdf").PdfReader(BytesIO(data))
     if len(reader.pages) > MAX_PAGES:
         raise ToolError(

@@ -1,7 +1,7 @@
 """Terminal server with the tools of cli-mcp-server, configured as in the published tasks.
 
-A line without operators runs one program without a shell, so `*` and `$HOME` are plain characters.
-A line with operators runs in a shell once each of its commands has been checked.
+A line without operators runs one program without a shell. A line with operators runs in a shell
+once each of its commands has been checked.
 """
 
 from __future__ import annotations

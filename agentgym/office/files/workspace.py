@@ -121,7 +121,7 @@ class Workspace:
             raise ToolError(f"invalid argument: {echo(path)} is not a text file in UTF-8") from None
 
     def write(self, path: str, data: bytes | str) -> str:
-        """Write a file, creating its parents, and return the canonical path."""
+        """Write a file, creating its parents; return the canonical path."""
         full = self.resolve(path)
         content = data.encode("utf-8", "strict") if isinstance(data, str) else bytes(data)
         if full in self._folders:
@@ -172,7 +172,7 @@ class Workspace:
         return there
 
     def copy(self, path: str, target: str) -> str:
-        """Copy a file to a free path and return its canonical form."""
+        """Copy a file to a free path."""
         data = self.file(path).data
         return self.write(self._free(target), data)
 
@@ -190,7 +190,7 @@ class Workspace:
         return iter(sorted(name for name in self._files if within(name, full)))
 
     def folders(self, path: str = ROOT) -> Iterator[str]:
-        """Yield a directory's and its subdirectories' sorted canonical paths."""
+        """Yield the canonical paths of a directory and its subdirectories, sorted."""
         full = self._there(path)
         return iter(sorted(name for name in self._folders if within(name, full)))
 
@@ -258,5 +258,5 @@ class Workspace:
 
 
 def within(name: str, full: str) -> bool:
-    """Return whether a canonical path equals another or lies below it."""
+    """Return whether a canonical path equals another or is below it."""
     return name == full or name.startswith(f"{full}/")

@@ -146,7 +146,7 @@ def from_python(value: Any) -> Any:
 
 
 def validate(value: Any) -> Any:
-    """Store numbers with double precision, whole ones without a point."""
+    """Store numbers with double precision."""
     if value is None or isinstance(value, (bool, str)):
         return value
     try:

@@ -15,7 +15,7 @@ _PLAIN_TITLE = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """A rectangle of cells with inclusive bounds from 1; `None` is an open end."""
+    """A rectangle of cells, with inclusive bounds from 1 or `None` if open."""
 
     top: int
     left: int
@@ -23,7 +23,7 @@ class Area:
     right: int | None
 
     def clip(self, rows: int, columns: int) -> Area:
-        """Return the closed part within a sheet size, possibly empty (`bottom < top`)."""
+        """Return the part within a sheet, possibly empty (`bottom < top`)."""
         return Area(
             self.top,
             self.left,

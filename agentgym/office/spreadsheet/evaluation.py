@@ -1,7 +1,7 @@
 """Evaluation of spreadsheet formulas with bounded work, never as code.
 
 The engine is our own because no library bounds the size of texts: in Formualizer 0.13 a short chain
-of `=A1&A1` ends the process. Results are equal on every machine, as rewards require.
+of `=A1&A1` ends the process.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
 
 
 class Workbooks:
-    """The workspace's workbooks (.xlsx), written only after the whole call succeeds."""
+    """The workspace's workbooks (.xlsx), written after the whole call succeeds."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

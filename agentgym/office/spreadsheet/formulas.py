@@ -49,7 +49,7 @@ class _Syntax(Exception):
 
 
 def tokens(formula: str) -> Iterator[tuple[str, str]]:
-    """Yield each token's kind, `bad` if invalid, and text; `formula` lacks the `=`."""
+    """Yield each token's kind, `bad` if invalid, and text; without the `=`."""
     at = 0
     while match := _TOKEN.match(formula, at):
         yield match.lastgroup or "", match.group()
@@ -156,7 +156,7 @@ def references(node: Node) -> Iterator[tuple[str | None, Area]]:
 
 
 def retitle(formula: str, old: str, new: str) -> str:
-    """Update a formula's references after a sheet was renamed; texts stay."""
+    """Update a formula's references after a sheet was renamed."""
     parts = ["="]
     for kind, text in tokens(formula[1:]):
         title, rest = split_sheet(text) if kind == "reference" else (None, text)

@@ -50,7 +50,7 @@ class FormulaError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A range's values; `cells` maps row and column, from 0, to non-empty values."""
+    """A range's values; `cells` maps row and column, from 0, to values."""
 
     height: int
     width: int

@@ -64,7 +64,7 @@ class SheetCell(NamedTuple):
 
 
 def count_cells(rows: Sequence[Sequence[Any]], before: int = 0) -> int:
-    """Return the number of cells that a call has read; raise `ToolError` if they are too many."""
+    """Return the number of cells that a call has read; refuse too many."""
     count = before + sum(map(len, rows))
     if count > MAX_READ:
         raise ToolError(
@@ -207,7 +207,7 @@ class Spreadsheets:
         ]
 
     def cells(self, sheet: Row, text: str | None) -> list[list[SheetCell | None]]:
-        """Return an area, by default the sheet, without empty rows and cells at the ends."""
+        """Return an area without empty rows and cells at the ends."""
         cells = self._cells(sheet, self.area(sheet, text))
         count_cells(cells)
         return cells
@@ -283,7 +283,7 @@ class Spreadsheets:
     def insert(
         self, spreadsheet: str, title: str, axis: str, count: int, start: int | None
     ) -> None:
-        """Add empty rows or columns at the end, where `start` must be."""
+        """Add empty rows or columns at the end; refuse another `start`."""
         sheet = self.sheet(spreadsheet, title)
         rows, columns = sheet["row_count"], sheet["column_count"]
         size, other = (rows, columns) if axis == "row" else (columns, rows)

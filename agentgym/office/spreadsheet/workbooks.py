@@ -55,7 +55,7 @@ def library() -> Any:
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """Return the libraries' errors for a broken workbook or an unsuitable value."""
+    """Return the libraries' errors for broken workbooks or values."""
     kinds = vars(library().utils.exceptions).values()
     return *UNREADABLE, *(
         kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception)
@@ -65,7 +65,7 @@ def failures() -> tuple[type[Exception], ...]:
 def write_workbook(
     sheets: Mapping[str, Iterable[Sequence[Any]]], created: datetime = START
 ) -> bytes:
-    """Return a workbook of values by sheet title; texts that start with `=` are formulas."""
+    """Return a workbook of values by title; texts that start with `=` are formulas."""
     book = library().Workbook(write_only=True)
     for title, rows in sheets.items():
         sheet = book.create_sheet(title)

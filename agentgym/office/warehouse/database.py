@@ -147,7 +147,7 @@ def _process() -> _Process:
 
 
 class DuckDBSession:
-    """One engine's DuckDB. All of a process end if a statement takes too much time or memory."""
+    """One engine's DuckDB; a statement above the limits ends all of a process."""
 
     def __init__(self, dialect: str) -> None:
         with sql_hint():
@@ -193,7 +193,7 @@ class DuckDBSession:
 
 
 def sql_hint() -> contextlib.AbstractContextManager[None]:
-    """Return a context manager that explains how to install missing libraries."""
+    """Return a context manager that explains how to install libraries."""
     return install_hint("SQL needs DuckDB and SQLGlot", "duckdb", "sqlglot")
 
 

@@ -1,8 +1,7 @@
 """Process that runs SQL in DuckDB, so that any statement can be stopped.
 
 This file is run by path and imports nothing from the package. An engine sends a `_Session` method
-name with arguments over a socket and receives `ok` with the result, or an error's kind and text,
-and the CPU seconds.
+name with arguments over a socket and receives `ok` or an error's kind, a value and the CPU seconds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """SQL engine of the data warehouses: one episode's tables in DuckDB.
 
 This process keeps the catalogue and the rows; DuckDB contains copies of the tables in use. So an
-engine costs nothing before the first statement, a copy shares rows until either writes, and a
-DuckDB that is killed loses nothing.
+engine costs nothing before the first statement, and a DuckDB that is killed loses nothing.
 """
 
 from __future__ import annotations

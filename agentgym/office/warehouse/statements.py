@@ -42,7 +42,7 @@ def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) ->
 def action_of(
     warehouse: Warehouse, tree: exp.Expression
 ) -> Callable[[Warehouse, Any], ConversionResult]:
-    """Return what executes a change, or raise `ToolError` for an unsupported statement."""
+    """Return what executes a change; refuse unsupported statements."""
     action = _ACTIONS.get(type(tree))
     kind = _words(tree) if isinstance(tree, exp.Command) else warehouse.kind(tree)
     if tree.find(exp.TemporaryProperty):

@@ -53,7 +53,7 @@ class ConversionResult:
 
 
 def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
-    """Return the records that fit a result, and a line about the others."""
+    """Return the records that fit, and a line about the others."""
     retained = rows.objects()
     if len(to_json(retained).encode()) > MAX_BYTES:  # with separators, so maybe not all fit
         retained = list(_first_rows(retained))
@@ -204,7 +204,7 @@ def snowflake_type(duck_name: str) -> str:
 
 
 def snowflake_bare(duck_name: str) -> str:
-    """Return Snowflake's type name in the information schema, without precision."""
+    """Return Snowflake's type name without precision."""
     name = snowflake_type(duck_name).partition("(")[0]
     return "TEXT" if name == "VARCHAR" else name
 

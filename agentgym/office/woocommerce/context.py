@@ -37,7 +37,7 @@ class ShopContext(ServerState):
         return str(changed or self.store.value("SELECT value FROM settings WHERE id = ?", id))
 
     def tick(self) -> str:
-        """Advance the clock and return the time; no two events share a time."""
+        """Advance the clock; return the unique time."""
         return stamp(self.clock.tick())
 
     def now(self) -> str:
@@ -114,7 +114,7 @@ class ShopContext(ServerState):
     def rows_by_owner(
         self, owner: str, sql: str, ids: Sequence[int]
     ) -> defaultdict[int, list[Row]]:
-        """Group a SELECT's rows by the column `owner`, removed; `?` is the JSON list of ids."""
+        """Group a SELECT's rows by the column `owner`; `?` is the JSON list of ids."""
         rows: defaultdict[int, list[Row]] = defaultdict(list)
         for row in self.store.rows(sql, ids):
             rows[row.pop(owner)].append(row)
@@ -158,7 +158,7 @@ _ADDRESS = (
 
 
 def in_address_order(address: Mapping[str, str]) -> Row:
-    """Return an author's address in the API's order; raise `ValueError` for an unknown field."""
+    """Return an author's address in the API's order."""
     check_fields(address, _ADDRESS)
     return {name: address[name] for name in _ADDRESS if name in address}
 
@@ -217,7 +217,7 @@ def free_name(name: str, taken: Collection[str], separator: str = "") -> str:
 
 
 def words_in(*columns: str) -> str:
-    """Return an SQL condition: every word of a list (`words`) occurs in the columns."""
+    """Return an SQL condition: every one of `words` occurs in the columns."""
     text = " || ' ' || ".join(f"coalesce({column}, '')" for column in columns)
     missing = f"SELECT 1 FROM json_each(?) AS word WHERE instr(lower({text}), word.value) = 0"
     return f"NOT EXISTS ({missing})"

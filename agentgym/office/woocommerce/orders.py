@@ -36,7 +36,7 @@ _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?)"
 
 
 class Orders(ShopPart):
-    """Orders, which tools only read. The stock and sales of products already account for them."""
+    """Orders, which tools only read; products' stock already accounts for them."""
 
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add orders and return their ids, in order. Totals are computed from the lines.

@@ -57,7 +57,7 @@ class Warehouse(ABC):
 
     @abstractmethod
     def resolve_table(self, table: exp.Table) -> TableName:
-        """Return the engine's name for a table, which need not exist."""
+        """Return the engine's name for a table, existing or not."""
 
     @abstractmethod
     def information_schema(self, table: exp.Table) -> View | None:
@@ -87,7 +87,7 @@ class Warehouse(ABC):
         )
 
     def kind(self, tree: exp.Expression) -> str:
-        """Return a statement's kind in upper case, such as INSERT or CREATE TABLE."""
+        """Return a statement's kind, such as INSERT or CREATE TABLE."""
         if isinstance(tree, exp.Command):
             return str(tree.this).upper()
         kind = tree.args.get("kind")
@@ -163,7 +163,7 @@ class Warehouse(ABC):
         return needed
 
     def to_duckdb(self, tree: exp.Expression, copy: bool = True) -> str:
-        """Return a tree as DuckDB SQL, or raise `ToolError`; without `copy`, the tree changes."""
+        """Return a tree as DuckDB SQL; without `copy`, the tree changes."""
         options: dict[str, Any] = {"copy": copy, "comments": False}
         try:
             return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, **options)
