@@ -37,7 +37,7 @@ _ENV, _TEAM_ENV = "agentgym.play.env:ToolEnv", "agentgym.multi.gym:TeamEnv"
 _SEAT_ENV = "agentgym.training.rollout.seat_env:SeatEnv"
 # Not `_SEAT_ENV`: recorded specs must not choose the policies that run.
 ENTRY_POINTS = (_ENV, _TEAM_ENV)
-# Keyword arguments of `ToolEnv` and of teams; all others are fields of the world's configuration.
+# Keyword arguments of `ToolEnv` and of teams, not of worlds.
 _ENV_OPTIONS = (
     *("world", "dialect", "parallel_calls", "max_failed_rounds"),
     *("max_result_chars", "on_fault", "render_mode", "split"),

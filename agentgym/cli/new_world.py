@@ -22,7 +22,7 @@ _FILES = {
     _TEMPLATES / "world.py.template": "$package/world.py",
     _TEMPLATES / "test_world.py.template": "tests/test_world.py",
 }
-# Also taken: this package, its tests folder, and Python's own tests, which the module list omits.
+# Taken names that the list of Python's modules omits.
 _TAKEN = ("agentgym", "tests", "test")
 
 

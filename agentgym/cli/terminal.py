@@ -12,10 +12,10 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 _KEPT = "\n\t"
-# Escape sequences start with a control (Cc); bidi overrides and invisible tags are formats (Cf). A
-# terminal cannot encode a lone surrogate (Cs).
+# Escape sequences start with a control (Cc), bidi overrides are formats (Cf), and no terminal can
+# encode a lone surrogate (Cs).
 _HIDDEN = ("Cc", "Cf", "Cs")
-# Joins the parts of an emoji, and is needed in several scripts; it reorders and hides nothing.
+# Joins the parts of an emoji; it reorders and hides nothing.
 _JOINERS = "\u200c\u200d"
 
 

@@ -51,7 +51,6 @@ class Game:
     Attributes:
         agents: The names, in turn order.
         rewards: The reward of each agent, after the end of the episode.
-        terminated: Whether the world ended it.
         score: The team's score, after the end of the episode.
     """
 

@@ -44,7 +44,6 @@ class Team:
         idle: The agents that are not asked until they have mail.
         restarting: The agents that start a new chat at the end of the cycle.
         unseated: The agents of a match that have not had their first turn.
-        ended: Why the episode ends; empty while it continues.
         winners: The agents that solved the task, or earned most, if they compete.
         faults: The number of rejected answers, by agent.
         question: The host's open question, or an empty text.

@@ -197,8 +197,7 @@ class Store:
             self._undone += 1
             # SQLite rolls back by itself if it runs out of memory.
             if self._db.in_transaction:
-                # Releasing the outermost savepoint would be a commit, which SQLite counts in the
-                # file.
+                # Releasing the outermost savepoint would be a commit, counted in the file.
                 self._db.execute(f"ROLLBACK TO {name}" if self._depth > 1 else "ROLLBACK")
             raise
         finally:

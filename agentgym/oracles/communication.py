@@ -22,8 +22,7 @@ TEAM_NOTE = (
 class CommunicationOracle(HintOracle):
     """Oracle that shows a team agent each call of the others with its result, verbatim.
 
-    Each entry stays with the message to which it was attached. A new chat shows all entries of the
-    episode so far.
+    Each entry stays with its message. A new chat shows all entries of the episode so far.
 
     Args:
         env: The stack of an agent whose team shares a world.

@@ -63,8 +63,7 @@ class HintOracle(
     """Wrapper that appends a hint to the newest message, at a cost independent of the chat's
     length.
 
-    Random choices depend on the instance and the turn, so arms with one probability share their
-    wrong hints, and a hint that is right at a lower probability is right at a higher one.
+    Random choices depend only on the instance and the turn, so arms are paired.
 
     Args:
         hint_scope: `persistent` or `ephemeral`.

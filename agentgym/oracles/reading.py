@@ -21,7 +21,7 @@ from agentgym.world.world import World
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.wrappers.context import WARNING
 
-# More episodes than a process plays at once; a reading is about as large as the episode's world.
+# More episodes than a process plays at once; a reading is as large as a world.
 _MOST_CHATS = 1_024
 _MOST_VERSIONS = 4  # threads and repeated passes read different versions of a chat
 

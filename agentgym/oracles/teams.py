@@ -196,7 +196,7 @@ class TeamPolicy:
         if me in owners and (view.has_floor or (view.has_floor is None and owners[0] == me)):
             return call
         others = [name for name in owners if name != me]
-        # With a hidden history the recipients are unknown, and sending the state again is harmless.
+        # With a hidden history, sending the state again is harmless.
         if others and (view.has_floor or (view.has_floor is None and _is_hidden(chat))):
             room = int(next(iter(_ROOM.findall(rules)), 0))
             text, last = _message(_tag(self.player.recall(parsed)), view, room)
@@ -213,7 +213,6 @@ def _tag(world: World[Any]) -> str:
 
 
 def _message(state: str, view: _TeamReading, room: int) -> tuple[str, bool]:
-    """Return the next message with a tagged state of at most `room` characters (0: no limit)."""
     if not room or len(state) <= room:
         return state, True
     if view.has_floor is None:  # a hint shows the state to everyone

@@ -39,11 +39,9 @@ _PART = _SLOTS * _SLOT  # bytes per env
 class SharedChats(Sequence[Chat]):
     """The newest chat of each env of a vector env, written by other processes.
 
-    A deep copy is a tuple of the current chats. A record is the difference from the previous
-    record, or a whole chat if the reader missed that one.
-
-    Raises:
-        CustomSpaceError: The system cannot pass an open file to another process.
+    A deep copy is a tuple of the current chats. A record is the difference from the previous one,
+    or a whole chat if the reader missed it. Raises CustomSpaceError if the system cannot pass an
+    open file.
     """
 
     def __init__(self, count: int, file: int | None = None) -> None:

@@ -13,8 +13,7 @@ from agentgym.text.tools import ToolError, echo
 from agentgym.world.config import Config
 
 Kind = Literal["", "exception", "timeout", "memory", "output", "calls", "crash", "refused"]
-# Functions that code may call, by name. They accept any arguments and refuse a call with
-# `ToolError`, which the code can catch.
+# Functions by name, which accept any arguments and may raise `ToolError`, which code can catch.
 Functions = Mapping[str, Callable[..., str]]
 
 # Also refuses arguments deeper than `MAX_DEPTH`, whatever this Python's encoder supports.
@@ -22,8 +21,8 @@ NOT_JSON = (
     "arguments must be JSON: strings, finite numbers, booleans, None, lists and dicts of these"
 )
 
-MAX_ERROR_CHARS = 1_000  # an exception's text can have any length; this much explains it
-_MAX_FRAMES = 6  # the innermost; recursion would fill the error with copies of one line
+MAX_ERROR_CHARS = 1_000  # an exception's text can have any length
+_MAX_FRAMES = 6  # the innermost; a recursion has many
 _MAX_NAME_OR_LINE = 100  # characters of a source line or function name in an error
 
 

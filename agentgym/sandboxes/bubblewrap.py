@@ -1,8 +1,8 @@
 """The hardened sandbox: full CPython in Linux namespaces, through `bwrap`.
 
 Each run is a process that sees the interpreter's files and an empty `/tmp`, but no network, other
-process or environment, and cannot start processes. Calls and answers are JSON lines on a socket
-separate from stdout, so printed text cannot imitate them.
+process or environment, and starts no processes. Calls and answers are JSON lines on a socket apart
+from stdout, so printed text cannot imitate them.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def _pool() -> Any:
 _MAX_WORKERS = 64  # so that many threads do not start a process each
 _STARTING = threading.Lock()
 _POOLS: dict[int, Any] = {}  # by the process that started it; at most one
-# All other requests to the host's system give the same in every run.
+# All other requests give the same in every run.
 _OS_POLICY: dict[str, Any] = {
     "datetime": dt.datetime(2025, 1, 1, tzinfo=dt.UTC),
     "sleep": "zero",
@@ -169,8 +169,7 @@ _OS_POLICY: dict[str, Any] = {
 
 
 def _limits(limits: Limits) -> dict[str, Any]:
-    # Reading a name without calling it costs a suspension, so allow two per call, plus the names of
-    # an ordinary program.
+    # Reading a name costs a suspension: allow two per call, plus the names of an ordinary program.
     suspensions = 2 * limits.calls + 1_000
     return {
         "max_feed_duration_secs": limits.seconds,

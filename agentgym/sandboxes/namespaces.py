@@ -103,7 +103,7 @@ def _arguments(programs: Sequence[Path], packages: Sequence[Path]) -> tuple[str,
     ]
     libraries = shared_libraries([executable(), *modules, *programs], [library, *packages])
     for name, path in sorted(libraries.items()):
-        # Programs refer to the linker by path, and the linker searches for libraries by name.
+        # Programs refer to the linker by path, and the linker to libraries by name.
         place = name if name.startswith("/") else f"{_LIBRARIES}/{name}"
         command += ["--ro-bind", str(path), place]
     # The linker's default path, because some programs start with another environment.
@@ -176,8 +176,7 @@ def resource_limits(
     """Return the kernel's limits per process, by the names in `resource`."""
     return {
         "RLIMIT_AS": memory_mb * 2**20,
-        "RLIMIT_CPU": math.ceil(limits.seconds)
-        + 1,  # in case the host is too busy to stop the run by the clock
+        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # in case the clock's check comes late
         "RLIMIT_FSIZE": file_bytes,
         "RLIMIT_NOFILE": open_files,
         "RLIMIT_CORE": 0,
@@ -282,8 +281,8 @@ class ConfinedProcess:
         self._selector.close()
         self.channel.close()
         if not self._has_ended(patience):
-            # Kill the first process inside, which `bwrap` then reaps; many containers have no init
-            # for that.
+            # Kill the first process inside, which `bwrap` reaps; without `bwrap`, a container may
+            # lack an init for that.
             with contextlib.suppress(OSError):
                 for child in children(self.pid):
                     os.kill(child, signal.SIGKILL)

@@ -22,7 +22,7 @@ from agentgym.sandboxes.namespaces import (
 
 MAX_PROCESSES = 64  # a pipeline takes a dozen; this stops a fork bomb before the host suffers
 MAX_TASKS = 2 * MAX_PROCESSES  # processes and threads together
-# Excess output is read and discarded; endless output is stopped at this size.
+# Excess output is discarded, and stopped at this size.
 MAX_OUTPUT_BYTES = 64 * 2**20
 MAX_BYTES = 128 * 2**20  # total of all returned files
 _MAX_HEADER_BYTES = 64 * 2**20  # the line before the files, which contains their paths
@@ -94,13 +94,13 @@ class ProgramRun:
         if source is self._process.channel:
             most = MAX_BYTES + _MAX_HEADER_BYTES
         else:
-            # A character takes up to 4 bytes; more proves that there was more.
+            # A character takes up to 4 bytes.
             most = 4 * self._limits.output_chars + 4
             self._printed += len(data)
         buffer = self._received[source]
         buffer += data[: max(0, most - len(buffer))]
         if not self._started and buffer.startswith(_READY) and source is self._process.channel:
-            # The host's time to lay out the files does not count against the program's seconds.
+            # Laying out the files does not count against the program's seconds.
             self._started = True
             self._deadline = time.monotonic() + self._limits.seconds
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _DEVICES = "/run/episode"  # its pipes appear as /dev/urandom and /dev/random
 _STATE = f"{_DEVICES}/state"  # read by the preloaded library
 _ELAPSED = slice(24, 32)  # of the state: elapsed nanoseconds of the clock
-_CHUNK = 4_096  # a pipe accepts this much completely or not at all, so feeding it leaves no rest
+_CHUNK = 4_096  # a pipe accepts this much completely or not at all
 _PIPE_CHUNKS = 16  # the default capacity of a Linux pipe
 _TICK_MS = 100  # how often ended processes are collected whose parents ended before
 
@@ -173,7 +173,7 @@ def main(top: str) -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.umask(0o022)  # independent of the host's
-    # The one signal that Python handles and that programs could send to the first process.
+    # The one signal that Python handles and programs could send here.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Programs may remove the file.
     state = os.open(_STATE, os.O_RDONLY | os.O_CLOEXEC)

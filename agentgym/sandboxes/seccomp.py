@@ -8,12 +8,9 @@ import struct
 import sys
 
 # For each machine type: its architecture, the numbers of `clone`, of `clone3` and `getrandom`, of
-# fork and vfork, and of the calls that are always refused: socket, ptrace, shmget, semget, msgget,
-# unshare, setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl,
-# io_uring_setup, memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd, memfd_secret,
-# io_setup, personality, name_to_handle_at, modify_ldt. The last group is setxattr, lsetxattr,
-# fsetxattr and setxattrat: extended attributes do not count against the size of a file system in
-# memory.
+# fork and vfork, and of the calls that are always refused, from socket, ptrace and shmget to
+# modify_ldt. The last group is setxattr, lsetxattr, fsetxattr and setxattrat: extended attributes
+# do not count against the size of a file system in memory.
 _Machine = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _MACHINES: dict[str, _Machine] = {
     "x86_64": (
@@ -49,10 +46,9 @@ def check_machine() -> _Machine:
 def seccomp(*, processes: bool = False) -> bytes:
     """Return a filter of system calls that hide memory or are risky.
 
-    A filter cannot read the flags of `clone3`, so it reports the call as missing, and the C library
-    falls back to `clone`. It treats `getrandom` the same way: the preloaded library answers it, and
-    programs without the library fall back to `/dev/urandom`. Extended attributes count as
-    unsupported, which programs that copy files accept.
+    It reports `clone3`, whose flags a filter cannot read, and `getrandom` as missing: the C library
+    falls back to `clone`, and programs without the preloaded library to `/dev/urandom`. Extended
+    attributes count as unsupported, which programs that copy files accept.
 
     Args:
         processes: Whether processes may be started; threads always may, namespaces never.

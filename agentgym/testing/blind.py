@@ -18,7 +18,7 @@ from agentgym.text.tools import Tool
 
 Calls = Sequence[ToolCall]
 Probe = Callable[[Transcript], Calls]
-# Plays a probe's calls at the start of each training episode and returns the observations.
+# Plays a probe's calls in each training episode; returns the observations.
 Probing = Callable[[Probe], Sequence[Transcript]]
 
 # answers to try if a wrong one does not end the episode

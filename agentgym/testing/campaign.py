@@ -14,9 +14,9 @@ from agentgym.training.evaluation import Table
 
 # replies per episode
 _TEXTS = 40
-# An id is skipped after this many episodes without a text, since its env cannot start.
+# An id is skipped after this many episodes without a text.
 _BARREN = 6
-# Marks of these kinds name a place in the code, so one cause counts once for all worlds.
+# Marks of these kinds name a place in the code, common to all worlds.
 _NAMELESS = frozenset({"raise", "oracle"})
 
 

@@ -35,7 +35,7 @@ from agentgym.world.world import MissingHook, World, has_hook
 
 # one step in this many is also played by a copy
 _COPY_EVERY = 10
-# Larger states are compared for only a share of the refused replies, for speed.
+# Larger states are compared for a share of the refused replies only, for speed.
 _STATE_BYTES = 300_000
 # calls of each kind to consider at a time; a world may suggest thousands
 _SUGGESTED = 50

@@ -18,7 +18,7 @@ from agentgym.text.tools import Tool
 Schema = Mapping[str, Any]
 Value = str | int | float
 
-# A member of a JSON object in a result, which an argument of the same name may need.
+# A JSON member in a result, which an argument of the same name may need.
 _PAIR = re.compile(r'"(\w{1,40})"\s*:\s*(?:"((?:[^"\\\n]|\\.){1,120})"|(-?\d{1,18}(?:\.\d{1,6})?))')
 _WORD = re.compile(r"[^\s\"'`,;:()\[\]{}<>|=*]{2,80}")
 _NUMBER = re.compile(r"(?<![\w.])-?\d{1,18}(?![\w.])")
@@ -37,7 +37,7 @@ _HOSTILE_TEXTS = 0.1
 _VALUES_PER_EPISODE = 40
 # Share of calls that may end the episode; small, so that most episodes reach late states.
 _FINAL_SHARE = 0.04
-# maximum length of a mutated reply; repeated repetition would fill the memory
+# maximum length of a mutated reply
 _MAX_REPLY = 200_000
 
 # Weights of the reply kinds. Half fit a schema, because only those change anything.
@@ -197,7 +197,6 @@ class ReplyGenerator:
         return self._pick((None, True, False, [], {}, [None], [""], {"": None}, [[]], [{}, {}]))
 
     def _value(self, schema: Schema, root: Schema, name: str, hostile: float) -> Any:
-        """Return a value for a JSON Schema made by `@tool`; a wrong one with some probability."""
         if name and self._rng.random() < hostile:
             kind = schema.get("type") if self._rng.random() < 0.6 else None
             if kind in ("integer", "number"):

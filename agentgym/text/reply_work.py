@@ -16,8 +16,8 @@ from agentgym.text.tools import ToolError
 # Ten calls at their limits take about a minute.
 ROOM = 10.0
 
-# A short program is free, because its time depends on the host; all others of a reply may take as
-# long as a single one.
+# A short program is free, because its time depends on the host; all others together may take as
+# long as one.
 _FREE_SECONDS = 1.0
 _SECONDS_PER_CALL = 12.0
 

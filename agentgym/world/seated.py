@@ -25,9 +25,9 @@ WAIT = "Wait for the other player's move."
 class SeatedWorld(World[ConfigT]):
     """World in which each player's moves change the situation of all.
 
-    Alone, an agent plays one seat, and scripted moves of the others follow each of its own. In a
-    match (`agentgym.multi.match`), every seat has a copy of the world, and all copies play the same
-    moves. Tools check a move and return `self.make_move(...)`.
+    Alone, an agent plays one seat, and scripted moves of the others follow its own. In a match
+    (`agentgym.multi.match`), every seat has a copy of the world. Tools check a move and return
+    `self.make_move(...)`.
 
     Attributes:
         players: The seats, in turn order.

@@ -90,8 +90,7 @@ class World(Generic[ConfigT]):
         self.max_turns: int | None = None
         self.max_calls: int | None = None
 
-    # Required hooks. `__init__` and `register` check them, because the error of `abc` does not
-    # state their purpose.
+    # Required hooks, checked without `abc`, whose error does not state their purpose.
 
     @abstractmethod
     def generate(self) -> None:
@@ -164,8 +163,7 @@ class World(Generic[ConfigT]):
         """Draw the visible state for people; by default empty."""
         return ""
 
-    # Hooks for oracles and labels: the knowledge of an agent that has seen the shown history. They
-    # depend on nothing hidden and change nothing.
+    # Hooks for oracles and labels, which depend only on the shown history and change nothing.
 
     def state(self) -> str:
         """Return the belief state in words; with the task it suffices for optimal play."""
@@ -239,8 +237,8 @@ class World(Generic[ConfigT]):
         """Return the calls that would succeed now, as far as the shown history tells."""
         raise MissingHook(type(self), "legal_calls")
 
-    # Hooks for classical agents (`agentgym.wrappers.discrete`). They depend only on the shown
-    # history and the configuration, which fixes all shapes.
+    # Hooks for classical agents (`agentgym.wrappers.discrete`), which depend only on the shown
+    # history.
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return every call that this configuration can require; their order and number depend only

@@ -15,7 +15,7 @@ from agentgym.wrappers.context import ContextWrapper
 
 _OWNER = "awareness"
 _SLACK = 12  # tokens: the number may split differently next to the message
-_TRIES = 8  # the number settles after two or three rounds, or alternates between two lengths
+_TRIES = 8  # the number settles after two or three rounds, or alternates
 
 
 class ContextAwareness(ContextWrapper):

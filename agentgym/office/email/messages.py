@@ -17,13 +17,12 @@ MAX_ATTACHMENTS_BYTES = 25 * 2**20  # per mail, as in Gmail
 
 MAX_ATTACHMENTS = 100  # per mail, more than any task needs
 
-# Maximum characters and UTF-8 bytes of a name; file systems allow 255 bytes.
+# Maximum characters and UTF-8 bytes; file systems allow 255 bytes.
 MAX_NAME = 200
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _ADDRESS = rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*"
-# An address-list entry. The standard library's parser is recursive and quadratic; this pattern
-# is linear.
+# An address-list entry, in linear time; the standard library's parser is recursive and quadratic.
 _ENTRY = re.compile(
     rf'(?:(?:"((?:[^"\\]|\\.)*)"\s*|([^"<>,;@\\]*))<({_ADDRESS})>|({_ADDRESS}))\s*(?:,\s*|\Z)'
 )

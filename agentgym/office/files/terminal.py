@@ -20,7 +20,7 @@ from agentgym.text.tools import ToolError, echo, tool
 
 SECONDS = 60  # as in the published tasks
 
-# The published tasks' commands, except those that need a network or are missing on some hosts.
+# The published tasks' commands, without those that need a network or that some hosts lack.
 ALLOWED_COMMANDS = tuple(
     "ls cat pwd echo cd mkdir touch rm cp mv find grep head tail wc sort uniq diff chmod stat which "
     "whoami date df du env sed awk cut tr basename dirname realpath md5sum sha256sum tar gzip gunzip "
@@ -36,8 +36,8 @@ _SCRIPTED = ("awk", "grep", "sed")
 # These flags take the next word, which then is not the script.
 _VALUED_FLAGS = ("-A", "-B", "-C", "-F", "-e", "-m", "-v")
 
-# Quoted text, an escaped character, an operator, other text; `.` matches the rest, such as an
-# unpaired quotation mark.
+# Quoted text, an escaped character, an operator, other text; `.` matches an unpaired quotation
+# mark.
 _PIECE = re.compile(
     r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|&&|\|\||[|;\n<>]|[^'"\\|;\n<>&]+|.""", re.DOTALL
 )

@@ -176,7 +176,6 @@ def _at(value: Any, path: Sequence[str]) -> Any:
 
 
 def _contains(value: Any, part: str) -> bool:
-    """Return whether a text, or a scalar inside of a value, contains a part."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):

@@ -92,7 +92,6 @@ class Evaluator:
             raise FormulaError(SYNTAX)
 
     def _evaluate(self, start: Spot) -> Any:
-        """Return a formula's value, after those of the formulas that it needs."""
         waiting = [start]
         while waiting:
             spot = waiting[-1]

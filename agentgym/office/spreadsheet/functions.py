@@ -118,7 +118,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _flat(arguments: Sequence[Any]) -> Iterator[Any]:
-    """Yield the arguments' non-empty values, ranges row by row."""
     for argument in arguments:
         if isinstance(argument, Grid):
             yield from argument.cells.values()
@@ -205,7 +204,7 @@ def _matching(pairs: Sequence[Any]) -> list[tuple[int, int]]:
         if (grid.height, grid.width) != (first.height, first.width):
             raise FormulaError(VALUE)
         tests.append((grid.cells, _condition(criterion)))
-    # Non-empty cells suffice, far fewer than an open range contains, unless empty ones match.
+    # Non-empty cells suffice unless empty ones match.
     places = sorted({spot for cells, _ in tests for spot in cells})
     if all(test(None) for _, test in tests):
         if first.height * first.width > _MAX_AREA:
@@ -220,7 +219,6 @@ def _chosen(summed: Any, pairs: Sequence[Any]) -> list[float]:
 
 
 def _key(value: Any) -> Any:
-    """Return a key equal for matching values, without case; booleans are not numbers."""
     return value.lower() if isinstance(value, str) else (type(value) is bool, value)
 
 

@@ -41,8 +41,7 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PROGRAM = Path(__file__).with_name("duckdb_process.py")
 # These optimizers use statistics, which copies do not share; they could change the row order.
 _OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"
-# DuckDB accepts these only after opening: times in UTC, no access to files or Python
-# variables.
+# DuckDB accepts these only after opening.
 _OPENING = (
     "SET TimeZone = 'UTC'",
     f"SET disabled_optimizers = '{_OPTIMIZERS}'",
@@ -198,7 +197,6 @@ def sql_hint() -> contextlib.AbstractContextManager[None]:
 
 
 def _explain(text: str) -> str:
-    """Drop a DuckDB error's kind, internal names and later lines."""
     text = (
         text.split("\n\n", maxsplit=1)[0]
         .split("\nLINE ", maxsplit=1)[0]

@@ -237,7 +237,6 @@ def _data_id(text: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Show texts verbatim, unless they could be misread."""
     if isinstance(value, str) and not _MISLEADING.search(value):
         return value
     return to_json(value)

@@ -273,7 +273,6 @@ class Products(ShopPart):
         return select_products(self._shop, {low: threshold}, "stock_quantity, id", page, perPage)
 
     def _attempt(self, item: Any, call: Callable[[Any], Row]) -> Row:
-        """Process an item of a batch; a failing one changes nothing."""
         try:
             with self._store.change():
                 return call(item)
