@@ -153,9 +153,7 @@ def import_owner(name: str) -> str:
 
 
 def check_arm(oracles: str | None) -> str:
-    """Return an arm in its shortest form: `P0.50S1` is `P0.5S`; raise ValueError for an invalid
-    one.
-    """
+    """Return an arm in its shortest form (`P0.5S` for `P0.50S1`), or raise ValueError."""
     return "".join(map("".join, _read_arm(oracles).items()))
 
 

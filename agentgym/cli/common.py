@@ -148,7 +148,7 @@ Template = Annotated[
 
 
 def write_templates(folder: Path, files: Mapping[Path, str], words: Mapping[str, str]) -> None:
-    """Fill in templates, and write them below a new or empty folder or raise ValueError."""
+    """Fill in templates and write them below a new or empty folder; others raise ValueError."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} already exists; choose another or an empty folder")
     for source, place in files.items():

@@ -108,7 +108,7 @@ def inspect_run(run: Path, replays: int = REPLAYS) -> list[FileFault]:
 
 
 def repair_run(faults: Sequence[FileFault]) -> None:
-    """Move damaged parts into separate files; raise RunLockedError during a run."""
+    """Move damaged parts into separate files; raise RunLockedError if the run is being written."""
     lines: dict[Path, set[int | None]] = {}
     for fault in faults:
         lines.setdefault(fault.path, set()).add(fault.line)

@@ -77,9 +77,7 @@ class Team:
         self.ended = self.ended or reason
 
     def transmit(self, sender: str, text: str, channel: Channel) -> str:
-        """Count a message and its words, and return it as it arrives; raise `ToolError` without
-        words left.
-        """
+        """Count a message and its words, and return it as it arrives; or raise `ToolError`."""
         count, budget = count_words(text), channel.message_words
         if budget is not None and self.words[sender] + count > budget:
             left = budget - self.words[sender]

@@ -19,7 +19,7 @@ class InitialState:
     """An object's attributes at the start of its first episode, restored at the start of each later
     one.
 
-    Shared objects among them stay shared.
+    They are copied together.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -58,7 +58,7 @@ class Clock:
         return functools.partial(setattr, self, "_now", self._now)
 
     def tick(self) -> datetime:
-        """Return the unique time of a new event, in UTC."""
+        """Return the time of a new event in UTC; no two events share one."""
         self._now += timedelta(seconds=1)
         return self._now
 

@@ -96,7 +96,7 @@ class ScriptedPolicy:
         return self.recall(parsed)
 
     def recall(self, parsed: ParsedChat) -> World[object]:
-        """Return the world that hints or summary and history describe."""
+        """Return the world that a hint, or the summary and history, describe."""
         if state := whole_state(parsed.hints.get("state", "")):
             world = read_task(self.world, parsed.task)
             if read_state(world, state):

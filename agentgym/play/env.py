@@ -277,7 +277,7 @@ class ToolEnv(ToolHost):
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
         """Run one call without a chat: for code, TRL or an MCP server.
 
-        With `nested`, `StepInfo.nested` lists it. Raises `ToolError` if the call changed nothing.
+        With `nested`, `StepInfo.nested` lists it. Raises `ToolError` if the tool rejected the call.
         """
         self._running_world("call reset() before call()")
         check_jsonable(arguments)

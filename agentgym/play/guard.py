@@ -62,7 +62,7 @@ class Guard:
         return {**info, "detail": detail}
 
     def record(self, tool: str, error: BaseException, invalid: str = "") -> None:
-        """Record an exception for this step's info, or raise it (`raise`)."""
+        """Record an exception for this step's info, or raise it in the mode `raise`."""
         if self._raises and not isinstance(error, HostLimitError):
             raise error
         self.faults = (*self.faults, _make_fault(tool, error))
@@ -156,7 +156,7 @@ _EXHAUSTED = {
     *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
     *(errno.ENOSPC, errno.EDQUOT, errno.EIO),
 }
-# A reply can prevent a program from starting, with too long arguments.
+# A reply with too long arguments can prevent a program from starting.
 _OF_REPLY = {errno.E2BIG, errno.ENAMETOOLONG, errno.EINVAL}
 
 

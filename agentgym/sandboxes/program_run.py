@@ -22,7 +22,7 @@ from agentgym.sandboxes.namespaces import (
 
 MAX_PROCESSES = 64  # a pipeline takes a dozen; this stops a fork bomb before the host suffers
 MAX_TASKS = 2 * MAX_PROCESSES  # processes and threads together
-# Excess output is discarded, and stopped at this size.
+# Excess output is discarded; endless output is stopped at this size.
 MAX_OUTPUT_BYTES = 64 * 2**20
 MAX_BYTES = 128 * 2**20  # total of all returned files
 _MAX_HEADER_BYTES = 64 * 2**20  # the line before the files, which contains their paths

@@ -56,8 +56,8 @@ class RandomSource:
             self.feed(pipe)
 
     def feed(self, pipe: int) -> None:
-        """Write as much as fits, up to an empty pipe's capacity, so a fast reader cannot block this
-        process.
+        """Write as much as fits, but no more than an empty pipe's capacity, lest a fast reader
+        block us.
         """
         with contextlib.suppress(BlockingIOError):
             for _ in range(_PIPE_CHUNKS):
@@ -173,7 +173,7 @@ def main(top: str) -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.umask(0o022)  # independent of the host's
-    # The one signal that Python handles and programs could send here.
+    # The one signal that Python handles and that programs could send to this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Programs may remove the file.
     state = os.open(_STATE, os.O_RDONLY | os.O_CLOEXEC)

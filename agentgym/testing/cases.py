@@ -13,7 +13,7 @@ from agentgym.world.world import MissingHook
 
 # Episodes per instance seed; drawing a large office takes longer than playing it.
 _EPISODES_PER_INSTANCE = 8
-# Tokens: windows that overflow at once, are edited early, and late.
+# Windows in tokens: one overflows at once, one is edited early, one late.
 _WINDOWS = (500, 2_000, 12_000)
 # The conventional name of the option for additional turns.
 _SLACK = "budget_slack"

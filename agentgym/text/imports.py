@@ -56,8 +56,7 @@ def import_function(module: str, name: str) -> Any:
     """Return a function that a run may name, to be called.
 
     Unlike a class, a function such as `subprocess.run` can do anything, so its module must be
-    trusted by name; `UntrustedModule` otherwise. Raises ImportError or AttributeError if it does
-    not exist.
+    trusted by name. Raises UntrustedModule, ImportError or AttributeError.
     """
     if _trusted is not None and module not in _trusted:
         raise UntrustedModule(_HOW_TO_TRUST.format(module=module))

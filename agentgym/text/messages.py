@@ -159,8 +159,8 @@ class _Buffer(list[Message]):
 class Messages(Sequence[Message]):
     """An immutable sequence of messages that grows in O(new messages).
 
-    Adding to the longest version extends a shared buffer, whose older versions do not see the
-    addition; adding to any other version copies.
+    Adding to the longest version extends a buffer that all versions share; adding to any other
+    version copies.
     """
 
     __slots__ = ("_buffer", "_length", "_tail")
@@ -307,7 +307,7 @@ class Chat(Record, frozen=True):
         return self._shared().shared_prefix(other.messages)
 
     def pinned(self) -> int:
-        """Count the messages up to the task, which every view keeps; ValueError without it."""
+        """Count the messages up to the task, which every view keeps; ValueError without a task."""
         for count, message in enumerate(self.messages, 1):
             if message.id == TASK_ID:
                 return count

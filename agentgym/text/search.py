@@ -1,4 +1,7 @@
-"""Search over texts: BM25 by default, or any function that embeds texts. Ties go by index."""
+"""Search over texts: BM25 by default, or any function that embeds texts.
+
+Equal scores are ordered by index.
+"""
 
 from __future__ import annotations
 
@@ -89,9 +92,7 @@ def unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
 
 
 def load_embed(name: str) -> Embed:
-    """Return the embedding function `package.module:function`, or `wordllama`; raise ValueError for
-    another.
-    """
+    """Return the embedding `wordllama` or `package.module:function`, or raise ValueError."""
     if name == "wordllama":
         return _wordllama()
     module, _, attribute = name.partition(":")

@@ -63,8 +63,7 @@ class _Encoder(Protocol):
 
 
 class TokenCounter:
-    """Counter of the tokens of messages and chats; special tokens such as `<|im_end|>` count as
-    text.
+    """Counter of the tokens of messages and chats; special tokens count as text.
 
     Args:
         name: The vocabulary, under which `counter` finds the counter again, for example after
@@ -109,8 +108,8 @@ class TokenCounter:
 def image_tokens(png: bytes) -> int:
     """Count the tokens of a picture, like OpenAI's vision models in full detail.
 
-    Scaled to fit 2048 x 2048 pixels, then its shorter side to at most 768, it takes 85 tokens plus
-    170 per 512 x 512 tile.
+    A picture is scaled to fit 2048 x 2048 pixels, then its shorter side to at most 768; it takes 85
+    tokens plus 170 per 512 x 512 tile.
     """
     sides = int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
     if not png.startswith(_PNG) or not all(sides):

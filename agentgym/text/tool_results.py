@@ -32,7 +32,7 @@ def to_content(result: Any, indent: int | None) -> str | Content:
 
 
 def cut_result(text: str, limit: int) -> str:
-    """Return the beginning of a tool result and the omitted length."""
+    """Return the beginning of a tool result and a notice with the omitted length."""
     return (
         f"{text[:limit]}\n[result cut: this is the first {limit:,} of {len(text):,} characters; "
         "ask for less at a time]"

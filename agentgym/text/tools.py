@@ -147,9 +147,7 @@ class BoundTool(msgspec.Struct, eq=False):
     def run(
         self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], ResultT]
     ) -> ResultT:
-        """Validate the arguments and run the method, or raise ToolError; if `convert` fails, the
-        call fails.
-        """
+        """Run the method on valid arguments or raise ToolError; a failing `convert` undoes it."""
         try:
             checked = self.checks.validate(arguments)
         except ValidationError as error:
@@ -236,9 +234,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def nests_deeper(value: object, levels: int) -> bool:
-    """Report whether lists and dicts nest deeper than a limit; JSON encoders may overflow the
-    stack.
-    """
+    """Report whether lists and dicts nest deeper than JSON encoders may go."""
     layer = [value]
     for _ in range(levels):
         nested: dict[int, object] = {}  # by identity, which visits shared values once

@@ -31,7 +31,7 @@ def digest(value: object) -> str:
 
 
 def plain_attributes(value: object) -> dict[str, Any]:
-    """Return an object's attributes as JSON-able data, without refused ones."""
+    """Return an object's attributes as JSON-able data, without those that `digest` refuses."""
     plain = {}
     for name, attribute in _attributes(value).items():
         try:

@@ -56,7 +56,7 @@ class SeatedWorld(World[ConfigT]):
 
     @abstractmethod
     def read_line(self, line: str) -> None:
-        """Take the situation from a line of `play`, even if earlier ones are missing, or raise
+        """Take the situation from a line of `play`, even without earlier lines; or raise
         ValueError.
         """
 

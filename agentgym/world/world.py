@@ -111,13 +111,13 @@ class World(Generic[ConfigT]):
     # Optional hooks of an episode.
 
     def report(self) -> Mapping[str, Any]:
-        """Return the final report (`StepInfo.report`), JSON-able and hidden."""
+        """Return the final report (`StepInfo.report`), JSON-able and hidden from the policy."""
         return {}
 
     def instance_key(self) -> str:
         """Return a digest of everything that defines this instance except budgets and prompts.
 
-        It is read once, after `generate`, and by default covers all attributes that not every world
+        It is read once, after `generate`. By default it covers the attributes that not every world
         has.
         """
         return digest({name: value for name, value in vars(self).items() if name not in COMMON})
@@ -156,7 +156,7 @@ class World(Generic[ConfigT]):
         return (self,)
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Return the call that a reply without a call means, such as an answer in prose."""
+        """Return the call that a reply without one means, such as an answer in prose, or None."""
         return None
 
     def board(self) -> str:
@@ -166,7 +166,7 @@ class World(Generic[ConfigT]):
     # Hooks for oracles and labels, which depend only on the shown history and change nothing.
 
     def state(self) -> str:
-        """Return the belief state in words; with the task it suffices for optimal play."""
+        """Return the belief state in words: enough for optimal play, but naming no action."""
         raise MissingHook(type(self), "state")
 
     def brief_state(self) -> str:
@@ -183,8 +183,9 @@ class World(Generic[ConfigT]):
         return len(self.state())
 
     def subtask(self, with_state: bool) -> str:
-        """Return the next step of an optimal plan in words; it may refer to `state()` if
-        `with_state`.
+        """Return the next step of an optimal plan in words, without requiring lookahead.
+
+        It may refer to `state()` if `with_state`.
         """
         raise MissingHook(type(self), "subtask")
 

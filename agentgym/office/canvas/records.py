@@ -63,7 +63,7 @@ SELECT u.*, known FROM users u JOIN (
 
 
 class CanvasRecords(ServerState):
-    """Records as published, and the user's rights."""
+    """Records as the published server shows them, and the user's rights."""
 
     def now(self) -> str:
         """Return the current time in table format."""
@@ -108,7 +108,7 @@ class CanvasRecords(ServerState):
         return not self.my_enrollments(course_id, "active").isdisjoint((TEACHER, TA))
 
     def course(self, course_id: int, right: str = "read") -> Row:
-        """Return a course that the user has the right to see."""
+        """Return a course if the user has the right."""
         self.me()
         course = self.get("courses", course_id)
         is_open = (

@@ -179,7 +179,7 @@ class Mailboxes(ServerState):
         )
 
     def purge(self, row: Row) -> None:
-        """Delete a mail permanently, except for `Email.sent`."""
+        """Delete a mail permanently; `Email.sent` still returns sent ones."""
         self.store.delete("mails", id=row["id"])
         if row["origin"] != "sent" and not self.store.find("mails", message=row["message"]):
             self.store.delete("messages", id=row["message"])

@@ -146,7 +146,7 @@ def _process() -> _Process:
 
 
 class DuckDBSession:
-    """One engine's DuckDB; a statement above the limits ends all of a process."""
+    """One engine's DuckDB. A statement above the limits ends every DuckDB of this process."""
 
     def __init__(self, dialect: str) -> None:
         with sql_hint():
@@ -171,9 +171,8 @@ class DuckDBSession:
     def request(self, method: str, *arguments: Any) -> Any:
         """Call a method of the other process's session and return its result.
 
-        Raises ToolError if DuckDB refuses it or it needs too much, HostLimitError if the process
-        was killed from outside, and SessionLostError if another session's statement ended the
-        process.
+        Raises ToolError if DuckDB refuses it or it needs too much, HostLimitError if something
+        outside killed the process, and SessionLostError if another session's statement ended it.
         """
         kind, value, seconds = self.process.ask(self._number, method, arguments)
         reply_work.spend(seconds / SECONDS)

@@ -25,7 +25,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table's columns and rows; `data` has, per column, a JSON array of values in DuckDB's text
+    """A table's columns and rows: per column, `data` has a JSON array of values in DuckDB's text
     form.
     """
 
@@ -52,7 +52,7 @@ def declare(column: Column) -> str:
 
 
 def insertion(name: TableName, columns: Sequence[Column]) -> str:
-    """Return the statement that inserts a JSON parameter per column."""
+    """Return the statement that inserts records, given a JSON parameter per column."""
     parts = ", ".join(
         f"CAST(unnest(from_json(${k}, '[\"VARCHAR\"]')) AS {column.type})"
         for k, column in enumerate(columns, 1)

@@ -27,7 +27,7 @@ View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
 class Rows:
     """A query's column names, and records of plain JSON values.
 
-    `total` counts the records cut off too; `too_long` says whether some were omitted for their
+    `total` counts the records cut off too; `too_long` is whether some were omitted for their
     length.
     """
 

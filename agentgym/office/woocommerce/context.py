@@ -37,7 +37,7 @@ class ShopContext(ServerState):
         return str(changed or self.store.value("SELECT value FROM settings WHERE id = ?", id))
 
     def tick(self) -> str:
-        """Advance the clock; return the unique time."""
+        """Advance the clock and return the time; no two events share one."""
         return stamp(self.clock.tick())
 
     def now(self) -> str:

@@ -47,7 +47,7 @@ def select_products(
 
 
 def show_products(shop: ShopContext, ids: list[int]) -> list[Row]:
-    """Return required fields and those that a new product lacks."""
+    """Return required fields and those that differ from a new product's."""
     categories = shop.rows_by_owner("product_id", _CATEGORIES, ids)
     return [
         _show_product(shop, row, categories[row["id"]]) for row in shop.rows_by_id("products", ids)

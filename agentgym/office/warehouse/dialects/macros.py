@@ -14,5 +14,6 @@ MACROS: Mapping[str, tuple[str, ...]] = {
     dialect: (*_DATA[dialect], *_DATA["common"]) for dialect in ("bigquery", "snowflake")
 }
 
-# DuckDB functions that reveal its process, most of which it calls even for `SELECT user`.
+# DuckDB functions that reveal its process. DuckDB calls most of them for names that are no column,
+# as in `SELECT user`.
 HIDDEN: Mapping[str, str] = _DATA["hidden"]
