@@ -8,9 +8,12 @@ import struct
 import sys
 
 # For each machine type: its architecture, the numbers of `clone`, of `clone3` and `getrandom`, of
-# fork and vfork, and of the calls that are always refused, from socket, ptrace and shmget to
-# modify_ldt. The last group is setxattr, lsetxattr, fsetxattr and setxattrat: extended attributes
-# do not count against the size of a file system in memory.
+# fork and vfork, and of the calls that are always refused: socket, ptrace, shmget, semget, msgget,
+# unshare, setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl,
+# io_uring_setup, memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd, memfd_secret,
+# io_setup, personality, name_to_handle_at, modify_ldt. The last group is setxattr, lsetxattr,
+# fsetxattr and setxattrat: extended attributes do not count against the size of a file system in
+# memory.
 _Machine = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _MACHINES: dict[str, _Machine] = {
     "x86_64": (
