@@ -17,15 +17,14 @@ HEAD = """# The checks of the office tasks
 
 <!-- Written by `make docs` from HARMLESS and from the attribute `harmless` of the tasks. -->
 
-A task scores 1 if the final state is right and 0 otherwise. A state is right if all outputs are right and
-nothing else has changed, except for the differences on this page. Each difference has a name:
-`server.part.column` for a changed record, `server.part+` for a new one, `server.part-` for a deleted
-one. A file's name begins with its path. `output:` marks a file that the task requires, and `own:` a
-record or file that the agent created; a pattern without `own:` covers both.
+A task scores 1 if all outputs are right and nothing else has changed, except for the differences on this page, and 0
+otherwise. Each difference has a name: `server.part.column` for a changed record, `server.part+` for a new one,
+`server.part-` for a deleted one. A file's name begins with its path. `output:` marks a file that the task requires,
+and `own:` a record or file that the agent created; a pattern without `own:` covers both.
 
 ## What counts as right
 
-The check, the plan's hints, the progress and the step labels compare outputs with the same functions.
+The checks, hints and step labels compare outputs with the same functions.
 
 | question | decision |
 |---|---|
@@ -46,19 +45,16 @@ The check, the plan's hints, the progress and the step labels compare outputs wi
 | dates and times of the exam schedule | leading zeros are optional, Excel dates and ISO dates count |
 | short names of conferences | may be followed by the year: `ECIR2025` |
 
-Hints follow an agent's own form of the work. A call whose arguments show the plan's effects counts at
-once. After any other change to an output the next hint is to look at it. Then the plan continues with
-the missing parts: it corrects wrong rows, events and files, and repeats no mail.
+Hints follow an agent's own form of the work. A call with the plan's effects counts at once. After any other change to
+an output the next hint is to look at it. Then the plan continues with the missing parts: it corrects wrong rows,
+events and files, and repeats no mail.
 
 Two laws test this page (`pytest tests/envs/loca/tasks/test_mutations.py tests/envs/loca/tasks/test_accepted_forms.py`;
-a run samples the first, `--sample 1` runs all of it). The first starts from the right final state and calls every tool of
-every server, except those that run programs, with arguments drawn from its schema and from the state:
-an unlisted difference scores 0, and a listed one keeps the score. It also repeats the plan's calls with
-one more argument (HTML, attachments, copies, further fields) and expects 0 for unlisted differences.
-
-The second applies other forms of each right state that a careful person would accept (names before
-addresses, HTML and text, other line endings and quotes, workbook formats, drafts), one by one and
-together, and calls every reading tool: the score stays.
+`--sample 1` runs the first in full). The first calls every tool of
+every server, except those that run programs, on the right final state, and repeats the plan's calls with one more
+argument: an unlisted difference scores 0, and a listed one keeps the score. The second applies other forms of the
+right state that a careful person would accept (names before addresses, HTML and text, line endings, drafts): the
+score stays.
 
 The checks do not understand free text. Where a task asks for a name, a number or a file in a mail or
 title, a text that contains it and then contradicts it passes.

@@ -35,7 +35,7 @@ HEAD = """# Controls of the oracle method
 
 <!-- Written by `docs/build_controls.py`; edit that file instead. -->
 
-[Another page](arms.md) describes arms that explain *why* an oracle helps, with their positive control.
+[More arms](arms.md) explain *why* an oracle helps.
 
 """
 
@@ -44,9 +44,8 @@ TAIL = """
 ## Equal openings count once
 
 A policy whose draws depend on the text, such as a model at temperature 0, draws once for equal texts. Seeds with the same first
-prompt and reply are therefore one cluster. `tests/training/evaluation/test_clusters.py` simulates an agent that errs by text alone,
-with 1 to 20 different openings among 20 seeds: at least 93 % of the intervals contain the true rate and effect. Scripted
-policies draw by instance, so their seeds are clusters.
+prompt and reply are therefore one cluster. With 1 to 20 different openings among 20 seeds, at least 93 % of the intervals contain
+the true rate and effect (`tests/training/evaluation/test_clusters.py`). Scripted policies draw by instance.
 """
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import agentgym
 from agentgym.assemble.registry import Entry
+from agentgym.envs.loca.task import OfficeTask
 from agentgym.world.config import Option, list_options
 
 HEAD = """# Worlds and options
@@ -45,8 +46,11 @@ Text written by a model never makes `step` raise, hang, or change state on error
 
 ## Options of each world
 
-Bounds are inclusive; a value of another type is refused (`True` is not 1, and `1.0` is no `int`), but an `int` will do for
-a `float`. `agentgym.config_schema("ListWorld")` returns the same as JSON Schema.
+Bounds are inclusive, and values of another type are refused, except an `int` for a `float`.
+`agentgym.config_schema("ListWorld")` returns the same as JSON Schema.
+
+Each office task has the presets `-8k`, `-16k`, `-32k`, `-64k`, `-96k`, `-128k` and `-256k`, which set
+`length`: `ABTesting-8k` is `length=8000`.
 """
 
 # The worlds' folders, with the titles and files of their pages.
@@ -95,10 +99,11 @@ def folder_of(world: type[Any]) -> str:
 
 
 def section(world: type[Any], entries: list[Entry]) -> str:
-    plain, *presets = entries
+    _, *presets = entries
     shown = [f"`{short(entry)}` ({write(entry.options)})" for entry in presets]
-    text = f"### {world.__name__}\n\n`{plain.id}`: {plain.summary}\n\n"
-    if shown:
+    text = f"### {world.__name__}\n\n"
+    # OPTIONS lists the office's presets once.
+    if shown and not issubclass(world, OfficeTask):
         text += f"Presets: {', '.join(shown)}.\n\n"
     return text + options_table(world)
 

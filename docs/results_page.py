@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def scores(files: Mapping[str, Submission], own: Mapping[str, Any]) -> Iterator[
 def task(cell: CellCounts, submission: Submission) -> tuple[Any, ...]:
     """Return a cell's preset, size and options as text, after the keys that sort it."""
     run = next(run for run in submission.runs if contains(run, cell))
-    preset = cell.world.partition("-")[2]
+    preset = ", ".join(name.partition("-")[2] for name in twins().get(cell.world, [cell.world]))
     size = SIZES.get(run["axis"], run["axis"] + "={}").format(cell.horizon)
     options = {**run["options"].get("", {}), **run["options"].get(cell.world, {})}
     given = [f"{name}={value}" for name, value in options.items() if name != "split"]
@@ -111,7 +112,8 @@ def unmeasured(files: Mapping[str, Submission]) -> Iterator[str]:
     missing: dict[str, list[str]] = {}
     for entry in agentgym.worlds(presets=True):
         world, _, preset = short(entry).partition("-")
-        there = short(entry) in sizes or entry.options in sizes.get(world, [])
+        played = any(name in sizes for name in twins()[short(entry)])
+        there = played or entry.options in sizes.get(world, [])
         if entry.path.startswith("agentgym.envs.") and not there:
             missing.setdefault(world, []).append(preset or "no preset")
     alike: dict[str, list[str]] = {}
@@ -119,6 +121,16 @@ def unmeasured(files: Mapping[str, Submission]) -> Iterator[str]:
         alike.setdefault(", ".join(presets), []).append(world)
     for text, names in alike.items():
         yield f"* {', '.join(sorted(names))}: {text}."
+
+
+@cache
+def twins() -> dict[str, list[str]]:
+    """Return the worlds and presets that differ only in name, by each name."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for entry in agentgym.worlds(presets=True):
+        options = json.dumps(entry.options, sort_keys=True)
+        groups.setdefault((entry.source, options), []).append(short(entry))
+    return {name: names for names in groups.values() for name in names}
 
 
 def short(entry: Entry) -> str:

@@ -43,7 +43,7 @@ def split_context(context: str) -> list[tuple[str, dict[str, str]]]:
 def split_arguments(text: str) -> tuple[str, dict[str, str]]:
     """Split a name from its arguments: `noisy:p=0.1` is `noisy` with `p`.
 
-    A part without `=` belongs to the part before it, so names and values may contain a `:`.
+    A part without `=` belongs to the one before it, so names and values may contain a `:`.
     """
     name, *parts = text.split(":")
     knobs: dict[str, str] = {}
@@ -82,7 +82,7 @@ def read_context_arguments(
 def read_arguments(
     owner: str, factory: Callable[..., Any], texts: Mapping[str, str], more: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Parse the arguments of a class or function by its annotations; `more` are names for errors."""
+    """Parse the arguments of a class or function by its annotations; errors also list `more`."""
     check_arguments(owner, factory, texts, more)
     function = cast(Any, factory)
     if isinstance(factory, type) and not is_dataclass(factory):
@@ -109,7 +109,6 @@ def check_arguments(
 
 @functools.lru_cache(maxsize=256)  # reading a signature takes as long as making an env's spec
 def _parameters_of(factory: Callable[..., Any]) -> Mapping[str, Any] | None:
-    """Return the parameters of a class or function with their defaults; None if it accepts any."""
     parameters = inspect.signature(factory).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None

@@ -1,6 +1,6 @@
 """Entry points of the registered ids, so `gymnasium.make` accepts every option of `agentgym.make`.
 
-Gymnasium loads the entry point of `agentgym/ListWorld-v0` as an attribute of this module.
+Gymnasium loads an id's entry point as an attribute of this module.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ class EntryPoint:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Return the metadata of the env; Gymnasium reads the render modes from it."""
+        """Return the env's metadata; Gymnasium reads the render modes."""
         return env_metadata(self.env_id)
 
     def __call__(self, **options: Any) -> gymnasium.Env[Any, Any]:
-        """Make the env with the options of `agentgym.make`."""
         return gymnasium.make(spec(self.env_id, **options))
 
 

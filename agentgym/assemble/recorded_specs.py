@@ -14,11 +14,8 @@ from agentgym.text.imports import import_named
 def make_recorded(spec: str) -> gymnasium.Env[Any, Any]:
     """Make the env of a recorded spec, from worlds and wrappers only.
 
-    `gymnasium.make` would call any function that the spec names, such as `os:system`.
-
-    Raises:
-        ValueError: An entry point is no env, or a wrapper is none.
-        ImportError: A module is missing, or the user has not named it.
+    `gymnasium.make` would call any function that the spec names, such as `os:system`. Raises
+    ValueError for an entry point of another kind, ImportError for a missing or untrusted module.
     """
     env_spec = EnvSpec.from_json(spec)
     if env_spec.entry_point not in ENTRY_POINTS:

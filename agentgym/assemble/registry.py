@@ -37,7 +37,7 @@ _ENV, _TEAM_ENV = "agentgym.play.env:ToolEnv", "agentgym.multi.gym:TeamEnv"
 _SEAT_ENV = "agentgym.training.rollout.seat_env:SeatEnv"
 # Not `_SEAT_ENV`: recorded specs must not choose the policies that run.
 ENTRY_POINTS = (_ENV, _TEAM_ENV)
-# Keyword arguments of `ToolEnv` and of teams; all others are fields of the world's configuration.
+# Keyword arguments of `ToolEnv` and of teams, not of worlds.
 _ENV_OPTIONS = (
     *("world", "dialect", "parallel_calls", "max_failed_rounds"),
     *("max_result_chars", "on_fault", "render_mode", "split"),
@@ -69,22 +69,15 @@ class Entry:
 
     @property
     def path(self) -> str:
-        """Return the `module:Class` that names the world in specs."""
         return self.source if isinstance(self.source, str) else world_path(self.source)
 
     @property
     def world(self) -> type[World[Any]]:
-        """Return the class, imported on first use.
-
-        Raises:
-            MissingHook: The class lacks a required hook or `Config`.
-            ValueError: The path cannot be imported.
-        """
+        """Return the class, imported on first use (see `load_world`)."""
         return load_world(self.source)
 
     @property
     def summary(self) -> str:
-        """Return the first paragraph of the world's docstring."""
         return first_paragraph(self.world.__doc__)
 
 
@@ -103,8 +96,7 @@ def register(
         namespace: The first part of the ids.
 
     Raises:
-        MissingHook: The class lacks a required hook or `Config`.
-        ValueError: A preset option, a path or the namespace is invalid.
+        ValueError: A preset option, a path or the namespace is invalid, or a hook is missing.
     """
     if not _NAMESPACES.fullmatch(namespace):
         raise ValueError(f"namespace must be letters, digits, _ and -, got {namespace!r}")
@@ -132,8 +124,7 @@ def _register(env_id: str, kwargs: dict[str, Any]) -> None:
     if old is None or not has_own_entry_point(old) or old.kwargs != kwargs:
         if old is not None:
             warnings.warn(f"the id {env_id} now refers to another env", stacklevel=3)
-        # `gymnasium.register` would search all ids. The envs enforce the order of calls and the
-        # tests check every world, so Gymnasium's wrappers would only take a twentieth of a step.
+        # `gymnasium.register` would search all ids, and Gymnasium's wrappers would slow each step.
         gymnasium.registry[env_id] = EnvSpec(
             env_id,
             entry_point=entry_point(env_id),
@@ -159,11 +150,7 @@ def is_team(env_id: str) -> bool:
 
 
 def one_agent_spec(env_id: str, **options: Any) -> EnvSpec:
-    """Return the spec of an env of one agent, with the arguments of `spec`.
-
-    Raises:
-        ValueError: The id is a team's, and no seat is chosen.
-    """
+    """Return the spec of an env of one agent; raise ValueError for a team without a seat."""
     env_spec = spec(env_id, **options)
     if env_spec.entry_point == _TEAM_ENV:
         raise ValueError(
@@ -179,7 +166,7 @@ def register_plugins() -> None:
 
 
 def load_plugins(namespace: str = "") -> None:
-    """Import the other packages, or one; remove broken worlds with a warning."""
+    """Import the other packages, or one; drop broken worlds with a warning."""
     for path in import_plugins(namespace):
         for env_id in ids_of(path):
             for table in (_worlds, _teams, gymnasium.registry):
@@ -190,7 +177,7 @@ def resolve(env_id: str) -> str:
     """Return the full id of a world or team; raise ValueError unless there is exactly one.
 
     `ListWorld-easy` means `agentgym/ListWorld-easy-v0`, or another package's world if the name is
-    unique. `package.module:MyWorld` names a class, registered or not.
+    unique. `package.module:MyWorld` names a class.
     """
     if not isinstance(env_id, str):
         raise ValueError(f"an id must be a text such as 'ListWorld', got {env_id!r}")
@@ -292,8 +279,8 @@ def spec(
             other seats (`agentgym.training.rollout.seat_env.SeatEnv`).
 
     Raises:
-        ValueError: The id, an arm or an option is invalid; `MissingHook` if the world is
-            incomplete.
+        ValueError: The id, an arm or an option is invalid, or the world lacks a hook
+            (`MissingHook`).
         MissingRequirement: The host does not meet a requirement of the world or a wrapper.
     """
     env_spec, world, config = _bare_spec(env_id, options, is_for_team=agents is not None)
@@ -321,7 +308,6 @@ def spec(
 
 
 def _check_layer(layer: WrapperSpec, world: type[World[Any]], config: Any) -> None:
-    """Raise unless the world has the hooks and the host the means that a wrapper needs."""
     wrapper, arguments = load_env_creator(layer.entry_point), layer.kwargs or {}
     check_defined(world, config, needed_hooks(wrapper, arguments))
     requirements = getattr(wrapper, "requirements", None)
@@ -363,7 +349,6 @@ def _team_stacks(
     agents: Mapping[str, Mapping[str, Any]],
     shots: int,
 ) -> dict[str, list[WrapperSpec]]:
-    """Return the wrappers of each agent; `""` stands for unnamed agents."""
     for agent, own in agents.items():
         if unknown := [name for name in own if name not in shared]:
             remedy = list_names(unknown[0], tuple(shared), "options of agents")

@@ -83,8 +83,8 @@ def register_strategy(name: str, wrapper: AnyWrapper, stage: Stage | None = None
 
     Args:
         name: The name in `context` and `context_options`.
-        wrapper: The class, importable from its module. It accepts the env and the
-            `context_options`, and after the examples' stage also `budget`, like `ContextWrapper`.
+        wrapper: The class, importable from its module. It accepts the env, the `context_options`
+            and, after the examples' stage, `budget`, like `ContextWrapper`.
         stage: Its position; by default its attribute `stage`.
     """
     if not name.isidentifier() or name in ("none", "budget", *_options):
@@ -153,11 +153,7 @@ def import_owner(name: str) -> str:
 
 
 def check_arm(oracles: str | None) -> str:
-    """Return an arm in its shortest form: `P0.50S1` is `P0.5S`.
-
-    Raises:
-        ValueError: A letter is unknown, doubled or lacks one that it needs, or a suffix is invalid.
-    """
+    """Return an arm in its shortest form (`P0.5S` for `P0.50S1`), or raise ValueError."""
     return "".join(map("".join, _read_arm(oracles).items()))
 
 
@@ -212,11 +208,7 @@ def _check_variant(oracles: str, letter: str, option: str) -> None:
 
 
 def check_context(context: Context) -> tuple[str, ...]:
-    """Return the strategies in a context.
-
-    Raises:
-        ValueError: A strategy is unknown or occurs twice.
-    """
+    """Return the strategies in a context; raise ValueError for an unknown or repeated one."""
     parts = split_context(join_context(context))
     if len(parts) == 1 and parts[0][0] in ("", "none"):
         return ()

@@ -1,7 +1,5 @@
-"""The command line: list, play, rollout, view, ablate, league, train, score, doctor, export, longbench, gsm,
-decompose, serve, fuzz, audit, check, new-world.
-
-Needs the extra `cli`.
+"""The command line: list, play, rollout, view, ablate, league, train, score, doctor, export,
+longbench, gsm, decompose, serve, fuzz, audit, check, new-world. Needs the extra `cli`.
 """
 
 import sys

@@ -212,7 +212,6 @@ def _play(ablations: list[Ablation], out: Path, workers: int) -> None:
 
 
 def _common_seats(settings: Mapping[str, Any]) -> list[str]:
-    """Return the agents that every world's team has."""
     options, common = settings["options"], list[str]()
     for number, world in enumerate(settings.get("worlds", Ablation.worlds)):
         env = make(world, **options.get("", {}), **options.get(world, {}))
@@ -238,7 +237,6 @@ def _policies(
 
 
 def _check_windows(ablation: Ablation, window: str | None) -> None:
-    """Raise if a given window is below the first prompt of a world's smallest size."""
     for name, strategies in product(ablation.worlds, ablation.contexts):
         if window is not None or "window=" in strategies:
             smallest = min(ablation.horizons)

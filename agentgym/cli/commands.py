@@ -44,7 +44,6 @@ class AppCommand(TyperCommand):
     """Command that rejects a repeated option, and an unwritable `--out` early."""
 
     def get_short_help_str(self, limit: int = 45) -> str:
-        """Return the whole first sentence, which the list of commands wraps."""
         return super().get_short_help_str(1_000)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -56,7 +55,6 @@ class AppCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Check `--out`, then run the command."""
         try:
             if ctx.params.get("out") is not None:
                 with exit_on_user_error():
@@ -67,7 +65,7 @@ class AppCommand(TyperCommand):
 
 
 def check_out(out: Path) -> None:
-    """Check that a file or folder can be written, without writing anything."""
+    """Check that a file or folder can be written."""
     if os.name != "nt" and _WINDOWS.match(str(out)):
         raise ValueError(
             f"--out {str(out)!r} is a Windows path; use forward slashes, as in runs/mine"
@@ -182,10 +180,10 @@ for _tool in (serve, package, audit, fuzz, check, new_world):
 def main() -> None:
     """Run the `agentgym` command.
 
-    Modules in the working folder, which may be somebody else's run, are importable only if the
-    command line names them.
+    Only modules that the command line names may be imported from the working folder, which may be
+    somebody else's run.
     """
-    # Python's own processes would otherwise import from there, as in `python -c`.
+    # Python's own processes would import from there, as in `python -c`.
     os.environ["PYTHONSAFEPATH"] = "1"
     trust_only(named_modules(sys.argv[1:]))
     with plain_output():
@@ -197,7 +195,7 @@ def main() -> None:
 
 
 def named_modules(arguments: Iterable[str]) -> list[str]:
-    """Return the modules that arguments name, as in `--policy package.module:factory`."""
+    """Return the modules in arguments such as `package.module:factory`."""
     # A downloaded file or folder may have any name.
     words = (argument for argument in arguments if not Path(argument).exists())
     return [module for word in words for module in _MODULE.findall(word)]

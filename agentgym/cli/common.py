@@ -41,14 +41,14 @@ from agentgym.world.world import MissingHook
 # A name before `=`; policy options follow a `:`, and paths contain slashes.
 _LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
 _GO_ON = "rerun the command to resume"
-# Tables keep their width in files and pipes; a terminal's own width applies there.
+# Tables keep their width in files and pipes.
 console = PlainConsole(width=None if sys.stdout.isatty() else 140)
 
 OPTION_HELP = "a world option as name=value, e.g. items=20"
 
 
 def complete(names: Callable[[], Iterable[str]], joints: str = "") -> Callable[[str], list[str]]:
-    """Return a shell completer for names, or for the last of names joined by `joints`."""
+    """Return a shell completer for names, possibly joined by `joints`."""
 
     def matches(incomplete: str) -> list[str]:
         start = max((incomplete.rfind(joint) + 1 for joint in joints), default=0)
@@ -148,11 +148,7 @@ Template = Annotated[
 
 
 def write_templates(folder: Path, files: Mapping[Path, str], words: Mapping[str, str]) -> None:
-    """Fill in templates and write them to paths below a new or empty folder.
-
-    Raises:
-        ValueError: The folder is a file or has files.
-    """
+    """Fill in templates and write them below a new or empty folder; others raise ValueError."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} already exists; choose another or an empty folder")
     for source, place in files.items():
@@ -181,7 +177,7 @@ def exit_on_user_error() -> Iterator[None]:
 
 @contextmanager
 def resume_hint(out: Path | None) -> Iterator[None]:
-    """Print that an interrupted or failed run can resume, if anything was saved."""
+    """Print that a run can resume, if anything was saved."""
     try:
         yield
     except (RunLockedError, DamagedFileError, OtherRunError, MissingHook) as error:
@@ -202,7 +198,7 @@ def _holds_progress(out: Path | None) -> bool:
 
 
 def progress_bar() -> Progress:
-    """Return a progress bar with the number of finished parts and the remaining time."""
+    """Return a progress bar with finished parts and remaining time."""
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -238,7 +234,7 @@ def join_seats(names: Sequence[str], agents: Sequence[str]) -> list[tuple[str, s
 
 
 def split_label(text: str) -> tuple[str, str]:
-    """Split a label from a text such as `small=runs/train`; a plain path has an empty label."""
+    """Split a label from a text such as `small=runs/train`."""
     found = None if Path(text).exists() else _LABEL.fullmatch(text)
     return (found[1], found[2]) if found else ("", text)
 
@@ -329,7 +325,7 @@ def parse_options(options: list[str], flag: str = "--set") -> dict[str, Any]:
 
 
 def parse_world_options(options: list[str], *, taken: Sequence[str]) -> dict[str, Any]:
-    """Parse options of a world; refuse the names that the command itself sets."""
+    """Parse options of a world; refuse those that the command sets."""
     parsed = parse_options(options)
     for path in parsed:
         name = path.rpartition(".")[2]

@@ -86,9 +86,7 @@ class FileFault:
 def inspect_run(run: Path, replays: int = REPLAYS) -> list[FileFault]:
     """Return the problems in a run's files, replaying at most `replays` episodes per log.
 
-    Raises:
-        ValueError: The path does not exist or is not a run.
-        RunLockedError: The run is being written.
+    Raises ValueError without a run, RunLockedError while it is being written.
     """
     if not run.exists():
         raise ValueError(f"{run} does not exist; name a run folder or a log")
@@ -110,11 +108,7 @@ def inspect_run(run: Path, replays: int = REPLAYS) -> list[FileFault]:
 
 
 def repair_run(faults: Sequence[FileFault]) -> None:
-    """Move damaged parts into separate files beside the damaged ones.
-
-    Raises:
-        RunLockedError: The run is being written.
-    """
+    """Move damaged parts into separate files; raise RunLockedError if the run is being written."""
     lines: dict[Path, set[int | None]] = {}
     for fault in faults:
         lines.setdefault(fault.path, set()).add(fault.line)

@@ -174,7 +174,6 @@ def rollout(
 def _print_episodes(
     collector: Collector, trajectories: Iterable[Trajectory], episodes: int, *, show: bool
 ) -> None:
-    """Print each episode when it ends, then their counts; exit with 1 if all failed."""
     solved = broken = 0
     seats: dict[str, Counter[Outcome]] = {}
     with progress_bar() as progress:
@@ -204,7 +203,6 @@ def _count(outcomes: Mapping[Outcome, int]) -> str:
 def _check(
     env_spec: EnvSpec, seed: int, out: Path | None, window: str | None, context: str
 ) -> None:
-    """Raise if the log is a folder or the window is below the first prompt."""
     if window is not None or "window=" in context:
         check_window(env_spec, seed)
     if out is not None and out.is_dir():
@@ -214,9 +212,7 @@ def _check(
 def keep_run(out: Path, env_spec: str, policy: PolicyConfig, seed: int) -> None:
     """Write the settings of a rollout next to its log, or compare them with existing ones.
 
-    Raises:
-        RunLockedError: The log is being written by another process.
-        ValueError: The log belongs to another run or contains other episodes.
+    Raises ValueError if the log belongs to another run, RunLockedError if it is being written.
     """
     spec_data = json.loads(env_spec)
     expected = {

@@ -65,11 +65,7 @@ def _to_inspect(run: Path, log: Path) -> int:
 
 
 def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
-    """Return a task's files and the helper module that lets each main run once.
-
-    Raises:
-        ValueError: The world has no program.
-    """
+    """Return a program's files and the helper module that runs each main once."""
     env = make(env_id, **options)
     world = tool_env(env).world if env.reset(seed=seed) else None
     if not isinstance(world, CodeWorld):
@@ -85,11 +81,7 @@ def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:
-    """Write files to a new or empty folder.
-
-    Raises:
-        ValueError: The folder is not empty.
-    """
+    """Write files to a new or empty folder; raise ValueError for another."""
     folder.mkdir(parents=True, exist_ok=True)
     if next(folder.iterdir(), None):
         raise ValueError(f"the folder {str(folder)!r} is not empty; choose another one")
@@ -98,7 +90,6 @@ def write(files: Mapping[str, str], folder: Path) -> None:
 
 
 def _list_modules(files: Sequence[str]) -> str:
-    """List the modules except the first, each after its imports."""
     return "".join(
         f'    "{file.removesuffix(".py")}",\n' for file in reversed(files) if file != ROOT
     )

@@ -22,7 +22,7 @@ _FILES = {
     _TEMPLATES / "world.py.template": "$package/world.py",
     _TEMPLATES / "test_world.py.template": "tests/test_world.py",
 }
-# Also taken: this package, its tests folder, and Python's own tests, which the module list omits.
+# Taken names that the list of Python's modules omits.
 _TAKEN = ("agentgym", "tests", "test")
 
 
@@ -59,7 +59,6 @@ def _package(name: str) -> str:
 
 
 def _class_name(package: str) -> str:
-    """Return the world's class name: `GuessWorld` for `guess_bench` or `guess`."""
     words = [word.capitalize() for word in package.split("_") if word]
     stem = "".join(words[:-1] if words[-1] in ("Bench", "World", "Worlds") and words[1:] else words)
     return f"{stem}World"

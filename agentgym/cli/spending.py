@@ -51,12 +51,10 @@ def parse_price(text: str) -> Price:
 def limit_cost(
     policies: Sequence[PolicyConfig], prices: Sequence[Price], most: float | None, out: Path
 ) -> list[PolicyConfig]:
-    """Make endpoint policies stop before a request exceeds the maximum cost.
+    """Make endpoint policies stop before a request exceeds the maximum cost, earlier runs in `out`
+    included.
 
-    Earlier runs in the study's folder `out` count.
-
-    Raises:
-        ValueError: The cost is limited without a price, or no policy is behind an endpoint.
+    Raises ValueError without a price, or if no policy is behind an endpoint.
     """
     if most is None:
         return list(policies)

@@ -12,10 +12,10 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 _KEPT = "\n\t"
-# Escape sequences start with a control (Cc); bidi overrides and invisible tags are formats (Cf). A
-# terminal cannot encode a lone surrogate (Cs).
+# Escape sequences start with a control (Cc), bidi overrides are formats (Cf), and no terminal can
+# encode a lone surrogate (Cs).
 _HIDDEN = ("Cc", "Cf", "Cs")
-# Joins the parts of an emoji, and is needed in several scripts; it reorders and hides nothing.
+# Joins the parts of an emoji; it reorders and hides nothing.
 _JOINERS = "\u200c\u200d"
 
 
@@ -35,7 +35,7 @@ def _shown(char: str) -> str:
 class PlainStream:
     """Text stream that escapes control characters.
 
-    `rich_proxied_file` is the original stream, for `rich`, whose own control sequences pass.
+    `rich` finds the original stream in `rich_proxied_file` for its own control sequences.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -82,13 +82,11 @@ class PlainConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render to segments, with escaped texts."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     @property
     def file(self) -> IO[str]:
-        """The stream below all that a progress bar and `PlainStream` put in front of it."""
         file = super().file
         while hasattr(file, "rich_proxied_file"):
             file = file.rich_proxied_file

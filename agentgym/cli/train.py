@@ -233,7 +233,6 @@ def train(
 
 
 def _read_config(command: typer.Context, path: Path) -> dict[str, Any]:
-    """Return a file's settings, with the model and the seed of the command line if given."""
     # Releases of typer have different classes of sources, with the same names.
     sources = {name: command.get_parameter_source(name) for name in command.params}
     given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
@@ -310,7 +309,7 @@ def finetune(settings: dict[str, Any], out: Path) -> None:
 
 
 def show_progress(curve: Curve, progress: Progress) -> Callable[[str, int, int], None]:
-    """Return a function that advances a bar per phase and prints resumptions and new points."""
+    """Return a function that advances a bar and prints resumptions and new points."""
     tasks: dict[str, TaskID] = {}
     shown = 0
 

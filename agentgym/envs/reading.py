@@ -1,4 +1,4 @@
-"""Parsing of texts that worlds wrote, and text files."""
+"""Helpers that parse the worlds' own texts and load text files."""
 
 from __future__ import annotations
 
@@ -9,17 +9,13 @@ from typing import Any
 
 
 def expect(match: re.Match[str] | None, what: str, text: str) -> re.Match[str]:
-    """Return the match.
-
-    Raises:
-        ValueError: There is no match; the error names `what` was expected.
-    """
+    """Return the match; without one, raise ValueError that names `what` was expected."""
     if match is None:
         raise ValueError(f"this is not {what}: {text[:100]!r}")
     return match
 
 
 def load_texts(module: str, name: str) -> dict[str, Any]:
-    """Return the tables of `texts/NAME.toml` beside a module's file."""
+    """Return the tables of `texts/NAME.toml` in the folder of a module's file."""
     path = Path(module).with_name("texts") / f"{name}.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))

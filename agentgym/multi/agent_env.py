@@ -21,8 +21,8 @@ from agentgym.world.world import World
 class AgentEnv(ToolEnv):
     """Env of one agent, with its own chat, some of the world's tools and the team's tools.
 
-    `took_turn` states whether the last reply used a turn of the world's budget, and
-    `game_arguments` makes a second `Game` like the agent's.
+    `took_turn` states whether the last reply used a turn of the world's budget; `game_arguments`
+    make a second `Game` like the agent's.
     """
 
     sees_all: ClassVar[bool] = False
@@ -44,7 +44,6 @@ class AgentEnv(ToolEnv):
 
     @property
     def shares_world(self) -> bool:
-        """Report whether all agents of the team play one world."""
         return self.protocol.one_world
 
     def _world_tools(self, world: World[Any]) -> dict[str, BoundTool]:
@@ -67,7 +66,6 @@ class AgentEnv(ToolEnv):
         return f"{rules}\n\n{notes}", task
 
     def restated_task(self) -> str | None:
-        """Return the restated task if this agent has the world's task."""
         return self.protocol.restated_task(self.agent, self.team)
 
     def _moment(self, world: World[Any]) -> str:
@@ -150,7 +148,7 @@ class AgentEnv(ToolEnv):
 
 
 def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-    """Return a stack's observation and info after a change of its chat or world."""
+    """Return a stack's observation and info after a change from outside."""
     if isinstance(env, ToolEnv):
         return env.chat, info
     if not isinstance(env, gymnasium.Wrapper):

@@ -42,7 +42,7 @@ class Channel:
 
     @property
     def note(self) -> str:
-        """Return the sentences for system messages, if words are limited or unreliable."""
+        """Return the sentences about limits for system messages, if any."""
         note = ""
         if self.message_words is not None:
             note += (
@@ -54,7 +54,7 @@ class Channel:
         return note
 
     def garble(self, text: str, moment: str) -> str:
-        """Return the text as it arrives; the moment determines which words are hit."""
+        """Return the text as it arrives; the moment determines the noise."""
         if not self.message_noise:
             return text
         rng = np.random.default_rng(zlib.crc32(f"{moment}:noise".encode()))

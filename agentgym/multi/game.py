@@ -51,8 +51,6 @@ class Game:
     Attributes:
         agents: The names, in turn order.
         rewards: The reward of each agent, after the end of the episode.
-        over: Whether the episode has ended.
-        terminated: Whether the world ended it.
         score: The team's score, after the end of the episode.
     """
 
@@ -136,7 +134,7 @@ class Game:
         return [] if self.over or self.team.ended else self._asked
 
     def play(self, agent: str, action: str) -> None:
-        """Play the reply of an agent; raise ValueError if it is not this agent's turn."""
+        """Play the reply of an agent; raise ValueError out of turn."""
         if not self._running or self.over:
             raise ResetNeeded("there is no running episode: call reset() before the next step()")
         if not isinstance(action, str):

@@ -45,7 +45,6 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode; configuration and seed determine the instance."""
         check_reset(options, vars(self.game.config))
         super().reset(seed=seed)
         self.game.reset(self.np_random)
@@ -54,7 +53,6 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return self.game.chats[self.agent], dict(self.game.infos[self.agent])
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play the current agent's reply."""
         game, played = self.game, self.agent
         if not game.due:
             raise ResetNeeded("there is no running episode: call reset() before the next step()")
@@ -77,10 +75,8 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
         return game.chats[self.agent], game.score, game.terminated, not game.terminated, info
 
     def render(self) -> str | None:
-        """Return the chats as text in `ansi` mode, otherwise None."""
         return self.game.to_text() if self.render_mode == "ansi" else None
 
     def close(self) -> None:
-        """Release the resources of all agents' tools."""
         for stack in self.game.stacks.values():
             stack.close()

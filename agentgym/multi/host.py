@@ -26,15 +26,11 @@ class Hosted(Protocol):
         """Return the owner of the guesser's tools for questions."""
 
     def question(self, call: ToolCall) -> str:
-        """Return the question that a call asks the host; empty if it needs no host."""
+        """Return the question that a call asks the host, if any."""
 
     @classmethod
     def host_reply(cls, question: str) -> str:
-        """Return a scripted host's answer, computed from the question alone.
-
-        Raises:
-            ValueError: The text is not a question.
-        """
+        """Return a scripted host's answer, from the question alone; or raise ValueError."""
 
     def objection(self, answer: str, result: str) -> str:
         """Return the error in a host's answer; empty if it is right."""
@@ -44,7 +40,8 @@ class Hosting(TeamProtocol):
     """Protocol of a hosted game: the host answers the guesser's guesses and questions.
 
     The host must replace an answer that the referee rejects; the third rejection ends the episode.
-    The host earns the guesser's share, or nothing after a rejection.
+    The host sees a question instead of the task, and earns the guesser's share, or nothing after a
+    rejection.
     """
 
     kind = "host"
@@ -64,7 +61,6 @@ class Hosting(TeamProtocol):
     def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
     ) -> AgentTools:
-        """Return the guesser, who starts, and the host."""
         if roles is not None:
             raise ValueError(
                 f"the roles of a hosted game are fixed: {GUESSER} and {HOST}; omit roles"
@@ -72,15 +68,12 @@ class Hosting(TeamProtocol):
         return {GUESSER: (*tools, *self._questions), HOST: ()}
 
     def toolsets(self, agent: str, world: World[Any]) -> Sequence[object]:
-        """Return the toolsets of the world, and the questions."""
         return (*world.toolsets(), self._hosted(world).questions())
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """Return the host's tool."""
         return Answering(self, team) if agent == HOST else Toolset()
 
     def notes(self, agent: str) -> str:
-        """Describe the two roles."""
         if agent == HOST:
             return (
                 f"# Host\nYou are {HOST}, and {GUESSER} asks. Answer with the tool answer; it "
@@ -94,7 +87,6 @@ class Hosting(TeamProtocol):
         )
 
     def opening(self, agent: str, team: Team) -> tuple[str, str | Content]:
-        """Return the rules; the host sees a question instead of the task."""
         if agent == HOST:
             return self._hosted(team.worlds[agent]).host_rules(), team.tasks.get(
                 HOST, "There is no question yet."
@@ -102,17 +94,14 @@ class Hosting(TeamProtocol):
         return super().opening(agent, team)
 
     def restated_task(self, agent: str, team: Team) -> str | None:
-        """Return the guesser's restated task."""
         return None if agent == HOST else super().restated_task(agent, team)
 
     def begin(self, team: Team) -> None:
-        """Let the guesser act first."""
         team.idle = {HOST}
 
     def run(
         self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]
     ) -> str | Content:
-        """Run a call, or ask the host and keep the result for the referee."""
         question = self._hosted(team.worlds[agent]).question(call) if agent == GUESSER else ""
         if not question:
             return go()
@@ -126,14 +115,13 @@ class Hosting(TeamProtocol):
         return f"{HOST} is asked."
 
     def finished(self, agent: str, team: Team, reason: str) -> None:
-        """End the episode once an open question is answered."""
         if team.question:
             team.pending_end = team.pending_end or reason
         else:
             team.end(reason)
 
     def take_answer(self, team: Team, text: str) -> str:
-        """Let the referee check the host's answer, and pass on a right one."""
+        """Let the referee check the host's answer, and pass it on."""
         if not team.question:
             raise ToolError("there is no open question to answer")
         objection = self._hosted(team.worlds[HOST]).objection(text, team.answer)
@@ -150,7 +138,6 @@ class Hosting(TeamProtocol):
         return "Your answer is right and was passed on."
 
     def shares(self, team: Team, score: float) -> dict[str, float]:
-        """Return the shares; the host loses its share with its first wrong answer."""
         shares = super().shares(team, score)
         if team.faults[HOST]:
             shares[HOST] = 0.0

@@ -31,15 +31,12 @@ class Split(TeamProtocol):
     def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
     ) -> AgentTools:
-        """Return one agent for each role."""
         return read_roles(roles or default_roles(world, tools), tools)
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """Return the tools for talking."""
         return Talk(agent, team, self.channel)
 
     def notes(self, agent: str) -> str:
-        """Describe the roles and the cost of talking."""
         return (
             f"# Team\nYou are {agent}, one of a team that shares this task. These are the agents "
             "with their tools:\n"
@@ -93,7 +90,7 @@ class Management(TeamProtocol):
     """Protocol of a manager who delegates to workers.
 
     A worker starts a new chat with each sub-task and ends it with a report. By default the manager
-    has the tools that end the task, and one worker has the others.
+    has the tools that end the task, and one worker has the others. The manager can always continue.
     """
 
     kind = "manager"
@@ -102,7 +99,6 @@ class Management(TeamProtocol):
     def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
     ) -> AgentTools:
-        """Return the manager and its workers."""
         if roles is None:
             final = [name for name, ends in tools.items() if ends]
             own = final or list(default_roles(world, tools).values())[-1]
@@ -115,12 +111,10 @@ class Management(TeamProtocol):
         return agents
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """Return the tool for delegating or for reporting."""
         kind = Delegation if agent == MANAGER else Reporting
         return kind(agent, team, self.channel)
 
     def notes(self, agent: str) -> str:
-        """Describe who delegates to whom."""
         if agent == MANAGER:
             return (
                 f"# Team\nYou are {MANAGER}. You lead the work on this task, and have some of its "
@@ -142,11 +136,9 @@ class Management(TeamProtocol):
         )
 
     def begin(self, team: Team) -> None:
-        """Let the manager act first."""
         team.idle = set(team.agents) - {MANAGER}
 
     def opening(self, agent: str, team: Team) -> tuple[str, str | Content]:
-        """Return the rules, and the task or the sub-task."""
         if agent == MANAGER:
             return super().opening(agent, team)
         return team.worlds[agent].rules(), team.tasks.get(
@@ -154,11 +146,9 @@ class Management(TeamProtocol):
         )
 
     def restated_task(self, agent: str, team: Team) -> str | None:
-        """Return the manager's restated task."""
         return super().restated_task(agent, team) if agent == MANAGER else None
 
     def rouse(self, team: Team) -> None:
-        """Wake the manager, who can always continue."""
         team.mail[MANAGER].append("Nobody has a sub-task. Go on.")
 
 
@@ -218,15 +208,12 @@ class Duel(TeamProtocol):
     def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
     ) -> AgentTools:
-        """Return two players, unless others are named."""
         return read_roles(roles or {f"player_{k}": list(tools) for k in range(2)}, tools)
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """Return no tools beyond the world's."""
         return Toolset()
 
     def notes(self, agent: str) -> str:
-        """Name the rivals."""
         rivals = ", ".join(name for name in self.agents if name != agent)
         return (
             f"# Duel\nYou are {agent}. {rivals} has the same task and plays at the same time; "
@@ -235,21 +222,17 @@ class Duel(TeamProtocol):
         )
 
     def finished(self, agent: str, team: Team, reason: str) -> None:
-        """Record that the agent has won or is out."""
         team.idle.add(agent)
         team.pending_end = reason
         if team.worlds[agent].score() >= 1.0:
             team.winners.add(agent)
 
     def settle(self, team: Team) -> None:
-        """End the episode when somebody has won or nobody can."""
         if team.winners or len(team.idle) == len(team.agents):
             team.end("world" if team.winners else team.pending_end)
 
     def has_succeeded(self, agent: str, team: Team, score: float) -> bool:
-        """Return whether the agent is a winner."""
         return agent in team.winners
 
     def shares(self, team: Team, score: float) -> dict[str, float]:
-        """Divide the reward among the winners."""
         return {agent: (agent in team.winners) / max(1, len(team.winners)) for agent in team.agents}

@@ -30,7 +30,6 @@ class Match(TeamProtocol):
     def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
     ) -> AgentTools:
-        """Return the seats, each with all tools."""
         if not issubclass(world, SeatedWorld):
             raise ValueError(f"{world.__name__} has one seat; a match needs a SeatedWorld")
         if roles is not None:
@@ -40,7 +39,6 @@ class Match(TeamProtocol):
         return {player: tuple(tools) for player in world.players}
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """Return no tools beyond the world's."""
         return Toolset()
 
     def toolsets(self, agent: str, world: World[Any]) -> Sequence[object]:
@@ -48,7 +46,6 @@ class Match(TeamProtocol):
         return (*world.toolsets(), _Referee(_seated(world)))
 
     def notes(self, agent: str) -> str:
-        """Describe the seats and when a move takes effect."""
         others = ", ".join(name for name in self.agents if name != agent)
         return (
             f"# Match\nYou are {agent}. You play against {others}. A move is played once every "
@@ -57,11 +54,9 @@ class Match(TeamProtocol):
         )
 
     def prepare(self, agent: str, world: World[Any]) -> None:
-        """Give an agent's copy of the world its seat."""
         _seated(world).join(agent)
 
     def begin(self, team: Team) -> None:
-        """Seat the agents, and let those move who are first."""
         for agent, world in team.worlds.items():
             self.prepare(agent, world)
         team.idle = set(team.agents) - set(_movers(team))
@@ -70,20 +65,17 @@ class Match(TeamProtocol):
     def run(
         self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]
     ) -> str | Content:
-        """Run a call; after a move the agent waits."""
         result = go()
         if _seated(team.worlds[agent]).pending is not None:
             team.idle.add(agent)
         return result
 
     def finished(self, agent: str, team: Team, reason: str) -> None:
-        """Record that an agent cannot go on, so the others win after this cycle."""
         if not team.pending_end:
             team.pending_end, team.stopped_by = reason, agent
         team.winners = (team.winners or set(team.agents)) - {agent}
 
     def settle(self, team: Team) -> None:
-        """Play the moves once all movers have moved, and tell those whose turn is next."""
         seated = {agent: _seated(world) for agent, world in team.worlds.items()}
         moves = {
             agent: world.pending for agent, world in seated.items() if world.pending is not None
@@ -112,7 +104,6 @@ class Match(TeamProtocol):
         return bool(score) and _seated(team.worlds[agent]).payoff() >= 1.0
 
     def shares(self, team: Team, score: float) -> dict[str, float]:
-        """Return each seat's payoff; nothing if no seat has scored."""
         seats = team.worlds.items()
         return {agent: _seated(world).payoff() if score else 0.0 for agent, world in seats}
 

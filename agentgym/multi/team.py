@@ -44,8 +44,6 @@ class Team:
         idle: The agents that are not asked until they have mail.
         restarting: The agents that start a new chat at the end of the cycle.
         unseated: The agents of a match that have not had their first turn.
-        words: The number of words that each agent has sent.
-        ended: Why the episode ends; empty while it continues.
         winners: The agents that solved the task, or earned most, if they compete.
         faults: The number of rejected answers, by agent.
         question: The host's open question, or an empty text.
@@ -79,11 +77,7 @@ class Team:
         self.ended = self.ended or reason
 
     def transmit(self, sender: str, text: str, channel: Channel) -> str:
-        """Count a message and its words, and return it as it arrives.
-
-        Raises:
-            ToolError: The sender has too few words left.
-        """
+        """Count a message and its words, and return it as it arrives; or raise `ToolError`."""
         count, budget = count_words(text), channel.message_words
         if budget is not None and self.words[sender] + count > budget:
             left = budget - self.words[sender]
@@ -96,11 +90,7 @@ class Team:
         return channel.garble(text, moment)
 
     def post(self, sender: str, receiver: str, verb: str, text: str, channel: Channel) -> None:
-        """Add a text to an agent's mail, with its length, so one text cannot pass for several.
-
-        Raises:
-            ToolError: The text is empty or exceeds a limit of the channel.
-        """
+        """Add a text, with its length so that it cannot pass for several, to an agent's mail."""
         if not text.strip():
             raise ToolError("the text is empty; say something")
         room = channel.max_message - self._posted[receiver]
@@ -141,8 +131,6 @@ class TeamProtocol:
     """Base of the kinds of teams: agents, their tools and knowledge, turns and rewards.
 
     Args:
-        world: The class of the world.
-        config: Its configuration.
         roles: World tools by role or agent, overriding the protocol's.
         reward: `shared`, or a factor of the score by role or agent; others get nothing.
         **limits: Arguments of `Channel`.
@@ -222,7 +210,7 @@ class TeamProtocol:
             )
 
     def finished(self, agent: str, team: Team, reason: str) -> None:
-        """Record that an agent's reply has ended its world."""
+        """Record that an agent's reply ended its world."""
         team.end(reason)
 
     def settle(self, team: Team) -> None:

@@ -72,8 +72,8 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
     def state(self) -> Chat:
         """Return the hidden state for a central critic: a chat with one message of JSON.
 
-        It contains the cycle, the agents that are due, undelivered messages, and the attributes of
-        each agent's world; agents that share a world also share its entry.
+        It contains the cycle, the agents that are due, undelivered messages, and each distinct
+        world.
         """
         game = self.game
         if not game.chats:
@@ -106,7 +106,6 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
 
     @override
     def step(self, action: str | None) -> None:
-        """Play the selected agent's reply; an agent whose episode has ended is stepped with None."""
         if not self.agents:
             raise ResetNeeded("there is no agent left to step: call reset() before the next step()")
         agent = self.agent_selection

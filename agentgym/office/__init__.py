@@ -1,8 +1,9 @@
 """Simulated office servers: mail, calendar, Canvas, shop, warehouses, sheets, files and cloud.
 
-The servers reproduce those of LOCA-bench (section 2.2 and table 7) in process, on embedded engines.
-They do not depend on worlds: each runs alone (`agentgym serve`, MCP) or mounts on any world
-(`world.mount(Calendar())`). They import only `text` and `sandboxes`.
+The servers reproduce those of LOCA-bench (section 2.2 and table 7) in process. Each runs alone
+(`agentgym serve`, MCP) or mounts on any world (`world.mount(Calendar())`). They import only `text`
+and `sandboxes`. Methods raise `ToolError`, before they change anything, for what a tool call can
+get wrong.
 """
 
 from agentgym.office.context import START, Clock, OfficeContext

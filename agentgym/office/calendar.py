@@ -176,7 +176,7 @@ class Calendar(Server):
         return {"items": list(map(self._show, rows)), "count": len(rows)}
 
     def add(self, events: Event | Iterable[Event]) -> list[str]:
-        """Add events and return their ids; raise `ToolError` if one is invalid."""
+        """Add events and return their ids."""
         now, ids = iso(self.context.clock.now()), []
         with self.store.change():
             for event in [events] if isinstance(events, Event) else events:

@@ -1,6 +1,4 @@
-"""The context shared by all servers of an office: the episode's clock, its identifiers and its
-files.
-"""
+"""The context shared by all servers of an office."""
 
 from __future__ import annotations
 
@@ -21,8 +19,7 @@ class InitialState:
     """An object's attributes at the start of its first episode, restored at the start of each later
     one.
 
-    Args:
-        names: The names of the attributes; they are copied together, so shared objects stay shared.
+    They are copied together.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -30,7 +27,7 @@ class InitialState:
         self._values: dict[str, Any] | None = None
 
     def begin(self, owner: object) -> None:
-        """Store the object's attributes at the first call, and restore them at every later one."""
+        """Store the attributes at the first call, and restore them later."""
         if self._values is None:
             self._values = copy.deepcopy({name: getattr(owner, name) for name in self._names})
             return
@@ -39,11 +36,7 @@ class InitialState:
 
 
 class Clock:
-    """The clock of the episode. Only the task and readings through `tick`, one second each, advance
-    it.
-
-    Args:
-        start: The start of the episode; it must have a time zone.
+    """The clock of the episode, which advances only by tasks and by one second per `tick`.
 
     Raises:
         ValueError: The start has no time zone.
@@ -65,7 +58,7 @@ class Clock:
         return functools.partial(setattr, self, "_now", self._now)
 
     def tick(self) -> datetime:
-        """Return the time of a new event in UTC; no two events have the same time."""
+        """Return the time of a new event in UTC; no two events share one."""
         self._now += timedelta(seconds=1)
         return self._now
 
@@ -73,11 +66,7 @@ class Clock:
 class OfficeContext:
     """Clock, identifiers and files of one office, shared by its servers.
 
-    Args:
-        start: The start of the episode.
-
     Attributes:
-        clock: The clock.
         files: The workspace.
         seed: The seed of identifiers and programs; the task draws it for the episode.
     """
@@ -91,14 +80,12 @@ class OfficeContext:
         self._initial = InitialState(("clock", "files", "_ids"))
 
     def new_id(self, kind: str, length: int = 16) -> str:
-        """Return a new identifier of `length` hexadecimal digits, which depends only on the episode
-        and the seed.
-        """
+        """Return a new id of `length` hexadecimal digits, which depends on the episode only."""
         self._ids += 1
         return hashlib.sha256(f"{self.seed}:{kind}:{self._ids}".encode()).hexdigest()[:length]
 
     def undo_point(self) -> Callable[[], None]:
-        """Return a function that restores clock, identifiers and files to their current state."""
+        """Return a function that restores the current state."""
         clock, files, ids = self.clock.undo_point(), self.files.undo_point(), self._ids
 
         def restore() -> None:

@@ -15,7 +15,7 @@ ServerT = TypeVar("ServerT", bound=type)
 def with_disabled_tools(path: Path) -> Callable[[ServerT], ServerT]:
     """Return a class decorator that adds the tools of a JSON file, all of which refuse their calls.
 
-    The file maps a feature, as the error message names it, to the published schemas of its tools.
+    The file maps a feature, as the error names it, to the published schemas of its tools.
     """
 
     def add(cls: ServerT) -> ServerT:

@@ -34,7 +34,7 @@ class EventTime(TypedDict, total=False):
 
 
 def parse_time(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
-    """Return a time in stored form, a date or a dateTime with offset; `ToolError` names `name`."""
+    """Return a time in stored form; `ToolError` names `name`."""
     if ("date" in fields) == ("dateTime" in fields):
         raise ToolError(
             f'invalid argument: {name} must be {{"dateTime": "…", "timeZone": "…"}} or {{"date": '

@@ -12,11 +12,9 @@ from agentgym.text.requirements import install_command
 
 @contextmanager
 def install_hint(need: str, *modules: str) -> Iterator[None]:
-    """Raise `ImportError` with the installation command if one of these modules is missing.
+    """Raise `ImportError` with the installation command if one of the `modules` is missing.
 
-    Args:
-        need: The feature and its library; the command follows.
-        modules: Modules from the `office` extra imported in the block; other errors pass.
+    `need` names the feature and its library.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Memory server: a graph of entities and relations in a workspace file, one JSON object per line.
+"""Memory server: a graph of entities and relations in a workspace file.
 
 The file format is the Model Context Protocol memory server's, so file tools see the same graph.
 """
@@ -150,7 +150,7 @@ class KnowledgeGraph(Server):
         return _subgraph(graph, [entity for entity in graph["entities"] if entity["name"] in names])
 
     def load(self) -> MemoryGraph:
-        """Return the graph, empty without a file; raise `ToolError` if the file is invalid."""
+        """Return the graph, empty without a file."""
         graph = MemoryGraph(entities=[], relations=[])
         if not self.context.files.exists(self.path):
             return graph
@@ -206,7 +206,4 @@ class _RelationLine(Relation):
 
 @functools.cache
 def _line() -> TypeAdapter[Any]:
-    """Return the validator of a line of the file, created on first use because that takes
-    milliseconds.
-    """
     return TypeAdapter(_EntityLine | _RelationLine)

@@ -45,10 +45,6 @@ class Office:
         servers: Names from `SERVERS`, in the listing order of their tools.
         start: The start of the episode.
 
-    Raises:
-        ValueError: A server name is unknown.
-        MissingRequirement: The host lacks a server's requirement.
-
     Example:
         >>> office = Office(["filesystem", "terminal", "claim_done"])
     """
@@ -75,17 +71,13 @@ class Office:
         return tuple(self._servers.values())
 
     def version(self) -> object:
-        """Return a value that changes exactly when the state changes; it cannot be copied or
-        pickled.
-        """
+        """Return a value that changes exactly when the state changes, and cannot be copied."""
         return self.context.version(), [server.version() for server in self.toolsets()]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Run one call without an env and return its result as shown to a policy.
 
-        Raises:
-            KeyError: No server has this tool.
-            ToolError: The call was refused.
+        Raises KeyError for an unknown tool, ToolError for a refused call.
         """
         if name not in self._tools:
             self._tools = tools_of(*self.toolsets())

@@ -25,7 +25,7 @@ _NEEDS = {
 
 
 def requirements(servers: Iterable[str]) -> Mapping[str, str]:
-    """Return servers' host requirements without importing them: an import may already need them."""
+    """Return servers' host requirements without importing the servers."""
     return {_NEEDS[name]: "" for name in servers if name in _NEEDS}
 
 
@@ -62,12 +62,11 @@ class Server(Toolset):
         self._initial = InitialState(name for name in self.episode_state if name != "context")
 
     def begin(self) -> None:
-        """Return to the state at the first mount."""
         self.context.begin()
         self._initial.begin(self)
 
     def version(self) -> object:
-        """Return a value that changes exactly when the state without the shared context changes."""
+        """Return a value that changes exactly when the state changes, context excluded."""
         return self.store.version(), pickle.dumps(self.session)
 
     def undo_points(self) -> Iterator[Callable[[], None]]:
@@ -84,7 +83,6 @@ class Server(Toolset):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Restore the server's state if the block raises."""
         points = list(self.undo_points())
         try:
             with self.store.change():
@@ -99,7 +97,7 @@ class Server(Toolset):
 
 
 def page_of(items: Sequence[ItemT], page: int, size: int) -> list[ItemT]:
-    """Return one page, numbered from 1, of at most 100 items; pages after the last are empty."""
+    """Return one page, from 1, of at most 100 items; later pages are empty."""
     if page < 1:
         raise ToolError(f"invalid argument: page must be at least 1, got {page}")
     if not 1 <= size <= _PAGE:

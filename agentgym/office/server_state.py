@@ -10,7 +10,7 @@ from agentgym.office.store import Store
 
 
 class ServerState:
-    """A server's store, context and session.
+    """A server's store, context and session (connection state, such as the logged-in user's id).
 
     They are properties because the server replaces them at episode start and snapshot restore.
     """
@@ -20,15 +20,12 @@ class ServerState:
 
     @property
     def store(self) -> Store:
-        """Records."""
         return self._server.store
 
     @property
     def context(self) -> OfficeContext:
-        """Clock, identifiers and files."""
         return self._server.context
 
     @property
     def session(self) -> dict[str, Any]:
-        """Connection state, such as the logged-in user's id."""
         return self._server.session

@@ -28,8 +28,7 @@ def _from_json(text: str) -> Any:
 _DECODERS: dict[str, Callable[[Any], Any]] = {"JSON": _from_json, "BOOL": bool}
 
 
-# One server's records, with attachments, uploads and versions. They stay in memory, and each copy of
-# an env copies them.
+# One server's records, which each copy of an env copies.
 MAX_BYTES = 256 * 2**20
 _PAGE_BYTES = 1_024
 
@@ -90,17 +89,12 @@ class Store:
         return record[0] if record else None
 
     def find(self, table: str, order: str = "id", **equal: Any) -> list[Row]:
-        """Return the ordered records whose columns have these values."""
+        """Return the ordered records with these values."""
         return self.rows(_selection(table, tuple(equal), order), *equal.values())
 
     def get(self, table: str, id: int | float | str, kind: str | None = None, **equal: Any) -> Row:
-        """Return the record with an id, whose other columns must have the values in `equal`.
-
-        Args:
-            table: Its table.
-            id: Its id.
-            kind: The noun for the `ToolError` if it is missing; by default the table's singular.
-            **equal: Required values of other columns.
+        """Return the record with an id and the values in `equal`, or raise `ToolError` with its
+        `kind`.
         """
         records = self.find(table, id=id, **equal)
         if not records:
@@ -110,7 +104,7 @@ class Store:
         return records[0]
 
     def insert(self, table: str, **record: Any) -> int:
-        """Add a record and return its rowid, which is its id if that is an integer."""
+        """Add a record and return its rowid, which is an integer id."""
         cursor = self._write(table, _insertion(table, tuple(record)), _encode_all(record.values()))
         return int(cursor.lastrowid or 0)
 
@@ -135,7 +129,7 @@ class Store:
             )
 
     def delete(self, table: str, **equal: Any) -> int:
-        """Delete the records whose columns have these values and return their number."""
+        """Delete the records with these values and return their number."""
         where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
         return self._write(
             table, f'DELETE FROM "{table}" WHERE {where}', _encode_all(equal.values())
@@ -190,7 +184,7 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """Make several changes atomically; an exception or a lack of room undoes all of them."""
+        """Make changes atomically; an exception or a lack of room undoes them."""
         name = f"change_{self._depth}"
         before = self._db.total_changes
         self._db.execute(f"SAVEPOINT {name}")
@@ -203,8 +197,7 @@ class Store:
             self._undone += 1
             # SQLite rolls back by itself if it runs out of memory.
             if self._db.in_transaction:
-                # Releasing the outermost savepoint would be a commit, which SQLite
-                # counts in the file.
+                # Releasing the outermost savepoint would be a commit, counted in the file.
                 self._db.execute(f"ROLLBACK TO {name}" if self._depth > 1 else "ROLLBACK")
             raise
         finally:
@@ -229,14 +222,12 @@ class Store:
 
 @functools.lru_cache(maxsize=1_024)
 def _insertion(table: str, names: tuple[str, ...]) -> str:
-    """Return the statement that adds a record."""
     columns = ", ".join(f'"{name}"' for name in names)
     return f'INSERT INTO "{table}" ({columns}) VALUES ({", ".join("?" * len(names))})'
 
 
 @functools.lru_cache(maxsize=1_024)
 def _selection(table: str, names: tuple[str, ...], order: str) -> str:
-    """Return the statement that selects the ordered records of a table by columns."""
     where = " AND ".join(f'"{name}" IS ?' for name in names) or "1"
     return f'SELECT * FROM "{table}" WHERE {where} ORDER BY {order}'
 
@@ -269,7 +260,6 @@ def _empty(schema: str) -> bytes:
 def _columns(
     schema: str,
 ) -> tuple[dict[str, Callable[[Any], Any]], dict[str, tuple[str, ...]]]:
-    """Return the decoders of the columns that need one, and the columns of each table."""
     db = sqlite3.connect(":memory:")
     db.executescript(schema)
     decoders: dict[str, Callable[[Any], Any]] = {}

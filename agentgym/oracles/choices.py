@@ -36,11 +36,7 @@ _STARTS = [0, *(place + 1 for place, unit in enumerate(_UNITS[:-1]) if unit == "
 
 
 def best_call(world: World[object]) -> ToolCall:
-    """Return the first optimal call, or the first legal call if none is optimal.
-
-    Raises:
-        ValueError: The chat does not tell what is optimal.
-    """
+    """Return the first optimal or else the first legal call; raise ValueError without optima."""
     calls = world.optimal_calls()
     if calls is None:
         # A legal call would pass for the oracle's, and its score for the oracle's.
@@ -85,8 +81,7 @@ class Decoys:
     """Other instances of the split, played optimally up to the same turn, as sources of wrong
     states.
 
-    Raises:
-        ValueError: The configuration has a single instance.
+    Raises ValueError if the configuration has a single instance.
     """
 
     def __init__(self, env: ToolEnv) -> None:
@@ -142,7 +137,7 @@ def _advance(env: ToolEnv) -> None:
 
 
 def placebo_for(hint: str, turn: int) -> str:
-    """Return uninformative text with a hint's token count; it varies with the turn."""
+    """Return uninformative text with a hint's token count."""
     start = _STARTS[turn % len(_STARTS)]
     units = range(start, start + counter(_COUNTER).length(hint))
     return "".join(_UNITS[k % len(_UNITS)] for k in units).lstrip()

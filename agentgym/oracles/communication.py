@@ -22,8 +22,7 @@ TEAM_NOTE = (
 class CommunicationOracle(HintOracle):
     """Oracle that shows a team agent each call of the others with its result, verbatim.
 
-    Each entry is attached to the next message and stays there. A new chat shows all entries of the
-    episode so far.
+    Each entry stays with its message. A new chat shows all entries of the episode so far.
 
     Args:
         env: The stack of an agent whose team shares a world.
@@ -51,11 +50,9 @@ class CommunicationOracle(HintOracle):
         self._agent_env = agent_env
 
     def begin(self) -> None:
-        """Show the log from its beginning."""
         self._messages = self._start = self._end = 0
 
     def text(self) -> str:
-        """Return the others' actions since the message before the newest one."""
         actions, count = self._agent_env.team.actions, len(self.source.messages)
         if count != self._messages:
             self._messages, self._start = count, self._end

@@ -63,8 +63,7 @@ class HintOracle(
     """Wrapper that appends a hint to the newest message, at a cost independent of the chat's
     length.
 
-    Random choices depend on the instance and the turn, so arms with one probability share their
-    wrong hints, and a hint that is right at a lower probability is right at a higher one.
+    Random choices depend only on the instance and the turn, so arms are paired.
 
     Args:
         hint_scope: `persistent` or `ephemeral`.
@@ -142,7 +141,6 @@ class HintOracle(
         return self.text() if rng.random() < self.accuracy else self.wrong_text(rng)
 
     def observation(self, observation: Chat) -> Chat:
-        """Append the hint to a chat's newest message."""
         known, count = len(self.source.messages), len(observation.messages)
         grew = 0 < known <= count and observation.shared_prefix(self.source) == known
         self.source = observation
@@ -162,13 +160,11 @@ class HintOracle(
         return self._shown
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply and append the next hint."""
         chat, reward, terminated, truncated, info = self.env.step(action)
         shown = self.observation(chat)  # first, because its faults belong to this step
         return shown, reward, terminated, truncated, self.world_env.guard.add_faults(info)
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
-        """Start a new episode."""
         self.source = Chat()
         observation, info = self.env.reset(**options)
         self._info_keys = tuple(info)
@@ -209,11 +205,9 @@ class PlanOracle(HintOracle):
         self.with_state = with_state
 
     def text(self) -> str:
-        """Return the world's next subtask."""
         return self.world_env.world.subtask(self.with_state)
 
     def wrong_text(self, rng: np.random.Generator) -> str:
-        """Return the wording of a call that is not optimal."""
         return wrong_plan(self.world_env, self.with_state, rng)
 
 
@@ -259,12 +253,10 @@ class StateOracle(HintOracle):
             self.world_env.mount(self._pages, RECALL_NOTE)
 
     def begin(self) -> None:
-        """Draw another instance if wrong states are needed."""
         if self.accuracy < 1.0:
             self._decoys = Decoys(self.world_env)
 
     def text(self) -> str:
-        """Return the world's state in words."""
         return self._describe(self.world_env.world)
 
     def _describe(self, world: World[Any]) -> str:
@@ -296,16 +288,14 @@ class StateOracle(HintOracle):
         return chat, 0.0, False, False, self.world_env.guard.add_faults(info)
 
     def wrong_text(self, rng: np.random.Generator) -> str:
-        """Return the state of another instance."""
         return self._decoys.state(self._describe)
 
 
 class HistoryOracle(
     StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
 ):
-    """Oracle that shows only the system message, the restated task and the newest hints.
-
-    It is the history oracle of LUMINA (figure 1c).
+    """Oracle that shows only the system message, the restated task and the newest hints; at the
+    end, the whole chat (LUMINA, figure 1c).
 
     Args:
         env: An env with a `StateOracle`.
@@ -330,7 +320,6 @@ class HistoryOracle(
             )
 
     def observation(self, observation: Chat) -> Chat:
-        """Return the messages up to the task with the hints; at the end, the whole chat."""
         if self.world_env.over:
             return observation
         source = self.hints[0].source
@@ -377,7 +366,7 @@ def with_hints(message: Message, hints: list[HintOracle]) -> Message:
 
 
 def split_hints(text: str) -> tuple[str, dict[str, str]]:
-    """Split a text into the world's words and the hints by tag, without other notices."""
+    """Split a text into the world's words and the hints by tag."""
     if "\n\n<" not in text:
         return text, {}
     said, hints = _take_blocks(text, _HINT, "\n</{}>")

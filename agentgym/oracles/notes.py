@@ -19,8 +19,8 @@ _LINE_NUMBER = re.compile(r"(?m)^[0-9]+\t")
 def choose_memory_call(parsed: ParsedChat, describe: Callable[[], str]) -> ToolCall | None:
     """Return the memory call that must precede the next action, or None.
 
-    The policy saves the state that `describe` returns when the context is nearly full. It looks for
-    a note whenever the chat shows no memory call, because earlier turns may have been removed.
+    The policy saves the state that `describe` returns when the context is nearly full, and looks
+    for a note whenever the chat shows no memory call.
     """
     # A state hint or a summary already contains what a note would.
     if "state" in parsed.hints or not any(tool.name == _TOOL for tool in parsed.tools):
@@ -28,7 +28,7 @@ def choose_memory_call(parsed: ParsedChat, describe: Callable[[], str]) -> ToolC
     used = [event for event in parsed.past.events if event and event[0].name == _TOOL]
     newest = used[-1][0].arguments if used else {}
     read_back = newest.get("command") == "view" and newest.get("path") == NOTE
-    # A note that was read back lacks the later calls, of which some may still be visible.
+    # A note that was read back lacks the later calls.
     if parsed.warned or read_back:
         return ToolCall(_TOOL, {"command": "create", "path": NOTE, "file_text": describe()})
     if not used and not parsed.summary:
@@ -39,9 +39,7 @@ def choose_memory_call(parsed: ParsedChat, describe: Callable[[], str]) -> ToolC
 
 
 def recall_from_note(kind: type[World[Any]], parsed: ParsedChat) -> World[object] | None:
-    """Return the world that the newest visible note and the later calls imply; None without a
-    readable note.
-    """
+    """Return the world that the newest visible note and the later calls imply, or None."""
     events = parsed.past.events
     for place in reversed(range(len(events))):
         event = events[place]

@@ -33,9 +33,9 @@ class InContextExamples(
 ):
     """Wrapper that adds solved examples between the system message and the task.
 
-    Each example is another instance, solved by optimal calls in a second env of the same spec. Each
-    observation appears as the policy first saw it, followed by the world's reasoning and the call.
-    In a team, `TeamPolicy` solves the instance, and each agent sees its own last chat of it.
+    Each example is another instance, solved by optimal calls in a second env of the same spec: the
+    observations as first seen, each followed by the world's reasoning and the call. In a team,
+    `TeamPolicy` solves the instance, and each agent sees its own last chat of it.
 
     Args:
         env: The env, with its oracles.
@@ -71,7 +71,6 @@ class InContextExamples(
         self._shown = Chat()
 
     def observation(self, observation: Chat) -> Chat:
-        """Insert the examples after a chat's system message."""
         # The newest message stays apart, because the next observation drops its ephemeral hint.
         known = len(self._source.messages)
         if not known or observation.shared_prefix(self._source) < known:
@@ -106,7 +105,6 @@ def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
 
 
 def _roll_team(agent_env: AgentEnv, shot: int) -> list[Message]:
-    """Return an agent's last chat of an episode that `TeamPolicy` plays."""
     game = _example_game(agent_env)
     policy = TeamPolicy(ids_of(world_path(game.world_class))[0], dialect=game.dialect)
     game.reset(np.random.default_rng(EXAMPLE_SEED + shot))
@@ -135,7 +133,6 @@ def _roll_team(agent_env: AgentEnv, shot: int) -> list[Message]:
 
 
 def _example_game(agent_env: AgentEnv) -> Game:
-    """Return a second game without examples, strategies and noise."""
     stacks = {}
     for agent, stack in agent_env.game_arguments["stacks"].items():
         names = [layer["entry_point"].rpartition(":")[2] for layer in stack]
@@ -198,13 +195,11 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
         super().__init__(env)
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode without labels."""
         chat, info = self.env.reset(**options)
         labels = {} if self.world_env.world.label_calls() is None else {"labels": ()}
         return chat, {**info, "optimal": None, "alive": None, **labels}
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Label the step against the optimal set before it."""
         world, guard = self.world_env.world, self.world_env.guard
         best: Sequence[ToolCall] | None = None
         label_calls: Callable[[Sequence[ToolCall]], Sequence[str]] | None = None

@@ -1,7 +1,7 @@
 """Scripted policies: stateless functions of the chats, like a model.
 
 Random choices depend on the seed, the instance and the turn (`Message.moment`), so all arms of an
-ablation repeat them, which sharpens paired comparisons.
+ablation repeat them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class ScriptedPolicy:
         env_id: The id of the world or of a preset.
         seed: Seeds the random choices.
         dialect: The form of the calls; `auto` uses the form that the env asks for.
-        notes: Whether to use the tool of `MemoryTool`, if the chat offers it: save the state before
-            older messages are removed, and read it when it may be missing.
+        notes: Whether to save the state with the tool of `MemoryTool`, if the chat offers it,
+            before older messages are removed.
     """
 
     hooks: ClassVar[tuple[str, ...]] = ("read_task", "read_result")
@@ -62,7 +62,6 @@ class ScriptedPolicy:
         self._readings = Readings(ChatReading)
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Return one reply for each chat."""
         return [self._reply(chat) for chat in chats]
 
     def _reply(self, chat: Chat) -> Reply:
@@ -76,7 +75,7 @@ class ScriptedPolicy:
             yield reading.parsed(chat)
 
     def write(self, parsed: ParsedChat) -> str:
-        """Write a call or a requested summary; request the rest of a partial state hint first."""
+        """Write a call or a requested summary; complete a partial state hint first."""
         if parsed.summarize:
             return f"<state>\n{self.remember(parsed).state()}\n</state>"
         call = ask_for_state(parsed) or self.take_note(parsed) or self.act(parsed)
@@ -122,17 +121,16 @@ def ask_for_state(parsed: ParsedChat) -> ToolCall | None:
 
 
 class OraclePolicy(ScriptedPolicy):
-    """Policy that plays the first optimal call, or a legal call if success is impossible."""
+    """Policy that plays the first optimal call, or a legal call in a lost state."""
 
     hooks = (*ScriptedPolicy.hooks, "optimal_calls")
 
     def act(self, parsed: ParsedChat) -> ToolCall:
-        """Choose an optimal call."""
         return best_call(self.recall(parsed))
 
 
 class RandomPolicy(ScriptedPolicy):
-    """Policy that plays random calls, legal ones if it can read the world from the chat."""
+    """Policy that plays random calls, legal ones if possible."""
 
     hooks = ()
 
@@ -145,18 +143,16 @@ class RandomPolicy(ScriptedPolicy):
         return all(has_hook(self.world, hook) for hook in hooks)
 
     def write(self, parsed: ParsedChat) -> str:
-        """Write a call, or a requested summary."""
         return "" if parsed.summarize and not self._sums_up else super().write(parsed)
 
     def act(self, parsed: ParsedChat) -> ToolCall:
-        """Choose any legal call."""
         if not self._reads_chat:
             return sample_call(parsed.tools, self.draw(parsed))
         return choose(self.recall(parsed).legal_calls(), self.draw(parsed))
 
 
 class NoisyPolicy(ScriptedPolicy):
-    """Policy that plays a non-optimal legal call with probability `p`, else an optimal one."""
+    """Policy that errs with probability `p` and else plays optimally."""
 
     hooks = (*OraclePolicy.hooks, "legal_calls")
 
@@ -173,7 +169,6 @@ class NoisyPolicy(ScriptedPolicy):
         self.p = p
 
     def act(self, parsed: ParsedChat) -> ToolCall:
-        """Choose an optimal call or, with probability p, a wrong one."""
         world = self.recall(parsed)
         rng = self.draw(parsed)
         return wrong_call(world, rng) if rng.random() < self.p else best_call(world)
@@ -201,8 +196,7 @@ class ControlPolicy(ScriptedPolicy):
     """Policy that plays optimally except for its deficits.
 
     It is the positive control of an ablation over the oracle arms, which must find exactly these
-    deficits. It follows plan hints instead of planning, and takes the state from hints instead of
-    memory.
+    deficits. It follows plan hints instead of planning, and takes the state from hints.
     """
 
     hooks = NoisyPolicy.hooks
@@ -214,7 +208,6 @@ class ControlPolicy(ScriptedPolicy):
         self.deficits = deficits
 
     def act(self, parsed: ParsedChat) -> ToolCall:
-        """Recall the state, plan, and err."""
         world = self.recall(parsed)
         # Separate streams, because one deficit must not shift another's draws.
         distracted, planning, tracking = self.draw(parsed).spawn(3)
@@ -229,7 +222,6 @@ class ControlPolicy(ScriptedPolicy):
         return best_call(world)
 
     def remember(self, parsed: ParsedChat) -> World[object]:
-        """Return the world in the agent's summary, without forgotten changes."""
         if "state" in parsed.hints:
             return self.recall(parsed)
         return self._recall_with_gaps(parsed, self.draw(parsed).spawn(3)[2])
@@ -248,10 +240,10 @@ class ControlPolicy(ScriptedPolicy):
 
 
 class ThinkingPolicy:
-    """Policy that writes the world's reasoning before another policy's calls.
+    """Policy that writes the world's reasoning before another policy's calls, to teach small
+    models.
 
-    It is a teacher: a small model learns to write down what it cannot compute in one step. Summaries,
-    notes, and calls after a plan and a state hint have no reasoning.
+    Summaries, notes, and calls after a plan and a state hint have no reasoning.
 
     Example:
         >>> teacher = ThinkingPolicy(NoisyPolicy("ListWorld", 0.2))
@@ -261,7 +253,6 @@ class ThinkingPolicy:
         self.policy = policy
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Return one reply for each chat."""
         return [self._reply(chat) for chat in chats]
 
     def _reply(self, chat: Chat) -> Reply:

@@ -1,7 +1,6 @@
 """Incremental reading of chats by scripted policies.
 
-The chats of an episode are versions of one buffer (`Messages.lineage`). A context edit creates a
-new buffer, which is read in full.
+A context edit creates a new buffer (`Messages.lineage`), which is read in full.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from agentgym.world.world import World
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.wrappers.context import WARNING
 
-# More episodes than a process plays at once; a reading is about as large as the episode's world.
+# More episodes than a process plays at once; a reading is as large as a world.
 _MOST_CHATS = 1_024
 _MOST_VERSIONS = 4  # threads and repeated passes read different versions of a chat
 
@@ -46,7 +45,6 @@ class PastCalls:
 
     @property
     def empty(self) -> bool:
-        """Report whether no message was read."""
         return self._newest is None
 
     def take(self, message: Message) -> None:
@@ -73,7 +71,7 @@ class PastCalls:
     def world(self, kind: type[World[Any]], task: str, state: str) -> World[object]:
         """Return the world after these calls, which started from the task's state or the given one.
 
-        The next call with the same arguments returns the same object with later events applied.
+        The next call with equal arguments returns the same object, with later events applied.
         """
         origin = (kind, task, state)
         world = self._world
@@ -91,7 +89,7 @@ class PastCalls:
 
 
 def read_task(kind: type[World[Any]], task: str) -> World[Any]:
-    """Return the world that a task describes; raise `ValueError` if it is another world's task."""
+    """Return the world that a task describes; raise `ValueError` for another world's task."""
     try:
         return kind.read_task(task)
     except (LookupError, ValueError) as error:
@@ -112,7 +110,6 @@ class ParsedChat:
         summary: The state in the policy's last summary; empty without one.
         summarize: Whether the chat requests a summary instead of a call.
         warned: Whether the newest message warns that older ones will be removed.
-        moment: The newest `Message.moment`.
     """
 
     task: str
@@ -127,7 +124,6 @@ class ParsedChat:
 
     @classmethod
     def of(cls, chat: Chat) -> ParsedChat:
-        """Read a whole chat."""
         reading = ChatReading(chat)
         reading.read(chat)
         return reading.parsed(chat)
@@ -173,7 +169,7 @@ class ChatReading:
             self.past.take(message)
 
     def parsed(self, chat: Chat) -> ParsedChat:
-        """Return the contents of the last version read; they change with the next one."""
+        """Return the contents of the last version; they change with the next one."""
         return ParsedChat(
             task=self._task,
             hints=split_hints(self._newest_observation(chat).text)[1],
@@ -199,7 +195,7 @@ ReadingT = TypeVar("ReadingT", bound=ChatReading)
 
 
 class Readings(Generic[ReadingT]):
-    """Readings of a policy's chats, which threads may share. Copies and pickles contain none."""
+    """Readings of a policy's chats, shared by threads. Copies and pickles contain none."""
 
     def __init__(self, begin: Callable[[Chat], ReadingT]) -> None:
         self._begin = begin
@@ -211,11 +207,7 @@ class Readings(Generic[ReadingT]):
 
     @contextmanager
     def read(self, chat: Chat) -> Iterator[ReadingT]:
-        """Lend the reading of a chat up to its newest message.
-
-        Raises:
-            ValueError: The chat has no task message.
-        """
+        """Lend the reading of a chat up to its newest message; raise ValueError without a task."""
         messages = chat.messages
         if not isinstance(messages, Messages):
             messages = Messages(messages)  # the reading stays with this buffer
@@ -253,7 +245,7 @@ def _read_alike(one: Message, other: Message) -> bool:
 
 
 def read_state(world: World[object], state: str) -> bool:
-    """Read a state into a world; return False if it is empty or was cut."""
+    """Read a state into a world; return False if it is empty or cut."""
     if state:
         with suppress(ValueError):
             world.read_state(state)
@@ -262,6 +254,6 @@ def read_state(world: World[object], state: str) -> bool:
 
 
 def apply_result(world: World[object], call: ToolCall, result: str) -> None:
-    """Read a result into a world; cleared or cut results carry no information."""
+    """Read a result into a world, unless it was cleared or cut."""
     with suppress(ValueError, KeyError):
         world.read_result(call, result)

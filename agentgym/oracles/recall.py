@@ -35,7 +35,6 @@ class StatePages(Toolset):
     shown: tuple[int, ...] = ()
 
     def begin(self) -> None:
-        """Hide all pages."""
         self.count, self.shown = 0, ()
 
     @tool
@@ -55,7 +54,7 @@ class StatePages(Toolset):
         )
 
     def describe(self, world: World[Any]) -> str:
-        """Describe a world's state, with the requested pages if it is long."""
+        """Describe a world's state, with the requested pages if long."""
         brief, chars = world.brief_state(), world.state_chars()
         if chars <= len(brief):
             self.count = 0
@@ -70,7 +69,7 @@ class StatePages(Toolset):
         return "".join(parts)
 
     def request(self, reply: Message) -> bool:
-        """Show the requested pages; return False if the reply does not request new ones."""
+        """Show the requested pages; return False if there are no new ones."""
         asked = set(self.shown)
         for call in reply.calls:
             pages = call.arguments.get("pages")
@@ -92,7 +91,7 @@ def missing_pages(hint: str) -> Sequence[int]:
 
 
 def whole_state(hint: str) -> str:
-    """Return the complete state of a hint, or its visible part if pages are missing."""
+    """Return the complete state of a hint, or its visible part."""
     return _read(hint)[0]
 
 

@@ -71,7 +71,6 @@ class _TeamReading(ChatReading):
                 self.note_sent(str(self._calls[0].arguments.get("text")))
 
     def take_mail(self, text: str) -> None:
-        """Take the state from a mail; one in parts counts once all have arrived."""
         part = _PART.match(text)
         if part is None:
             self.take_state(text)
@@ -144,7 +143,6 @@ class TeamPolicy:
         self._readings = Readings(_TeamReading)
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Return one reply for each chat."""
         return [self._reply(chat) for chat in chats]
 
     def _reply(self, chat: Chat) -> Reply:
@@ -157,7 +155,6 @@ class TeamPolicy:
                 return Reply(self._excuse(chat))
 
     def _excuse(self, chat: Chat) -> str:
-        """Return the reply to a message that noise has made unreadable."""
         if "report" in {tool.name for tool in chat.tools}:
             call = ToolCall("report", {"text": "I cannot read the sub-task."})
         else:
@@ -199,7 +196,7 @@ class TeamPolicy:
         if me in owners and (view.has_floor or (view.has_floor is None and owners[0] == me)):
             return call
         others = [name for name in owners if name != me]
-        # With a hidden history the recipients are unknown, and sending the state again is harmless.
+        # With a hidden history, sending the state again is harmless.
         if others and (view.has_floor or (view.has_floor is None and _is_hidden(chat))):
             room = int(next(iter(_ROOM.findall(rules)), 0))
             text, last = _message(_tag(self.player.recall(parsed)), view, room)
@@ -216,7 +213,6 @@ def _tag(world: World[Any]) -> str:
 
 
 def _message(state: str, view: _TeamReading, room: int) -> tuple[str, bool]:
-    """Return the next message with a tagged state of at most `room` characters (0: no limit)."""
     if not room or len(state) <= room:
         return state, True
     if view.has_floor is None:  # a hint shows the state to everyone

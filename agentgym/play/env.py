@@ -42,13 +42,13 @@ MAX_CALLS = 128
 # Errors stay in the context.
 MAX_ERROR_CHARS = 2_000
 
-# About 250,000 tokens: more than the oracle reads at once in an office of 256K tokens.
+# About 250,000 tokens: more than the oracle reads at once in any office.
 DEFAULT_RESULT_CHARS = 1_000_000
 
 # Shorter results are free, because counting them would take longer than keeping them.
 _SHORT_RESULT = 10_000
 
-# Shared by all resets and nearly all steps, because building a `StepInfo` costs as much as a call.
+# Shared, because building a `StepInfo` costs as much as a call.
 _QUIET = {0: StepInfo(), 1: StepInfo(calls=1)}
 # Marks a reply without an attempted call.
 _PROSE = f"error: {NO_CALL}"
@@ -70,8 +70,8 @@ class ToolEnv(ToolHost):
         parallel_calls: Whether one reply may contain several calls, if the world allows it.
         max_failed_rounds: The consecutive replies without a successful call that end the episode;
             `world` uses `World.max_failed_rounds`, None disables the limit.
-        max_result_chars: The maximum characters of a tool result outside code. A longer result is
-            cut, with a notice.
+        max_result_chars: The maximum characters of a tool result outside code; a longer one is cut,
+            with a notice.
         on_fault: `report` or `raise` unexpected exceptions of a tool or the scorer.
         render_mode: `ansi` renders the chat and the board as text, `rgb_array` the board as a
             picture.
@@ -277,10 +277,7 @@ class ToolEnv(ToolHost):
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
         """Run one call without a chat: for code, TRL or an MCP server.
 
-        With `nested`, the current reply's code makes the call, and `StepInfo.nested` lists it.
-
-        Raises:
-            ToolError: The call was rejected and changed nothing.
+        With `nested`, `StepInfo.nested` lists it. Raises `ToolError` if the tool rejected the call.
         """
         self._running_world("call reset() before call()")
         check_jsonable(arguments)
@@ -307,7 +304,7 @@ class ToolEnv(ToolHost):
         return content
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
-        """End the episode with the current score; `reason` becomes `StepInfo.ended`."""
+        """End the episode with the current score and this `StepInfo.ended`."""
         self._running_world("call reset() before truncate()")
         return self._end(reason)
 
@@ -412,7 +409,6 @@ class ToolEnv(ToolHost):
         )
 
     def render(self) -> str | NDArray[np.uint8] | None:
-        """Return the episode in the render mode's form."""
         return render_chat(self.render_mode, self.chat, self.world.board())
 
 
@@ -422,7 +418,7 @@ def clone(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
 
 
 def tool_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
-    """Return the `ToolEnv` inside a stack of wrappers; in a team, that of the env's `seat`."""
+    """Return the `ToolEnv` inside wrappers; in a team, that of the env's `seat`."""
     inner = getattr(env.unwrapped, "agent_env", env.unwrapped)
     if not isinstance(inner, ToolEnv):
         raise TypeError(

@@ -22,7 +22,7 @@ from agentgym.world.world import World
 # Constant, because an exception's text may reveal hidden information.
 FAULT = "the tool failed for a reason of its own, and nothing was changed; try another way"
 
-# Longer results are logged as checksums; below this length a checksum costs more than it saves.
+# Longer results are logged as checksums, which cost more than they save for short ones.
 _SHORT = 80
 
 # The ends of a deep recursion's traceback contain everything useful.
@@ -34,7 +34,6 @@ class Guard:
     """Record of failures that the policy did not cause.
 
     Attributes:
-        faults: The faults of the current step.
         invalid: Why the episode does not measure the policy; empty while it is valid.
         broken: Whether a state could not be restored.
     """
@@ -113,10 +112,8 @@ def _show(world: World[Any], call: ToolCall, result: Any, indent: int | None) ->
 def rebuild(
     world: World[Any], new: World[Any], tools: Mapping[str, BoundTool], calls: int
 ) -> World[Any]:
-    """Replay a world's first calls in `new`, which was generated from the same seed.
-
-    Raises:
-        RollbackError: A call returned a different result.
+    """Replay a world's first calls in `new`, of the same seed; raise RollbackError if a result
+    differs.
     """
     for record in world.call_log[:calls]:
         new.turn = record.turn
@@ -147,12 +144,8 @@ class _Watch:
 
 
 def is_stop(error: BaseException) -> bool:
-    """Report whether an exception stops the program from outside.
-
-    Others are faults of the code that raised them, such as a panic of a Rust library.
-    """
-    # asyncio cannot raise before it is imported, and importing it takes a tenth of this package's
-    # import time.
+    """Report whether an exception stops the program from outside."""
+    # asyncio cannot raise before it is imported, which takes a tenth of this package's import time.
     asyncio = sys.modules.get("asyncio.exceptions")
     cancelled = (asyncio.CancelledError,) if asyncio else ()
     return isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, *cancelled))
@@ -163,7 +156,7 @@ _EXHAUSTED = {
     *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
     *(errno.ENOSPC, errno.EDQUOT, errno.EIO),
 }
-# Errors of a program that a reply can prevent from starting, with too long arguments.
+# A reply with too long arguments can prevent a program from starting.
 _OF_REPLY = {errno.E2BIG, errno.ENAMETOOLONG, errno.EINVAL}
 
 

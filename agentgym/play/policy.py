@@ -16,12 +16,12 @@ class Reply:
 
     Attributes:
         text: The action for `env.step`.
-        prompt_ids: The prompt's token ids, if known. As `TokenIds`, the prompts of an episode share
+        prompt_ids: The prompt's token ids, if known; as `TokenIds`, an episode's prompts share
             memory.
         ids: The sampled token ids.
         logprobs: Their log-probabilities under the sampler, in nats, one per id.
-        ended: Why the policy stopped, such as `over_window`: the episode ends with the world's
-            current score (`StepInfo.ended`) instead of a step. Empty for a step.
+        ended: Why the policy stopped, such as `over_window`: the episode then ends with the world's
+            current score (`StepInfo.ended`). Empty for a step.
         usage: `prompt_tokens`, `completion_tokens` and `seconds` of the reply, if the policy knows
             them; recorded as `info["usage"]`.
     """
@@ -45,7 +45,7 @@ class Policy(Protocol):
 class PolicyError(RuntimeError):
     """Error of a policy that could not reply, for example because its server is down.
 
-    The agent is not to blame, so the episode gets no score.
+    The episode then gets no score.
     """
 
     # True stops the run, because every later request would fail too.

@@ -1,7 +1,6 @@
 """Shared memory for chats, so Gymnasium's `AsyncVectorEnv` works with `shared_memory=True`.
 
-Each env has a section of one unnamed in-memory file, which the system frees when the last process
-closes it. A step writes only the new messages.
+Each env has a section of one unnamed in-memory file. A step writes only the new messages.
 """
 
 from __future__ import annotations
@@ -40,11 +39,9 @@ _PART = _SLOTS * _SLOT  # bytes per env
 class SharedChats(Sequence[Chat]):
     """The newest chat of each env of a vector env, written by other processes.
 
-    A deep copy is a tuple of the current chats. A record is a chat as the difference from the
-    previous record, or from nothing if the reader missed that one.
-
-    Raises:
-        CustomSpaceError: The system cannot pass an open file to another process.
+    A deep copy is a tuple of the current chats. A record is the difference from the previous one,
+    or a whole chat if the reader missed it. Raises CustomSpaceError if the system cannot pass an
+    open file.
     """
 
     def __init__(self, count: int, file: int | None = None) -> None:
@@ -128,7 +125,6 @@ class BatchedChatSpace(Tuple):  # type: ignore[type-arg]  # it is generic in new
     """The chats of a vector env."""
 
     def contains(self, x: Any) -> bool:
-        """Report whether `x` contains one chat per env."""
         return super().contains(tuple(x) if isinstance(x, SharedChats) else x)
 
 

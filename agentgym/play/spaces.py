@@ -1,8 +1,4 @@
-"""Spaces of text worlds: the observation is a chat, the action a text.
-
-`gymnasium.spaces.Text` rejects newlines and most of Unicode, and returns garbage through the shared
-memory of async vector envs.
-"""
+"""Spaces of text worlds; `gymnasium.spaces.Text` rejects newlines and most of Unicode."""
 
 from __future__ import annotations
 
@@ -24,16 +20,13 @@ class ChatSpace(Space[Chat]):
         super().__init__(seed=seed)
 
     def sample(self, mask: None = None, probability: None = None) -> Chat:
-        """Return a chat with one user message."""
         return Chat((Message("user", f"message {self.np_random.integers(1_000_000)}"),))
 
     def contains(self, x: Any) -> bool:
-        """Report whether `x` is a chat."""
         return isinstance(x, Chat)
 
     @property
     def is_np_flattenable(self) -> bool:
-        """Return False: a chat has no fixed-size array form."""
         return False
 
     def __eq__(self, other: object) -> bool:
@@ -59,16 +52,13 @@ class ActionSpace(Space[str]):
         super().__init__(seed=seed)
 
     def sample(self, mask: None = None, probability: None = None) -> str:
-        """Return a random call that fits a tool's schema."""
         return render(sample_call(self.tools, self.np_random), self.dialect)
 
     def contains(self, x: Any) -> bool:
-        """Report whether `x` is a text."""
         return isinstance(x, str)
 
     @property
     def is_np_flattenable(self) -> bool:
-        """Return False: a text has no fixed-size array form."""
         return False
 
     def __eq__(self, other: object) -> bool:

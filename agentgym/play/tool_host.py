@@ -61,7 +61,6 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
 
     @property
     def over(self) -> bool:
-        """Return True once the episode has ended."""
         return self._over
 
     @property
@@ -71,7 +70,7 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
 
     @property
     def callable_tools(self) -> tuple[Tool, ...]:
-        """Return all schemas, including tools that only code may call."""
+        """Return all schemas, including tools for code only."""
         return tuple(bound.schema for bound in self._tools.values())
 
     def mount(self, toolset: object, notes: str = "", code_only: Iterable[str] = ()) -> None:
@@ -80,10 +79,7 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
         Args:
             toolset: The owner of the tools; `Toolset.begin` is called at each reset.
             notes: Text for the system message, after the tool documentation.
-            code_only: Tools that the policy no longer sees and only `call` runs.
-
-        Raises:
-            ValueError: A tool name is taken, or `code_only` names an unknown tool.
+            code_only: Tools that only `call` runs, hidden from the policy.
         """
         if doubled := self._tools.keys() & tools_of(toolset).keys():
             raise ValueError(
@@ -127,7 +123,6 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
         return tools_of(*world.toolsets())
 
     def close(self) -> None:
-        """Release the external resources of all toolsets."""
         for owner in (*(self._world.toolsets() if self._world else ()), *self._mounted):
             if isinstance(owner, Toolset):
                 owner.close()
@@ -135,7 +130,7 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
     def snapshot(self) -> Snapshot:
         """Return the episode's state for `restore`, here or in an env with equal options.
 
-        Wrappers have state too: use `agentgym.clone` to branch a whole stack.
+        It excludes wrappers: branch a whole stack with `agentgym.clone`.
         """
         return Snapshot(copy.deepcopy(self._state()))
 

@@ -1,12 +1,11 @@
 """Sandboxes for model-written code: interpreters that call host functions, and a workbench.
 
 The code is assumed to be hostile. It reaches the host only through the given functions. A call
-blocks until the host answers, runs exactly once, and is never replayed.
+blocks until the host answers, and runs exactly once.
 
 `make_sandbox` selects an interpreter: `monty` (a fast subset of Python) or `bubblewrap` (full
 CPython in Linux namespaces). The workbench (`agentgym.sandboxes.workbench`) runs bash, common tools
-and CPython on files. Both namespace sandboxes start processes through
-`agentgym.sandboxes.namespaces`.
+and CPython on files.
 """
 
 from agentgym.sandboxes.base import (
@@ -40,11 +39,7 @@ SANDBOXES: dict[str, type[Sandbox]] = {"monty": MontySandbox, "bubblewrap": Bubb
 
 
 def make_sandbox(name: str) -> Sandbox:
-    """Make a sandbox: `monty` or `bubblewrap`.
-
-    Raises:
-        MissingRequirement: Its package is not installed, or it cannot run on this host.
-    """
+    """Make a sandbox, `monty` or `bubblewrap`; raise MissingRequirement if it cannot run here."""
     check_choice("sandbox", name, tuple(SANDBOXES))
     check_requirements(f"the sandbox {name!r}", {SANDBOXES[name].requirement: ""})
     return SANDBOXES[name]()

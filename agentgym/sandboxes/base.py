@@ -13,8 +13,7 @@ from agentgym.text.tools import ToolError, echo
 from agentgym.world.config import Config
 
 Kind = Literal["", "exception", "timeout", "memory", "output", "calls", "crash", "refused"]
-# Functions that code may call, by name. They accept any arguments and refuse a call with
-# `ToolError`, which the code can catch.
+# Functions by name, which accept any arguments and may raise `ToolError`, which code can catch.
 Functions = Mapping[str, Callable[..., str]]
 
 # Also refuses arguments deeper than `MAX_DEPTH`, whatever this Python's encoder supports.
@@ -22,8 +21,8 @@ NOT_JSON = (
     "arguments must be JSON: strings, finite numbers, booleans, None, lists and dicts of these"
 )
 
-MAX_ERROR_CHARS = 1_000  # an exception's text can have any length; this much explains it
-_MAX_FRAMES = 6  # the innermost; recursion would fill the error with copies of one line
+MAX_ERROR_CHARS = 1_000  # an exception's text can have any length
+_MAX_FRAMES = 6  # the innermost; a recursion has many
 _MAX_NAME_OR_LINE = 100  # characters of a source line or function name in an error
 
 
@@ -34,12 +33,7 @@ class Limits(Config):
     Attributes:
         seconds: Wall-clock time, including calls.
         memory_mb: Memory of the interpreter beyond its size at start.
-        output_chars: Printed characters.
         calls: Function calls.
-        code_chars: The length of the code.
-
-    Raises:
-        ValueError: A limit is out of range.
     """
 
     seconds: Annotated[float, Field(ge=0.05, le=3_600.0)] = 10.0  # no interpreter starts faster
@@ -57,10 +51,8 @@ class RunResult:
     """Result of a run of code.
 
     Attributes:
-        stdout: The printed text, up to the limit.
         error: The reason for an early end, for the policy; empty if the code finished.
-        kind: The class of that reason. After `refused`, nothing has run; otherwise the code has had
-            effects.
+        kind: The class of that reason. Only after `refused` has nothing run.
     """
 
     stdout: str
@@ -90,7 +82,7 @@ class Sandbox(Protocol):
 
 
 class SandboxUnavailable(RuntimeError):
-    """This host cannot run programs in a sandbox, through no fault of the code."""
+    """This host cannot run programs in a sandbox."""
 
 
 class Stopped(Exception):
@@ -102,7 +94,7 @@ class Stopped(Exception):
 
 
 class CallBroker:
-    """The host's side of one run: answers calls, stores output and counts both."""
+    """The host's side of a run: answers and counts calls, stores output."""
 
     def __init__(self, code: str, functions: Functions, limits: Limits) -> None:
         self.code = code
@@ -127,11 +119,7 @@ class CallBroker:
         self.deadline = time.monotonic() + self.limits.seconds
 
     def left(self) -> float:
-        """Return the seconds until the deadline.
-
-        Raises:
-            Stopped: The deadline has passed.
-        """
+        """Return the seconds until the deadline; raise `Stopped` after it."""
         seconds = self.deadline - time.monotonic()
         if seconds <= 0:
             raise self.too_late()
@@ -142,11 +130,7 @@ class CallBroker:
         return Stopped("timeout", f"the code was stopped after {self.limits.seconds:g} seconds")
 
     def write(self, text: str) -> None:
-        """Store printed text.
-
-        Raises:
-            Stopped: The text exceeds the limit.
-        """
+        """Store printed text; raise `Stopped` above the limit."""
         self._printed.append(text[: self._room])
         if len(text) > self._room:
             self._room = 0
@@ -157,12 +141,7 @@ class CallBroker:
         self._room -= len(text)
 
     def call(self, name: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """Answer one call.
-
-        Raises:
-            ToolError: The call was refused.
-            Stopped: There were too many calls, or the deadline has passed.
-        """
+        """Answer one call; raise ToolError to refuse it, or `Stopped` beyond the limits."""
         self.left()
         self._calls += 1
         if self._calls > self.limits.calls:

@@ -1,8 +1,8 @@
 """The hardened sandbox: full CPython in Linux namespaces, through `bwrap`.
 
 Each run is a process that sees the interpreter's files and an empty `/tmp`, but no network, other
-process or environment, and cannot start processes. Calls and answers are JSON lines on a socket
-separate from stdout, so printed text cannot imitate them.
+process or environment, and starts no processes. Calls and answers are JSON lines on a socket apart
+from stdout, so printed text cannot imitate them.
 """
 
 from __future__ import annotations
@@ -51,13 +51,10 @@ _REMEDY = f"{REMEDY}; or use sandbox='monty'"
 
 
 class BubblewrapSandbox:
-    """The host's CPython in fresh namespaces for each run.
+    """The host's CPython in fresh namespaces for each run, as secure as the kernel's namespaces.
 
-    It is as secure as the Linux kernel's namespaces. Clock and random numbers are deterministic
-    (`agentgym.sandboxes.determinism`).
-
-    Raises:
-        SandboxUnavailable: `bwrap` is missing or cannot run on this host.
+    Clock and random numbers are deterministic (`agentgym.sandboxes.determinism`). Raises
+    `SandboxUnavailable` if `bwrap` cannot run on this host.
     """
 
     requirement: ClassVar[str] = "bubblewrap"
@@ -133,7 +130,7 @@ class _Conversation:
                 self.drain()
 
     def close(self) -> None:
-        # A finished process exits by itself, unless its code impersonated it on the channel.
+        # A finished process exits by itself, unless its code impersonated it.
         self._process.close(patience=1.0 if self.result else 0.0)
 
     def _listen(self, seconds: float) -> None:
@@ -170,7 +167,6 @@ class _Conversation:
             raise Stopped("crash", "a call is too long")
 
     def _answer(self, line: bytes) -> None:
-        """Answer one line, which the code may have written too."""
         message = None
         if nesting_depth(line.decode("utf-8", "replace")) <= MAX_DEPTH + _CALL_LEVELS:
             with suppress(ValueError):
@@ -211,7 +207,6 @@ def _is_frame(frame: object) -> bool:
 
 
 def _limits(limits: Limits) -> dict[str, int]:
-    """Limit the one process, and so the run."""
     return {
         **resource_limits(limits, limits.memory_mb + _START_MB, _TMP_BYTES, _OPEN_FILES),
         "RLIMIT_NPROC": _THREADS,
@@ -220,7 +215,6 @@ def _limits(limits: Limits) -> dict[str, int]:
 
 @functools.cache
 def _command() -> tuple[str, ...]:
-    """Return the `bwrap` command line up to the program."""
     return (
         *base_command(),
         *memory_folder("/tmp", _TMP_BYTES),
@@ -233,11 +227,7 @@ def _command() -> tuple[str, ...]:
 
 @functools.cache
 def check() -> None:
-    """Check once per process that the sandbox runs on this host.
-
-    Raises:
-        SandboxUnavailable: It does not.
-    """
+    """Check once per process that the sandbox runs here; raise `SandboxUnavailable` if not."""
     try:
         result = _play(CallBroker("print(6 * 7)", {}, DEFAULT_LIMITS), [], RunSeed())
     except Stopped as error:

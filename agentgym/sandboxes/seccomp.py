@@ -49,17 +49,15 @@ def check_machine() -> _Machine:
 def seccomp(*, processes: bool = False) -> bytes:
     """Return a filter of system calls that hide memory or are risky.
 
-    A filter cannot read the flags of `clone3`, so it reports the call as missing, and the C library
-    falls back to `clone`. It treats `getrandom` the same way: the preloaded library answers it, and
-    programs without the library fall back to `/dev/urandom`. Extended attributes count as
-    unsupported, which programs that copy files accept.
+    It reports `clone3`, whose flags a filter cannot read, and `getrandom` as missing: the C library
+    falls back to `clone`, and programs without the preloaded library to `/dev/urandom`. Extended
+    attributes count as unsupported, which programs that copy files accept.
 
     Args:
-        processes: Whether processes may be started. Threads are always allowed, namespaces never.
+        processes: Whether processes may be started; threads always may, namespaces never.
     """
     architecture, clone, missing, forks, refused, attributes = check_machine()
-    # Instruction codes, and the filter's return values; the last three carry the errors EPERM,
-    # ENOSYS and EOPNOTSUPP.
+    # Instruction codes, and return values; the last three carry EPERM, ENOSYS and EOPNOTSUPP.
     load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x45, 0x06
     allow, stop, refuse, absent, unsupported = 0x7FFF0000, 1 << 31, 0x50001, 0x50026, 0x5005F
     # Each instruction: code, instructions to skip if true and if false, operand.

@@ -1,8 +1,7 @@
 """Run programs on files: bash, common tools and full CPython in Linux namespaces.
 
 Each run has its own copy of the files in memory at `/workspace`, which it returns at its end;
-nothing is written on the host. It has no network, and its processes end with it. Clock, random
-numbers and file times depend only on the episode (`agentgym.sandboxes.determinism`).
+nothing is written on the host. It has no network, and its processes end with it.
 """
 
 from __future__ import annotations
@@ -54,12 +53,10 @@ PACKAGES = (
     *("pillow.libs", "pypdf", "pytz", "reportlab", "six.py", "tzdata"),
 )
 
-# Announced to the model. If one is missing, no program runs, so that an episode is the same on
-# every host.
+# Announced to the model. If one is missing, no program runs, so episodes are equal on every host.
 PROMISED_PACKAGES = ("PIL", "numpy", "openpyxl", "pandas", "pypdf", "reportlab")
 
-# Part of every distribution. A host without one of them runs no programs, so that an episode is the
-# same on every host.
+# Part of every distribution.
 TOOLS = (
     "awk base64 basename bash cat chmod cmp comm cp csplit cut date dd df diff dirname du echo "
     "egrep env expand expr false fgrep find fmt fold grep gunzip gzip head id join ln ls md5sum "
@@ -102,10 +99,7 @@ def run(
 
     `arguments` starts with an absolute path, such as `BASH` or `PYTHON`. `files` are paths below
     `/workspace`, each directory before its contents. The memory limit applies per process, with
-    twice as much in total.
-
-    Raises:
-        SandboxUnavailable: Programs cannot run on this host.
+    twice as much in total. Raises `SandboxUnavailable` if programs cannot run on this host.
     """
     job = _encode(arguments, files, cwd, limits, seed)
     try:
@@ -147,11 +141,7 @@ def _encode(
 
 @functools.cache
 def check() -> None:
-    """Check once per process that programs can run on this host with everything they are promised.
-
-    Raises:
-        SandboxUnavailable: They cannot.
-    """
+    """Check once per process that this host can run programs; raise `SandboxUnavailable` if not."""
     outcome = run([BASH, "-c", _CHECK], {})
     expected = f"{int(RunSeed().now.timestamp())}\n"
     if outcome.stdout != 2 * expected:
@@ -171,12 +161,8 @@ def _scripts() -> Mapping[str, bytes]:
 
 @functools.cache
 def _command() -> tuple[str, ...]:
-    """Return the `bwrap` command line up to the first process.
-
-    Raises:
-        SandboxUnavailable: No `bwrap` works here, or a program or a package is missing.
-    """
-    find_bwrap()  # first, because most unsuitable hosts lack it and the rest takes longer
+    """Return the `bwrap` command line up to the first process, or raise `SandboxUnavailable`."""
+    find_bwrap()  # first, because most unsuitable hosts lack it
     tools = {
         name: path.resolve() for name in TOOLS.split() if (path := Path("/usr/bin", name)).exists()
     }

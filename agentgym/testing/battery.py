@@ -1,7 +1,7 @@
 """The audit's battery of shortcuts: policies that ignore a world's task must not earn its reward.
 
-Shortcuts learn from demonstrations on training seeds and play seeds of the test split, so
-remembering an instance earns nothing. The ceilings are fixed before they play.
+Shortcuts learn from demonstrations on training seeds and play seeds of the test split. The ceilings
+are fixed before they play.
 """
 
 from __future__ import annotations
@@ -86,7 +86,6 @@ class Ceiling:
 
     @property
     def value(self) -> float:
-        """Return the larger of chance and the cap."""
         return max(CAP, self.chance)
 
     def verdict(self, interval: Interval) -> str:
@@ -126,12 +125,10 @@ class Audit:
 
     @property
     def leaks(self) -> list[Row]:
-        """Return the rows above the ceiling."""
         return [row for row in self.rows if row.verdict == "leak"]
 
     @property
     def verdict(self) -> str:
-        """Return the worst verdict of all rows."""
         verdicts = {row.verdict for row in self.rows}
         return next((v for v in ("leak", "undecided") if v in verdicts), "holds")
 
@@ -151,10 +148,7 @@ class Audit:
 def run_audit(
     config: AuditConfig, on_progress: Callable[[int], None] = lambda seeds: None
 ) -> Audit:
-    """Play the battery in a world.
-
-    `on_progress` receives the number of seeds just played.
-    """
+    """Play the battery in a world; `on_progress` receives the number of seeds just played."""
     names = ("train", "test") if config.splits else (None, None)
     train, test = (tool_env(make(config.world, split=name, **config.options)) for name in names)
     starts = list(demonstrations(train, _TRAINING_SEED, config.demonstrations))
@@ -220,7 +214,7 @@ def _row(name: str, scores: Sequence[float], ceiling: Ceiling) -> Row:
 def find_ceiling(
     stated: float | None, lessons: Sequence[Transcript], random_scores: Sequence[float]
 ) -> Ceiling:
-    """Return the ceiling from the stated chance, the prompts' options, or random scores."""
+    """Return the ceiling from stated chance, the prompts' options, or random scores."""
     if stated is not None:
         return Ceiling(stated, "stated")
     counts = [answers_of(tool) for tool in lessons[0].tools if tool.final]
@@ -229,12 +223,11 @@ def find_ceiling(
     estimated = score_interval(random_scores)
     if enumerated > estimated.value:
         return Ceiling(enumerated, "enumerated")
-    # Chance below the cap does not matter; above it, its own error must not flag a world.
+    # Above the cap, chance's own error must not flag a world.
     return Ceiling(estimated.high if estimated.value > CAP else estimated.value, "estimated")
 
 
 def _share_of_options(lessons: Sequence[Transcript]) -> float:
-    """Return the chance of a random option being right if every prompt lists the answer."""
     shares = []
     for lesson in lessons:
         listed = options(lesson.task)
@@ -245,7 +238,7 @@ def _share_of_options(lessons: Sequence[Transcript]) -> float:
 
 
 def answers_of(tool: Tool) -> int:
-    """Return the number of a tool's different calls; 0 if unlimited, or if there is no choice."""
+    """Return the number of a tool's different calls; 0 if unlimited or one."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     total = prod(map(_count, properties.values()))  # 1 if there is no choice
     return 0 if total == 1 else total
@@ -262,9 +255,5 @@ def _count(schema: Mapping[str, Any]) -> int:
 
 
 def score_interval(scores: Sequence[float]) -> Interval:
-    """Return the mean of scores in [0, 1] with its 99 % interval.
-
-    Uses Wilson's interval with the scores' sum as successes. It is conservative for scores other
-    than 0 and 1, because no variable in [0, 1] with that mean has a larger variance.
-    """
+    """Return the mean of scores in [0, 1] with its 99 % Wilson interval, which is conservative."""
     return wilson(sum(scores), len(scores), CONFIDENCE)

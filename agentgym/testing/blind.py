@@ -1,7 +1,6 @@
 """Policies without understanding: constants, prompt options, learnt rules and copies.
 
-They see the chat and the tool schemas, and learn from demonstrations on other seeds, as an
-optimiser would from episodes that happened to succeed.
+They see the chat and the tool schemas, and learn from successful episodes on other seeds.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from agentgym.text.tools import Tool
 
 Calls = Sequence[ToolCall]
 Probe = Callable[[Transcript], Calls]
-# Plays a probe's calls at the start of each training episode and returns the observations.
+# Plays a probe's calls in each training episode; returns the observations.
 Probing = Callable[[Probe], Sequence[Transcript]]
 
 # answers to try if a wrong one does not end the episode
@@ -38,7 +37,7 @@ class Shortcut(Protocol):
 
 
 class Answer:
-    """Final call of an episode, with arguments guessed from examples of observations and calls."""
+    """Final call with arguments guessed from examples."""
 
     def __init__(self, examples: Sequence[tuple[Transcript, ToolCall]]) -> None:
         shapes = Counter((call.name, *sorted(call.arguments)) for _, call in examples)
@@ -58,7 +57,7 @@ class Answer:
                 self.constants[name] = next(v for v in values if repr(v) == common)
 
     def calls(self, seen: Transcript) -> Iterator[ToolCall]:
-        """Yield calls, the likeliest first; all arguments advance to their next guesses together."""
+        """Yield calls, the likeliest first; all arguments advance together."""
         picks: list[list[Any]] = []
         for guess, kind in self.guesses.values():
             picks.append([])
@@ -70,7 +69,7 @@ class Answer:
             )
 
     def likeliest(self, seen: Transcript) -> Calls:
-        """Return only the likeliest call; nothing if no rule applies."""
+        """Return the likeliest call, if any rule applies."""
         return list(islice(self.calls(seen), 1))
 
 
@@ -93,7 +92,7 @@ class ScriptedShortcut:
 
 
 class OptionAnswer:
-    """Shortcut that answers with one of the options in the prompt."""
+    """Shortcut that answers with an option in the prompt."""
 
     def __init__(self, name: str, answer: Answer, choose: Callable[[list[str]], str]) -> None:
         self.name, self._answer, self._choose = name, answer, choose
@@ -111,7 +110,7 @@ class OptionAnswer:
 
 
 class ProbeAnswer:
-    """Shortcut that makes some calls and answers by a rule learnt from their results elsewhere."""
+    """Shortcut that makes some calls and answers by a rule learnt elsewhere."""
 
     def __init__(self, name: str, probe: Probe, answer: Answer, repeats: int = 1) -> None:
         self.name, self._probe, self._answer, self._repeats = name, probe, answer, repeats
@@ -127,7 +126,7 @@ class ProbeAnswer:
 
 
 class Copy:
-    """Shortcut that repeats the calls of the episode with the most similar prompt."""
+    """Shortcut that repeats the episode with the most similar prompt."""
 
     name = "copy of another episode"
 
@@ -166,7 +165,7 @@ def _names(demonstration: Transcript) -> tuple[str, ...]:
 
 
 def opaque_ids(seen: Transcript) -> set[str]:
-    """Return the ids in an episode's calls that neither the task states nor the policy chooses."""
+    """Return the ids in calls that neither the task states nor the policy chooses."""
     ids = set()
     for exchange in seen.turns:
         for call, _ in exchange:
@@ -186,7 +185,7 @@ _OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w-]{8,64}")
 
 
 def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> list[Shortcut]:
-    """Return the battery for a world, learnt from successful episodes on training seeds."""
+    """Return the battery, learnt from successful episodes."""
     finals = [d.final_call for d in demonstrations]
     blank = Answer([(d.before(0), d.final_call) for d in demonstrations])
     calls = {_text(call): call for call in reversed(finals)}
@@ -235,7 +234,6 @@ def _label(call: ToolCall) -> str:
 
 
 def _choices(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return each value of a schema's first choice, with the minimum of the other arguments."""
     values = {name: _values(schema["properties"][name]) for name in schema.get("required", ())}
     least = {name: choices[0] for name, choices in values.items()}
     first = next((name for name, choices in values.items() if len(choices) > 1), None)
@@ -276,7 +274,6 @@ def _probes(demonstrations: Sequence[Transcript]) -> dict[str, Probe]:
 
 
 def _last_pages(demonstrations: Sequence[Transcript]) -> dict[str, Answer]:
-    """Return the call with the largest number of each tool, learnt from all episodes."""
     examples: dict[str, list[tuple[Transcript, ToolCall]]] = {}
     for demonstration in demonstrations:
         largest: dict[str, tuple[int, ToolCall]] = {}

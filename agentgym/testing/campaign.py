@@ -14,9 +14,9 @@ from agentgym.training.evaluation import Table
 
 # replies per episode
 _TEXTS = 40
-# An id is skipped after this many episodes without a text, since its env cannot start.
+# An id is skipped after this many episodes without a text.
 _BARREN = 6
-# Marks of these kinds name a place in the code, so one cause counts once for all worlds.
+# Marks of these kinds name a place in the code, common to all worlds.
 _NAMELESS = frozenset({"raise", "oracle"})
 
 
@@ -44,7 +44,7 @@ class Tally:
 
 
 class Campaign:
-    """A fuzzing run over some ids, or all registered ones, with `texts` replies per id."""
+    """A fuzzing run over some or all ids, with `texts` replies per id."""
 
     def __init__(self, ids: Sequence[str] = (), *, texts: int = 200, seed: int = 0) -> None:
         check_int("texts", texts, 1, 10**9)
@@ -84,7 +84,7 @@ class Campaign:
 
 
 def shorten(finding: Finding) -> Finding:
-    """Return the finding with its last reply alone, nearly always the cause, if that suffices."""
+    """Return the finding with its last reply alone, if that suffices."""
     actions = list(finding.case.actions or ())[-1:]
     again = play(replace(finding.case, actions=actions)).findings
     cause = finding.kind, finding.mark

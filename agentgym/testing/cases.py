@@ -11,10 +11,9 @@ from agentgym.assemble.wrapper_stack import strategies
 from agentgym.oracles import ARMS
 from agentgym.world.world import MissingHook
 
-# Episodes per instance seed: drawing a large office takes longer than playing it, and drawn states
-# are cached.
+# Episodes per instance seed; drawing a large office takes longer than playing it.
 _EPISODES_PER_INSTANCE = 8
-# Context windows in tokens that overflow at once, are edited early, and are edited late.
+# Windows in tokens: one overflows at once, one is edited early, one late.
 _WINDOWS = (500, 2_000, 12_000)
 # The conventional name of the option for additional turns.
 _SLACK = "budget_slack"
@@ -43,7 +42,6 @@ class Case:
 
     @property
     def instance(self) -> int:
-        """Return the seed of the instance."""
         if self.env_seed is not None:
             return self.env_seed
         return 1_000 * self.seed + self.index // _EPISODES_PER_INSTANCE
@@ -83,7 +81,7 @@ class Report:
 
 
 def all_ids() -> list[str]:
-    """Return every registered id, including installed packages: worlds, presets and teams."""
+    """Return every registered id of worlds, presets and teams."""
     load_plugins()
     return [entry.id for entry in (*worlds(presets=True), *teams())]
 
@@ -91,8 +89,7 @@ def all_ids() -> list[str]:
 def draw_options(case: Case) -> dict[str, Any]:
     """Draw a case's stack, which rotates through dialects, arms, labels, strategies and windows.
 
-    Raises:
-        ValueError: The id does not exist or cannot be made even without wrappers.
+    Raises ValueError for an unknown id, or one that cannot be made even without wrappers.
     """
     index = case.index
     options: dict[str, Any] = {"dialect": _DIALECTS[index % 3]}

@@ -31,7 +31,7 @@ def to_jsonable(value: Any) -> Any:
 def faults_of_result(
     env: gymnasium.Env[Any, Any], before: Chat, result: StepResult
 ) -> Iterator[str]:
-    """Yield the errors in a step's result, or in a reset's with a reward of 0."""
+    """Yield the errors in the result of a step, or of a reset (reward 0)."""
     chat, reward, terminated, truncated, info = result
     if not env.observation_space.contains(chat):
         yield f"the observation is not in the space: {type(chat).__name__}"
@@ -107,13 +107,13 @@ def _faults_of_message(message: Message) -> Iterator[str]:
 
 
 def is_refused(info: Mapping[str, Any]) -> bool:
-    """Report whether no request of a reply had an effect, so the state must be unchanged."""
+    """Report whether no request of a reply had an effect."""
     detail = info["detail"]
     return not info["valid"] and detail.errors >= max(1, detail.calls) and not detail.nested
 
 
 class ObservationHash:
-    """Hash of all observations of an episode, in order."""
+    """Hash of an episode's observations, in order."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -127,7 +127,7 @@ class ObservationHash:
 
 
 def parting(one: Sequence[str], two: Sequence[str]) -> str:
-    """Name the step after which two episodes' marks differ; empty if they are equal."""
+    """Name the step after which two episodes differ, if any."""
     for k, (left, right) in enumerate(zip(one, two, strict=False)):
         if left != right:
             return f"the reply {k}" if k else "the reset"

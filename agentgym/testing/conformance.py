@@ -33,10 +33,7 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class LawResult:
-    """The verdict on one law, `holds`, `broken` or `skipped`.
-
-    `line` is Python code or a command that reproduces an error.
-    """
+    """The verdict on one law, `holds`, `broken` or `skipped`; `line` reproduces an error."""
 
     name: str
     verdict: Verdict
@@ -46,7 +43,7 @@ class LawResult:
 
 
 def world_laws(seeds: int = 5) -> list[Law]:
-    """Return the laws, fast ones first, for this many instances."""
+    """Return the laws for this many instances, fast ones first."""
     some = range(seeds)
     return [
         Law("Gymnasium's check_env passes", laws.check_gymnasium),
@@ -91,10 +88,8 @@ def _needs(arm: str) -> tuple[str, ...]:
 def check_laws(env_id: str, seeds: int = 5, only: str = "") -> Iterator[LawResult]:
     """Check every law of a world and yield the verdicts.
 
-    `env_id` may be `package.module:MyWorld`, and `only` selects laws whose names contain it.
-
-    Raises:
-        ValueError: The world or law does not exist, the world cannot be made, or it is a team.
+    `env_id` may be `package.module:MyWorld`, and `only` selects laws whose names contain it. Raises
+    ValueError if the world or law does not exist, the world cannot be made, or it is a team.
     """
     full = resolve(env_id)
     if is_team(full):

@@ -35,7 +35,7 @@ from agentgym.world.world import MissingHook, World, has_hook
 
 # one step in this many is also played by a copy
 _COPY_EVERY = 10
-# Larger states are compared for only a share of the refused replies, for speed.
+# Larger states are compared for a share of the refused replies only, for speed.
 _STATE_BYTES = 300_000
 # calls of each kind to consider at a time; a world may suggest thousands
 _SUGGESTED = 50
@@ -56,8 +56,6 @@ def play(case: Case) -> Report:
 
 
 class _Player:
-    """One env with its case and findings."""
-
     def __init__(self, case: Case) -> None:
         self.case = case
         self.thorough = case.actions is not None
@@ -202,7 +200,6 @@ class _Player:
             self._transcript.add(before, result)
 
     def _repeat(self, env: gymnasium.Env[Any, Any]) -> None:
-        """Replay the replies in the same env; everything must be equal."""
         again = ObservationHash()
         with self._watch("repeat", "the episode played again: "):
             chat, info = env.reset(seed=self.case.env_seed)
@@ -237,7 +234,6 @@ def _suggested(env: gymnasium.Env[Any, Any]) -> Sequence[ToolCall]:
 
 
 def _place_of(text: str) -> str:
-    """Return a traceback's error with the innermost function outside libraries."""
     frames = re.findall(r'File "([^"]*)", line \d+, in (\w+)', text)
     own = [frame for frame in frames if not _is_library(frame[0])]
     file, function = (own or frames or [("?", "?")])[-1]
@@ -250,5 +246,4 @@ def _is_library(file: str) -> bool:
 
 
 def _mark_of(text: str) -> str:
-    """Return a text without numbers and quotations."""
     return re.sub(r"\d+", "#", re.sub(r"'[^']*'", "'…'", text))[:120]

@@ -1,7 +1,6 @@
 """Guesses of an answer learnt from examples: constants, blind rules, and lookups by a feature.
 
-A rule that finds the answers of other episodes (the third word, the last option, the line with a
-certain mark) reveals a leak.
+A rule that finds the answers of other episodes (the third word, the last option) reveals a leak.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def cut(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Return the words, numbers and quotations of a text, without quotation marks."""
+    """Return a text's words, numbers and quotations, without quotation marks."""
     return [word.strip('"') for word in _WORD.findall(text)]
 
 
@@ -82,7 +81,7 @@ def numbers(text: str) -> list[str]:
 
 
 def segments(text: str) -> list[str]:
-    """Return the parts of a text between commas, colons, semicolons, bars and line ends."""
+    """Return a text's parts between commas, colons, semicolons, bars and line ends."""
     parts = (part.strip(" .\"'[](){}") for part in _SEPARATORS.split(text))
     return [part for part in parts if part]
 
@@ -95,10 +94,7 @@ UNITS: Mapping[str, Callable[[str], list[str]]] = {
 
 
 def options(text: str) -> list[str]:
-    """Return the longest list of options in a text.
-
-    A list is comma-separated or spans lines with the same beginning.
-    """
+    """Return the longest list of options in a text: with commas, or lines with equal beginnings."""
     lines = text.split("\n")
     rows = [segments(line.partition(":")[2] or line) for line in lines if line.count(",") >= 1]
     bullets = [line.strip()[2:].strip() for line in lines if line.strip()[:2] in ("- ", "* ")]
@@ -142,7 +138,7 @@ def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
 
 
 def marked_selectors(examples: Sequence[tuple[Transcript, str]]) -> list[Selector]:
-    """Return rules for the line with a mark that contains the answers of some examples."""
+    """Return rules for marked lines that contain the answers of some examples."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     places: Counter[Selector] = Counter()
     for seen, answer in examples:
@@ -200,8 +196,7 @@ FEATURES: Mapping[str, Feature] = {
 class Guess:
     """Lookup of the answer by a feature of the observation, learnt from examples.
 
-    Attributes:
-        rules: The best rules for each feature value, best first.
+    `rules` are the best rules for each feature value, best first.
     """
 
     feature: str = "nothing"

@@ -1,7 +1,4 @@
-"""Hostile texts that have broken parsers, services and templates elsewhere.
-
-The texts are short, because they look for wrong results.
-"""
+"""Short hostile texts that have broken parsers, services and templates elsewhere."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ _CALLS = tuple(map(Template, _TEXTS["calls"]))
 
 
 def replies(tool: str, arguments: str) -> tuple[str, ...]:
-    """Return replies around a tool and the JSON text of legal arguments, and texts without calls."""
+    """Return replies around a tool and legal arguments (JSON text), and texts without calls."""
     body = f'{{"name": "{tool}", "arguments": {arguments}}}'
     call = f"<tool_call>{body}</tool_call>"
     inside = _MEMBER.sub(r"\1=", arguments[1:-1])

@@ -35,8 +35,7 @@ from agentgym.world.world import World, has_hook, load_world
 
 # the hooks that `OraclePolicy` needs to play from the chat
 SCRIPTED = ("read_task", "read_result", "optimal_calls")
-# An episode without actions is endless after this many replies, ten times the package's longest
-# budget.
+# An episode without actions is endless after ten times the package's longest budget.
 MOST_REPLIES = 20_000
 _NOISE = 0.3  # as many errors as still leave most episodes long enough to be informative
 _IDLE = "I would rather not."
@@ -69,14 +68,14 @@ def require(condition: object, law: str, line: str) -> None:
 
 
 def make_line(env_id: str, seed: int | None = None, **options: Any) -> str:
-    """Return Python code that makes an env and, with a seed, starts an episode."""
+    """Return Python code that makes an env and, with a seed, resets it."""
     given = "".join(f", {name}={value!r}" for name, value in options.items())
     made = f"env = agentgym.make({env_id!r}{given})"
     return made if seed is None else f"{made}; env.reset(seed={seed})"
 
 
 def rollout_line(env_id: str, policy: str, seed: int, **options: Any) -> str:
-    """Return Python code that plays an episode with a policy of `agentgym.oracles`."""
+    """Return Python code that plays an episode with a scripted policy."""
     return f"{make_line(env_id, **options)}; rollout({policy}, env, {seed})"
 
 
@@ -86,7 +85,7 @@ def world_of(env_id: str) -> type[World[Any]]:
 
 
 def erring_policy(env_id: str, p: float = _NOISE) -> ScriptedPolicy:
-    """Return a policy that errs sometimes, or plays at random without the hooks for optimal play."""
+    """Return a policy that errs sometimes, or a random one without the hooks for optimal play."""
     world = world_of(env_id)
     if all(has_hook(world, hook) for hook in (*SCRIPTED, "legal_calls")):
         return NoisyPolicy(env_id, p)
@@ -115,7 +114,7 @@ def play_lines(env_id: str) -> Iterator[str]:
 
 
 def check_same_bytes(env_ids: Sequence[str]) -> None:
-    """Check that the same seeds give the same bytes in any process and with any hash seed."""
+    """Check that the same seeds give the same bytes in any process."""
     lines = "".join(f"{line}\n" for env_id in env_ids for line in play_lines(env_id))
     expected = hashlib.sha256(lines.encode()).hexdigest()
     modules = " ".join({world_of(env_id).__module__ for env_id in env_ids})
@@ -149,7 +148,7 @@ def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
 
 
 def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
-    """Check that legal random walks stay in the spaces, take effect, and are rewarded at the end."""
+    """Check that legal random walks stay in the spaces and are rewarded at the end."""
     env, policy = registry.make(env_id), RandomPolicy(env_id)
     offers = has_hook(world_of(env_id), "legal_calls")
     env.action_space.seed(0)
@@ -184,7 +183,7 @@ def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
 def check_oracle(
     env_id: str, arm: str = "", scope: str = "persistent", seeds: Iterable[int] = range(5)
 ) -> None:
-    """Check that the oracle policy solves every instance from the chat, with optimal steps only."""
+    """Check that the oracle policy solves every instance with optimal steps only."""
     options: dict[str, Any] = {"oracles": arm, "hint_scope": scope, "labels": True}
     env = registry.make(env_id, **options)
     for seed in seeds:
@@ -228,7 +227,7 @@ def check_doing_nothing(env_id: str, seeds: Iterable[int] = range(3)) -> None:
 
 
 def check_copies(env_id: str, arms: Iterable[str] = ("",), shots: int = 0) -> None:
-    """Check that snapshots, clones, deep copies and pickles continue identically, sharing nothing."""
+    """Check that snapshots, clones, deep copies and pickles continue identically."""
     policy = erring_policy(env_id)
     for arm in arms:
         env = registry.make(env_id, oracles=arm, shots=shots)
@@ -261,7 +260,7 @@ def _play_on(env: gymnasium.Env[Any, Any], policy: Policy, chat: Chat) -> Iterat
 
 
 def check_plain_data(env_id: str, **options: Any) -> None:
-    """Check that observations contain only plain data, nothing that leads to the world."""
+    """Check that observations contain only plain data."""
     env = registry.make(env_id, labels=True, **options)
     line = rollout_line(env_id, "RandomPolicy(env.spec.id)", 2, **options)
     for step in rollout(erring_policy(env_id), env, 2).steps:
@@ -289,7 +288,7 @@ def _reachable(value: object) -> Iterator[object]:
 
 
 def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
-    """Check that a world rebuilt from observations gives the same hints as the hidden one."""
+    """Check that a rebuilt world gives the same hints as the hidden one."""
     require(seen.state() == hidden.state(), "state() depends on what was not shown", line)
     for flag in (True, False):
         subtask = hidden.subtask(flag)
@@ -303,11 +302,7 @@ def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
 
 
 def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
-    """Check that a world rebuilt from the chat, or from `state()`, gives the same hints.
-
-    Returns:
-        The number of compared moments.
-    """
+    """Check that a world rebuilt from the chat, or `state()`, gives the same hints; count them."""
     policy, compared = RandomPolicy(env_id), 0
     has_slack = "budget_slack" in registry.config_schema(env_id)["properties"]
     options: dict[str, Any] = {"budget_slack": 5} if has_slack else {}
@@ -350,7 +345,7 @@ def check_hints_change_nothing(env_id: str) -> None:
 
 
 def check_hostile_replies(env_id: str, texts: int = 100, seed: int = 0) -> None:
-    """Check that hostile, mutated and random replies break no law of a step."""
+    """Check that hostile and random replies break no law of a step."""
     campaign = Campaign([env_id], texts=texts, seed=seed)
     campaign.run()
     for finding in campaign.findings:

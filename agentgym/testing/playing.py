@@ -28,11 +28,7 @@ _SEARCHES = 50
 
 @dataclass(frozen=True)
 class Transcript:
-    """The chat of an episode, split up.
-
-    Attributes:
-        turns: The calls of each reply with their results, including errors.
-    """
+    """The chat of an episode, split up; `turns` are the calls of each reply with their results."""
 
     task: str
     tools: Sequence[Tool]
@@ -40,12 +36,10 @@ class Transcript:
 
     @cached_property
     def last_result(self) -> str:
-        """The results of the last reply."""
         return "\n".join(result for _, result in self.turns[-1]) if self.turns else ""
 
     @property
     def final_call(self) -> ToolCall:
-        """The last call of the last reply."""
         return self.turns[-1][-1][0]
 
     def before(self, turn: int) -> Transcript:
@@ -65,8 +59,7 @@ def start(env: ToolEnv, seed: int) -> ToolEnv:
 def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
     """Play an episode with a function of the observations; return score and transcript.
 
-    Calls that the env does not accept in one reply are played one after the other and observed as
-    one.
+    Calls that the env does not accept in one reply are played one by one and observed as one.
     """
     seen = Transcript(env.chat.messages[1].text, env.chat.tools, ())
     for _ in range(_MAX_REPLIES):
@@ -98,7 +91,7 @@ def play_policy(env: ToolEnv, policy: Policy) -> float:
 
 
 def play_optimally(env: ToolEnv) -> tuple[float, Transcript]:
-    """Play the first optimal call of each turn; return the score and the transcript."""
+    """Play the first optimal calls; return the score and the transcript."""
     return play(env, lambda seen: list(env.world.optimal_calls() or ())[:1])
 
 
@@ -107,8 +100,7 @@ def demonstrations(
 ) -> Iterator[tuple[ToolEnv, Transcript]]:
     """Yield the starts of episodes on consecutive seeds with successful transcripts.
 
-    Optimal calls are played if the world knows them. Otherwise these are random episodes that
-    happened to succeed, as reinforcement learning would find them.
+    Without known optimal calls, these are random episodes that happened to succeed.
     """
     knows = has_hook(type(start(env, first_seed).world), "optimal_calls")
 
@@ -125,6 +117,6 @@ def demonstrations(
 
 
 def play_at_random(env: ToolEnv, seed: int) -> tuple[float, Transcript]:
-    """Play random calls that fit the schemas; return the score and the transcript."""
+    """Play random calls; return the score and the transcript."""
     rng = np.random.default_rng(seed)
     return play(env, lambda seen: [sample_call(seen.tools, rng)])

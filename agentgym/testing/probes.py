@@ -33,17 +33,14 @@ _VALUES = (
 )
 # The place of an object's state among its parts.
 _STATE = 2
-# A team's state besides its worlds, and its mail, which the end of a cycle delivers.
+# A team's state besides its worlds and its mail, which the end of a cycle delivers.
 _TEAM_FIELDS = ("messages", "tasks", "winners", "faults", "question", "answer")
 # enough to recognise the change
 _MAX_DIFFERENCES = 5
 
 
 def state_of(env: gymnasium.Env[Any, Any]) -> bytes:
-    """Return an episode's state: its worlds and the mounted toolsets.
-
-    The turn number is excluded, because every reply advances it.
-    """
+    """Return an episode's state, its worlds and mounted toolsets, without the turn number."""
     inner = env.unwrapped
     if isinstance(inner, TeamEnv):
         team = inner.game.team
@@ -80,12 +77,11 @@ def differences(before: bytes, after: bytes) -> list[str]:
     )
 
 
-# The compared pairs of objects by their ids; keeping the objects prevents reuse of ids.
+# The compared pairs of objects by id; keeping the objects prevents reuse of ids.
 _Pairs = dict[tuple[int, int], tuple[Any, Any]]
 
 
 def _compare(path: str, one: Any, two: Any, seen: _Pairs) -> Iterator[str]:
-    """Walk through two object graphs in parallel, by the pickled form of each object."""
     if one is two or (id(one), id(two)) in seen:
         return
     if type(one) is not type(two) or isinstance(one, _VALUES):
@@ -119,7 +115,6 @@ def _compare_dicts(path: str, one: Any, two: Any, seen: _Pairs) -> Iterator[str]
 
 
 def _parts(value: Any) -> list[Any]:
-    """Return the parts from which an object is rebuilt: function, arguments, state, items."""
     reduce = copyreg.dispatch_table.get(type(value))
     parts = reduce(value) if reduce else value.__reduce_ex__(4)
     if isinstance(parts, str):
@@ -170,7 +165,7 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """A copy of an env at one moment: another env, or the same one with a snapshot."""
+    """A copy of an env: another env, or the same one with a snapshot."""
 
     how: str
     env: gymnasium.Env[Any, Any]
@@ -178,11 +173,7 @@ class Twin:
 
 
 def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
-    """Return a copy of an env.
-
-    `way` is 0 for a clone, 1 for a pickle, 2 for a snapshot. Snapshots do not include wrappers, so
-    a stack is pickled.
-    """
+    """Return a clone (`way` 0), a pickle (1, also for wrappers) or a snapshot (2) of an env."""
     if way == 2 and isinstance(env, ToolEnv):
         return Twin("restored from a snapshot", env, env.snapshot())
     if way:
@@ -193,7 +184,7 @@ def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
 def compare_copy(
     env: gymnasium.Env[Any, Any], twin: Twin, chat: Chat, action: str, result: StepResult
 ) -> str:
-    """Play a reply in an earlier copy too, and describe the differences, if any."""
+    """Play a reply in an earlier copy too, and describe any differences."""
     state = state_of(env)
     if twin.snapshot is not None and isinstance(env, ToolEnv):
         env.restore(twin.snapshot)

@@ -1,7 +1,4 @@
-"""Random replies: legal calls, wrong values, mutated calls, and hostile texts.
-
-Values seen in the episode let calls reach deep states.
-"""
+"""Random replies: legal calls, wrong values, mutated calls, and hostile texts."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from agentgym.text.tools import Tool
 Schema = Mapping[str, Any]
 Value = str | int | float
 
-# A member of a JSON object in a result, which an argument of the same name may need.
+# A JSON member in a result, which an argument of the same name may need.
 _PAIR = re.compile(r'"(\w{1,40})"\s*:\s*(?:"((?:[^"\\\n]|\\.){1,120})"|(-?\d{1,18}(?:\.\d{1,6})?))')
 _WORD = re.compile(r"[^\s\"'`,;:()\[\]{}<>|=*]{2,80}")
 _NUMBER = re.compile(r"(?<![\w.])-?\d{1,18}(?![\w.])")
@@ -34,17 +31,16 @@ _VALUES = 400
 _VALUES_BY_NAME = 40
 _BOUNDARIES = (0, 1, -1, 2, 10, 100, 255, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63))
 _FRACTIONS = (0.0, -0.0, 0.5, -1.5, 1e-9, 1e15, 1e300, 5e-324, 0.1 + 0.2)
-# Share of hostile texts among the texts of legal calls; they fit the schema, so tools see them.
+# Share of hostile texts among those of legal calls; they fit the schema, so tools see them.
 _HOSTILE_TEXTS = 0.1
 # hostile texts that an episode of forty replies is likely to use
 _VALUES_PER_EPISODE = 40
-# Share of calls that may end the episode; small, for most episodes to reach late states.
+# Share of calls that may end the episode; small, so that most episodes reach late states.
 _FINAL_SHARE = 0.04
-# maximum length of a mutated reply; repeated repetition would fill the memory
+# maximum length of a mutated reply
 _MAX_REPLY = 200_000
 
-# Weights of the reply kinds. Half fit a schema, because only those pass the checks and change
-# anything.
+# Weights of the reply kinds. Half fit a schema, because only those change anything.
 _KINDS: Mapping[str, float] = {
     "legal": 0.38,
     "suggested": 0.12,
@@ -78,7 +74,7 @@ class Vocabulary:
         self._named.setdefault(name, deque(maxlen=_VALUES_BY_NAME)).append(value)
 
     def text(self, rng: np.random.Generator, name: str) -> str:
-        """Return a text from the episode, preferably with this name, or a short new one."""
+        """Return a text from the episode, preferably with this name, or a new one."""
         value = self._value(rng, name, str)
         if isinstance(value, str):
             return value
@@ -105,8 +101,8 @@ class Vocabulary:
 class ReplyGenerator:
     """Source of the replies of one episode, mostly in the given dialect.
 
-    Hostile values are used in order, and each episode starts where the previous one probably
-    stopped, so a few hundred replies cover the catalogue.
+    Each episode starts with the hostile values at which the previous one probably stopped, so a few
+    hundred replies cover the catalogue.
     """
 
     def __init__(self, rng: np.random.Generator, dialect: Dialect, episode: int = 0) -> None:
@@ -119,7 +115,7 @@ class ReplyGenerator:
     def write(
         self, tools: Sequence[Tool], suggest: Callable[[], Sequence[ToolCall]] = lambda: ()
     ) -> str:
-        """Return a reply; `suggest` returns legal calls and is called only if needed."""
+        """Return a reply; `suggest` returns legal calls."""
         kind = self._names[
             int(np.searchsorted(self._weights, self._rng.random() * self._weights[-1]))
         ]
@@ -167,7 +163,6 @@ class ReplyGenerator:
         return thinking + prose + render(call, dialect)
 
     def _with_literal(self, tools: Sequence[Tool]) -> str:
-        """Return a call with a value that no encoder would write."""
         call = self._call(tools, hostile=0.0)
         mark = "\u2603"  # not a value of any legal call
         arguments = {**call.arguments, self._pick(list(call.arguments) or ["id"]): mark}
@@ -202,7 +197,6 @@ class ReplyGenerator:
         return self._pick((None, True, False, [], {}, [None], [""], {"": None}, [[]], [{}, {}]))
 
     def _value(self, schema: Schema, root: Schema, name: str, hostile: float) -> Any:
-        """Return a value for a JSON Schema made by `@tool`; a wrong one with some probability."""
         if name and self._rng.random() < hostile:
             kind = schema.get("type") if self._rng.random() < 0.6 else None
             if kind in ("integer", "number"):

@@ -19,7 +19,7 @@ _trusted: set[str] | None = None
 
 
 class UntrustedModule(ImportError):
-    """Error of a module that only a file names; its message says how to allow the import."""
+    """Error of a module that only a file names; it says how to allow the import."""
 
 
 def trust_package(module: str) -> None:
@@ -28,7 +28,7 @@ def trust_package(module: str) -> None:
 
 
 def trust_only(modules: Iterable[str]) -> None:
-    """Import no other modules by name, except this and installed packages' worlds.
+    """Import no other modules by name, except agentgym's and installed packages' worlds.
 
     A run folder names modules too, and its author must not choose the imports.
     """
@@ -43,14 +43,7 @@ def trust_also(modules: Iterable[str]) -> None:
 
 
 def import_named(module: str) -> ModuleType:
-    """Import a third-party module.
-
-    Raises:
-        UntrustedModule: Only a file names the module.
-        ImportError: The module cannot be found, or exits on import, as scripts without a
-            `__name__ == "__main__"` guard do.
-        Exception: Any exception of the module.
-    """
+    """Import a third-party module; raise `UntrustedModule` if only a file names it."""
     if _trusted is not None:
         _check_trusted(module, _trusted)
     try:
@@ -62,14 +55,8 @@ def import_named(module: str) -> ModuleType:
 def import_function(module: str, name: str) -> Any:
     """Return a function that a run may name, to be called.
 
-    A world or wrapper shows its class, so modules of this and of installed packages may provide it.
-    A function shows nothing, and one such as `subprocess.run` can do anything, so its module must be
-    trusted by name.
-
-    Raises:
-        UntrustedModule: Only a file names the module.
-        ImportError: The module cannot be found.
-        AttributeError: The module has no such function.
+    Unlike a class, a function such as `subprocess.run` can do anything, so its module must be
+    trusted by name. Raises UntrustedModule, ImportError or AttributeError.
     """
     if _trusted is not None and module not in _trusted:
         raise UntrustedModule(_HOW_TO_TRUST.format(module=module))

@@ -47,14 +47,14 @@ def _dataclass_fields(owner: type[msgspec.Struct]) -> dict[str, dataclasses.Fiel
 class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Frozen record, which `dataclasses.replace`, `fields` and `asdict` accept.
 
-    A msgspec struct is built in a tenth of a frozen dataclass's time, which was a third of a step.
+    Building a msgspec struct takes a tenth of a frozen dataclass's time.
     """
 
     __dataclass_fields__: ClassVar[Any] = _DataclassFields()
 
 
 class ToolCall(Record, frozen=True):
-    """One call written by a policy; `id` pairs it with its result and does not affect equality."""
+    """A policy's call; `id` pairs it with its result and does not affect equality."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -75,7 +75,7 @@ class Image(Record, frozen=True):
     alt: str = ""
 
     def to_data_url(self) -> str:
-        """Return the picture as a `data:` URL, as chat-completions APIs expect."""
+        """Return the picture as a `data:` URL."""
         return "data:image/png;base64," + base64.b64encode(self.png).decode("ascii")
 
     def to_array(self) -> NDArray[np.uint8]:
@@ -84,7 +84,7 @@ class Image(Record, frozen=True):
 
 
 def pillow(module: str = "PIL") -> Any:
-    """Import a module of Pillow; raise ImportError without the extra `images`."""
+    """Import a Pillow module; raise ImportError without the extra `images`."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -104,12 +104,11 @@ class Message(Record, frozen=True):
     Attributes:
         role: `system`, `user`, `assistant` or `tool`.
         text: The text, without thinking and call markup.
-        call_id: The id of the call that a tool message answers.
+        call_id: The call that a tool message answers.
         id: Deterministic and unique in its chat: `"{turn}:{k}"`, or `"{wrapper}:{k}"` for a
             wrapper's message.
         raw: An assistant's exact text.
-        moment: The instance and turn, as `"{digest}:{turn}"`, with which scripted policies seed
-            their choices; models never see it.
+        moment: `"{digest}:{turn}"`, the seed of scripted policies' choices; models never see it.
     """
 
     role: Role
@@ -123,7 +122,7 @@ class Message(Record, frozen=True):
     moment: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dict without empty fields; `from_dict` is the inverse."""
+        """Return a JSON-able dict without empty fields."""
         data: dict[str, Any] = {}
         for name in _TEXT_FIELDS:
             if value := getattr(self, name):
@@ -138,7 +137,6 @@ class Message(Record, frozen=True):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
-        """Rebuild a message from `to_dict`."""
         fields = dict(data)
         fields["calls"] = tuple(ToolCall(**call) for call in fields.get("calls", ()))
         fields["images"] = tuple(
@@ -161,8 +159,8 @@ class _Buffer(list[Message]):
 class Messages(Sequence[Message]):
     """An immutable sequence of messages that grows in O(new messages).
 
-    A version is a length of a shared buffer plus a short private tail. Adding to the longest
-    version extends the buffer, which older versions do not see; adding to any other version copies.
+    Adding to the longest version extends a buffer that all versions share; adding to any other
+    version copies.
     """
 
     __slots__ = ("_buffer", "_length", "_tail")
@@ -186,8 +184,7 @@ class Messages(Sequence[Message]):
         is_longest = len(buffer) == self._length
         if is_longest:
             buffer += new
-        # If two threads extend this version at once, the later one copies; a lock would add a fifth
-        # to the cost.
+        # If two threads extend this version at once, the later one copies; a lock would be slower.
         if not is_longest or len(buffer) != length:
             buffer = _Buffer((*islice(buffer, self._length), *new))
         longest = _new(Messages)  # `_version` inlined, because every step runs this
@@ -195,7 +192,7 @@ class Messages(Sequence[Message]):
         return longest
 
     def with_last(self, *messages: Message) -> Messages:
-        """Return this sequence followed by private messages, which will be replaced."""
+        """Return this sequence followed by private messages."""
         return self._version(self._buffer, self._length, (*self._tail, *messages))
 
     def without_last(self) -> Messages:
@@ -210,7 +207,7 @@ class Messages(Sequence[Message]):
         return self._version(self._buffer, min(count, self._length), tail)
 
     def lineage(self) -> tuple[object, int]:
-        """Return the buffer of all versions, and the number of its messages in this one."""
+        """Return the shared buffer, and the number of its messages in this version."""
         return self._buffer, self._length
 
     def shared_prefix(self, other: Sequence[Message]) -> int:
@@ -273,7 +270,7 @@ class Chat(Record, frozen=True):
     A copy is the same object, because Gymnasium's vector envs deep-copy every observation.
 
     Attributes:
-        agent: The team agent that sees the chat; empty without a team. Models never see it.
+        agent: The team agent that sees the chat, if any; models never see it.
     """
 
     messages: Sequence[Message] = ()
@@ -287,7 +284,7 @@ class Chat(Record, frozen=True):
         return self.extend(messages)
 
     def extend(self, messages: Sequence[Message]) -> Chat:
-        """Return this chat followed by a sequence of messages, in O(new messages)."""
+        """Return this chat followed by a sequence, in O(new messages)."""
         shared = self.messages
         if shared.__class__ is not Messages:  # `_shared` inlined, because every step runs this
             shared = Messages(shared)
@@ -310,11 +307,7 @@ class Chat(Record, frozen=True):
         return self._shared().shared_prefix(other.messages)
 
     def pinned(self) -> int:
-        """Count the messages up to the task, which every view keeps.
-
-        Raises:
-            ValueError: The chat has no task message.
-        """
+        """Count the messages up to the task, which every view keeps; ValueError without a task."""
         for count, message in enumerate(self.messages, 1):
             if message.id == TASK_ID:
                 return count
@@ -339,11 +332,9 @@ class Chat(Record, frozen=True):
     def to_openai(self, *, json_arguments: bool = True) -> list[dict[str, Any]]:
         """Return the messages as chat-completions dicts, with pictures as data URLs.
 
-        The API accepts no pictures in tool messages, so a user message with the pictures follows.
-
-        Args:
-            json_arguments: Whether `tool_calls` arguments are JSON text, as in the API, or objects,
-                as in the chat templates of transformers.
+        A user message carries a tool result's pictures, because the API allows none in tool
+        messages. `json_arguments=False` gives call arguments as objects, as in transformers' chat
+        templates.
         """
         dicts: list[dict[str, Any]] = []
         for is_tool, run in groupby(self.messages, key=lambda message: message.role == "tool"):
@@ -356,11 +347,7 @@ class Chat(Record, frozen=True):
 
     @classmethod
     def from_openai(cls, messages: Iterable[Mapping[str, Any]], tools: Iterable[Tool] = ()) -> Chat:
-        """Read chat-completions dicts.
-
-        Raises:
-            ValueError: A role is unknown, or the arguments of a call are not a JSON object.
-        """
+        """Read chat-completions dicts; raise ValueError for an unknown role or malformed call."""
         return cls(tuple(_from_openai(m, f"0:{k}") for k, m in enumerate(messages)), tuple(tools))
 
     def __str__(self) -> str:

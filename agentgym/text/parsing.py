@@ -1,9 +1,9 @@
 """Parse tool calls from model replies, and render calls as text.
 
 The dialect `python` is one call in a ```` ```python ```` block (LUMINA, appendix A), and `json` one
-or several `<tool_call>{"name": …, "arguments": …}</tool_call>` (Hermes and Qwen); `auto` accepts
-either. `json` and `auto` also read one call that stands alone or in a ```` ```json ```` block, and
-arguments written as a string (OpenAI). Parsing never raises, takes linear time and evaluates nothing.
+or several `<tool_call>{"name": …, "arguments": …}</tool_call>` (Hermes and Qwen). `json` and
+`auto`, which accepts either, also read one call that stands alone or in a ```` ```json ```` block,
+and arguments as a string (OpenAI). Parsing never raises, takes linear time and evaluates nothing.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from agentgym.text.tools import MAX_CALL_CHARS, MAX_DEPTH, Tool, ToolError, chec
 Dialect = Literal["auto", "json", "python"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)
 
-# A longer reply is cut in the log, and none of its calls runs.
+# A longer reply is cut in the log, and its calls do not run.
 MAX_REPLY_CHARS = 1_000_000
-# More than any env executes, and few enough to parse as fast as prose of the same length.
+# More than any env executes, and fast to parse.
 MAX_BLOCKS = 1_024
-# More than any office tool takes; a container costs hundreds of times more than a character.
+# More than any office tool takes; a container costs far more than a character.
 MAX_CONTAINERS = 10_000
 MAX_TOKENS = 10_000  # of a Python call, read one by one
 # `explain` starts with this if the reply does not attempt a call.
@@ -82,7 +82,7 @@ _decode_plain = msgspec.json.Decoder(_PlainCall).decode
 def parse(
     text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = (), turn: int = 0
 ) -> Message:
-    """Return a reply as an assistant message, without calls if any of them cannot be read.
+    """Return a reply as an assistant message, without calls if any of them is unreadable.
 
     `tools` name the positional arguments of a Python call; `turn` is part of the ids.
     """
@@ -145,7 +145,6 @@ def _find_conflict(fences: list[str], tags: list[str], dialect: Dialect) -> str:
 
 
 def _split_untagged(prose: str) -> tuple[str, list[str]]:
-    """Return the prose and the call, if it stands alone or in the only ```json block."""
     if _UNTAGGED.match(prose):
         return "", [prose]
     if prose.count("```json") == 1:
@@ -166,11 +165,6 @@ def _as_unicode(text: str) -> tuple[str, str]:
 
 
 def _scan(raw: str) -> tuple[str, str, list[str], list[str], str]:
-    """Split a reply into its blocks in one pass.
-
-    Returns:
-        The prose, the `<think>`, Python and `<tool_call>` contents, and why no call can be run.
-    """
     prose: list[str] = []
     thinking: list[str] = []
     fences: list[str] = []
@@ -239,8 +233,8 @@ def _call(body: str, call_id: str) -> ToolCall:
 def _plain_call(body: str, call_id: str) -> ToolCall | None:
     """Read a call with msgspec; return None if `_call` must look closer.
 
-    msgspec keeps the last of several members with one name. The `str` of a dict has as many colons
-    as its JSON text, unless a name is repeated.
+    msgspec keeps the last member of a repeated name, and only then the `str` of a dict has fewer
+    colons than its JSON text.
     """
     if "\\u" in body or body.count("{") + body.count("[") > MAX_DEPTH:
         return None

@@ -1,7 +1,7 @@
 """The work that the calls of one reply share.
 
-A tool with a work limit per call reports the share of this limit that a call has used. Shares count
-steps or characters, so every host refuses the same calls; only those of SQL and programs count time.
+Shares count steps or characters, so every host refuses the same calls; only those of SQL and
+programs count time.
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ from contextlib import contextmanager
 
 from agentgym.text.tools import ToolError
 
-# Ten calls at their limits take about a minute, and no task needs them in one reply.
+# Ten calls at their limits take about a minute.
 ROOM = 10.0
 
-# A program's time depends on the host. So a short program is free, and the others of a reply may
-# take about 120 s together, which is what a single one may take.
+# A short program is free, because its time depends on the host; all others together may take as
+# long as one.
 _FREE_SECONDS = 1.0
 _SECONDS_PER_CALL = 12.0
 
 
 class _Room(threading.local):
-    """The calls at their limits that the current reply can still make; outside of replies any."""
-
     left = math.inf
 
 
@@ -33,7 +31,7 @@ _room = _Room()
 
 @contextmanager
 def shared_room() -> Iterator[None]:
-    """Let the calls in this block share the work of a reply, unless they already do."""
+    """Let the calls in this block share the work of a reply."""
     opened = _room.left == math.inf
     if opened:
         _room.left = ROOM
@@ -45,12 +43,12 @@ def shared_room() -> Iterator[None]:
 
 
 def spend(share: float) -> None:
-    """Count a share of the limit of one call."""
+    """Count a share of one call's limit."""
     _room.left -= share
 
 
 def spend_seconds(seconds: float) -> None:
-    """Count the time of a program that no other unit measures."""
+    """Count the time of a program."""
     _room.left -= max(0.0, seconds - _FREE_SECONDS) / _SECONDS_PER_CALL
 
 

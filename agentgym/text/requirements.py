@@ -1,7 +1,4 @@
-"""Host requirements of worlds, toolsets and wrappers, checked when an env is created.
-
-An env behaves identically on every host that can make it.
-"""
+"""Host requirements of worlds, toolsets and wrappers, checked when an env is created."""
 
 from __future__ import annotations
 
@@ -42,8 +39,8 @@ class MissingRequirement(ImportError, RuntimeError, ValueError):
 def check_requirements(owner: str, requirements: Mapping[str, str]) -> None:
     """Check that this host meets requirements; raise MissingRequirement otherwise.
 
-    Requirements map names to the user's alternative or an empty text: `programs` (bash and CPython
-    in a sandbox), `bubblewrap` (the code sandbox), or an extra in `PACKAGES`.
+    Requirements map a name to an alternative for the user, possibly empty: `programs` (bash and
+    CPython in a sandbox), `bubblewrap` (the code sandbox), or an extra in `PACKAGES`.
     """
     for name, alternative in requirements.items():
         suffix = f"; or {alternative}" if alternative else ""

@@ -1,7 +1,4 @@
-"""Schemas of configurations and tools, from pydantic and docstrings.
-
-Imported on first use, because pydantic's schema builder is slow to import.
-"""
+"""Schemas of configurations and tools; imported on first use, because pydantic is slow to import."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from docstring_parser import parse as parse_docstring
 from pydantic import ConfigDict, Field, TypeAdapter
 from typing_extensions import TypedDict
 
-# Strict, because values must never be converted silently: True is not 1, "2" is not 2, 1.0 is not 1.
+# Strict, because values must never be converted silently: True is not 1, "2" is not 2.
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 _make_shape: Any = TypedDict  # type checkers accept only the literal form
 

@@ -25,14 +25,13 @@ _BATCH = 1024  # bounds the memory of a large database
 
 
 class Lexical:
-    """BM25 (bm25s; Lucene's variant, k1 = 1.5, b = 0.75) over lower-case words and numbers."""
+    """BM25 (bm25s; Lucene's variant, k1 = 1.5, b = 0.75) over lower-case words."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Lexical:
-        """Index texts."""
         vocabulary: dict[str, int] = {}
         ids = [
             [vocabulary.setdefault(word, len(vocabulary)) for word in _TOKEN.findall(text.lower())]
@@ -63,7 +62,6 @@ class Dense:
 
     @classmethod
     def of(cls, texts: Sequence[str], embed: Embed) -> Dense:
-        """Embed texts."""
         parts = [
             unit(embed(list(texts[start : start + _BATCH])))
             for start in range(0, len(texts), _BATCH)
@@ -76,7 +74,7 @@ class Dense:
 
 
 def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, ...]:
-    """Return the indices of the `count` highest scores, ties by index; `positive` drops the others."""
+    """Return the indices of the `count` highest scores; `positive` drops the others."""
     count = min(count, len(scores))
     # Sorting only the best scores keeps a search linear in the documents.
     least = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf
@@ -94,11 +92,7 @@ def unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
 
 
 def load_embed(name: str) -> Embed:
-    """Return the embedding function `package.module:function`, or `wordllama` (extra `embed`).
-
-    Raises:
-        ValueError: The function does not exist, or its package is not installed.
-    """
+    """Return the embedding `wordllama` or `package.module:function`, or raise ValueError."""
     if name == "wordllama":
         return _wordllama()
     module, _, attribute = name.partition(":")

@@ -24,8 +24,7 @@ IMAGE_TOKENS = 765
 
 _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
-# Context edits recount a chat. These are more texts than a long chat has, and more long ones than
-# fit into a context window.
+# Context edits recount a chat: a long one has fewer texts, a context window fewer long texts.
 _CACHED_TEXTS = 4_096
 _CACHED_LONG_TEXTS = 256
 _LONG_TEXT = 8_192  # characters
@@ -39,8 +38,7 @@ _CL100K_WORDS = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
     r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
 )
-# The same for texts without runs of `_SPACES`; it never backtracks and takes less than half the
-# time.
+# The same for texts without runs of `_SPACES`; it never backtracks and is twice as fast.
 _CL100K_PLAIN_WORDS = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s+$|\s*[\r\n]|\s"
@@ -53,10 +51,10 @@ _SPACES = re.compile(rf"([{_SPACE}](?<![{_SPACE}]{{2}})[{_SPACE}]++)(?=[^\r\n])"
 _LINE_END = re.compile(r"\n(?=[^\S\r\n]*+\S)")
 
 _CACHED_BLOCKS = 1_024  # more than the longest texts of a step have
-# Merging one long word takes superlinear time and much memory, so texts are encoded in blocks.
+# Merging one long word takes superlinear time, so texts are encoded in blocks.
 _BLOCK_CHARS = 8_192
 _LONGEST_WORD = 24_576  # no human text contains a longer word
-# Matched at possible block ends only, because a search would try every position of a long run.
+# Matched at block ends only, because a search would try every position of a long run.
 _WORD_END = re.compile(r"[\W_]*+[^\W_]++(?=[\W_])")
 
 
@@ -65,12 +63,11 @@ class _Encoder(Protocol):
 
 
 class TokenCounter:
-    """Counter of the tokens of messages and chats.
-
-    The text of special tokens, such as `<|im_end|>`, counts as plain text.
+    """Counter of the tokens of messages and chats; special tokens count as text.
 
     Args:
-        name: The vocabulary. A counter pickles as its name, so `counter` must know it.
+        name: The vocabulary, under which `counter` finds the counter again, for example after
+            pickling.
         length: The number of tokens of a text.
     """
 
@@ -99,7 +96,7 @@ class TokenCounter:
         return MESSAGE_OVERHEAD + pictures + sum(self.length(text) for text in texts if text)
 
     def count_chat(self, chat: Chat) -> int:
-        """Count the tokens of all messages, in O(new messages) if the last chat was extended."""
+        """Count the tokens of all messages, in O(new messages)."""
         start, total = len(self._last.messages), self._last_count
         if chat.shared_prefix(self._last) < start:
             start, total = 0, 0
@@ -111,8 +108,8 @@ class TokenCounter:
 def image_tokens(png: bytes) -> int:
     """Count the tokens of a picture, like OpenAI's vision models in full detail.
 
-    The picture is scaled to fit 2048 x 2048 pixels, then its shorter side to at most 768; it takes
-    85 tokens plus 170 per 512 x 512 tile.
+    A picture is scaled to fit 2048 x 2048 pixels, then its shorter side to at most 768; it takes 85
+    tokens plus 170 per 512 x 512 tile.
     """
     sides = int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
     if not png.startswith(_PNG) or not all(sides):
@@ -122,7 +119,7 @@ def image_tokens(png: bytes) -> int:
 
 
 def heuristic() -> TokenCounter:
-    """Return a counter by word length, with digits in threes, and one token per sign."""
+    """Return a counter by word length, with one token per sign."""
 
     def length(block: str) -> int:
         # A cl100k_base token covers about seven letters of an English word.
@@ -134,8 +131,8 @@ def heuristic() -> TokenCounter:
 def cl100k() -> TokenCounter:
     """Return a counter with the GPT-4 vocabulary, as in the papers; it needs no download.
 
-    Texts are encoded in linear time, in blocks that end at word boundaries. A run of more than
-    24,576 characters without a boundary is cut anyway, which may change adjacent tokens.
+    Encoding takes linear time, in blocks that end at word boundaries. A run of more than 24,576
+    characters without one is cut anyway, which may change adjacent tokens.
     """
     encode = cl100k_encoder(_CL100K_PLAIN_WORDS)
 
@@ -150,10 +147,7 @@ def cl100k() -> TokenCounter:
 
 
 def count_texts(texts: Iterable[str]) -> int:
-    """Count the GPT-4 tokens of texts like `cl100k`, encoding frequent lines once.
-
-    This is exact, because no word continues after a line end before a line that is not blank.
-    """
+    """Count the GPT-4 tokens of texts exactly, encoding frequent lines once."""
     length = counter("cl100k_base").length
     lines: Counter[str] = Counter()
     total = 0
@@ -219,10 +213,7 @@ def counter(name: str) -> TokenCounter:
 
     Args:
         name: `cl100k_base`, `heuristic`, or the `package.module:factory` of a `TokenCounter` with
-            this name.
-
-    Raises:
-        ValueError: There is no such counter.
+            this name; others raise ValueError.
     """
     if name in _COUNTERS:
         return _COUNTERS[name]()

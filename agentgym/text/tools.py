@@ -33,11 +33,11 @@ ResultT = TypeVar("ResultT")
 
 
 class ToolError(Exception):
-    """Error of a rejected call, which the policy reads as `error: …`; the world must be unchanged."""
+    """Error of a rejected call, read as `error: …`; the world must be unchanged."""
 
 
 class HostLimitError(ToolError):
-    """Error of a call that the host, not the reply, stopped; the episode becomes invalid."""
+    """Error of a call that the host stopped; the episode becomes invalid."""
 
 
 class RollbackError(Exception):
@@ -46,7 +46,7 @@ class RollbackError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Schema of a tool as the policy sees it; a successful call of a `final` one ends the episode."""
+    """Schema of a tool; a successful call of a `final` one ends the episode."""
 
     name: str
     description: str
@@ -80,7 +80,7 @@ def tool(
     Args:
         method: The method, when used without parentheses.
         final: Whether a successful call ends the episode.
-        name: The name of the tool, if it differs from the method's.
+        name: The name of the tool; by default the method's.
     """
 
     def mark(function: MethodT) -> MethodT:
@@ -102,9 +102,9 @@ class Toolset:
 
     Attributes:
         episode_state: The attributes that belong to the episode and to snapshots.
-        tool_order: All tools in listing order; by default in the order of definition, with the
-            parts' tools last.
-        parts: Objects with further `@tool` methods; they refer to the toolset's state and own none.
+        tool_order: All tools in listing order; by default as defined, with the parts' tools last.
+        parts: Objects with further `@tool` methods, which refer to the toolset's state and own
+            none.
         renamed: New names for some tools.
         json_indent: The indentation of data in results; None for one line.
     """
@@ -117,7 +117,7 @@ class Toolset:
     renamed: Mapping[str, str] = MappingProxyType({})
 
     def begin(self) -> None:
-        """Prepare for an episode; called at each reset of the env."""
+        """Prepare for an episode; called at each reset."""
 
     def close(self) -> None:
         """Release external resources, which a later call may acquire again."""
@@ -125,16 +125,14 @@ class Toolset:
     def transaction(self) -> AbstractContextManager[None] | None:
         """Return a context manager that restores the episode's state after an exception.
 
-        With None, a tool must reject a call before it changes anything.
-
-        Raises:
-            RollbackError: The state cannot be restored.
+        It raises `RollbackError` if it cannot. With None, a tool must reject a call before it
+        changes anything.
         """
         return None
 
 
 class BoundTool(msgspec.Struct, eq=False):
-    """Tool of one object; a struct because each reset builds all of them."""
+    """Tool of one object."""
 
     schema: Tool
     checks: _ArgumentCheck
@@ -144,17 +142,12 @@ class BoundTool(msgspec.Struct, eq=False):
     transaction: Callable[[], AbstractContextManager[None] | None] | None = None
 
     def __call__(self, arguments: Mapping[str, Any]) -> Any:
-        """Run the tool and return its plain result."""
         return self.run(arguments, lambda result, indent: result)
 
     def run(
         self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], ResultT]
     ) -> ResultT:
-        """Validate the arguments and run the method; if `convert` fails, the call fails.
-
-        Raises:
-            ToolError: The arguments do not fit the schema, or the method rejected the call.
-        """
+        """Run the method on valid arguments or raise ToolError; a failing `convert` undoes it."""
         try:
             checked = self.checks.validate(arguments)
         except ValidationError as error:
@@ -167,7 +160,6 @@ class BoundTool(msgspec.Struct, eq=False):
 
     @property
     def restores(self) -> bool:
-        """Report whether a failed call leaves the state unchanged."""
         return self.transaction is not None and self.transaction() is not None
 
 
@@ -179,7 +171,7 @@ class _ArgumentCheck:
         self.schema = _without_titles(adapter.json_schema())
         self._name = name
         self._names = ", ".join(fields) or "none"
-        # Strict pydantic builds enums and dataclasses only from JSON, which costs a serialisation.
+        # Strict pydantic builds enums and dataclasses only from JSON.
         validator = adapter.validator
         self.validate: Callable[[Any], dict[str, Any]] = validator.validate_python
         if "$defs" in self.schema:
@@ -188,7 +180,6 @@ class _ArgumentCheck:
             self.validate = _with_underscores(self.validate, keywords)
 
     def under(self, name: str) -> _ArgumentCheck:
-        """Return the same validation for a tool with another name."""
         other = copy.copy(self)
         other._name = name
         return other
@@ -205,8 +196,6 @@ class _ArgumentCheck:
 
 
 class _NoCheck(_ArgumentCheck):
-    """Acceptance of any arguments."""
-
     def __init__(self, name: str) -> None:
         self._name = name
         self.validate = dict
@@ -245,10 +234,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def nests_deeper(value: object, levels: int) -> bool:
-    """Report whether lists and dicts nest deeper than a limit, in linear time.
-
-    It must precede any JSON encoding, which overflows the stack in some interpreters.
-    """
+    """Report whether lists and dicts nest deeper than JSON encoders may go."""
     layer = [value]
     for _ in range(levels):
         nested: dict[int, object] = {}  # by identity, which visits shared values once
@@ -309,10 +295,6 @@ def _tools_of_one(owner: Any) -> dict[str, BoundTool]:
 def _composed_tools(
     owners: tuple[type, ...], order: tuple[str, ...], renamed: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[int, str, Tool, _ArgumentCheck], ...]:
-    """Return the tools of a toolset and its parts, each with its owner's index.
-
-    The cache also makes a renamed tool one object in all envs, which compares fast.
-    """
     tools: dict[str, tuple[int, str, Tool, _ArgumentCheck]] = {}
     new_names = dict(renamed)
     for k, part in enumerate(owners):

@@ -43,7 +43,7 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 
 def check_reset(options: Mapping[str, object] | None, known: Iterable[str]) -> None:
-    """Raise `ValueError` if a reset gets options: an env's options apply to all its episodes."""
+    """Raise `ValueError` if a reset gets options."""
     if options or not isinstance(options, (NoneType, Mapping)):
         raise ValueError(
             f"reset takes no options, got {options!r}; options of the world hold for all "
@@ -52,7 +52,7 @@ def check_reset(options: Mapping[str, object] | None, known: Iterable[str]) -> N
 
 
 def suggest(value: object, choices: Iterable[str]) -> str:
-    """Return a question that suggests close choices, or an empty text."""
+    """Return a question that suggests close choices, if any."""
     # Reversed, because the first of several that differ only in case wins.
     by_key = {choice.casefold(): choice for choice in reversed([*choices])}
     key = str(value).casefold()
@@ -64,7 +64,7 @@ def suggest(value: object, choices: Iterable[str]) -> str:
 def list_names(
     value: object, names: Sequence[str], noun: str, near: Iterable[str] | None = None
 ) -> str:
-    """Return the remedy for an unknown name: similar names, and all names."""
+    """Return the remedy for an unknown name: similar and all names."""
     everything = f"{noun}: {', '.join(names) or 'none'}"
     close = suggest(value, names if near is None else near)
     return f"{close} {everything}" if close else everything
@@ -75,7 +75,7 @@ _POWERS = {"": 0, "k": 3, "m": 6}
 
 
 def read_tokens(name: str, value: object, low: int, high: int) -> int:
-    """Return a number of tokens, which may be given as text such as `8k`."""
+    """Return a number of tokens, which may be a text such as `8k`."""
     number = parse_count(name, value) if isinstance(value, str) else value
     check_int(name, number, low, high)
     return cast(int, number)
@@ -92,7 +92,7 @@ def parse_count(name: str, text: str) -> int:
 
 
 def check_shape(shape: TypeAdapter[T], data: object) -> T:
-    """Return data, or the JSON in bytes, in a shape; the `ValueError` names the first wrong place."""
+    """Return data, or the JSON in bytes, in a shape; the ValueError names the first wrong place."""
     try:
         if isinstance(data, bytes):
             return shape.validate_json(data, strict=True)

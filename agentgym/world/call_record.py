@@ -12,7 +12,7 @@ class CallRecord(Record, frozen=True):
     """A completed tool call; replaying the records re-creates a world.
 
     Attributes:
-        answer: The result if it is short, otherwise its checksum.
+        answer: The result, or the checksum of a long one.
     """
 
     name: str

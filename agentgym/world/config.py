@@ -31,16 +31,13 @@ CallsPerTurn = Annotated[int, Interval(ge=1, le=128)]
 class Config:
     """Base of frozen dataclasses that validate their fields against their annotations.
 
-    Declare bounds as in pydantic, and describe each option under `Attributes:`. Override
-    `__post_init__` to check several options together.
+    Declare bounds as in pydantic, describe each option under `Attributes:`, and override
+    `__post_init__` to check several options together. Invalid values raise ValueError.
 
     Example:
         >>> @dataclass(frozen=True, kw_only=True)
         ... class GuessConfig(Config):
         ...     highest: Annotated[int, Field(ge=1, le=1_000)] = 10
-
-    Raises:
-        ValueError: A value is out of bounds or has the wrong type.
     """
 
     def __post_init__(self) -> None:
@@ -72,7 +69,7 @@ def _read_tokens(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Choice:
-    """Annotation for an option with listed values; unlike `Literal`, it does not accept True as 1."""
+    """Annotation for an option with listed values; unlike `Literal`, it refuses True for 1."""
 
     values: Collection[Any]
 
@@ -91,7 +88,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A row of an option table; `bounds` is empty if the type allows all values."""
+    """A row of an option table; `bounds` may be empty."""
 
     name: str
     type: str
@@ -103,7 +100,7 @@ class Option:
 def make_config(
     world: type[World[Any]], options: Mapping[str, Any], others: Collection[str] = ()
 ) -> Any:
-    """Create a world's configuration; raise ValueError for an invalid option."""
+    """Create a world's configuration, or raise ValueError."""
     known = [field.name for field in fields(world.Config)]
     if unknown := [name for name in options if name not in known]:
         raise ValueError(

@@ -24,11 +24,8 @@ _PRINTED = (bytes, complex, date, time, timedelta, Decimal, Fraction, PurePath, 
 def digest(value: object) -> str:
     """Return a digest of a value made of numbers, texts, collections, records and plain objects.
 
-    Mappings and sets are unordered, a tuple equals a list, an object consists of its class name and
-    attributes, and a function of its name.
-
-    Raises:
-        TypeError: A part has neither attributes nor a value, or contains itself.
+    Mappings and sets are unordered, a tuple equals a list, an object counts by its class name and
+    attributes, and a function by its name. Raises TypeError for anything else, and for cycles.
     """
     return hashlib.sha256(json.dumps(_canonical(value, ())).encode()).hexdigest()[:_HEX_DIGITS]
 
@@ -45,7 +42,6 @@ def plain_attributes(value: object) -> dict[str, Any]:
 
 
 def _canonical(value: Any, above: tuple[int, ...]) -> Any:
-    """Return equal JSON-able data for equal values; `above` are the ids of enclosing objects."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, _PRINTED):

@@ -25,12 +25,12 @@ WAIT = "Wait for the other player's move."
 class SeatedWorld(World[ConfigT]):
     """World in which each player's moves change the situation of all.
 
-    Alone, an agent plays one seat, and the scripted moves of the others follow each of its own. In
-    a match (`agentgym.multi.match`), every seat has a copy of the world, and all copies play the
-    same moves. A world fills the hooks below; its tools check a move and return `self.make_move(...)`.
+    Alone, an agent plays one seat, and scripted moves of the others follow its own. In a match
+    (`agentgym.multi.match`), every seat has a copy of the world. Tools check a move and return
+    `self.make_move(...)`.
 
     Attributes:
-        players: The names of the seats, in turn order.
+        players: The seats, in turn order.
         seat: The player whose view this world is.
         in_match: Whether agents play all seats.
         pending: This seat's move that has not been played yet, or None.
@@ -56,10 +56,8 @@ class SeatedWorld(World[ConfigT]):
 
     @abstractmethod
     def read_line(self, line: str) -> None:
-        """Take the situation from a line of `play`, even if earlier lines are missing.
-
-        Raises:
-            ValueError: It is another text, or does not fit the task.
+        """Take the situation from a line of `play`, even without earlier lines; or raise
+        ValueError.
         """
 
     @abstractmethod
@@ -68,11 +66,10 @@ class SeatedWorld(World[ConfigT]):
 
     @abstractmethod
     def payoff(self) -> float:
-        """Return this seat's reward in a match, as a share of its equilibrium value."""
+        """Return this seat's reward, as a share of its equilibrium value."""
 
     @property
     def is_due(self) -> bool:
-        """Report whether it is this seat's turn."""
         return self.pending is None and self.seat in self.movers()
 
     def join(self, seat: str) -> None:
@@ -95,7 +92,7 @@ class SeatedWorld(World[ConfigT]):
         return "\n".join(lines)
 
     def resolve(self, moves: Mapping[str, Move]) -> str:
-        """Play a match's moves; return the news if it is this seat's turn or the end, else ""."""
+        """Play a match's moves; return the news for this seat, if any."""
         self.pending = None
         self._news.append(self.play(moves))
         if not self.done and self.seat not in self.movers():
@@ -104,6 +101,5 @@ class SeatedWorld(World[ConfigT]):
         return "\n".join(news)
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Read the lines of a result."""
         for line in result.split("\n"):
             self.read_line(line)

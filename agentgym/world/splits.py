@@ -1,7 +1,6 @@
 """Train and test splits of a world's instances.
 
-An instance's digest, or the names of its people (`World.split_keys`), decide its split, so the
-splits never overlap. An env with a split draws instances until one belongs to it.
+An instance's digest, or its `World.split_keys`, decide its split, so the splits never overlap.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ TEST_SHARE = 0.2
 # With fewer instances, about twenty would be left for testing.
 MIN_INSTANCES = 100
 
-# Draws that estimate an unknown number of instances: 64 draws from 100 equally likely instances
-# show about 47 different ones, from 1,000 about 62.
+# 64 draws from 100 equally likely instances show about 47 different ones, from 1,000 about 62.
 _PROBES = 64
 
 # The expected number of distinct instances in 64 draws from 100 equally likely ones.
@@ -37,7 +35,7 @@ _enough: dict[tuple[type[World[Any]], str], bool] = {}
 
 
 class Instance(NamedTuple):
-    """A generated instance; `key` is empty without a split, because digests take time."""
+    """A generated instance; `key` is empty without a split."""
 
     world: World[Any]
     seed: int
@@ -51,11 +49,7 @@ def split_of(key: str) -> SplitName:
 
 
 def config_for_split(world: type[World[Any]], config: Any, split: SplitName | None) -> Any:
-    """Return the configuration whose instances are drawn for a split.
-
-    Raises:
-        ValueError: The split is unknown, or the configuration has too few instances.
-    """
+    """Return the configuration whose instances are drawn for a split, or raise ValueError."""
     if split is None:
         return config
     check_choice("split", split, SPLITS)
@@ -71,11 +65,7 @@ def config_for_split(world: type[World[Any]], config: Any, split: SplitName | No
 def draw_instance(
     world: type[World[Any]], config: Any, rng: np.random.Generator, split: str | None = None
 ) -> Instance:
-    """Draw instances until one is in the split; without a split, return the first.
-
-    Raises:
-        ValueError: None of the drawn instances is in the split.
-    """
+    """Draw until an instance is in the split, or raise ValueError; without a split, draw once."""
     for _ in range(_MAX_DRAWS):
         seed = int(rng.integers(2**63))
         instance = draw(world, config, seed)

@@ -11,8 +11,7 @@ from typing import Any, Self
 class StepInfo:
     """Content of `info["detail"]`, in a step's result and in a trajectory.
 
-    Fields are attributes or keys: `detail.ended` is `detail["ended"]`. It is one object because
-    Gymnasium's vector envs pay for every key of a dict.
+    Fields are attributes or keys: `detail.ended` is `detail["ended"]`.
 
     Attributes:
         calls: The number of calls in the last reply.
@@ -22,9 +21,9 @@ class StepInfo:
             left, `over_window` if its chat exceeded the model's context window, or a wrapper's
             reason such as `context_overflow`; empty while it continues.
         score: The world's score, at the end.
-        nested: The calls made by the policy's code; the chat does not show their results.
+        nested: The calls made by the policy's code, whose results the chat does not show.
         report: The world's report, at the end, or None.
-        faults: The unexpected exceptions of this step; the chat does not show them.
+        faults: The unexpected exceptions of this step, which the chat does not show.
         invalid: Why the episode does not measure the policy, such as a broken scorer. Once set, it
             stays.
         split: The env's split, at the end; empty for all instances.
@@ -57,7 +56,7 @@ class StepInfo:
         return getattr(self, name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a field, or a default if there is none with this name."""
+        """Return a field, or a default."""
         return self[name] if name in self.__slots__ else default
 
 

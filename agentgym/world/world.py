@@ -27,7 +27,7 @@ _EXAMPLE = "an example is in agentgym/envs/lumina/list_world.py"
 
 
 class MissingHook(NotImplementedError):
-    """Error of a world that lacks a hook, or `Config`; `feature` needs it, by default all do."""
+    """Error of a world that lacks a hook, or `Config`, which `feature` needs."""
 
     def __init__(self, world: type[World[Any]], hook: str, feature: str = "") -> None:
         self.world, self.hook, self.feature = world, hook, feature
@@ -50,9 +50,9 @@ class World(Generic[ConfigT]):
             sets contain single calls.
         labels_decide: Whether `label_calls` decides if a reply is optimal, not `optimal_calls`.
         prose_fails: Whether a reply without an attempted call counts as a failed round.
-        roles: The tools of each role in a team, by lower-case role names (`agentgym.multi`). Tools
-            without a role belong to the first one. Without roles, a `closer` has the tools that end
-            the task and an `actor` the rest.
+        roles: The tools of each role in a team, by lower-case role names (`agentgym.multi`). The
+            first role has all unlisted tools. By default, a `closer` has the tools that end the
+            task and an `actor` the rest.
         max_failed_rounds: The consecutive failed rounds that end the episode; None for no limit.
         horizon_unit: The unit of `config_for_horizon`, for axis labels.
         observes: Whether the env passes completed calls to `read_result`, for worlds whose tools
@@ -90,8 +90,7 @@ class World(Generic[ConfigT]):
         self.max_turns: int | None = None
         self.max_calls: int | None = None
 
-    # Required hooks. `__init__` and `register` check them, because the error of `abc` does not
-    # state their purpose.
+    # Required hooks, checked without `abc`, whose error does not state their purpose.
 
     @abstractmethod
     def generate(self) -> None:
@@ -116,20 +115,18 @@ class World(Generic[ConfigT]):
         return {}
 
     def instance_key(self) -> str:
-        """Return a digest of everything that defines this instance except budgets and prompts; read
-        once, after `generate`.
+        """Return a digest of everything that defines this instance except budgets and prompts.
 
-        It decides the instance's split (`agentgym.world.splits`). By default it covers all
-        attributes except those that every world has.
+        It is read once, after `generate`. By default it covers the attributes that not every world
+        has.
         """
         return digest({name: value for name, value in vars(self).items() if name not in COMMON})
 
     def split_keys(self) -> Collection[str]:
-        """Return the digests or names that must all be in a split for this instance to be in it; by
-        default only its key.
+        """Return the digests or names that must all be in a split for this instance to be in it.
 
-        Override it if instances share something, such as people, that must not occur in both
-        splits. Instances with one key return one value.
+        By default only its key. Override it if instances share something, such as people, that must
+        not occur in both splits.
         """
         return (self.instance_key(),)
 
@@ -137,23 +134,20 @@ class World(Generic[ConfigT]):
     def config_for_split(cls, config: ConfigT, split: SplitName) -> ConfigT:
         """Return the configuration whose instances are drawn for a split; by default the same.
 
-        Override it if `split_keys` returns several keys, because few instances would fall into the
-        split by chance.
-
-        Raises:
-            ValueError: The configuration belongs to another split.
+        Override it if `split_keys` returns several keys. Raises ValueError if the configuration
+        belongs to another split.
         """
         return config
 
     @classmethod
     def instance_count(cls, config: ConfigT) -> float | None:
-        """Return the number of instances of a configuration or a lower bound; None if unknown."""
+        """Return the number of a configuration's instances or a lower bound, or None."""
         return None
 
     @classmethod
     def chance(cls, config: ConfigT) -> float | None:
-        """Return the expected score of the best policy that sees neither task nor results; None to
-        estimate it by random play. `agentgym audit` allows shortcuts this much, at least 0.10.
+        """Return the expected score of the best policy without task and results; None to estimate
+        it.
         """
         return None
 
@@ -162,29 +156,25 @@ class World(Generic[ConfigT]):
         return (self,)
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Return the call that a reply without a call means, such as an answer in prose, or None."""
+        """Return the call that a reply without one means, such as an answer in prose, or None."""
         return None
 
     def board(self) -> str:
-        """Draw the visible state of the world for people; empty if there is nothing to draw."""
+        """Draw the visible state for people; by default empty."""
         return ""
 
-    # Hooks for oracles and labels: the knowledge of an agent that has seen the shown history. They
-    # depend on nothing hidden and change nothing.
+    # Hooks for oracles and labels, which depend only on the shown history and change nothing.
 
     def state(self) -> str:
-        """Return the belief state in words.
-
-        With the task it suffices for optimal play, and it names no action.
-        """
+        """Return the belief state in words: enough for optimal play, but naming no action."""
         raise MissingHook(type(self), "state")
 
     def brief_state(self) -> str:
-        """Return `state()`, or the part of a long state that matters for the next steps, for agents
-        that see their history or have a tool for the rest.
+        """Return the part of a long state that matters for the next steps, by default all of
+        `state()`.
 
-        Implement `state_chars` too, which saves building the whole state. `read_state` accepts no
-        partial text.
+        It is shown to agents that see their history or have a tool for the rest. Implement
+        `state_chars` too.
         """
         return self.state()
 
@@ -195,28 +185,22 @@ class World(Generic[ConfigT]):
     def subtask(self, with_state: bool) -> str:
         """Return the next step of an optimal plan in words, without requiring lookahead.
 
-        Args:
-            with_state: Whether the policy also sees `state()`, so that the step may refer to it.
+        It may refer to `state()` if `with_state`.
         """
         raise MissingHook(type(self), "subtask")
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Return the wording of `subtask` for any of the `legal_calls`, for wrong plan hints; by
-        default the call's name and arguments.
-        """
+        """Return the wording of `subtask` for any of the `legal_calls`, for wrong plan hints."""
         return phrase(call)
 
     def restate(self) -> str | None:
-        """Return the task without outdated parts, for a view with `state()` instead of the history;
-        None if nothing becomes outdated.
+        """Return the task without outdated parts, for a view with `state()` instead of the history,
+        or None.
         """
         return None
 
     def reasoning(self, call: ToolCall) -> str:
-        """Return an agent's reasoning that leads to a call; by default the belief state.
-
-        Demonstrations write it before the call. A wrong call gets the reasoning of an erring agent.
-        """
+        """Return the reasoning that leads to a call, even a wrong one; by default `state()`."""
         return self.state()
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
@@ -224,11 +208,10 @@ class World(Generic[ConfigT]):
         return None
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
-        """Return a function that labels the next reply's calls after it was played, relative to the
-        state before; None if calls are simply optimal or not.
+        """Return a function that labels the next reply's calls after it was played, as of the state
+        before.
 
-        If `labels_decide`, a reply is optimal if some label is `optimal` and the rest are `optimal`
-        or `neutral`.
+        None if calls are simply optimal or not.
         """
         return None
 
@@ -236,9 +219,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world that knows only a task message or `restate()`; without a budget,
-        `max_turns` is None.
-        """
+        """Return a world that knows only a task text; `max_turns` is None if it names no budget."""
         raise MissingHook(cls, "read_task")
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -257,12 +238,14 @@ class World(Generic[ConfigT]):
         """Return the calls that would succeed now, as far as the shown history tells."""
         raise MissingHook(type(self), "legal_calls")
 
-    # Hooks for classical agents (`agentgym.wrappers.discrete`). They depend only on the shown
-    # history and the configuration, which fixes all shapes.
+    # Hooks for classical agents (`agentgym.wrappers.discrete`), which depend only on the shown
+    # history.
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return every call that this configuration can require, in an order and number that depend
-        only on the configuration; a slot for something not shown yet contains a call that fails.
+        """Return every call that this configuration can require; their order and number depend only
+        on it.
+
+        A slot for an unknown call contains one that fails.
         """
         raise MissingHook(type(self), "action_catalog")
 
@@ -274,27 +257,23 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def undefined_hooks(cls, config: Any) -> Mapping[str, str]:
-        """Return the hooks without a true answer in a configuration, with reasons."""
+        """Return the hooks without a true answer, with reasons."""
         return {}
 
     @classmethod
     def requirements(cls, config: Any) -> Mapping[str, str]:
-        """Return the host requirements of a configuration (`agentgym.text.requirements`), each with
-        an alternative for the user.
-        """
+        """Return the host requirements of a configuration (`agentgym.text.requirements`)."""
         return {}
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the configuration whose shortest solution takes about `steps` turns.
-
-        Raises:
-            ValueError: No configuration has this length.
+        """Return the configuration whose shortest solution takes about `steps` turns, or raise
+        ValueError.
         """
         raise MissingHook(cls, "config_for_horizon")
 
     def set_turns_left(self, turns: int) -> None:
-        """Set the remaining turns, which become the budget if it is unknown."""
+        """Set the remaining turns, the budget if it is unknown."""
         if self.max_turns is None:
             self.max_turns, self.turn = turns, 0
         else:
@@ -419,11 +398,8 @@ def world_path(world: type[World[Any]] | str) -> str:
 
 
 def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
-    """Return the class of a world, importing it if necessary.
-
-    Raises:
-        MissingHook: The class lacks a required hook or `Config`.
-        ValueError: The path does not lead to a world.
+    """Return the class of a world, or raise `MissingHook` or ValueError if its path or hooks are
+    wrong.
     """
     if isinstance(world, str):
         module, _, name = world.partition(":")

@@ -15,7 +15,7 @@ from agentgym.wrappers.context import ContextWrapper
 
 _OWNER = "awareness"
 _SLACK = 12  # tokens: the number may split differently next to the message
-_TRIES = 8  # the number settles after two or three rounds, or alternates between two lengths
+_TRIES = 8  # the number settles after two or three rounds, or alternates
 
 
 class ContextAwareness(ContextWrapper):
@@ -54,12 +54,10 @@ class ContextAwareness(ContextWrapper):
         self.view.notices = f"\n\n<budget:token_budget>{self.usable}</budget:token_budget>"
 
     def begin(self) -> None:
-        """Reset the strategy for a new episode."""
         super().begin()
         self._line_id = ""
 
     def edit(self) -> None:
-        """Add the line to the newest message."""
         if self.view.request is not None or not self.world_env.world.turn:
             return
         newest = self.view.newest()

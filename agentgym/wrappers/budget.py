@@ -27,9 +27,6 @@ class ContextBudget(Config):
         window: The maximum tokens of prompt and reply together.
         reserve_output: The tokens reserved for the reply.
         counter: The token counter, by its name in `agentgym.text.tokens.counter`.
-
-    Raises:
-        ValueError: A number is out of range, or the counter does not exist.
     """
 
     window: Count = 128_000
@@ -43,13 +40,12 @@ class ContextBudget(Config):
 
     @property
     def usable(self) -> int:
-        """Return the maximum prompt tokens."""
         return self.window - self.reserve_output
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Load of a context: visible tokens, usable tokens, uncleared tool results and replies."""
+    """Visible tokens, usable tokens, uncleared tool results and replies of a context."""
 
     tokens: int
     usable: int
@@ -135,7 +131,7 @@ class AnyOf:
         return "|".join(map(str, self.any_of))
 
     def level(self, load: Load) -> float:
-        """Return the highest level among the triggers."""
+        """Return the highest level."""
         return max(trigger.level(load) for trigger in self.any_of)
 
 
@@ -151,10 +147,7 @@ def read_trigger(name: str, value: Any) -> Trigger:
     """Read a trigger from an instance, a dict, or a text.
 
     A text is a number of tokens (`60k`), a share of the window (`0.75`, `75%`), `20uses`,
-    `10turns`, or several joined by `|`.
-
-    Raises:
-        ValueError: The value has none of these forms.
+    `10turns`, or several joined by `|`. Anything else raises ValueError.
     """
     if isinstance(value, str):
         parts = tuple(_parse_trigger(name, part.strip()) for part in value.split("|"))

@@ -52,12 +52,10 @@ class ClearThinking(ContextWrapper):
             self.view.editable_tail = max(self.view.editable_tail, tail)
 
     def begin(self) -> None:
-        """Reset the strategy for a new episode."""
         super().begin()
         self._thinking_ids: list[str] = []
 
     def edit(self) -> None:
-        """Clear the thinking of older replies."""
         if isinstance(self.keep, str):
             return
         if self.view.was_rebuilt:
@@ -150,7 +148,6 @@ class ClearToolResults(ContextWrapper):
         )
 
     def edit(self) -> None:
-        """Clear the oldest results until the target is reached."""
         level = self.trigger.level(self.view.load)
         if not self.is_due(level):
             return

@@ -36,9 +36,9 @@ Summarizer = Callable[[Chat], str]
 class Compaction(ContextWrapper):
     """Wrapper that replaces older turns with a summary.
 
-    By default the policy writes the summary in a separate step: the view requests it, and the next
-    reply is the summary. That step uses no turn, has reward 0, and is recorded and trained like any
-    other. A rule-based summary replaces an empty one, and one longer than the text it replaces.
+    By default the policy writes the summary in a separate step, which the view requests. That step
+    uses no turn, has reward 0, and is recorded and trained like any other. A rule-based summary
+    replaces an empty one, and one longer than the text it replaces.
 
     Args:
         budget: The window.
@@ -79,14 +79,12 @@ class Compaction(ContextWrapper):
         )
 
     def begin(self) -> None:
-        """Reset the strategy for a new episode."""
         super().begin()
         self._asking = False
         self._number = 0
         self._is_fruitless = False  # whether the last summary did not shorten the view
 
     def edit(self) -> None:
-        """Request a summary, or write one."""
         level = self.trigger.level(self.view.load)
         if self._asking or self.world_env.over or not self.is_due(level):
             return
@@ -107,7 +105,6 @@ class Compaction(ContextWrapper):
             self._compact(text)
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply, or accept it as the requested summary."""
         if not self._asking or not isinstance(action, str):
             return super().step(action)
         self._asking = False
@@ -192,8 +189,8 @@ class Trim(ContextWrapper):
 
     It models a bounded window without any strategy (LOCA-bench, section 3.1). If even the system
     message, the task and the newest turn do not fit, the step truncates the episode with
-    `StepInfo.ended` set to `context_overflow`; an opening that does not fit truncates the first
-    step without playing the reply.
+    `StepInfo.ended` set to `context_overflow`; if the opening does not fit, the first step does so
+    without playing the reply.
 
     Args:
         budget: The window.
@@ -215,7 +212,6 @@ class Trim(ContextWrapper):
         super().__init__(env, budget, target=self.target)
 
     def edit(self) -> None:
-        """Make the view fit the window, if possible."""
         view = self.view
         level = view.tokens / (view.limit + 1)
         if self.is_due(level) and self.may_edit(level):
@@ -224,7 +220,6 @@ class Trim(ContextWrapper):
         view.overflow = view.tokens > view.limit
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply; end the episode if no prompt fits."""
         if self.view.overflow and isinstance(action, str) and not self.world_env.over:
             self.view.begin_step()
             return self._truncate(self._report(self._first_info, action))
@@ -277,7 +272,7 @@ register_option("trim", Trim, Trim.stage)
 
 
 def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Replace the middle of a text that exceeds `tokens` with a note of its length."""
+    """Replace the middle of a text above `tokens` with a note of its length."""
     if counter.length(text) <= tokens:
         return text
     keep = int(len(text) * tokens / counter.length(text))

@@ -28,7 +28,7 @@ MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
 
 # At this share of the trigger one turn usually remains to write notes.
 _NEAR = 0.9
-# Episodes of a world rarely differ tenfold in length, so no episode will reach the trigger.
+# Episodes of a world rarely differ tenfold in length.
 _IDLE = 0.1
 # Idle strategies with window and trigger; each is reported once per process.
 _IDLERS: set[tuple[str, int, str]] = set()
@@ -45,7 +45,7 @@ class ContextRecord:
         reused: Its longest common prefix with the previous chat, which a prefix cache saves.
         appended: New text.
         removed: Text removed by edits.
-        inserted: Text inserted by edits: placeholders, summaries and summary requests.
+        inserted: Placeholders, summaries and summary requests.
         tool_output: Tool results within the new text.
         hidden: Results of calls made by code, which the chat does not show.
         summary: The reply and its request, if the view requested a summary.
@@ -74,9 +74,6 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
 
     Subclasses implement `edit` and set `stage`, and `lossy` if the policy may lose information. The
     innermost strategy sets the budget for all; the default is 128,000 tokens.
-
-    Raises:
-        ValueError: The wrappers are in the wrong order, or inner strategies have another budget.
     """
 
     stage: ClassVar[Stage]
@@ -116,7 +113,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         self._action = ""
 
     def is_due(self, level: float) -> bool:
-        """Report whether the trigger is reached; a little earlier if a memory must be warned."""
+        """Report whether the trigger is reached; a little earlier to warn a memory."""
         self._peak = max(self._peak, level)
         return level >= (_NEAR if self.lossy and self.has_memory else 1)
 
@@ -146,7 +143,6 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return True
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode without edits."""
         self.begin()
         if self.innermost:
             self.view.begin()
@@ -154,7 +150,6 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return self._observe(chat), self._report(self._first_info, "")
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply, then edit the view."""
         chat, reward, terminated, truncated, info = self.env.step(action)
         shown = self._observe(chat)
         if terminated or truncated:
@@ -224,7 +219,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
 
 
 def import_function(option: str, path: str, choices: str) -> Callable[..., Any]:
-    """Import the function that an option names; an error lists the `choices`."""
+    """Import the function of an option; an error lists the `choices`."""
     module, _, name = path.partition(":")
     try:
         return cast("Callable[..., Any]", getattr(import_named(module), name))
@@ -238,9 +233,9 @@ class EditMessages(ContextWrapper):
     """Wrapper that replaces the messages with the result of a function.
 
     The function receives the visible messages after the task, oldest first, and returns the
-    messages to show. It may omit messages, replace messages with others of the same id
-    (`dataclasses.replace`), and append new ones with any id. The next call receives the result and
-    everything after it.
+    messages to show. It may omit messages, replace them with others of the same id
+    (`dataclasses.replace`), and append new ones. The next call receives the result and everything
+    after it.
 
     The newest reply and its results always stay, calls and results are dropped together, and edits
     that do not shorten the chat are ignored.
@@ -281,12 +276,10 @@ class EditMessages(ContextWrapper):
         super().__init__(env, budget, edit=edit, trigger=self.trigger, lossy=lossy)
 
     def begin(self) -> None:
-        """Reset the strategy for a new episode."""
         super().begin()
         self._inserted = 0
 
     def edit(self) -> None:
-        """Call the function and apply the differences as edits."""
         level = self.trigger.level(self.view.load)
         if self.view.request is not None or not self.is_due(level) or not self.may_edit(level):
             return

@@ -36,7 +36,6 @@ class DiscreteActions(
         self.action_space = gymnasium.spaces.Discrete(self.count)
 
     def action(self, action: np.int64) -> str:
-        """Return the reply for an action."""
         if not self.action_space.contains(action):
             raise ValueError(
                 f"an action is a place in the menu, an integer in [0, {self.count}), got {action!r}"
@@ -44,7 +43,7 @@ class DiscreteActions(
         return render(self.world_env.world.action_catalog()[int(action)], self.world_env.dialect)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Return which actions are possible now: bool, shape `(count,)`, as sb3_contrib expects."""
+        """Return which actions are possible now: bool, shape `(count,)`."""
         return mask_of(self.world_env.world)
 
 
@@ -52,13 +51,10 @@ class FeatureObservations(
     StagedWrapper[NDArray[np.float32], Any, Chat, Any],
     gymnasium.ObservationWrapper[NDArray[np.float32], Any, Chat],
 ):
-    """Wrapper that shows the world's features instead of the chat; each world documents its own.
+    """Wrapper that shows the world's features, `Box(-1, 1)` of float32, instead of the chat.
 
     The features include the remaining turns, so an exhausted budget terminates the episode. With
     truncation, a learner would bootstrap values of lost states.
-
-    Attributes:
-        observation_space: `Box(-1, 1)` of float32.
 
     Example:
         >>> env = FeatureObservations(DiscreteActions(gymnasium.make("agentgym/GridWorld-v0")))
@@ -71,13 +67,11 @@ class FeatureObservations(
         )
 
     def observation(self, observation: Chat) -> NDArray[np.float32]:
-        """Return the current features."""
         return self.world_env.world.features()
 
     def step(
         self, action: Any
     ) -> tuple[NDArray[np.float32], SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play an action; an exhausted budget terminates the episode."""
         features, reward, terminated, truncated, info = super().step(action)
         spent = truncated and info["detail"].ended == "max_turns"
         return features, reward, terminated or spent, truncated and not spent, info

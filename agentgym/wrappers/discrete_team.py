@@ -27,9 +27,9 @@ class DiscreteTeam(BaseParallelWrapper):  # type: ignore[misc]  # it has no type
     waits. `info["action_mask"]` marks the calls that an agent can make now, and only the last
     action while the agent's action is ignored.
 
-    An observation consists of the world's features, which cover everything that the team has
-    seen, and the action mask; `state` of everyone's observations. An exhausted budget terminates
-    the episode, as in `FeatureObservations`.
+    An observation consists of the world's features, which cover everything that the team has seen,
+    and the action mask; `state` of everyone's observations. An exhausted budget terminates the
+    episode, as in `FeatureObservations`.
 
     Args:
         env: A `parallel_env` of a split team, a duel or a match.
@@ -86,7 +86,7 @@ class DiscreteTeam(BaseParallelWrapper):  # type: ignore[misc]  # it has no type
         return np.concatenate(observations)
 
     def action_mask(self, agent: str) -> NDArray[np.int8]:
-        """Return an agent's possible actions: 1 or 0, shape `(count,)`, as `Discrete` samples."""
+        """Return an agent's possible actions: 1 or 0, shape `(count,)`."""
         mask = np.zeros(self.count, np.int8)
         if agent in self._game.due:
             world, own = self._game.team.worlds[agent], self._game.protocol.agents[agent]

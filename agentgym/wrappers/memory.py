@@ -37,9 +37,6 @@ class MemoryTool(StagedWrapper[Chat, str, Chat, str]):
         max_total_chars: The maximum characters of all files.
         max_files: The maximum number of files.
 
-    Raises:
-        ValueError: An option is invalid, or the wrapper is out of order.
-
     Example:
         >>> env = MemoryTool(gymnasium.make("agentgym/ListWorld-v0"))
     """
@@ -68,10 +65,7 @@ class MemoryTool(StagedWrapper[Chat, str, Chat, str]):
 
 
 class MemoryTools(Toolset):
-    """Toolset of the memory.
-
-    `files` maps paths to texts and is never modified in place.
-    """
+    """Toolset of the memory; `files` maps paths to texts and is never modified in place."""
 
     episode_state: ClassVar[tuple[str, ...]] = ("files",)
 
@@ -80,12 +74,10 @@ class MemoryTools(Toolset):
         self.files: Files = {}
 
     def begin(self) -> None:
-        """Reset the memory for a new episode."""
         self.files = {}
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Restore the files if a call fails."""
         before = self.files
         try:
             yield

@@ -1,7 +1,6 @@
 """Commands of the memory tool.
 
-A state maps canonical paths to texts; directories are the proper prefixes of its paths. A command
-returns a new state and never changes the given one.
+A state maps canonical paths to texts; directories are the proper prefixes of its paths.
 """
 
 from __future__ import annotations
@@ -85,11 +84,7 @@ def canonical(path: str) -> str:
 
 
 def run(files: Files, command: str, arguments: Mapping[str, Any], limits: MemoryLimits) -> Result:
-    """Return the state after a command, and its answer.
-
-    Raises:
-        ToolError: The command cannot be executed.
-    """
+    """Return the state after a command, and its answer; raise ToolError if it is invalid."""
     method, takes = _COMMANDS[command]
     missing = [name for name in takes if name not in arguments and name != "view_range"]
     if missing or arguments.keys() - set(takes):

@@ -43,10 +43,6 @@ class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
         output_chars: The maximum printed characters of a run.
         calls: The maximum calls of a run.
 
-    Raises:
-        ValueError: An option is invalid, or the wrapper is out of order.
-        MissingRequirement: The host cannot run the sandbox.
-
     Example:
         >>> env = ProgrammaticTools(gymnasium.make("agentgym/ListWorld-v0"))
     """
@@ -55,7 +51,6 @@ class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
 
     @staticmethod
     def requirements(sandbox: str = "monty", **_: Any) -> Mapping[str, str]:
-        """Return the host requirements for these arguments."""
         from agentgym.sandboxes import SANDBOXES  # noqa: PLC0415 - few envs run code
 
         return {SANDBOXES[sandbox].requirement: ""} if sandbox in SANDBOXES else {}

@@ -15,9 +15,7 @@ from agentgym.wrappers.clearing import PLACEHOLDER, ClearToolResults
 
 
 class Retrieval(ClearToolResults):
-    """Wrapper that keeps the tool results most similar to the task and clears all others.
-
-    Results of the newest reply always stay.
+    """Wrapper that keeps the tool results most similar to the task, and the newest reply's.
 
     Args:
         budget: The window.
@@ -26,9 +24,6 @@ class Retrieval(ClearToolResults):
         embed: A function that embeds texts, `wordllama` or `package.module:function`; by default
             BM25 measures the similarity.
         placeholder: The text that replaces a result.
-
-    Raises:
-        ValueError: `embed` cannot be imported.
 
     Example:
         >>> env = Retrieval(agentgym.make("ListWorld"), ContextBudget(window=8_000), keep=3)

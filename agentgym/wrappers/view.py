@@ -1,7 +1,7 @@
 """The chat under the edits of a stack's context wrappers, with exact token accounts.
 
-An edit is an overlay entry, {message id: replacement or None}, or an insertion after a message. New
-messages cost O(new); only editing an older message costs O(view).
+An edit is an overlay entry, {message id: replacement or None}, or an insertion after a message.
+Only editing an older message costs O(view).
 """
 
 from __future__ import annotations
@@ -120,7 +120,6 @@ class ContextView:
 
     @property
     def tokens(self) -> int:
-        """Return the number of visible tokens."""
         return self.load.tokens
 
     def count(self, messages: Iterable[Message]) -> int:
@@ -128,7 +127,7 @@ class ContextView:
         return sum(map(self.counter.count, messages))
 
     def reused(self) -> int:
-        """Count the tokens of the longest common prefix with the previous view."""
+        """Count the tokens of the common prefix with the previous view."""
         messages = self.chat.messages
         shared = self.chat.shared_prefix(self._previous)
         return self.tokens - self.count(messages[k] for k in range(shared, len(messages)))
@@ -268,7 +267,7 @@ class ContextView:
         return {old.id: (old, new) for old, new in _whole_turns(shown, edits) if new is not old}
 
     def annotate(self, message_id: str, owner: str, text: str) -> None:
-        """Append a text to one of the newest messages, replacing the owner's previous text."""
+        """Append a text to one of the newest messages, replacing the owner's last one."""
         before = self._tail()
         edits = {
             message.id: self.with_note(message, owner, text)

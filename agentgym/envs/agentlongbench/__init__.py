@@ -1,6 +1,4 @@
-"""AgentLongBench: guess a hidden item from feedback and lists, live or as questions about long logs
-(arXiv 2601.20730).
-"""
+"""AgentLongBench: guess a hidden item, live or in questions about long logs (arXiv 2601.20730)."""
 
 from collections.abc import Mapping
 from typing import Any

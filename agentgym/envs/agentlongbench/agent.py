@@ -44,12 +44,9 @@ EPSILON = 0.3
 class SimulatedGame:
     """A puzzle in play.
 
-    Attributes:
-        heard: Each atom in the feedback, with the last round that mentioned it.
-        left: The items in all lists so far.
-        decoys: Items that stay in all lists until the log nears its end.
-        returning: Items that only early lists exclude, so the last lists alone do not reveal the
-            hidden item.
+    Decoys stay in all lists until the log nears its end. Only early lists exclude returning items,
+    so the last lists alone do not reveal the hidden item. `heard` has each atom in the feedback,
+    with the last round that mentioned it.
     """
 
     def __init__(
@@ -149,7 +146,7 @@ class SimulatedGame:
         return [shown[k] for k in order]
 
     def _aimed(self) -> list[Atom]:
-        """List few known atoms that exclude the items still in all lists, greedily."""
+        """Choose few known atoms that exclude the items still in all lists, greedily."""
         masks = {atom: self.table.mask(atom) for atom in self.heard}
         # Returning items must stay in the last lists.
         masks = {atom: m for atom, m in masks.items() if not (self.returning & ~m).any()}
@@ -206,9 +203,7 @@ class SimulatedGame:
         return int(self.rng.choice(pool if len(pool) else np.flatnonzero(others)))
 
     def _telling(self, found: Mask) -> Mask:
-        """Return items in all lists or, if all were guessed, those that share an unseen value with
-        the hidden one.
-        """
+        """Return items in all lists, or, if all were guessed, some that share an unseen value."""
         others: Mask = self.left & (np.arange(len(self.table)) != self.target)
         if (others & ~self.guessed).any():
             return others

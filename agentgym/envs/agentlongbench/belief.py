@@ -55,13 +55,12 @@ class Constraints:
 
     @classmethod
     def of(cls, atoms: Iterable[Atom]) -> Constraints:
-        """Return the constraints of these atoms."""
         constraints = cls()
         constraints.update(atoms)
         return constraints
 
     def update(self, atoms: Iterable[Atom]) -> None:
-        """Add atoms."""
+        """Add atoms in place."""
         for section, operator, value in atoms:
             facts = self._sections.setdefault(section, _SectionFacts())
             if operator == "has":
@@ -116,7 +115,6 @@ class Belief:
         known: The constraints on the hidden item from feedback.
         listed: The constraints that all candidates satisfy, from the queries that listed them.
         pool: The candidates in list order, including the hidden item; None before the first list.
-        left: The remaining rounds.
         items: The names of all items, if the puzzle lists them.
     """
 
@@ -130,7 +128,7 @@ class Belief:
 
     @property
     def exact(self) -> bool:
-        """Return whether the candidates are exactly the items consistent with all feedback."""
+        """Whether the candidates are exactly the items consistent with all feedback."""
         return self.pool is not None and (len(self.pool) == 1 or self.listed.covers(self.known))
 
     def add_feedback(self, feedback: Feedback) -> None:
@@ -188,7 +186,6 @@ class Belief:
 
     @classmethod
     def from_lines(cls, text: str, items: Sequence[str]) -> Belief:
-        """Parse `lines` for a puzzle that lists these items."""
         match = expect(_STATE.fullmatch(text), "a state of a puzzle", text)
         known, listed = (
             [atom for condition in json.loads(part) for atom in to_atoms([condition])]
@@ -215,7 +212,7 @@ class Belief:
 
 @dataclass
 class Hunt:
-    """Knowledge about a puzzle's hidden items that remain to be found, by number from 1."""
+    """Knowledge about a puzzle's remaining hidden items, by number from 1."""
 
     beliefs: dict[int, Belief] = field(default_factory=dict)
     number: int = 1
@@ -242,11 +239,10 @@ class Hunt:
 
     @property
     def belief(self) -> Belief:
-        """The knowledge about the next item to guess."""
         return self.beliefs[self.number]
 
     def add_result(self, conditions: Sequence[Mapping[str, Any]], result: str) -> None:
-        """Add a query's result to each hidden item that its lists certainly contain."""
+        """Add a query's result to each hidden item that its lists must contain."""
         lists = read_lists(conditions, result)
         for belief in self.beliefs.values():
             belief.add_lists(lists)
@@ -271,7 +267,6 @@ class Hunt:
 
     @classmethod
     def from_lines(cls, text: str, items: Sequence[str]) -> Self:
-        """Parse `lines` for a task that lists these items."""
         hunt = cls()
         for part in text.rstrip("\n").split("\n\n"):
             head = _HEAD.match(part)
@@ -287,10 +282,10 @@ class Hunt:
 
 
 class OptimalMoves(Sequence[ToolCall]):
-    """Optimal calls while a turn is to spare: queries that make some item's candidates exact, and
-    guesses of the next item if its candidates are exact.
+    """Optimal calls while a turn is to spare, as a collection that is never fully listed.
 
-    Iteration yields one query, or the guesses.
+    They are the queries that make some item's candidates exact, and guesses of the next item if its
+    candidates are exact. Iteration yields one query, or the guesses.
     """
 
     def __init__(self, hunt: Hunt) -> None:

@@ -1,8 +1,4 @@
-"""The options of both worlds, and the sources of their items.
-
-Items are species or invented, and appear under their own names (knowledge-intensive) or under
-meaningless codes (knowledge-free; section 2.3.1).
-"""
+"""The options of both worlds, and the sources of their items (section 2.3.1)."""
 
 from __future__ import annotations
 
@@ -98,10 +94,7 @@ class ItemsConfig(Config):
     def targets(self, table: ItemTable, rng: np.random.Generator, least: int = 1) -> Iterator[int]:
         """Yield the items that can be distinguished from all others, in random order.
 
-        Lists with fewer than `least` items are ignored.
-
-        Raises:
-            ValueError: There are no more.
+        Lists with fewer than `least` items are ignored. Raise ValueError once there are no more.
         """
         for place in rng.permutation(len(table)).tolist():
             if table.isolable(place, least):
@@ -155,7 +148,6 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
             )
 
     def table(self, rng: np.random.Generator) -> ItemTable:
-        """Draw the items of an episode, with the published names if required."""
         table = super().table(rng)
         return _published(table, rng) if self.published and self.knowledge == "free" else table
 
@@ -194,12 +186,6 @@ def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator
     Knowledge-intensive tables contain the same facts in every episode. Knowledge-free tables are
     reshuffled; items, sections and values get random codes, and numbers keep only their order.
     Lists of species keep their lengths, but no item is a real species.
-
-    Args:
-        knowledge: `intensive` or `free`.
-        source: `species` or `synthetic`.
-        items: The number of items.
-        rng: The random source.
     """
     free = knowledge == "free"
     if source == "synthetic":
@@ -314,8 +300,8 @@ def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
 
 
 def _published(table: ItemTable, rng: np.random.Generator) -> ItemTable:
-    """Return a table of codes with the sections `attr_1` to `attr_6`, and values such as `a1v7`."""
-    # The weights tell the benchmark's sections apart.
+    """Return a table of codes with sections such as `attr_1` and values such as `a1v7`."""
+    # The weights distinguish the benchmark's sections.
     weights = [section.weight for section in _SECTIONS]
     numbers = [weights.index(section.weight) for section in table.sections]
     table = table.part(range(len(table)), np.argsort(numbers).tolist())

@@ -48,13 +48,7 @@ class Condition(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """Feedback on a guess.
-
-    Attributes:
-        atoms: The facts about the target, in text order.
-        right: Whether the guess was the target.
-        left: The remaining rounds.
-    """
+    """Feedback on a guess: facts about the target in text order, the verdict, the rounds left."""
 
     round: int
     name: str
@@ -64,11 +58,7 @@ class Feedback:
 
 
 def to_atoms(conditions: Sequence[Condition | Mapping[str, Any]]) -> list[Atom]:
-    """Return the atoms of a query's conditions.
-
-    Raises:
-        ToolError: There are none or too many, or one lacks an argument of its type.
-    """
+    """Return the atoms of a query's conditions; raise ToolError for a bad number or argument."""
     if not 1 <= len(conditions) <= MOST_CONDITIONS:
         raise ToolError(f"a query takes 1 to {MOST_CONDITIONS} conditions, got {len(conditions)}")
     return [atom for condition in conditions for atom in _atoms(condition)]
@@ -120,11 +110,9 @@ def to_conditions(atoms: Iterable[Atom]) -> list[dict[str, Any]]:
 def search(
     table: ItemTable, conditions: Sequence[Condition | Mapping[str, Any]], style: str
 ) -> str:
-    """Return a query's result as JSON: the items that satisfy all conditions, or a list per
-    section.
+    """Return a query's result as JSON: the items that meet all conditions, or a list per section.
 
-    Raises:
-        ToolError: A condition is malformed or names something unknown.
+    Raise ToolError if a condition is malformed or names something unknown.
     """
     if style == "concise":
         return dumps({"intersection": table.listed(table.meet(to_atoms(conditions)))})
@@ -151,8 +139,7 @@ def read_lists(
 ) -> list[tuple[list[Atom], list[str]]]:
     """Parse the lists in a result, each with the atoms that its items satisfy.
 
-    Raises:
-        ValueError: The text is not a result; it may have been cut.
+    Raise ValueError for other texts, such as a cut result.
     """
     try:
         data = json.loads(result)
@@ -168,7 +155,7 @@ def read_lists(
 
 
 def write_feedback(table: ItemTable, number: int, guess: int, target: int, left: int) -> str:
-    """Write a guess's profile with a verdict on each value (appendix C, figures 13 and 14)."""
+    """Write a guess's profile with a verdict on each value (figures 13 and 14)."""
     return (
         f"Round {number}: Guess {table.labels[guess]}\nSections:\n{table.feedback(guess, target)}\n"
         f"Result: {'correct' if guess == target else 'wrong'}\nRemaining rounds: {left}"

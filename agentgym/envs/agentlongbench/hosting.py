@@ -44,7 +44,7 @@ class Puzzle(Protocol):
 
 
 class QuestionTool:
-    """The tool for questions, which a puzzle has only with a host."""
+    """The tool for questions, only with a host."""
 
     def __init__(self, puzzle: Puzzle) -> None:
         self._puzzle = puzzle
@@ -85,8 +85,7 @@ def _reverse(atom: Atom) -> Atom | None:
 def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[str, Any]) -> str:
     """Write a call for the host; empty if the tool's own checks refuse it.
 
-    Raises:
-        ToolError: The call cannot be carried out.
+    Raise ToolError if the call cannot be carried out.
     """
     hidden = f"{_OF_THE_ITEM}{_profile(table, target)}"
     if name == ASK:
@@ -105,7 +104,7 @@ def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[
 
 
 def object_to(answer: str, result: str) -> str:
-    """Return the referee's objection to the host's answer, if the world's result differs."""
+    """Return the referee's objection if the host's answer and the world's result differ."""
     if result in ("yes", "no"):
         reply = answer.strip().strip("\"'.!").lower()
         if reply not in ("yes", "no"):

@@ -1,6 +1,4 @@
-"""The items of a puzzle, their profiles, and the items that satisfy a condition (AgentLongBench,
-section 2.1.1).
-"""
+"""Items, their profiles, and the items that satisfy a condition (AgentLongBench, section 2.1.1)."""
 
 from __future__ import annotations
 
@@ -34,12 +32,7 @@ _COMPARISONS: Mapping[Operator, Callable[[NDArray[np.int64], int], Mask]] = {
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of every profile.
-
-    Attributes:
-        numeric: Whether its one value is a number.
-        weight: The weight of a correct value in the weighted summation.
-    """
+    """A section of every profile; `weight` counts in the weighted summation."""
 
     name: str
     numeric: bool
@@ -85,18 +78,14 @@ class ItemTable:
         return len(self.names)
 
     def part(self, places: Iterable[int], sections: Iterable[int]) -> ItemTable:
-        """Return the table of these items, in this order, with these sections."""
+        """Return a table of these items and sections, in this order."""
         places, sections = list(places), list(sections)
         columns = [[self.columns[k][place] for place in places] for k in sections]
         names, labels = ([each[place] for place in places] for each in (self.names, self.labels))
         return ItemTable([self.sections[k] for k in sections], names, labels, columns)
 
     def find(self, name: str) -> int:
-        """Return the item with a name, ignoring case, spaces, hyphens, accents and punctuation.
-
-        Raises:
-            ToolError: There is none.
-        """
+        """Return the item with a normalised name; raise ToolError without one."""
         place = self._by_name.get(normalize_name(name))
         if place is None:
             raise ToolError(f"there is no item called {echo(name)}")
@@ -105,9 +94,7 @@ class ItemTable:
     def mask(self, atom: Atom) -> Mask:
         """Return the items that satisfy an atom.
 
-        Raises:
-            ToolError: The section or value does not exist, or the operator does not fit the
-                section.
+        Raise ToolError if the section or value does not exist, or the operator does not fit it.
         """
         name, operator, value = atom
         place = self._places.get(name)
@@ -156,7 +143,7 @@ class ItemTable:
         return "\n".join(f"  - {name}: {'; '.join(marks)}" for name, marks in lines.items())
 
     def isolable(self, target: int, least: int = 1) -> bool:
-        """Return whether feedback and lists of at least `least` items single out the target."""
+        """Return whether feedback and lists of `least` items or more single out the target."""
         left = np.ones(len(self), bool)
         others = (place for place in range(len(self)) if place != target)
         for atom in {atom for guess in others for atom in self.feedback_atoms(guess, target)}:

@@ -1,6 +1,4 @@
-"""Logs of a puzzle: their options, their rounds, and the round with the largest number
-(AgentLongBench, sections 2.2 and C.3).
-"""
+"""Logs of a puzzle: options, rounds, and the largest number (AgentLongBench, sections 2.2, C.3)."""
 
 from __future__ import annotations
 
@@ -48,12 +46,7 @@ class Habits(Config):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundMessages:
-    """The messages of a round.
-
-    Attributes:
-        messages: Call, result, guess and feedback; in round 1 only the last two.
-        start: The index of its first message in the log.
-    """
+    """The messages of a round: call, result, guess and feedback; in round 1 only the last two."""
 
     number: int
     messages: tuple[Message, ...]
@@ -62,11 +55,7 @@ class RoundMessages:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round(RoundMessages):
-    """One round of a log.
-
-    Attributes:
-        lists: The items of each list in the tool result.
-    """
+    """One round of a log; `lists` has the items of each list in the tool result."""
 
     guess: int
     lists: tuple[NDArray[np.intp], ...]
@@ -74,22 +63,17 @@ class Round(RoundMessages):
 
     @property
     def result(self) -> Message:
-        """Return the tool result; round 1 has none."""
+        """The tool result; round 1 has none."""
         return self.messages[1]
 
     @property
     def feedback(self) -> Message:
-        """Return the feedback on the guess."""
         return self.messages[-1]
 
 
 @dataclass(frozen=True, eq=False)
 class LogMessages:
-    """The messages of a log.
-
-    Attributes:
-        tokens: The tokens of all messages.
-    """
+    """The messages of a log, and their tokens."""
 
     style: str
     system: Message
@@ -101,7 +85,6 @@ class LogMessages:
 
     @property
     def messages(self) -> Iterator[Message]:
-        """Return all messages."""
         yield self.system
         for each in self.rounds:
             yield from each.messages
@@ -136,12 +119,8 @@ def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
 class Peak:
     """The guess with the largest number in a log, whose round is drawn before the log is played.
 
-    All rounds must be equally likely; otherwise long logs show the largest number early.
-
-    Attributes:
-        number: The round of the guess.
-        before: The items allowed before it, with a smaller number.
-        after: The items allowed after it, with at most the same number.
+    All rounds must be equally likely; otherwise long logs show the largest number early. Before it,
+    only items with a smaller number are allowed, after it those with at most the same number.
     """
 
     number: int
@@ -173,6 +152,6 @@ class Peak:
 
 
 def largest_section(table: ItemTable) -> int:
-    """Return the numeric section with the most distinct values, which the question is about."""
+    """Return the numeric section with the most distinct values, for the question."""
     numeric = [k for k, section in enumerate(table.sections) if section.numeric]
     return max(numeric, key=lambda k: len(set(table.columns[k])))

@@ -86,7 +86,6 @@ class PublishedRow:
         offset: The position of its line in the file, in bytes.
         setting: `ki-c`, `ki-v`, `kf-c` or `kf-v`.
         length: The tokens of the bucket.
-        fields: Its other fields.
         chance: The share of the most frequent answer to the file's questions of this task.
     """
 
@@ -100,26 +99,19 @@ class PublishedRow:
 
     @property
     def task(self) -> str:
-        """Return the task, named as in options."""
         return next(task for task, label in TASKS.items() if label == self.fields["question_type"])
 
     @property
     def style(self) -> str:
-        """Return `concise` or `verbose`."""
         return SETTINGS[self.setting]["style"]
 
     @property
     def kind(self) -> str:
-        """Return the type of the answer."""
         return form(self.task, self.style)
 
     @cached_property
     def proved(self) -> bool:
-        """Report whether the answer follows from the log.
-
-        Raises:
-            ValueError: The question is worded as in this package, and its answer is wrong.
-        """
+        """Report whether the answer follows from the log; see `open` for errors."""
         return self.open(counter("heuristic")).proved  # the fastest; its counts are not used
 
     def read(self) -> dict[str, Any]:
@@ -132,8 +124,7 @@ class PublishedRow:
     def open(self, tokens: TokenCounter) -> OpenRow:
         """Read the log and look for a proof of the answer.
 
-        Raises:
-            ValueError: The question is worded as in this package, and its answer is wrong.
+        Raise ValueError if the question is worded as in this package, and its answer is wrong.
         """
         system, turns = split_turns(Chat.from_openai(self.read()["messages"]).messages)
         used = sum(tokens.count(message) for turn in turns for message in turn.messages)
@@ -160,12 +151,7 @@ class PublishedRow:
 
 @dataclass(frozen=True, eq=False)
 class OpenRow:
-    """A row with its log.
-
-    Attributes:
-        wording: The question as asked; with a proof, also its wording in this package.
-        proved: Whether the answer follows from the log.
-    """
+    """A row with its log and question; with a proof, the question also in our words."""
 
     setting: str
     length: int
@@ -176,7 +162,7 @@ class OpenRow:
 
 
 def row_files(data: Path) -> list[Path]:
-    """Return the files with rows: the file itself, or all in a folder."""
+    """Return the file itself, or all files in a folder."""
     if data.is_file():
         return [data]
     return sorted(path for path in data.rglob("*.jsonl") if path.name != ANSWERS)
@@ -186,8 +172,7 @@ def row_files(data: Path) -> list[Path]:
 def load_rows(data: str) -> tuple[PublishedRow, ...]:
     """Load a file or folder.
 
-    Raises:
-        ValueError: There are no rows, or one is malformed; the error names file, line and field.
+    Raise ValueError without rows, or with file, line and field of a malformed one.
     """
     rows = tuple(row for path in row_files(Path(data)) for row in _load_file(path))
     if not rows:
@@ -198,8 +183,9 @@ def load_rows(data: str) -> tuple[PublishedRow, ...]:
 
 
 def split_turns(messages: Sequence[Message]) -> tuple[Message, list[RoundMessages]]:
-    """Split a log into its system message, empty if there is none, and its rounds, which end with
-    their feedback; messages after the last one are dropped.
+    """Split a log into its system message (empty without one) and its rounds.
+
+    Rounds end with their feedback; messages after the last one are dropped.
     """
     system = Message("system", "", id="0:0")
     if messages and messages[0].role == "system":
@@ -300,7 +286,6 @@ def _fault(path: Path, line: int, field: str, expected: str, got: object = None)
 
 
 def _place(path: Path) -> tuple[str, int]:
-    """Return the setting and the length that a path names; empty and 0 if it names none."""
     parts = path.resolve().parts
     place = next((k for k, part in enumerate(parts[:-1]) if part in SETTINGS), None)
     if place is None:
@@ -310,7 +295,7 @@ def _place(path: Path) -> tuple[str, int]:
 
 
 def _specs(row: PublishedRow, log: LogMessages) -> list[QuestionSpec]:
-    """Return the readings of a row's fields, one for each section that may be meant."""
+    """Return the readings of a row's fields, one for each possible section."""
     task, fields = row.task, row.fields
     name = next((str(fields[key]) for key in _NAMES if key in fields), "")
     if not name and task in _ABOUT_A_NAME:
@@ -336,7 +321,6 @@ def _specs(row: PublishedRow, log: LogMessages) -> list[QuestionSpec]:
 
 
 def _compute(spec: QuestionSpec, log: LogMessages) -> Answer | None:
-    """Return the answer by the log; None if it lacks what the question needs."""
     if [turn.number for turn in log.rounds] != list(range(1, len(log.rounds) + 1)):
         return None
     evidence = Evidence(spec)
@@ -348,7 +332,6 @@ def _compute(spec: QuestionSpec, log: LogMessages) -> Answer | None:
 
 
 def _spans(spec: QuestionSpec, log: LogMessages) -> Iterator[Span]:
-    """Yield the evidence: whole tool results, and the sections of feedback."""
     for turn in log.rounds:
         for place, message in enumerate(turn.messages, turn.start):
             text = message.text

@@ -1,6 +1,4 @@
-"""PuzzleWorld: find a hidden item with queries and guesses, live (AgentLongBench, sections 2.1 and
-C.1).
-"""
+"""PuzzleWorld: find a hidden item by queries and guesses (AgentLongBench, sections 2.1, C.1)."""
 
 from __future__ import annotations
 
@@ -72,14 +70,12 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     After each guess, right or wrong, the next hidden item is due. While the candidates are not
     exact, the optimal calls are the queries whose result makes them exact; after that, guesses of
-    any candidate, that is, any item consistent with all feedback. Such a guess may be right and is
-    never repeated. Another strategy may need fewer guesses on average. The turn budget, equal for
-    all seeds, is the maximum for a player who always guesses the first candidate. Lists of earlier
-    puzzles do not count as knowledge.
+    any candidate, that is, any item consistent with all feedback. Another strategy may need fewer
+    guesses on average. The turn budget, equal for all seeds, suffices for a player who always
+    guesses the first candidate.
 
     Attributes:
         table: The items of the puzzle; missing, like the targets, in a world rebuilt from a chat.
-        targets: The hidden items, by number from 1.
     """
 
     Config = PuzzleConfig
@@ -90,7 +86,6 @@ class PuzzleWorld(World[PuzzleConfig]):
     hunt: Hunt
 
     def generate(self) -> None:
-        """Draw the puzzles and set the budget."""
         self._seeds = self.rng.integers(2**63, size=self.config.puzzles).tolist()
         self._puzzles, self._found = self.config.puzzles, 0
         self._hidden = self.config.hidden
@@ -121,16 +116,13 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     @property
     def target(self) -> int:
-        """The next hidden item to guess."""
         return self.targets[self.hunt.number]
 
     @property
     def belief(self) -> Belief:
-        """The knowledge about it."""
         return self.hunt.belief
 
     def rules(self) -> str:
-        """Return the system message."""
         several = (
             "Several items are hidden, each drawn by itself; you look for them in turn. Each "
             "guess is for the hidden item that is next, and whether it is right or wrong, the "
@@ -146,11 +138,9 @@ class PuzzleWorld(World[PuzzleConfig]):
         )
 
     def task(self) -> str:
-        """Return the first puzzle and the budget."""
         return f"{self._describe(1)}\n\n{self._opening}\nTurn budget: {self.max_turns}"
 
     def restate(self) -> str:
-        """Return the current puzzle; the state contains the rest."""
         number = min(self._found // self._hidden + 1, self._puzzles)
         if self._hidden == 1 or number > 1:
             return self._describe(number)
@@ -221,9 +211,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return self._found / (self._puzzles * self._hidden)
 
     def report(self) -> Mapping[str, Any]:
-        """Return the numbers of puzzles, of all hidden items, of found ones, and the last round of
-        the next item.
-        """
+        """Return the numbers of puzzles, hidden and found items, and the next item's last round."""
         return {
             "puzzles": self._puzzles,
             "hidden": self._puzzles * self._hidden,
@@ -233,7 +221,6 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Configure one item among few, or as many among 100 as take these turns on average."""
         check_int("horizon", steps, 2, 380_000)
         targets = round(steps / _TURNS)
         if targets < 2:
@@ -261,7 +248,6 @@ class PuzzleWorld(World[PuzzleConfig]):
 
     @classmethod
     def host_reply(cls, question: str) -> str:
-        """Return the right verdicts, or yes or no."""
         return reply_to(question)
 
     def objection(self, answer: str, result: str) -> str:
@@ -269,7 +255,6 @@ class PuzzleWorld(World[PuzzleConfig]):
         return object_to(answer, result)
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return a query that makes the candidates exact, or guesses of them."""
         pool = self.belief.pool or ()
         spare = self.turns_left - self._fewest_after()
         if self.done or spare < (1 if pool else _QUICKEST):
@@ -284,7 +269,6 @@ class PuzzleWorld(World[PuzzleConfig]):
         return ToolCall(TOOL, {"conditions": self.belief.conditions()})
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return the query with all knowledge, and a guess of each candidate."""
         query = self._query()
         queries = [query] if query.arguments["conditions"] else []
         return (*queries, *CallSet("guess", "name", self.belief.pool or ()))
@@ -299,12 +283,10 @@ class PuzzleWorld(World[PuzzleConfig]):
         return (self._query(), *(ToolCall("guess", {"name": name}) for name in names))
 
     def features(self) -> NDArray[np.float32]:
-        """Return the progress of the search.
+        """Return float32 features in [0, 1], shape `(6,)`.
 
-        Returns:
-            float32, shape `(6,)`, in [0, 1]: candidates known, candidates exact, the logarithm of
-            their number relative to all items, the rounds and turns left as shares of 50, and the
-            share of hidden items found over all puzzles.
+        Candidates known, candidates exact, the logarithm of their number relative to all items, the
+        rounds and turns left as shares of 50, and the share of hidden items found.
         """
         belief = self.belief
         progress = [
@@ -318,27 +300,22 @@ class PuzzleWorld(World[PuzzleConfig]):
         return np.array(progress, np.float32)
 
     def state(self) -> str:
-        """Return the knowledge, the candidates and the turns left."""
         return "\n".join([*self.hunt.lines(), f"Turns left: {self.turns_left}"])
 
     def subtask(self, with_state: bool) -> str:
-        """Query with all knowledge, or guess the first candidate."""
         calls = self.optimal_calls()
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name the guess, or ask for the query."""
         guess = call.name == "guess"
         return f"{_GUESS}{json.dumps(call.arguments['name'])}." if guess else _QUERY
 
     def reasoning(self, call: ToolCall) -> str:
-        """Return the knowledge and the number of consistent candidates."""
         known, _, count, *_ = self.belief.lines()
         return f"{known}\n{count.partition(':')[0]}."
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Parse the sizes, the opening and the budget; a restated task has only the first items."""
         head = expect(_TASK.match(task), "a task of PuzzleWorld", task)
         number, puzzles, items, hidden, rounds = map(int, head.groups())
         config = PuzzleConfig(
@@ -363,7 +340,6 @@ class PuzzleWorld(World[PuzzleConfig]):
         return Hunt.begin(json.loads(names[1]), self._hidden, puzzle, self._rounds)
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Add a list or feedback; after a right guess, move on."""
         if call.name == TOOL:
             self.hunt.add_result(call.arguments["conditions"], result)
             return
@@ -382,14 +358,12 @@ class PuzzleWorld(World[PuzzleConfig]):
                 self.hunt.advance(solved=feedback.right)
 
     def read_state(self, state: str) -> None:
-        """Parse the knowledge and the turns."""
         match = expect(_LEFT.fullmatch(state), "a state of PuzzleWorld", state)
         items = next(iter(self.hunt.beliefs.values())).items
         self.hunt = Hunt.from_lines(match[1], items)
         self.set_turns_left(int(match[2]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Parse the kind of step and the name."""
         if subtask == _QUERY:
             return self._query()
         if subtask.startswith(_GUESS):

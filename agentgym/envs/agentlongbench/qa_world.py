@@ -1,6 +1,4 @@
-"""LongContextQA: one of eight questions about the long log of a puzzle (AgentLongBench, section
-2.3.3 and appendix D).
-"""
+"""LongContextQA: questions about a puzzle's long log (AgentLongBench, 2.3.3 and appendix D)."""
 
 from __future__ import annotations
 
@@ -71,7 +69,6 @@ class LongContextQA(World[QAConfig]):
 
     Attributes:
         log: The log; missing, like the question, in a world rebuilt from a chat.
-        opened: The published row in play, if any.
     """
 
     Config = QAConfig
@@ -86,7 +83,6 @@ class LongContextQA(World[QAConfig]):
 
     @classmethod
     def undefined_hooks(cls, config: QAConfig) -> Mapping[str, str]:
-        """Return the hooks that need evidence, if a row has none."""
         if not config.data or config.verified:
             return {}
         chosen = load_rows(config.data)
@@ -99,7 +95,6 @@ class LongContextQA(World[QAConfig]):
         return dict.fromkeys(("state", "subtask", "reasoning"), why)
 
     def generate(self) -> None:
-        """Draw the log and the question, or open a published row, and set the budget."""
         if self.config.data:
             rows = _rows(self.config)
             number = self.config.row
@@ -151,11 +146,9 @@ class LongContextQA(World[QAConfig]):
         return _mean_chance(config)
 
     def toolsets(self) -> Sequence[object]:
-        """Return the tools for answering and, with pages, reading."""
         return (_Reader(self), self) if self.config.delivery == "pages" else (self,)
 
     def rules(self) -> str:
-        """Return the system message."""
         where = (
             "is read page by page with read_log"
             if self.config.delivery == "pages"
@@ -174,11 +167,9 @@ class LongContextQA(World[QAConfig]):
         return next((call.name for message in self.log.messages for call in message.calls), TOOL)
 
     def task(self) -> str:
-        """Return the question, the log or its length, and the budget."""
         return f"{self.restate()}\nTurn budget: {self.max_turns}"
 
     def restate(self) -> str:
-        """Return the question and the log, or its length."""
         rounds = len(self.log.rounds)
         log = (
             f"The log has {rounds} rounds on {self._count} pages of {self._size}; page 1 has "
@@ -267,7 +258,6 @@ class LongContextQA(World[QAConfig]):
         }
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
-        """Return the reads that are still needed, or the right answer; None without a proof."""
         if not self._proved:
             return None
         unread = [page for page in self._on_page if page not in self.pages]
@@ -281,7 +271,6 @@ class LongContextQA(World[QAConfig]):
         return ()  # a context strategy has cut or cleared the pages
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return a read of every page, and an answer or guess."""
         guess = _UNKNOWN[form(self.evidence.spec.task, self.evidence.spec.style)]
         return (
             *CallSet("read_log", "page", range(1, self._count + 1) if self._paged else ()),
@@ -291,8 +280,7 @@ class LongContextQA(World[QAConfig]):
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return a read of each page, and the answer.
 
-        Raises:
-            ValueError: The log has a length in tokens, so its number of pages is unknown.
+        Raise ValueError for a log sized in tokens, whose number of pages is unknown.
         """
         if self.config.length or (self.config.data and self.config.row is None):
             given = "data" if self.config.data else f"length={self.config.length}"
@@ -303,10 +291,9 @@ class LongContextQA(World[QAConfig]):
         return self.legal_calls()
 
     def features(self) -> NDArray[np.float32]:
-        """Return the pages read and still needed, and the turns left.
+        """Return float32 features in [0, 1], shape `(2 * pages + 1,)`.
 
-        Returns:
-            float32, shape `(2 * pages + 1,)`, in [0, 1].
+        Pages read, pages still needed, and the turns left.
         """
         rows = np.zeros((2, self._count), np.float32)
         rows[0, [page - 1 for page in self.pages]] = 1
@@ -314,7 +301,6 @@ class LongContextQA(World[QAConfig]):
         return np.append(rows.ravel(), np.float32(min(self.turns_left / (self._count + 1), 1)))
 
     def state(self) -> str:
-        """Return the pages read, their relevant evidence verbatim, and the turns left."""
         return "\n".join(
             [
                 f"Pages read: {_ranges(sorted(self.pages))}",
@@ -324,12 +310,10 @@ class LongContextQA(World[QAConfig]):
         )
 
     def subtask(self, with_state: bool) -> str:
-        """Read the first needed page, or derive the answer."""
         calls = self.optimal_calls()
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name the page, or explain how to answer."""
         if call.name == "read_log":
             return f"Read page {call.arguments['page']} of the log."
         spec = self.evidence.spec
@@ -343,12 +327,10 @@ class LongContextQA(World[QAConfig]):
         return f"Use the {kind} of {rounds}. {self.evidence.how()}; then answer."
 
     def reasoning(self, call: ToolCall) -> str:
-        """Return the step and the pages read."""
         return f"Pages read: {_ranges(sorted(self.pages))}. {self.subtask(with_state=False)}"
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Parse the question, the pages or the log, and the budget."""
         world = cls(QAConfig(), 0)
         budget, pages = _BUDGET.search(task), _PAGES.match(task)
         head, _, question = task.rpartition("\n\nThe question: ")
@@ -362,12 +344,10 @@ class LongContextQA(World[QAConfig]):
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Add a page."""
         if call.name == "read_log":
             self._take(call.arguments["page"], result)
 
     def read_state(self, state: str) -> None:
-        """Parse the pages, the evidence and the turns."""
         match = expect(_STATE.fullmatch(state), "a state of LongContextQA", state)
         self.pages = {
             page: None
@@ -383,7 +363,6 @@ class LongContextQA(World[QAConfig]):
         self.set_turns_left(int(match[3]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Read the page, or answer from the evidence."""
         if page := _READ.fullmatch(subtask):
             return ToolCall("read_log", {"page": int(page[1])})
         return next(iter(self._right()), None) if subtask.endswith("then answer.") else None

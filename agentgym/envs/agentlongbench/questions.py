@@ -1,7 +1,4 @@
-"""Questions about a log: their wording, its parser (AgentLongBench, appendix D), and the evidence.
-
-A question states every convention that its answer depends on.
-"""
+"""Questions about a log: their wording, its parser (AgentLongBench, appendix D), and the evidence."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from agentgym.envs.agentlongbench.engine import TEXTS, dumps, read_verdicts
 from agentgym.envs.agentlongbench.items import OPERATORS
 from agentgym.envs.agentlongbench.scoring import Answer, describe_form
 
-# Questions that need to say what the tool result of a round is.
+# Questions that must define the tool result of a round.
 _WITH_NOTE = ("tool", "verbose")
 _PATTERNS = {
     "i": "(?P<i>[0-9]+)",
@@ -46,11 +43,7 @@ _READERS = {kind: _reader(kind) for kind in TEXTS["questions"]}
 class QuestionSpec:
     """Parameters of a question.
 
-    Attributes:
-        i: The round, or the first of two rounds i < j.
-        last: The last round, if all rounds count.
-        name: The item, or the counted value.
-        weights: The weight of a correct value, by section.
+    `i` is the round, or the first of two rounds i < j; `last` the last round, if all count.
     """
 
     task: str
@@ -64,12 +57,10 @@ class QuestionSpec:
 
     @property
     def results(self) -> range | tuple[int, ...]:
-        """Return the rounds whose tool results are needed."""
         return () if self.task.endswith("_env") else self._rounds(2)  # round 1 has no result
 
     @property
     def feedback(self) -> range | tuple[int, ...]:
-        """Return the rounds whose feedback is needed."""
         return self._rounds(1) if self.task.endswith("_env") else ()
 
     def _rounds(self, first: int) -> range | tuple[int, ...]:
@@ -92,11 +83,7 @@ class QuestionSpec:
 
     @classmethod
     def read(cls, text: str) -> QuestionSpec:
-        """Parse the question in a text.
-
-        Raises:
-            ValueError: There is none.
-        """
+        """Parse the question in a text; raise ValueError without one."""
         for kind, reader in _READERS.items():
             if match := reader.search(text):
                 task, _, style = kind.partition("-")
@@ -120,10 +107,7 @@ _ANY_BULLET = re.compile(r"\n {1,2}- ")
 class Evidence:
     """The evidence read so far, without what can no longer change the answer.
 
-    Attributes:
-        seen: The needed rounds that were read.
-        results: Tool results, by round.
-        feedback: Profiles with verdicts, by round; only the section in question.
+    Tool results and feedback by round; of feedback only the section in question.
     """
 
     spec: QuestionSpec
@@ -158,7 +142,6 @@ class Evidence:
             self._forget(number)
 
     def _forget(self, number: int) -> None:
-        """Drop evidence that the newest round makes superfluous, or that round."""
         if self.spec.task == "find_round_largest_value_env":
             best = self._largest()
             self.feedback = {best: self.feedback[best]}
@@ -172,7 +155,6 @@ class Evidence:
 
     @property
     def complete(self) -> bool:
-        """Return whether all needed parts were read."""
         return len(self.seen) == len(self.spec.results) + len(self.spec.feedback)
 
     def lines(self) -> list[str]:

@@ -1,6 +1,4 @@
-"""Turns of a reference player that always guesses the first candidate, for all targets of a table
-at once. They set the budget without using the hidden item.
-"""
+"""Budgets that do not use the hidden item: turns of a player that guesses the first candidate."""
 
 from __future__ import annotations
 
@@ -23,11 +21,9 @@ SPREAD = 3.0
 
 @dataclass(frozen=True)
 class ReferenceTurns:
-    """Turns and rounds that each target takes.
+    """Turns (queries and guesses) and rounds (guesses) of each target, int arrays by item.
 
-    Attributes:
-        turns: int, shape `(items,)`: queries and guesses; 0 for the drawn guess.
-        rounds: int, shape `(items,)`: guesses, including the drawn one.
+    The drawn first guess takes no turn, but a round.
     """
 
     turns: NDArray[np.int64]

@@ -1,6 +1,4 @@
-"""Long logs of a puzzle, played to a number of rounds or a length (AgentLongBench, sections 2.2 and
-C.1 to C.4).
-"""
+"""Logs of a number of rounds or a length (AgentLongBench, sections 2.2 and C.1 to C.4)."""
 
 from __future__ import annotations
 
@@ -46,11 +44,10 @@ def play(
 
     One of `rounds` (at least 3) and `length` sets the end. `length` counts the tokens of the log
     with its question, at least `SHORTEST`; 90 to 100 % are filled. With `isolate`, all lists
-    together have exactly the hidden item in common, and not before their end. `peak`
-    is the position in [0, 1) of the first guess with the largest number.
+    together have exactly the hidden item in common, and not before their end. `peak` is the
+    position in [0, 1) of the first guess with the largest number.
 
-    Raises:
-        ValueError: There is too little room for the rounds, or for isolating the hidden item.
+    Raise ValueError with too little room for the rounds, or for isolating the hidden item.
     """
     limit, cap = _limits(style, rounds, length)
     by_rounds = rounds is not None
@@ -107,11 +104,9 @@ def _limits(style: str, rounds: int | None, length: int | None) -> tuple[int, in
 def draw_log(
     config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *, isolate: bool, peak: bool
 ) -> Log:
-    """Draw items and a log, optionally with lists that isolate the hidden item, or with a drawn
-    peak.
+    """Draw items and a log, optionally with lists that isolate the hidden item, or with a peak.
 
-    Raises:
-        ValueError: No log is that short.
+    Raise ValueError if no log is that short.
     """
     problem, place = ValueError(), rng.random() if peak else None
     size = {"length": config.length} if config.length else {"rounds": config.rounds}

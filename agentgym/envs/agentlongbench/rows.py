@@ -1,7 +1,4 @@
-"""The benchmark's published row format (AgentLongBench, appendix B and the data card).
-
-A row contains the whole log as chat messages, a question, the answer, and data for scoring.
-"""
+"""The benchmark's published row format (AgentLongBench, appendix B and the data card)."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 `score_published` is the published evaluator, for files and published rows. LongContextQA scores its
 own questions with `read` and `score`, which also accept code fences, accents and numbered lists,
-and never take digits in a name for a list number. In both, the first of two items alone is worth
-half, and with a wrong second one nothing.
+and never take digits in a name for a list number.
 """
 
 from __future__ import annotations
@@ -170,7 +169,7 @@ def _split_published(text: str, kind: str) -> list[str]:
             if kind == "list" or len(names) >= 2:
                 return names
     parts = re.split(r"(?i:\band\b)|[\n;|,]", text)
-    if kind == "pair":  # digits that begin a part are taken for a list number
+    if kind == "pair":  # leading digits count as a list number
         parts = [re.sub(r"^\d+\.?\s*", "", part) for part in parts]
     return [part.strip() for part in parts if part.strip()]
 

@@ -48,7 +48,6 @@ class LogQuestion:
         scan: The evidence for a naive reader: whole tool results or profiles.
         least: A minimal part of the log that proves the answer.
         chance: The maximum expected score of an answer that ignores the evidence.
-        extra: Further fields of the published row.
     """
 
     spec: QuestionSpec
@@ -319,7 +318,6 @@ def _tool_round(log: Log, rng: np.random.Generator) -> Round:
 
 
 def _balanced(values: Sequence[int], rng: np.random.Generator) -> tuple[int, float]:
-    """Draw a position, each distinct value equally likely; return it with that probability."""
     distinct = sorted(set(values))
     value = distinct[int(rng.integers(len(distinct)))]
     places = [place for place, each in enumerate(values) if each == value]
@@ -332,7 +330,6 @@ def _two(turns: Sequence[Round], rng: np.random.Generator) -> tuple[Round, Round
 
 
 def _followed(turn: Round, place: int) -> tuple[int, int] | None:
-    """Return the first list with two items after the item, and the item's index."""
     for k, places in enumerate(turn.lists):
         at = np.flatnonzero(places == place)
         if len(at):

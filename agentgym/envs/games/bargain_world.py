@@ -2,8 +2,6 @@
 
 The game is Rubinstein's ("Perfect equilibrium in a bargaining model", Econometrica 50, 1982) with a
 deadline, indivisible items and private values, as in "Deal or no deal" (Lewis et al., EMNLP 2017).
-All values are exact: alone, the most that can be guaranteed whatever the other player's values
-are; in a match, the subgame-perfect equilibrium with known values.
 """
 
 from __future__ import annotations
@@ -98,7 +96,7 @@ class BargainWorld(GameWorld[BargainConfig]):
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
-        """Draw the items and the values; prefer instances in which both players can gain."""
+        """Prefer instances that let both players gain."""
         config, rng = self.config, self.rng
         for _ in range(_DRAWS):
             pools = to_items(rng.integers(1, _MOST_ITEMS + 1, size=(config.deals, 3)))
@@ -121,7 +119,6 @@ class BargainWorld(GameWorld[BargainConfig]):
         self.possible = frozenset(range(len(game.types)))
 
     def join(self, seat: str) -> None:
-        """Take a seat; both values are known."""
         super().join(seat)
         theirs = self.values[self.other]
         self.game = self.game._replace(mine=self.values[seat], types=(theirs,))
@@ -129,25 +126,21 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     @property
     def pool(self) -> Items:
-        """Return the items on the table; none after the last deal."""
+        """Items on the table; none after the last deal."""
         return (0, 0, 0) if self.done else self.game.pool(self.deal, self.offers_made)
 
     @property
     def earned(self) -> int:
-        """Return the worth of this seat's items."""
         return worth(self.game.mine, self.held[self.seat])
 
     @property
     def offerer(self) -> str:
-        """Return the player who makes the current offer."""
         return self.players[(self.deal + self.offers_made) % 2]
 
     def instance_key(self) -> str:
-        """Return a digest of the items, the values and the rules."""
         return digest([*self.game, self.values])
 
     def restate(self) -> str:
-        """Return the deals, the values and the goal; the state contains the rest."""
         game, types = self.game, [describe(values) for values in self.game.types]
         pools = "; ".join(map(describe, game.pools))
         if self.in_match:
@@ -164,7 +157,6 @@ class BargainWorld(GameWorld[BargainConfig]):
         )
 
     def situation(self) -> str:
-        """Return the deal, the offer, the items of both, and the other's possible values."""
         game, offer = self.game, "none"
         if self.open is not None:
             offer = f"{self.offerer} keeps {describe(self.open)}"
@@ -216,12 +208,10 @@ class BargainWorld(GameWorld[BargainConfig]):
         return self.make_move(answer)
 
     def movers(self) -> Sequence[str]:
-        """Return the player who offers or answers."""
         moves = self.deal + self.offers_made + (self.open is not None)
         return (self.players[moves % 2],)
 
     def play(self, moves: Mapping[str, Move]) -> str:
-        """Play an offer or an answer."""
         ((player, move),) = moves.items()
         answered = move in ("accept", "reject")
         if not answered:
@@ -256,7 +246,7 @@ class BargainWorld(GameWorld[BargainConfig]):
         self.open, self.done = None, self.deal == len(game.pools)
 
     def _learn(self, types: Types) -> None:
-        """Keep the types that would have done what the other player did."""
+        """Keep the types that would have made the other player's move."""
         if self.in_match:
             return
         if not self.possible & types:
@@ -271,7 +261,6 @@ class BargainWorld(GameWorld[BargainConfig]):
         self.deal, self.offers_made, self.done = deal, offer, deal == last
 
     def read_move(self, found: re.Match[str]) -> None:
-        """Read an offer, its answer, and what both players hold."""
         deal, offer, kept, answer, *held = found.groups()
         self._place(int(deal) - 1, int(offer) - 1)
         self._make_offer(read_items(kept)[0])
@@ -283,7 +272,6 @@ class BargainWorld(GameWorld[BargainConfig]):
         self.held = self.by_player([read_items(first)[0], read_items(second)[0]])
 
     def scripted_move(self, player: str) -> Move:
-        """Return the scripted player's offer or answer."""
         values, pool = self.values[player], self.pool
         if self.open is None:
             return describe(self.game.scripted_offer(values, pool))
@@ -291,11 +279,9 @@ class BargainWorld(GameWorld[BargainConfig]):
         return "accept" if accepts else "reject"
 
     def payoff(self) -> float:
-        """Return the worth of this seat's items as a share of their worth in the equilibrium."""
         return self.earned / self.worths[self.seat]
 
     def has_won(self) -> bool:
-        """Report whether the target was reached."""
         return self.earned >= self.target
 
     def report(self) -> Mapping[str, Any]:
@@ -305,12 +291,10 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the deals that take about this many turns with default options."""
         check_int("horizon", steps, 3, 39)
         return {"deals": max(2, round(steps / 1.3))}
 
     def best_moves(self) -> Collection[Move]:
-        """Return the moves that keep the target guaranteed; in a match, the equilibrium's moves."""
         return self._equilibrium_moves() if self.in_match else self._guaranteed_moves()
 
     def _guaranteed_moves(self) -> Collection[Move]:
@@ -333,13 +317,11 @@ class BargainWorld(GameWorld[BargainConfig]):
         return ["accept" if worth(mine, rest(self.pool, self.open)) >= least else "reject"]
 
     def legal_moves(self) -> Collection[Move]:
-        """Return both answers, or all divisions."""
         if self.open is not None:
             return ["accept", "reject"]
         return [describe(kept) for kept in divisions(self.pool)]
 
     def calls(self, moves: Collection[Move]) -> Sequence[ToolCall]:
-        """Return the calls that make some moves."""
         return tuple(call_for(str(move)) for move in moves)
 
     def action_catalog(self) -> Sequence[ToolCall]:
@@ -348,13 +330,11 @@ class BargainWorld(GameWorld[BargainConfig]):
         return self.calls(["accept", "reject", *map(describe, divisions(most))])
 
     def features(self) -> NDArray[np.float32]:
-        """Return the deals, the values and the situation.
+        """Return float32 features in [-1, 1], shape `(3 * deals + 3 * types + 14,)`.
 
-        Returns:
-            float32, shape `(3 * deals + 3 * types + 14,)`, in [-1, 1]: the items of the coming deals
-            (-1 for past ones), the other player's possible values (-1 for excluded ones), this
-            seat's values, the items on the table, the open offer (-1 without one), and the shares
-            of the deals, the offers, the target and the turns; last, whether this seat answers.
+        The items of the coming deals (-1 for past ones), the other player's possible values (-1 for
+        excluded ones), this seat's values, the items on the table, the open offer (-1 without one),
+        the shares of the deals, offers, target and turns, and whether this seat answers.
         """
         game, config = self.game, self.config
         pools = np.full((config.deals, 3), -1.0)
@@ -375,21 +355,18 @@ class BargainWorld(GameWorld[BargainConfig]):
         return as_row(pools, types, mine, table, shares)
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name the answer, or what to keep."""
         if call.name != "propose":
             return f"{call.name.capitalize()} the offer."
         kept = [f"{kind} {call.arguments[kind]}" for kind in KINDS]
         return _TEXTS["plan"].format(", ".join(kept))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Read the answer, or what to keep."""
         if rows := read_items(subtask):
             return call_for(describe(rows[0]))
         answers = {"Accept the offer.": "accept", "Reject the offer.": "reject"}
         return call_for(answers[subtask]) if subtask in answers else None
 
     def read_instance(self, found: re.Match[str]) -> None:
-        """Read the deals, the values and the target."""
         pools = tuple(read_items(found["pools"]))
         types = tuple(read_items(found["types"]))
         (mine,) = read_items(found["mine"])
@@ -398,7 +375,6 @@ class BargainWorld(GameWorld[BargainConfig]):
         self.target = int(found["target"] or 0)
 
     def read_situation(self, found: re.Match[str]) -> None:
-        """Read the deal, the offer, what both hold, and the possible values."""
         deal, offer, kept, first, second, types = found.groups()
         self._place(int(deal) - 1, int(offer) - 1)
         self.open = read_items(kept)[0] if kept else None

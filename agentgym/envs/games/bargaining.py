@@ -55,7 +55,7 @@ def worth(values: Items, items: Items) -> int:
 
 
 def rest(pool: Items, kept: Items) -> Items:
-    """Return what is left of a pool."""
+    """Return the rest of a pool."""
     return (pool[0] - kept[0], pool[1] - kept[1], pool[2] - kept[2])
 
 
@@ -66,7 +66,7 @@ def divisions(pool: Items) -> Iterator[Items]:
 
 
 def shrink(pool: Items) -> Items:
-    """Return a pool after a rejected offer: the most numerous kind loses one item."""
+    """Return a pool after a rejection: the most numerous kind loses one item."""
     counts = list(pool)
     first = counts.index(max(counts))
     counts[first] = max(0, counts[first] - 1)
@@ -76,12 +76,7 @@ def shrink(pool: Items) -> Items:
 class Bargain(NamedTuple):
     """An instance as one player knows it.
 
-    Attributes:
-        pools: The items of each deal.
-        offers: The maximum number of offers per deal.
-        mine: The player's values.
-        types: The other player's possible values.
-        demand: The share in percent that the scripted player demands.
+    `offers` is the maximum per deal, `demand` the share in percent that the scripted player wants.
     """
 
     pools: tuple[Items, ...]
@@ -106,7 +101,7 @@ class Bargain(NamedTuple):
         return 100 * worth(values, gets) >= self.demand * worth(values, pool)
 
     def scripted_offer(self, values: Items, pool: Items) -> Items:
-        """Return what the scripted player keeps: its most valued items until they suffice."""
+        """Return the scripted player's share: its most valued items until they suffice."""
         kept: Items = (0, 0, 0)
         for kind in sorted(range(3), key=lambda kind: -values[kind]):
             one: Items = (int(kind == 0), int(kind == 1), int(kind == 2))
@@ -115,12 +110,12 @@ class Bargain(NamedTuple):
         return kept
 
     def accepting(self, pool: Items, kept: Items) -> Types:
-        """Return the types that accept what the agent leaves of a pool."""
+        """Return the types that accept the agent's offer."""
         gets = rest(pool, kept)
         return frozenset(k for k, each in enumerate(self.types) if self.accepts(each, pool, gets))
 
     def offering(self, pool: Items) -> dict[Items, Types]:
-        """Return the types by what they keep in their offer."""
+        """Return the types by their share in their offer."""
         found: dict[Items, set[int]] = defaultdict(set)
         for number, values in enumerate(self.types):
             found[self.scripted_offer(values, pool)].add(number)
@@ -128,7 +123,7 @@ class Bargain(NamedTuple):
 
 
 class Guarantee:
-    """The most that the agent can still guarantee, whatever the scripted player's type is.
+    """The largest total that the agent can still guarantee against every type.
 
     Backward induction over the deals, the offers, the types that are still possible, and the turns.
     Each offer takes one turn: the agent makes it or answers it.
@@ -147,7 +142,7 @@ class Guarantee:
                     self.value(deal, 0, frozenset(types), MAX_DEALS * game.offers)
 
     def value(self, deal: int, offer: int, types: Types, turns: int) -> int:
-        """Return the guarantee before an offer is made."""
+        """Return the guarantee before an offer."""
         game = self.game
         turns = min(turns, (len(game.pools) - deal) * game.offers - offer)
         if turns <= 0:
@@ -203,7 +198,7 @@ class Guarantee:
         return self._if_offered(deal, offer, types, turns, accepting, gain)
 
     def if_accepted(self, deal: int, offer: int, types: Types, turns: int, kept: Items) -> int:
-        """Return the guarantee if the agent accepts an offer of which the other keeps `kept`."""
+        """Return the guarantee if the agent accepts and the other player keeps `kept`."""
         gain = worth(self.game.mine, rest(self.game.pool(deal, offer), kept))
         return gain + self.value(deal + 1, 0, types, turns - 1)
 
@@ -220,16 +215,11 @@ def guarantee(game: Bargain) -> Guarantee:
 
 @lru_cache(maxsize=4096)
 def agreements(pool: Items, offers: int, mine: Items, theirs: Items) -> list[Items]:
-    """Return what the player who offers next may keep in a subgame-perfect equilibrium of a deal.
+    """Return the shares of the next offerer in a subgame-perfect equilibrium of a deal.
 
-    A player accepts a share that is worth as much to it as going on, and offers a division that is
-    best for itself; among equal ones, the best for the other. Both values are known.
-
-    Args:
-        pool: The items on the table.
-        offers: The number of offers to come.
-        mine: The values of the player who offers.
-        theirs: The values of the other player.
+    A player accepts a share that is worth as much to it as rejecting, and offers a division that is
+    best for itself; among equal ones, the best for the other. `mine` are the offerer's values;
+    both players know them.
     """
     least = reserve(pool, offers, mine, theirs)
     found: dict[tuple[int, int], list[Items]] = defaultdict(list)
@@ -241,7 +231,7 @@ def agreements(pool: Items, offers: int, mine: Items, theirs: Items) -> list[Ite
 
 
 def reserve(pool: Items, offers: int, mine: Items, theirs: Items) -> int:
-    """Return what rejecting the next offer is worth to the player who answers it."""
+    """Return the value of rejecting the next offer to its receiver."""
     if offers == 1:
         return 0
     kept = agreements(shrink(pool), offers - 1, theirs, mine)[0]
@@ -249,7 +239,7 @@ def reserve(pool: Items, offers: int, mine: Items, theirs: Items) -> int:
 
 
 def equilibrium_worths(game: Bargain, values: tuple[Items, Items]) -> list[int]:
-    """Return what both players' items are worth to them in the equilibrium of all deals."""
+    """Return both players' totals in the equilibrium of all deals."""
     totals = [0, 0]
     for deal, pool in enumerate(game.pools):
         first, second = deal % 2, (deal + 1) % 2

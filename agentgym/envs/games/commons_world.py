@@ -1,4 +1,4 @@
-"""CommonsWorld: two players harvest one stock, which grows back from what they leave.
+"""CommonsWorld: two players harvest one stock, and the rest grows back.
 
 The game is a finite fish war with simultaneous moves (after Levhari and Mirman, "The Great Fish
 War", Bell Journal of Economics 11, 1980), on integers, so all its values are exact.
@@ -27,7 +27,7 @@ from agentgym.world.turn_budget import TurnBudget
 
 _TEXTS = TEXTS["commons"]
 _MAX_ROUNDS = 2_000  # a round takes about a millisecond to solve
-_GROWTH = (0, 25, 50, 100)  # percent; faster growth refills the stock whatever is taken
+_GROWTH = (0, 25, 50, 100)  # percent; faster growth refills any stock
 _DRAWS = 50  # most draws are accepted at once
 _NUMBERS = re.compile(r"[0-9]+")
 _TASK = re.compile(
@@ -69,7 +69,7 @@ class CommonsConfig(TurnBudget):
 
 
 class Commons(NamedTuple):
-    """The dynamics of an instance: the growth after each round in percent, and the bounds."""
+    """The dynamics of an instance: growth after each round in percent, and bounds."""
 
     growth: tuple[int, ...]
     capacity: int
@@ -105,8 +105,7 @@ class Commons(NamedTuple):
 def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
     """Return the most that one player can still take against the scripted one.
 
-    Returns:
-        By round, a dict from the stock and the scripted player's demand to units.
+    By round, a dict from the stock and the scripted player's demand to units.
     """
     pairs = list(product(range(game.capacity + 1), range(game.limit + 1)))
     totals = [dict.fromkeys(pairs, 0)]
@@ -125,12 +124,10 @@ def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
 def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
     """Return the best symmetric subgame-perfect equilibrium in pure strategies.
 
-    A player who takes one unit more gains it and loses future units as if two had been taken, since
-    an odd total wastes one. So every x that maximises 2x + V(stock after both take x) is an
-    equilibrium of a round: two units more lower the future by at least 2, and one less by nothing.
-
-    Returns:
-        By round and stock, what each player takes, and what each still gets in total.
+    By round and stock: what each player takes, and what each still gets in total. A player who
+    takes one unit more gains it and loses future units as if two had been taken, since an odd total
+    wastes one. So every x that maximises 2x + V(stock after both take x) is an equilibrium of a
+    round.
     """
     later = [0] * (game.capacity + 1)
     takes, values = [], [later]
@@ -165,7 +162,7 @@ class CommonsWorld(GameWorld[CommonsConfig]):
     task_format, situation_format, line_format = _TASK, _STATE, _LINE
 
     def generate(self) -> None:
-        """Draw the stock and the growth; prefer instances that no constant amount solves."""
+        """Prefer instances that no constant amount solves."""
         config, rng = self.config, self.rng
         for _ in range(_DRAWS):
             growth = tuple(rng.choice(_GROWTH, size=config.rounds).tolist())
@@ -184,7 +181,6 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         self.totals = dict.fromkeys(self.players, 0)
 
     def _constant(self, amount: int) -> int:
-        """Return the total of a player who always takes one amount, as far as it may."""
         stock, demand, total = self.stock, self.demand, 0
         for number in range(len(self.game.growth)):
             take = min(amount, self.game.most(stock))
@@ -193,26 +189,21 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         return total
 
     def _best(self, stock: int, demand: int, number: int, turns: int = _MAX_ROUNDS) -> int:
-        """Return the most that this seat can still take from a round on, in at most some turns."""
         growth = self.game.growth[: number + turns]
         return best_totals(self.game._replace(growth=growth))[number][stock, demand]
 
     @property
     def fair(self) -> int:
-        """Return each player's total in the equilibrium."""
         _, values = equilibrium(self.game)
         return values[0][self._first]
 
     def instance_key(self) -> str:
-        """Return a digest of the dynamics and the first stock."""
         return digest([*self.game, self._first])
 
     def task(self) -> str:
-        """Return the instance, the other player's rule or freedom, and the budget."""
         return f"{self._task([f'Stock: {self.stock}'])}\nTurn budget: {self.max_turns}"
 
     def restate(self) -> str:
-        """Return the task without the stock and the budget, which the state contains."""
         return self._task([])
 
     def _task(self, stock: Sequence[str]) -> str:
@@ -247,11 +238,9 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         return self.make_move(units)
 
     def movers(self) -> Sequence[str]:
-        """Return both players."""
         return self.players
 
     def play(self, moves: Mapping[str, Move]) -> str:
-        """Play a round."""
         takes = {player: int(moves[player]) for player in self.players}
         for player, units in takes.items():
             self.totals[player] += units
@@ -263,7 +252,6 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         return f"Round {self.round}: {took}. Stock: {self.stock}"
 
     def read_move(self, found: re.Match[str]) -> None:
-        """Read the round, the stock and what both took."""
         takes = self.by_player(map(int, found.group("first", "second")))
         demand = self.game.next_demand(self.demand, takes[self.seat])
         self._set(int(found["round"]), int(found["stock"]), demand)
@@ -278,15 +266,12 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         self.done = stock == 0 or number == len(game.growth)
 
     def scripted_move(self, player: str) -> Move:
-        """Return the scripted player's demand, or the most that it may take."""
         return min(self.demand, self.game.most(self.stock))
 
     def payoff(self) -> float:
-        """Return this seat's total as a share of its equilibrium total."""
         return self.totals[self.seat] / self.fair
 
     def has_won(self) -> bool:
-        """Report whether the target was reached."""
         return self.totals[self.seat] >= self.target
 
     def report(self) -> Mapping[str, Any]:
@@ -295,12 +280,10 @@ class CommonsWorld(GameWorld[CommonsConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return one round per turn."""
         check_int("horizon", steps, 2, _MAX_ROUNDS)
         return {"rounds": steps}
 
     def best_moves(self) -> Collection[Move]:
-        """Return the takes that still reach the target; in a match, the equilibrium's take."""
         if self.in_match:
             return [equilibrium(self.game)[0][self.round][self.stock]]
         missing = self.target - self.totals[self.seat]
@@ -313,20 +296,17 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         return good
 
     def legal_moves(self) -> Collection[int]:
-        """Return every possible take."""
         return range(self.game.most(self.stock) + 1)
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return a take of each number up to the limit: `limit + 1` calls."""
         return self.calls(range(self.config.limit + 1))
 
     def features(self) -> NDArray[np.float32]:
-        """Return the state and the growth.
+        """Return float32 features in [-1, 1], shape `(rounds + 5,)`.
 
-        Returns:
-            float32, shape `(rounds + 5,)`, in [-1, 1]: the stock, the other player's next demand,
-            the rounds played, this seat's share of the target, the turns as a share of the rounds,
-            and the growth of each coming round as a share of 100 % (-1 beyond the end).
+        The stock, the other player's next demand, the rounds played, this seat's share of the
+        target, the turns as a share of the rounds, and the coming growth as shares of 100 % (-1
+        beyond the end).
         """
         config, rounds = self.config, len(self.game.growth)
         shares = (
@@ -342,7 +322,6 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         return as_row(shares, growth)
 
     def situation(self) -> str:
-        """Return the round, the stock, the totals and the known demand."""
         taken = ", ".join(f"{player} {units}" for player, units in self.totals.items())
         lines = [f"Rounds played: {self.round}", f"Stock: {self.stock}", f"Taken: {taken}"]
         if not self.in_match:
@@ -350,7 +329,6 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         return "\n".join(lines)
 
     def read_instance(self, found: re.Match[str]) -> None:
-        """Read the dynamics, the stock and the target."""
         rules: tuple[Opponent, ...] = ("imitator", "grudger")
         known = (rule for rule in rules if _TEXTS[rule].partition("}")[2] in found.string)
         rule: Opponent = next(known, "greedy")
@@ -360,6 +338,5 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         self.target = int(found["target"] or 0)
 
     def read_situation(self, found: re.Match[str]) -> None:
-        """Read the round, the stock, the totals and the demand."""
         self._set(int(found["round"]), int(found["stock"]), int(found["demand"] or 0))
         self.totals = self.by_player(map(int, found.group("first", "second")))

@@ -34,9 +34,8 @@ class GameWorld(SeatedWorld[ConfigT]):
         texts: The rules, the plan hint of a move (`plan`), and of a lost game (`lost`).
         move_call: The tool that makes a move, and its argument.
         task_format: The format of a task and of `restate()`.
-        situation_format: The format of `situation()`.
         line_format: The format of a line of `play`.
-        turn_of: The player who moves next, in games in turn.
+        turn_of: The next player, in games where players alternate.
     """
 
     texts: ClassVar[Mapping[str, str]]
@@ -48,7 +47,7 @@ class GameWorld(SeatedWorld[ConfigT]):
 
     @abstractmethod
     def situation(self) -> str:
-        """Return what has happened so far: the state without the remaining turns."""
+        """Return the situation so far: the state without the remaining turns."""
 
     @abstractmethod
     def legal_moves(self) -> Collection[Move]:
@@ -76,12 +75,11 @@ class GameWorld(SeatedWorld[ConfigT]):
 
     @property
     def other(self) -> str:
-        """Return the other player's name."""
         return next(player for player in self.players if player != self.seat)
 
     @property
     def known_turns(self) -> int:
-        """Return the number of remaining turns, or a very large one if it is unknown."""
+        """The number of remaining turns, or a very large one if it is unknown."""
         return _MANY if self.max_turns is None else self.turns_left
 
     def by_player(self, values: Iterable[ValueT]) -> dict[str, ValueT]:
@@ -89,23 +87,18 @@ class GameWorld(SeatedWorld[ConfigT]):
         return dict(zip(self.players, values, strict=True))
 
     def movers(self) -> Sequence[str]:
-        """Return the player whose turn it is."""
         return (self.turn_of,)
 
     def rules(self) -> str:
-        """Return the rules of the game."""
         return self.texts["rules"]
 
     def task(self) -> str:
-        """Return the restated task, the situation and the budget."""
         return f"{self.restate()}\n{self.situation()}\nTurn budget: {self.max_turns}"
 
     def board(self) -> str:
-        """Draw the situation."""
         return self.situation()
 
     def state(self) -> str:
-        """Return the situation and the remaining turns."""
         return f"{self.situation()}\nTurns left: {self.turns_left}"
 
     def score(self) -> float:
@@ -117,28 +110,23 @@ class GameWorld(SeatedWorld[ConfigT]):
         return CallSet(*self.move_call, moves)
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the best moves; empty if it is not this seat's turn or the goal is out of reach."""
         if self.done or not self.is_due or self.known_turns < 1:
             return ()
         return self.calls(self.best_moves())
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return the possible moves."""
         return self.calls(self.legal_moves())
 
     def subtask(self, with_state: bool) -> str:
-        """Name the first of the best moves."""
         if not self.is_due:
             return WAIT
         calls = self.optimal_calls()
         return self.subtask_for(calls[0], with_state) if calls else self.texts["lost"]
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name a move."""
         return self.texts["plan"].format(call.arguments[self.move_call[1]])
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Read the move."""
         found = re.match(self.texts["plan"].format(r"(\w{1,18})"), subtask)
         if found is None:
             return None
@@ -147,7 +135,6 @@ class GameWorld(SeatedWorld[ConfigT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Read the seat, the instance and the budget."""
         world = cls(cls.Config(), 0)
         found = expect(cls.task_format.match(task), f"a task of {cls.__name__}", task)
         world.seat, world.in_match = found["seat"], FREE in task
@@ -160,14 +147,12 @@ class GameWorld(SeatedWorld[ConfigT]):
         return world
 
     def read_state(self, state: str) -> None:
-        """Read the situation and the turns."""
         what = f"a state of {type(self).__name__}"
         left = expect(_LEFT.search(state), what, state)
         self.read_situation(expect(self.situation_format.search(state), what, state))
         self.set_turns_left(int(left[1]))
 
     def read_line(self, line: str) -> None:
-        """Read a line of `play`."""
         what = f"a move of {type(self).__name__}"
         self.read_move(expect(self.line_format.fullmatch(line), what, line))
 

@@ -1,8 +1,7 @@
 """PursuitWorld: a pursuer catches an evader on a board with walls.
 
 A game of cops and robbers with one cop (Nowakowski and Winkler, "Vertex-to-vertex pursuit in a
-graph", Discrete Mathematics 43, 1983) in which the cop is faster. Its values are exact minimax
-values, computed backwards from the catches.
+graph", Discrete Mathematics 43, 1983) in which the cop is faster.
 """
 
 from __future__ import annotations
@@ -77,14 +76,14 @@ class PursuitConfig(TurnBudget):
 
 
 class Board(NamedTuple):
-    """A board; cells are numbered row by row. `cells` lists where the evader (re)appears."""
+    """A board with cells numbered by row; `cells` lists where the evader (re)appears."""
 
     size: int
     walls: tuple[int, ...]
     cells: tuple[int, ...]
 
     def target(self, cell: int, direction: str) -> int | None:
-        """Return the cell in a direction, or None if it is a wall or off the board."""
+        """Return the cell in a direction; None for a wall or off the board."""
         row, column = divmod(cell, self.size)
         down, right = _STEPS[direction]
         row, column = row + down, column + right
@@ -116,10 +115,8 @@ class Board(NamedTuple):
 class CatchValues(NamedTuple):
     """The minimax number of the pursuer's moves to come, between two catches.
 
-    Attributes:
-        pursuer: By pursuer's and evader's cell, if the pursuer moves next.
-        evader: The same if the evader moves next.
-        caught: By pursuer's cell, after the catch.
+    `pursuer` and `evader` are indexed by both cells, pursuer first, and named for the next player;
+    `caught` by the pursuer's cell, after the catch.
     """
 
     pursuer: NDArray[np.int32]
@@ -170,7 +167,7 @@ class PursuitWorld(GameWorld[PursuitConfig]):
     seat = PURSUER
 
     def generate(self) -> None:
-        """Draw the walls and cells; a board on which the evader can hide is drawn again."""
+        """Redraw boards where the evader can hide."""
         config, rng = self.config, self.rng
         area = config.size**2
         count = min(round(config.wall_density * area), area - 2)
@@ -192,16 +189,13 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         self.value = int(solve(board)[0].pursuer[pursuer, board.cells[0]])
 
     def join(self, seat: str) -> None:
-        """Take a seat; the pursuer moves first."""
         super().join(seat)
         self.turn_of = PURSUER
 
     def instance_key(self) -> str:
-        """Return a digest of the board and the cells."""
         return digest([*self.grid, self.places])
 
     def restate(self) -> str:
-        """Return the board and the goal; the state contains the rest."""
         board = self.grid
         goal = self.texts["alone"].format(catches=len(board.cells))
         if self.in_match:
@@ -213,7 +207,6 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         )
 
     def situation(self) -> str:
-        """Return the places, the catches and the moves."""
         pursuer = self.grid.name(self.places[PURSUER])
         evader = self.grid.name(self.places[EVADER])
         return (
@@ -222,7 +215,6 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         )
 
     def board(self) -> str:
-        """Draw the board: P and E, # for walls."""
         size = self.grid.size
         marks = ["."] * size**2
         for wall in self.grid.walls:
@@ -246,7 +238,6 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         return self.make_move(direction)
 
     def play(self, moves: Mapping[str, Move]) -> str:
-        """Play one player's move."""
         ((player, move),) = moves.items()
         cell = self.grid.target(self.places[player], str(move))
         if cell is None:
@@ -266,7 +257,6 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         return f"{line} {EVADER} reappears in {self.grid.name(self.places[EVADER])}."
 
     def read_move(self, found: re.Match[str]) -> None:
-        """Read a player's move, and the catches."""
         player = found["player"]
         read = {player: found["cell"], EVADER: found["evader"] or ""}
         if player == EVADER and not found["evader"]:
@@ -284,7 +274,6 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         self.done = catches == len(self.grid.cells)
 
     def scripted_move(self, player: str) -> Move:
-        """Return the first of the best moves."""
         return self._best(player)[0]
 
     def _best(self, player: str) -> list[str]:
@@ -324,40 +313,33 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         return self.value / moves if self.done or stopped else 0.0
 
     def has_won(self) -> bool:
-        """Report whether all catches were made."""
         return self.done
 
     def report(self) -> Mapping[str, Any]:
-        """Return the catches, the pursuer's moves, and their number with perfect play of both."""
+        """Return the catches, the pursuer's moves, and the moves of perfect play."""
         return {"catches": self.catches, "moves": self.moves, "minimax": self.value}
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the catches that take about this many moves on the default board."""
         check_int("horizon", steps, 3, 3 * _MAX_CATCHES)
         return {"catches": max(1, round(steps / 3.5))}
 
     def best_moves(self) -> Collection[Move]:
-        """Return the moves with the best minimax value; empty if the turns do not suffice."""
         best = self._best(self.seat)
         left = 1 + self._value_after(self.seat, best[0])
         return best if self.in_match or left <= self.known_turns else ()
 
     def legal_moves(self) -> Collection[Move]:
-        """Return the moves that stay on the board and off the walls."""
         return self._legal(self.seat)
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return a move in each direction: nine calls."""
         return self.calls(_DIRECTIONS[PURSUER])
 
     def features(self) -> NDArray[np.float32]:
-        """Return the board and the state.
+        """Return float32 features in [-1, 1], shape `(3 * size**2 + catches + 2,)`.
 
-        Returns:
-            float32, shape `(3 * size**2 + catches + 2,)`, in [-1, 1]: walls, pursuer and evader as
-            one plane each; the coming cells as shares of the board (-1 beyond the end); the
-            catches and the turns as shares of their numbers.
+        Walls, pursuer and evader as one plane each; the coming cells as shares of the board (-1
+        beyond the end); the catches and the turns as shares of their numbers.
         """
         area, cells = self.grid.size**2, self.grid.cells[self.catches + 1 :]
         planes = np.zeros((3, area))
@@ -370,19 +352,16 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         return as_row(planes, coming, caught, share(self.turns_left, self.max_turns or 1))
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name the direction and the cell."""
         cell = self.grid.target(self.places[self.seat], call.arguments["direction"])
         where = "" if cell is None else f", to {self.grid.name(cell)}"
         return f"{super().subtask_for(call, with_state)}{where}."
 
     def read_instance(self, found: re.Match[str]) -> None:
-        """Read the board."""
         empty = Board(int(found["size"]), (), ())
         walls, cells = empty.read(found["walls"]), empty.read(found["cells"])
         self._start(empty._replace(walls=walls, cells=cells), cells[0])
 
     def read_situation(self, found: re.Match[str]) -> None:
-        """Read the places, the catches and the moves; it is this seat's turn."""
         places = {PURSUER: found["pursuer"], EVADER: found["evader"]}
         cells = {player: self.grid.read(cell)[0] for player, cell in places.items()}
         self._set(cells, int(found["catches"]))

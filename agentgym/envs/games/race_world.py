@@ -1,7 +1,7 @@
 """RaceWorld: two players take numbers from the ends of one list and race for the larger sum.
 
 The game is "coins in a row" (Winkler, "Mathematical Puzzles", 2004, chapter 1) with several numbers
-per move. Its values are exact: they are computed from the last move backwards.
+per move, solved exactly from the last move backwards.
 """
 
 from __future__ import annotations
@@ -68,22 +68,18 @@ class Race(NamedTuple):
 
     @property
     def moves(self) -> int:
-        """Return the number of moves to come."""
         return len(self.numbers) // self.per_move
 
     @property
     def before(self) -> NDArray[np.int32]:
-        """Return the sum of the numbers before each position, and before the end."""
+        """Sums of the numbers before each position, and before the end."""
         return np.array([0, *accumulate(self.numbers)], np.int32)
 
     def sums(self, moves: int) -> NDArray[np.int32]:
         """Return the sum that each move takes from each part of the list.
 
-        Args:
-            moves: The moves until the part is empty.
-
-        Returns:
-            Shape (per_move + 1, parts), by the numbers taken from the left and by the part's start.
+        The shape is (per_move + 1, parts): the numbers taken from the left, and the part's start.
+        `moves` are the moves until the part is empty.
         """
         before, length = self.before, moves * self.per_move
         start = np.arange(len(self.numbers) - length + 1)
@@ -96,7 +92,7 @@ class Race(NamedTuple):
         return sums
 
     def parts_after(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return by move and part the values of the parts that the moves leave."""
+        """Return the values of the remaining parts, by move and part."""
         parts = len(values) - self.per_move
         return np.array([values[left : left + parts] for left in range(self.per_move + 1)])
 
@@ -105,8 +101,7 @@ class Race(NamedTuple):
 def minimax(game: Race) -> list[NDArray[np.int32]]:
     """Return the sum of the player who moves, if both play perfectly.
 
-    Returns:
-        By the number of moves to come, an array by the start of the part of the list.
+    By the number of moves to come, an array by the start of the part of the list.
     """
     values = [np.zeros(len(game.numbers) + 1, np.int32)]
     before = game.before
@@ -121,9 +116,7 @@ def minimax(game: Race) -> list[NDArray[np.int32]]:
 def best_sums(game: Race, turns: int) -> list[int]:
     """Return the largest sum that one player can still take against the scripted one, by move.
 
-    Args:
-        game: A list on which the player moves next and the scripted player last.
-        turns: The player's remaining turns.
+    The player moves next, in at most `turns` turns; the scripted player has the last move.
     """
     later = np.zeros(len(game.numbers) + 1, np.int32)
     values = np.zeros((game.per_move + 1, 1), np.int32)
@@ -138,7 +131,7 @@ def best_sums(game: Race, turns: int) -> list[int]:
 
 
 def scripted_replies(game: Race, moves: int) -> NDArray[np.int64]:
-    """Return how many numbers the scripted player takes from the left, by part of the list."""
+    """Return the scripted player's count from the left, by part of the list."""
     worth = game.sums(moves)
     if game.rule == "farsighted":
         worth = -game.parts_after(minimax(game)[moves - 1])
@@ -160,7 +153,7 @@ class RaceWorld(GameWorld[RaceConfig]):
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
-        """Draw the list; prefer one on which no constant and no greedy move suffices."""
+        """Prefer lists that no constant and no greedy move solves."""
         config = self.config
         for _ in range(_DRAWS):
             count = 2 * config.moves * config.per_move
@@ -180,7 +173,7 @@ class RaceWorld(GameWorld[RaceConfig]):
         self.sums = dict.fromkeys(self.players, 0)
 
     def _sum_of(self, always: int | None) -> int:
-        """Return the sum of a player who always makes one move, or the greedy one if None."""
+        """Return the sum of a player who always makes one move, or greedy moves if None."""
         game, total = self.game, 0
         while game.numbers:
             sums = game.sums(game.moves)[:, 0]
@@ -191,16 +184,13 @@ class RaceWorld(GameWorld[RaceConfig]):
         return total
 
     def movers(self) -> Sequence[str]:
-        """Return the player whose turn it is."""
         moves = sum(self.taken) // self.game.per_move
         return (self.players[moves % 2],)
 
     def instance_key(self) -> str:
-        """Return a digest of the list and the rules."""
         return digest([*self.game])
 
     def restate(self) -> str:
-        """Return the goal; the state contains the list."""
         lines = [f"You are {self.seat}.", f"Numbers per move: {self.game.per_move}"]
         if self.in_match:
             value = self.perfect[self.seat]
@@ -211,7 +201,6 @@ class RaceWorld(GameWorld[RaceConfig]):
         return "\n".join(lines)
 
     def situation(self) -> str:
-        """Return the list, the taken numbers and the sums."""
         return f"List: {', '.join(map(str, self.game.numbers))}\n{self._counts()}"
 
     def _counts(self) -> str:
@@ -231,7 +220,6 @@ class RaceWorld(GameWorld[RaceConfig]):
         return self.make_move(from_left)
 
     def play(self, moves: Mapping[str, Move]) -> str:
-        """Play one player's move."""
         ((player, move),) = moves.items()
         left, right = int(move), self.game.per_move - int(move)
         numbers, after = self.game.numbers, _after(self.game, left)
@@ -243,7 +231,6 @@ class RaceWorld(GameWorld[RaceConfig]):
         return f"{player} takes {', '.join(map(str, got))}. {self._counts()}"
 
     def read_move(self, found: re.Match[str]) -> None:
-        """Read the taken numbers and the sums."""
         left, right = int(found["left"]), int(found["right"])
         numbers = self.game.numbers
         taken_left, taken_right = self.taken
@@ -262,15 +249,12 @@ class RaceWorld(GameWorld[RaceConfig]):
         self.done = not numbers
 
     def scripted_move(self, player: str) -> Move:
-        """Return the move of the scripted player's rule."""
         return int(scripted_replies(self.game, self.game.moves)[0])
 
     def payoff(self) -> float:
-        """Return this seat's sum as a share of its sum with perfect play of both."""
         return self.sums[self.seat] / self.perfect[self.seat]
 
     def has_won(self) -> bool:
-        """Report whether the target was reached."""
         return self.sums[self.seat] >= self.target
 
     def report(self) -> Mapping[str, Any]:
@@ -279,12 +263,10 @@ class RaceWorld(GameWorld[RaceConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return one move per turn."""
         check_int("horizon", steps, 2, _MAX_MOVES)
         return {"moves": steps}
 
     def best_moves(self) -> Collection[Move]:
-        """Return the moves that still reach the target; in a match, the minimax moves."""
         game = self.game
         if self.in_match:
             left = game.parts_after(minimax(game)[game.moves - 1])[:, 0]
@@ -294,20 +276,16 @@ class RaceWorld(GameWorld[RaceConfig]):
         return [move for move, value in enumerate(sums) if value >= missing]
 
     def legal_moves(self) -> Collection[Move]:
-        """Return the possible counts of numbers from the left."""
         return range(self.game.per_move + 1)
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return the possible moves: `per_move + 1` calls."""
         return self.calls(range(self.config.per_move + 1))
 
     def features(self) -> NDArray[np.float32]:
-        """Return the list and the goal.
+        """Return float32 features in [-1, 1], shape `(2 * moves * per_move + 2,)`.
 
-        Returns:
-            float32, shape `(2 * moves * per_move + 2,)`, in [-1, 1]: this seat's share of the
-            target, the turns as a share of its moves, and the list as shares of the largest number
-            (-1 beyond its end).
+        This seat's share of the target, the turns as a share of its moves, and the list as shares
+        of the largest number (-1 beyond its end).
         """
         config, numbers = self.config, self.game.numbers
         won = share(self.sums[self.seat], self.target)
@@ -317,14 +295,12 @@ class RaceWorld(GameWorld[RaceConfig]):
         return as_row(won, left, row)
 
     def read_instance(self, found: re.Match[str]) -> None:
-        """Read the rules and the target."""
         greedy = _TEXTS["greedy"].partition("}")[2] in found.string
         rule: Opponent = "greedy" if greedy else "farsighted"
         self._start(Race((), int(found["per_move"]), rule))
         self.target = int(found["target"] or 0)
 
     def read_situation(self, found: re.Match[str]) -> None:
-        """Read the list, the taken numbers and the sums."""
         numbers = [int(number) for number in found["numbers"].split(", ") if number]
         self._set(tuple(numbers), found)
 

@@ -1,8 +1,7 @@
 """SignalWorld: a speaker names attributes of an object until a listener recognises it.
 
 The game is a Lewis signalling game ("Convention", 1969) with a known code, played as a reference
-game (Frank and Goodman, "Predicting pragmatic reasoning in language games", Science 336, 2012). Its
-values are exact: the least number of true words after which a single object fits.
+game (Frank and Goodman, "Predicting pragmatic reasoning in language games", Science 336, 2012).
 """
 
 from __future__ import annotations
@@ -72,13 +71,13 @@ class SignalConfig(TurnBudget):
 
     @property
     def count(self) -> int:
-        """Return the number of objects; no two have the same words."""
+        """Number of different objects."""
         possible: int = self.values**self.kinds
         return min(self.objects, possible)
 
 
 def fitting(objects: Sequence[Object], words: Collection[str]) -> list[int]:
-    """Return the numbers (from 0) of the objects of which all words are true."""
+    """Return the numbers (from 0) of the objects that all words describe."""
     return [number for number, each in enumerate(objects) if set(each).issuperset(words)]
 
 
@@ -88,11 +87,7 @@ def words_needed(
 ) -> int:
     """Return the least number of further words after which only the target fits.
 
-    Args:
-        objects: The objects.
-        target: The number of the object to recognise.
-        said: The words said already.
-        wrong: The numbers of objects that were picked wrongly.
+    `target` and `wrong`, the wrong picks, are numbers of objects.
     """
     for count in range(len(objects[target]) + 1):
         for words in combinations(objects[target], count):
@@ -118,7 +113,6 @@ class SignalWorld(GameWorld[SignalConfig]):
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
-        """Draw different objects, and the one to recognise in each round."""
         config, rng = self.config, self.rng
         numbers = rng.choice(config.values**config.kinds, size=config.count, replace=False)
         digits = [np.unravel_index(number, (config.values,) * config.kinds) for number in numbers]
@@ -136,26 +130,22 @@ class SignalWorld(GameWorld[SignalConfig]):
         self.wrong: tuple[int, ...] = ()
 
     def _later(self, number: int) -> int:
-        """Return the least number of words for the rounds from one on."""
         nothing: tuple[frozenset[str], frozenset[int]] = (frozenset(), frozenset())
         return sum(words_needed(self.objects, each, *nothing) for each in self.targets[number:])
 
     def _needed(self, *words: str) -> int:
-        """Return the least number of words for the rest of this round, after some more words."""
         said = frozenset([*self.said, *words])
         return words_needed(self.objects, self.targets[self.round], said, frozenset(self.wrong))
 
     @property
     def candidates(self) -> list[int]:
-        """Return the numbers of the objects that the words and wrong picks allow."""
+        """Numbers of the objects that the words and wrong picks allow."""
         return [each for each in fitting(self.objects, self.said) if each not in self.wrong]
 
     def instance_key(self) -> str:
-        """Return a digest of the objects and the targets."""
         return digest([self.objects, self.targets])
 
     def restate(self) -> str:
-        """Return the objects and the goal; the state contains the rest."""
         objects = [
             f"{_NAMES[number]}: {' '.join(each)}" for number, each in enumerate(self.objects)
         ]
@@ -166,7 +156,6 @@ class SignalWorld(GameWorld[SignalConfig]):
         return "\n".join([*lines, goal.format(other=self.other, least=self.least)])
 
     def situation(self) -> str:
-        """Return the round, its words, and the objects that fit."""
         lines = [f"Round: {self.round + 1} of {self.rounds}"]
         if self.seat == SPEAKER:
             target = "none" if self.done else _NAMES[self.targets[self.round]]
@@ -180,7 +169,6 @@ class SignalWorld(GameWorld[SignalConfig]):
         )
 
     def board(self) -> str:
-        """Draw the objects that fit."""
         fits = [f"{_NAMES[each]}: {' '.join(self.objects[each])}" for each in self.candidates]
         return "\n".join([*fits, self._round()])
 
@@ -198,7 +186,6 @@ class SignalWorld(GameWorld[SignalConfig]):
         return self.make_move(text)
 
     def play(self, moves: Mapping[str, Move]) -> str:
-        """Play what a player says."""
         ((player, move),) = moves.items()
         said = f"Round {self.round + 1}: {player} says {move}"
         self.turn_of = LISTENER if player == SPEAKER else SPEAKER
@@ -223,7 +210,6 @@ class SignalWorld(GameWorld[SignalConfig]):
         self.done = number == self.rounds
 
     def read_move(self, found: re.Match[str]) -> None:
-        """Read the round, its words and picks, and whose turn it is."""
         self._read_round(found, int(found["round"]) - (not found["right"]))
         self.turn_of = LISTENER if found["player"] == SPEAKER else SPEAKER
 
@@ -234,16 +220,14 @@ class SignalWorld(GameWorld[SignalConfig]):
         self.cost = int(found["cost"])
 
     def scripted_move(self, player: str) -> Move:
-        """Return the only object that fits, or the request for another word."""
         fits = self.candidates
         return _NAMES[fits[0]] if len(fits) == 1 else _MORE
 
     def payoff(self) -> float:
-        """Return the least number of words as a share of words and wrong picks, 0 if unfinished."""
+        """Return 0 for an unfinished game."""
         return self.least / self.cost if self.done else 0.0
 
     def has_won(self) -> bool:
-        """Report whether the listener recognised all objects within the number of words."""
         return self.done and self.cost <= self.least
 
     def report(self) -> Mapping[str, Any]:
@@ -252,12 +236,10 @@ class SignalWorld(GameWorld[SignalConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the rounds that take about this many words with default options."""
         check_int("horizon", steps, 2, 2 * _MAX_ROUNDS)
         return {"rounds": max(1, round(steps / _WORDS_PER_ROUND))}
 
     def best_moves(self) -> Collection[Move]:
-        """Return the words that leave the fewest to say; for the listener its scripted move."""
         if self.seat == LISTENER:
             return [self.scripted_move(LISTENER)]
         words = {word: 1 + self._needed(word) for word in self.legal_moves()}
@@ -269,24 +251,21 @@ class SignalWorld(GameWorld[SignalConfig]):
         return [word for word, needed in words.items() if needed == best]
 
     def legal_moves(self) -> Sequence[str]:
-        """Return the true words, or all objects and the request for another word."""
         if self.seat == LISTENER:
             return [_MORE, *_NAMES[: len(self.objects)]]
         return self.objects[self.targets[min(self.round, self.rounds - 1)]]
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return all that either player can say: `kinds * values + count + 1` calls."""
         config = self.config
         words = [word for kind in _KINDS[: config.kinds] for word in kind[: config.values]]
         return self.calls([*words, _MORE, *_NAMES[: config.count]])
 
     def features(self) -> NDArray[np.float32]:
-        """Return the objects and the situation.
+        """Return float32 features in [-1, 1], shape
+        `(count * (kinds + 2) + kinds * values + 3,)`.
 
-        Returns:
-            float32, shape `(count * (kinds + 2) + kinds * values + 3,)`, in [-1, 1]: the words of
-            each object as shares of the words of their kind; which objects fit, and which one the
-            speaker means; which words were said; and the shares of the rounds, words and turns.
+        The words of each object as shares of the words of their kind; which objects fit, and which
+        one the speaker means; which words were said; the shares of the rounds, words and turns.
         """
         config, words = self.config, [each for kind in _KINDS for each in kind]
         rows = [
@@ -307,7 +286,6 @@ class SignalWorld(GameWorld[SignalConfig]):
         return as_row(np.divide(rows, config.values), marks, said, shares)
 
     def read_instance(self, found: re.Match[str]) -> None:
-        """Read the objects and the target."""
         rows = [line.split()[1:] for line in found["objects"].splitlines()]
         self._start(tuple(map(tuple, rows)), int(found["rounds"]))
         targets = (found["targets"] or "").replace(", ", "")
@@ -315,7 +293,6 @@ class SignalWorld(GameWorld[SignalConfig]):
         self.least = int(found["least"])
 
     def read_situation(self, found: re.Match[str]) -> None:
-        """Read the round, its words and picks; it is this seat's turn."""
         self._read_round(found, int(found["round"]) - 1)
         self.turn_of = self.seat
 

@@ -55,7 +55,6 @@ class SearchConfig(DatabaseOptions, TurnBudget):
 
     @cached_property
     def database_options(self) -> DatabaseOptions:
-        """The options that determine the database."""
         return DatabaseOptions(
             **{item.name: getattr(self, item.name) for item in fields(DatabaseOptions)}
         )
@@ -64,8 +63,7 @@ class SearchConfig(DatabaseOptions, TurnBudget):
         """Return the configuration whose database uses a split's people, or its templates;
         the tasks of other data are fixed.
 
-        Raises:
-            ValueError: The configuration names another split, or the split has too few people.
+        Raise ValueError if another split is named, or the split has too few people.
         """
         if self.data:
             return replace(self, people=split)
@@ -80,7 +78,7 @@ class SearchConfig(DatabaseOptions, TurnBudget):
 
 
 def options_for_turns(turns: int) -> dict[str, int]:
-    """Return the options of a task that takes the scripted searcher about this many turns."""
+    """Return the options of a task that takes the scripted searcher about this long."""
     premises = min(max(1, round((turns - _ENDS) / _PER_PREMISE)), _LONGEST)
     options = {"premises": premises, "tasks": 2_000 // premises, "max_rounds": 3 * turns + 20}
     if premises == _LONGEST:

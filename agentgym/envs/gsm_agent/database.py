@@ -98,7 +98,6 @@ class Database:
 
     @classmethod
     def of(cls, documents: Sequence[Document], tasks: Sequence[Task], search_by: str) -> Database:
-        """Build a database."""
         # Static tasks need no documents, but the index a text.
         texts = [document.content for document in documents] or ["none"]
         if search_by == "words":
@@ -109,11 +108,7 @@ class Database:
 
     @cached_property
     def searchable(self) -> list[int]:
-        """The indices of the tasks that searching can solve.
-
-        Raises:
-            ValueError: There are none.
-        """
+        """Indices of the tasks that searching can solve; ValueError without any."""
         places = [place for place, task in enumerate(self.tasks) if not task.static_only]
         if not places:
             raise ValueError(
@@ -125,11 +120,11 @@ class Database:
 
     @cached_property
     def rejected(self) -> dict[str, str]:
-        """The ids of the tasks that searching cannot solve, with the reasons."""
+        """Ids of the tasks that searching cannot solve, with the reasons."""
         return {task.id: task.static_only for task in self.tasks if task.static_only}
 
     def people_of(self, task: Task) -> frozenset[str]:
-        """Return the people in the documents of all tasks with this task's question and answer."""
+        """Return the people of all tasks with this task's question and answer."""
         return self._casts[task.question, task.answer]
 
     @cached_property
@@ -197,11 +192,7 @@ class TaskPool:
 
 
 def draw_tasks(options: DatabaseOptions) -> TaskPool:
-    """Draw all tasks of Full.
-
-    Raises:
-        ValueError: There are more colours than months, or too few names.
-    """
+    """Draw all tasks of Full; raise ValueError if there are too few months or names."""
     seed, total = options.database_seed, _task_count(options)
     people = draw_people(options)
     rngs = [Random(_SALTS[options.people] | seed << 32 | number) for number in range(total)]
@@ -240,11 +231,7 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
 
 
 def draw_people(options: DatabaseOptions) -> list[str]:
-    """Draw the people of a database or of a split.
-
-    Raises:
-        ValueError: The split has too few names.
-    """
+    """Draw the people of a database or split; raise ValueError if it has too few names."""
     count = max(_FEWEST_PEOPLE, _task_count(options) // _TASKS_PER_PERSON)
     names = [f"{first} {last}" for first in FIRST_NAMES for last in LAST_NAMES]
     if options.people != "all":
@@ -298,11 +285,7 @@ def _drawn(options: DatabaseOptions) -> TaskPool:
 
 @lru_cache(maxsize=8)
 def get_database(options: DatabaseOptions) -> Database:
-    """Return the database of these options, built once per process.
-
-    Raises:
-        ValueError: The options or the data are invalid.
-    """
+    """Return the database of these options, built once per process, or raise ValueError."""
     if options.data:
         return _open(options)
     # Neither size nor search affects the draw, so all variants share one.

@@ -37,13 +37,9 @@ def decompose(problems: Sequence[RawProblem], folder: Path, ask: Ask) -> None:
 def read_parts(problems: Sequence[RawProblem], path: Path) -> list[RawProblem]:
     """Take problems apart with the questions and premises in a file.
 
-    Args:
-        problems: The problems; those that the file lacks are returned unchanged.
-        path: JSON lines with `id`, `question`, `premises`, and `documents` unless the premises are
-            the documents.
-
-    Raises:
-        ValueError: Lines have another form; the error lists them all.
+    The file has JSON lines with `id`, `question`, `premises`, and `documents` unless the premises
+    are the documents. Problems that it lacks are returned unchanged. A ValueError lists all
+    malformed lines.
     """
     mistakes: list[str] = []
     known = {problem.id for problem in problems}

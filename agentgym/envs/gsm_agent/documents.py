@@ -51,12 +51,9 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A problem whose premises are spread over documents.
+    """A problem whose premises are spread over documents, given by their indices.
 
-    Attributes:
-        answer: The number, as text.
-        documents: The indices of the documents with its premises.
-        static_only: Why searching cannot solve it; empty if it can.
+    `static_only` is the reason why searching cannot solve it; empty if it can.
     """
 
     id: str

@@ -1,7 +1,7 @@
 """Drafts of problems: a tree of quantities of one story, drawn with whole numbers.
 
-Each premise is a numeric fact; structural facts define composites. Numbers are drawn from the
-leaves up and leave whole numbers in range for the quantities that depend on them.
+Numbers are drawn from the leaves up and leave whole numbers in range for the quantities that
+depend on them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def words_of(quantities: Iterable[Quantity]) -> set[str]:
 
 
 class Blank(NamedTuple):
-    """A quantity of a story: its owner, a phrase with a blank for the item, and the item."""
+    """A quantity of a story: owner, phrase with a blank for the item, and item."""
 
     owner: str
     frame: str
@@ -57,18 +57,14 @@ class Blank(NamedTuple):
 
     @property
     def quantity(self) -> Quantity:
-        """The quantity."""
         return Quantity(self.owner, self.frame.replace("{i}", self.item))
 
 
 @dataclass
 class Draft:
-    """A problem under construction.
+    """A problem under construction, about people of the cast.
 
-    Attributes:
-        cast: The people it may involve.
-        asked: The words of the question, if some document must share none of them.
-        values: The numbers of the quantities so far.
+    `asked` has the words of the question, if some document must share none of them.
     """
 
     rng: Random
@@ -82,11 +78,7 @@ class Draft:
     _numbers: set[int] = field(default_factory=set)
 
     def number(self, low: int, high: int) -> int:
-        """Draw an unused number in [low, high], small and round ones more often.
-
-        Raises:
-            DeadEndError: No such number exists.
-        """
+        """Draw an unused number in [low, high], usually small and round, or raise DeadEndError."""
         for _ in range(30):
             # Log-uniform, which favours small numbers.
             number = int(low * ((high + 1) / low) ** self.rng.random()) if 0 < low <= high else 0
@@ -98,11 +90,7 @@ class Draft:
         return self.pick(range(low, high + 1))
 
     def pick(self, numbers: Iterable[int]) -> int:
-        """Draw an unused number from a list.
-
-        Raises:
-            DeadEndError: All are in use.
-        """
+        """Draw an unused number from a list, or raise DeadEndError."""
         left = [number for number in numbers if number not in self._numbers]
         if not left:
             raise DeadEndError
@@ -122,18 +110,13 @@ class Draft:
     def leaf(self, term: Blank, numbers: Iterable[int]) -> int:
         """State one of the numbers as a quantity.
 
-        Raises:
-            DeadEndError: The quantity is defined already, or all numbers are in use.
+        Raise DeadEndError if the quantity is defined already, or all numbers are in use.
         """
         self.claim(term)
         return self.put(Fact(term.quantity, "is", self.pick(numbers)))
 
     def claim(self, term: Blank) -> None:
-        """Reserve a quantity.
-
-        Raises:
-            DeadEndError: It is in use.
-        """
+        """Reserve a quantity; raise DeadEndError if it is in use."""
         if term.quantity in self._claimed:
             raise DeadEndError
         self._claimed.add(term.quantity)
@@ -171,7 +154,7 @@ class Draft:
             try:
                 values = [whole, self.leaf(last, numbers[schema.kind])]
             except DeadEndError:
-                # What remains is less than the whole.
+                # The rest is less than the whole.
                 kinds = ("fewer", "part", "cut") if schema.kind == "minus" else STEPS
                 return self.derive(term, first, whole, kinds, most)
         wording = self.rng.choice(schema.texts).replace("{i}", term.item)
@@ -285,7 +268,7 @@ class Draft:
             wording = self.rng.choice(schema.texts)
             first, last = (first._replace(frame=frame) for frame in schema.sources)
             if kind == "change":
-                # What is handed over exceeds the price, which is drawn earlier.
+                # The payment exceeds the price, which is drawn earlier.
                 first, last = last, first
         elif kind in ("left", "percentage"):
             part, whole = self.rng.choice(sorted(self.story.wholes.items()))

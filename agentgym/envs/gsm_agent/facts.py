@@ -20,7 +20,6 @@ class Quantity(NamedTuple):
 
     @property
     def parts(self) -> Parts:
-        """The item, verb and tail of the phrase."""
         return parts_of(self.phrase)
 
     @property

@@ -46,7 +46,6 @@ class GoldPlay:
 
     @property
     def database(self) -> Database:
-        """The database, shared by the worlds of the process."""
         return get_database(self.config.database_options)
 
     def _shown_texts(self) -> list[str]:
@@ -70,7 +69,7 @@ class GoldPlay:
         self._missing = set() if self.static else set(problem.documents)
 
     def _choose(self, shown: str) -> None:
-        """Change to another data set with the question if only that contains what was shown."""
+        """Change to another data set with the question if only that has the shown texts."""
         tasks = _played[self.problem.question]
         for options, problem in tasks if shown and len(tasks) > 1 else ():
             documents = get_database(options).documents
@@ -99,13 +98,9 @@ class GoldPlay:
 class GoldSearches(Sequence[ToolCall]):
     """Calls that show a missing document of the task, or lead to one.
 
-    Membership runs the search. Iteration yields a call for each missing document. Its query is the
-    question or a shown document, if that finds the missing one on the first page. Otherwise it
-    consists of the missing document's own words, without its numbers if possible.
-
-    Args:
-        following: The documents on the next page of the last search.
-        missing: The documents of the task that were not shown.
+    Membership runs the search. Iteration yields a call for each missing document: a query for the
+    question or a shown document, if that finds it on the first page, else for its own words,
+    without its numbers if possible. `following` are the documents on the next page of the last search.
     """
 
     def __init__(
@@ -143,7 +138,6 @@ class GoldSearches(Sequence[ToolCall]):
                 yield ToolCall("search", {"query": query})
 
     def _ranks(self, place: int) -> dict[str, int]:
-        """Return the rank of a document for each query that finds it, up to the first good one."""
         ranks: dict[str, int] = {}
         for query in self._queries(place):
             found = self._database.index.best(query, PAGE * PAGES)

@@ -1,8 +1,7 @@
 """An agent's knowledge after reading the results so far, and its next searches.
 
 Drawn questions need nothing hidden. For other data, knowledge comes from the task's hidden document
-list. It therefore serves only oracles and labels, and reveals only shown documents and the number
-of missing ones.
+list, so it serves only oracles and labels.
 """
 
 from __future__ import annotations
@@ -79,7 +78,6 @@ class SearchKnowledge:
 
     @classmethod
     def of(cls, question: str) -> SearchKnowledge:
-        """Return the knowledge from the question alone."""
         return cls(*(read_question(question) or (None,)))
 
     def record(self, task: Task, shown: Sequence[str], missing_count: int) -> None:
@@ -179,11 +177,7 @@ class SearchKnowledge:
 
     @classmethod
     def from_lines(cls, question: Question | None, lines: Sequence[str]) -> SearchKnowledge:
-        """Parse `lines`.
-
-        Raises:
-            ValueError: The text is something else.
-        """
+        """Parse `lines`; raise ValueError for other texts."""
         if len(lines) < 4:
             raise ValueError(f"this is not what a searcher knows: {list(lines)!r}")
         first, *facts, _, pages, last = lines
@@ -204,12 +198,9 @@ class SearchKnowledge:
 
 @dataclass
 class GoldKnowledge(SearchKnowledge):
-    """Shown documents of the task, and past queries.
+    """Shown documents of the task, in result form, and past queries.
 
-    Attributes:
-        texts: The shown documents of the task, in result form.
-        missing_count: None in a world rebuilt from a chat.
-        solution: The answer in the data; empty if unknown.
+    `missing_count` is None in a world rebuilt from a chat; `solution` is empty if unknown.
     """
 
     texts: tuple[str, ...] = ()
@@ -217,7 +208,6 @@ class GoldKnowledge(SearchKnowledge):
     solution: str = ""
 
     def record(self, task: Task, shown: Sequence[str], missing_count: int) -> None:
-        """Record the shown documents of the task and its solution."""
         self.texts, self.missing_count = tuple(shown), missing_count
         self.solution = task.answer
 
@@ -225,11 +215,9 @@ class GoldKnowledge(SearchKnowledge):
         """Ignore the texts, which do not reveal which documents matter."""
 
     def answer(self) -> str | None:
-        """Return the answer once all documents of the task have been shown."""
         return (self.solution or None) if self.missing_count == 0 else None
 
     def lines(self) -> Iterator[str]:
-        """Format the knowledge for `from_lines`."""
         yield from (f"{_READ}{json.dumps(text, ensure_ascii=False)}" for text in self.texts)
         count = self.missing_count
         some = f"{count} document{'' if count == 1 else 's'}"
@@ -239,11 +227,6 @@ class GoldKnowledge(SearchKnowledge):
 
     @classmethod
     def from_lines(cls, question: Question | None, lines: Sequence[str]) -> GoldKnowledge:
-        """Parse `lines`.
-
-        Raises:
-            ValueError: The text is something else.
-        """
         *texts, missing, pages, last = ["", "", "", *lines]
         match = _MISSING.fullmatch(missing)
         texts = texts[3:]
@@ -256,7 +239,7 @@ class GoldKnowledge(SearchKnowledge):
 
 
 def knowledge_of(question: str) -> SearchKnowledge:
-    """Return the knowledge from a question alone, which may have been drawn or not."""
+    """Return the knowledge from a question alone, drawn or not."""
     known = SearchKnowledge.of(question)
     return GoldKnowledge(None) if known.question is None else known
 

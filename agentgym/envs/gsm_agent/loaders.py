@@ -1,5 +1,4 @@
-"""Load your own tasks: GSM8K, templates of GSM-Symbolic, and folders like GSM-Agent's (Zhu et al.,
-section 3.2). No network and no model.
+"""Load GSM8K, templates of GSM-Symbolic, and folders like GSM-Agent's (Zhu et al., section 3.2).
 
 `agentgym.make("SearchWorld", data=path)` plays any of them, and `data=` a dataset of GSM8K. One
 error reports all mistakes, and then nothing is loaded.
@@ -35,17 +34,11 @@ _REDRAWS = 50  # a template with few variants repeats itself
 def load_data(
     path: Path, tasks: int, seed: int = 0, people: str = "all"
 ) -> tuple[list[Document], list[Task]]:
-    """Load any data.
+    """Load a file or folder of GSM8K, a folder for `load_folder`, or a template of GSM-Symbolic or
+    a folder of them.
 
-    Args:
-        path: A JSONL file of GSM8K or a folder of them, a folder for `load_folder`, or a template of
-            GSM-Symbolic or a folder of them.
-        tasks: The number of problems to draw from templates.
-        seed: Their seed.
-        people: The split whose templates are drawn, or `all`.
-
-    Raises:
-        ValueError: It is something else, or malformed.
+    From templates, `tasks` problems are drawn with `seed`; `people` is the split whose templates
+    are drawn, or `all`. Raise ValueError for other or malformed data.
     """
     if (path / "tasks.jsonl").exists() or (path / "documents.jsonl").exists():
         return load_folder(path)
@@ -72,8 +65,7 @@ def load_problems(path: Path, tasks: int, seed: int = 0, people: str = "all") ->
 def load_gsm8k(path: Path) -> list[RawProblem]:
     """Load JSON lines with `question` and `answer`, whose number follows the last `####`.
 
-    Raises:
-        ValueError: Lines have another form; the error lists them all.
+    A ValueError lists all malformed lines.
     """
     problems, mistakes = [], list[str]()
     for record in read_records(path, mistakes):
@@ -90,8 +82,7 @@ def load_gsm8k(path: Path) -> list[RawProblem]:
 def draw_problems(path: Path, count: int, seed: int, people: str) -> list[RawProblem]:
     """Draw different problems from templates in turn; `people` selects a split's templates.
 
-    Raises:
-        ValueError: A template is malformed, or the split has none.
+    Raise ValueError if a template is malformed, or the split has none.
     """
     templates = [
         template for template in load_templates(path) if people in ("all", split_of(template.name))
@@ -202,9 +193,8 @@ def load_folder(folder: Path) -> tuple[list[Document], list[Task]]:
     `documents.jsonl` (id, content, and metadata: timestamp, name, type). A task with `static_only`,
     the reason why searching cannot solve it, may have `premises` instead of documents.
 
-    Raises:
-        ValueError: Fields are missing or of another type, ids are duplicate or dangling, or an
-            answer is not a number; the error lists all of them.
+    A ValueError lists all missing or mistyped fields, duplicate or dangling ids, and answers that
+    are not numbers.
     """
     mistakes: list[str] = []
     # Without documents, all tasks are static.

@@ -79,7 +79,7 @@ def _table(fact: Fact) -> str:
 
 
 def _is_part(fact: Fact) -> bool:
-    """Return whether the fact takes a part of a person's things instead of comparing two."""
+    """Return whether the fact takes a part of things, instead of comparing two people's."""
     if fact.kind in ("percent", "rest"):
         return True
     mine, whole = fact.target, fact.sources[0] if fact.sources else fact.target
@@ -93,8 +93,8 @@ class Narrator:
 
     Attributes:
         names: Replacements of people: `I`, or a role.
-        leads: Beginnings of sentences, in addition to those of all genres.
-        lines: Whether to list figures instead of telling them.
+        leads: Beginnings of sentences, besides the common ones.
+        lines: Whether to list figures as lines.
         last: The person named last, whom a pronoun means.
     """
 
@@ -265,7 +265,6 @@ def _target(parts: Mapping[str, str]) -> Parts | None:
 
 
 def _source(target: Quantity, text: str, names: Sequence[str], last: str) -> Quantity | None:
-    """Parse what a quantity is compared with."""
     mine = target.parts
     item, that, clause = text.partition(" that ")
     if that:
@@ -285,7 +284,7 @@ def _source(target: Quantity, text: str, names: Sequence[str], last: str) -> Qua
     if past in ("", "did"):
         return Quantity(owner, target.phrase)
     item, tail = (mine.item, f" {rest}") if is_tail(rest) else split_item(rest)
-    # A tail that is left out is that of the target.
+    # A missing tail is the target's.
     tail = tail or mine.tail
     return Quantity(owner, Parts(item, PAST[past], tail).phrase) if past in PAST else None
 

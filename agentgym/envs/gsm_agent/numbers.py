@@ -17,7 +17,7 @@ _ANSWER = re.compile(
 
 
 def parse_number(text: str) -> Decimal | None:
-    """Parse an answer's number, if any, after the last `####` and without `$`, `,`, `%` or unit."""
+    """Parse a number, after the last `####` if any, without `$`, `,`, `%` or unit."""
     match = _ANSWER.fullmatch(text.rpartition(MARK)[2])
     if match is None or (match["sign"] and match["signed"]):
         return None

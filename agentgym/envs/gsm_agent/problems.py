@@ -36,9 +36,7 @@ class Problem:
     answer: int
 
     def premises(self) -> list[tuple[Fact, ...]]:
-        """Return the facts of each document: one numeric fact after the structural facts that lead
-        to it.
-        """
+        """Facts of each document: one numeric fact after the structural facts that lead to it."""
         order: list[tuple[Fact, ...]] = []
         carried: list[Fact] = []
         pending = list(reversed(self.question.targets))
@@ -77,13 +75,10 @@ class ProblemOptions(Config):
 def draw_problem(
     rng: Random, people: Sequence[str], options: ProblemOptions, several_searches: bool = True
 ) -> Problem:
-    """Draw a problem for `people`.
+    """Draw a problem for `people`; raise ValueError if no numbers fit the options.
 
     With `several_searches`, which takes at least three names, some document shares no name and no
     telling word with the question. This has no effect on a single premise.
-
-    Raises:
-        ValueError: No numbers fit these options.
     """
     budget = options.premises or min(
         max(round(rng.lognormvariate(LOG_MEAN, LOG_SIGMA)), 1), MOST_DRAWN

@@ -1,6 +1,4 @@
-"""Prompts, and tools that differ from `search` only in their descriptions (Zhu et al., sections 4.1
-and 4.3).
-"""
+"""Prompts, and tools that rename `search` (Zhu et al., sections 4.1 and 4.3)."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ _TEXTS = load_texts(__file__, "prompts")
 
 
 def rules(static: bool, tools: str, prompt: str) -> str:
-    """Return the system message of a setting, a tool set and a style of instructions."""
+    """Return the system message of a setting, tool set and style."""
     task = _TEXTS["static" if static else "agentic"]
     notes = [_TEXTS["notes"][name] for name in TOOL_SETS[tools]]
     style = [_TEXTS[prompt]] if prompt in _TEXTS else []
@@ -39,18 +37,14 @@ class _Searcher(Protocol):
 
 
 class WorldTool:
-    """A tool that a tool set adds to a world.
-
-    Args:
-        world: The world that runs it.
-    """
+    """A tool that a tool set adds to a world."""
 
     def __init__(self, world: _Searcher) -> None:
         self._world = world
 
 
 class Think(WorldTool):
-    """A tool that does nothing but give a thought back."""
+    """A tool that only returns a thought."""
 
     @tool
     def think(self, thought: str) -> str:

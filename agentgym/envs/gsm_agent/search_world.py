@@ -1,6 +1,4 @@
-"""SearchWorld: a grade-school problem whose premises are in a searchable database (GSM-Agent, Zhu
-et al., section 3).
-"""
+"""SearchWorld: a school problem with premises in a searchable database (GSM-Agent, section 3)."""
 
 from __future__ import annotations
 
@@ -46,10 +44,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
     Optimal play over free queries cannot be enumerated. `optimal_calls` are the calls of a searcher
     that knows only the results so far: the next query or page for each missing quantity, then the
     answer. `label_calls` reports the effect of each search.
-
-    Attributes:
-        log: The past searches: turn, tool, query, page, ids, the number of missing documents found,
-            and the label.
     """
 
     Config = SearchConfig
@@ -73,11 +67,9 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
 
     @classmethod
     def requirements(cls, config: SearchConfig) -> Mapping[str, str]:
-        """Return the extra of the embedding vectors, if in use."""
         return {"embed": "search_by='words'"} if config.search_by == "wordllama" else {}
 
     def generate(self) -> None:
-        """Select a task."""
         database = self.database
         playable = range(len(database.tasks)) if self.static else database.searchable
         drawn = int(self.rng.integers(len(playable)))
@@ -111,7 +103,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
 
     @classmethod
     def config_for_split(cls, config: SearchConfig, split: SplitName) -> SearchConfig:
-        """Return the configuration whose database uses the split's people."""
         return config.with_people_of(split)
 
     @classmethod
@@ -122,15 +113,12 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return 1 if config.task is not None else ceil(config.tasks / SIZES[config.size])
 
     def rules(self) -> str:
-        """Return the system message."""
         return rules(self.static, self.config.tools, self.config.prompt)
 
     def task(self) -> str:
-        """Return the question, the static setting's documents, and the budget."""
         return f"{self.restate()}{_BUDGET}{self.max_turns}"
 
     def restate(self) -> str:
-        """Return the question and the static setting's documents."""
         lines = [f"Question: {self.problem.question}"]
         if self.static:
             lines.append("\n\n".join(["Documents:", *self._shown_texts()]))
@@ -139,7 +127,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return "\n".join(lines)
 
     def toolsets(self) -> Sequence[object]:
-        """Return the tools of the configured set."""
         if self.static:
             return (AnswerTool(self),)
         extras = (EXTRA_TOOLS[name](self) for name in TOOL_SETS[self.config.tools])
@@ -238,13 +225,12 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the premises for `steps` turns of the scripted searcher, at most 12."""
+        """Use the scripted searcher's turns, and at most 12 premises."""
         check_int("horizon", steps, 2, 10_000)
         return options_for_turns(steps)
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
-        """Return the answer if it follows from the results, else the next search for each missing
-        quantity.
+        """Return the answer if known, else the next search for each missing quantity.
 
         For questions that cannot be parsed, these are all searches that show a missing document;
         None in a world rebuilt from the chat of another process.
@@ -273,7 +259,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return (ToolCall("next_page", {}),) if 0 < self.known.cursor < PAGES else ()
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return the next page, a search for each missing quantity, the last search, and an answer."""
         answer = ToolCall("answer", {"value": self.known.answer() or "0"})
         if self.static:
             return (answer,)
@@ -284,17 +269,14 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return (answer, *self._next_pages(), *CallSet("search", "query", queries))
 
     def state(self) -> str:
-        """Return the knowledge and the turns left."""
         turns = f"Turns spent looking: {self.rounds}\nTurns left: {self.turns_left}"
         return "\n".join([*self.known.lines(), turns])
 
     def subtask(self, with_state: bool) -> str:
-        """Search for the first missing quantity, turn a page, or answer."""
         calls = self.optimal_calls()
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Describe the query, the next page or the answer."""
         if call.name == "search":
             return _SEARCH.format(call.arguments["query"])
         return _ANSWER if call.name == "answer" else _NEXT
@@ -324,7 +306,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Parse the question, documents if present, and the budget."""
         text, budget, turns = task.rpartition(_BUDGET)
         match = expect(_TASK.fullmatch(text if budget else task), "a task of SearchWorld", task)
         documents = match["documents"] or ""
@@ -340,7 +321,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Add a page of results."""
         if call.name not in _SEARCHES:
             return
         head = expect(_HEAD.match(result), "a page of results", result)
@@ -350,7 +330,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         self._see(result)
 
     def read_state(self, state: str) -> None:
-        """Replace the history by the knowledge in the text."""
         lines, _, ends = state.rpartition("\nTurns spent")
         left = expect(_LEFT.fullmatch(f"Turns spent{ends}"), "a state of SearchWorld", state)
         self.known = self.known.from_lines(self.known.question, lines.split("\n"))
@@ -360,7 +339,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         self._searched_in = self.turn
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Parse the call."""
         if subtask == _ANSWER:
             answer = self.known.answer()
             return None if answer is None else ToolCall("answer", {"value": answer})
@@ -372,9 +350,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return ToolCall("search", {"query": subtask[len(start) : -len(end)]})
 
     def report(self) -> Mapping[str, Any]:
-        """Return the documents of the task and whether all were shown, the searches (`log`), and
-        how the answer was submitted.
-        """
+        """Return the task's documents, the searches (`log`) and how the answer was submitted."""
         documents = self.database.documents
         return {
             "task": self.problem.id,

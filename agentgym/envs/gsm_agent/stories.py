@@ -41,7 +41,6 @@ class Parts(NamedTuple):
 
     @property
     def phrase(self) -> str:
-        """The phrase."""
         return f"{self.item} {self.verb.participle}{self.tail}"
 
 
@@ -69,11 +68,7 @@ def is_rate(phrase: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Quantities of a story that define another, or answer a question, with the wordings.
-
-    Attributes:
-        target: Empty for a question.
-    """
+    """Quantities of a story that define another, or answer a question (with an empty target)."""
 
     kind: str
     target: str
@@ -82,7 +77,6 @@ class Relation:
 
     @classmethod
     def of(cls, entry: Sequence[str], asked: bool) -> Self:
-        """Return the schema of an entry: the kind, the phrases and the wordings."""
         start = 1 if asked else 2
         end = start + (1 if entry[0] == "convert" else 2)
         target = "" if asked else entry[1]
@@ -94,7 +88,6 @@ class Story:
     """The items and phrases of a topic.
 
     Attributes:
-        schemas: The schemas by target.
         wholes: The whole of each part that a schema takes away.
         linked: The phrases of the schemas that each phrase is in.
         frames: The phrases of comparable quantities by unit.
@@ -110,7 +103,6 @@ class Story:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """Return the story of a table."""
         schemas: dict[str, list[Relation]] = {}
         wholes: dict[str, str] = {}
         linked: dict[str, frozenset[str]] = {}

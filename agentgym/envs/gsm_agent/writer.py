@@ -14,12 +14,9 @@ from agentgym.envs.gsm_agent.vocabulary import TOWNS
 
 @dataclass
 class Writer:
-    """Writer of the documents of problems.
+    """Writer of the documents of problems, with the rates of `DatabaseOptions`.
 
-    Attributes:
-        near_duplicates: The share of documents that correct an outdated one.
-        anonymised: The share of documents about one person that do not name them.
-        spare: Months without tasks.
+    `spare` are months without tasks.
     """
 
     near_duplicates: float
@@ -62,7 +59,6 @@ class Writer:
 
 
 def _change(facts: Sequence[Fact], rng: Random) -> list[Fact]:
-    """Return the facts with another number."""
     fact = facts[-1]
     number = fact.number or 0
     numbers: Sequence[int] = range(max(2, number // 2), number + number // 2 + 4)

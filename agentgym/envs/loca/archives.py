@@ -30,8 +30,7 @@ _BROKEN = (
 def read_archive(data: bytes) -> Mapping[str, bytes]:
     """Return the archive's files by path; folder paths end with a slash.
 
-    Raises:
-        ToolError: The archive is unreadable or too large, or has an unsafe path.
+    Raise ToolError if the archive is unreadable or too large, or has an unsafe path.
     """
     if len(data) > MAX_BYTES:
         raise ToolError(f"{_LIMIT}at most {MAX_BYTES} bytes here, got {len(data)}")

@@ -29,9 +29,7 @@ _LOOKED_AT = 1_000
 # Plans have at most eight kinds of reads; further kinds are counted as one.
 _KINDS = 12
 _OTHERS = "others"
-# Maximum characters of a label in a count, and of a label or call on a line.
 _LABEL, _CALL = 60, 200
-# Characters reserved for the line about one kind of read.
 _KIND_ROOM = _LABEL + 80
 # After this many records that do not fit, the room counts as full.
 _MISSES = 100

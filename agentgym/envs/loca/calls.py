@@ -90,7 +90,7 @@ def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
 Effects: TypeAlias = Mapping[str, str]
 
 NO_EFFECTS: Effects = {}
-# Who is logged in to the mail server.
+# The login of the mail server.
 SESSION = "session"
 # Every turn compares the same pending steps, so their effects are cached.
 _CACHED = 512
@@ -174,7 +174,7 @@ _THINGS = {
     "storage": re.compile("storage_(create|upload|delete)_.*"),
 }
 PROGRAMS = frozenset({"python_execute", "run_command"})
-# A tool with one of these words in its name changes nothing that counts.
+# A tool with one of these words in its name changes nothing relevant.
 _READS = frozenset(
     "read list directory search get validate describe show open check health reports status".split()
 )
@@ -189,7 +189,7 @@ _CHANGES = re.compile(
 
 
 def is_read(call: ToolCall) -> bool:
-    """Return whether a call surely changes nothing that counts."""
+    """Return whether a call certainly changes nothing relevant."""
     if call.name in _DIALECTS:
         return not _CHANGES.search(str(call.arguments.get("query")))
     return not _READS.isdisjoint(call.name.split("_"))

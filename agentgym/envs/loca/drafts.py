@@ -31,7 +31,7 @@ _TRIES = 12
 
 @dataclass(frozen=True, slots=True)
 class DrawnState:
-    """Pickled state; only the accepted draft has the length of its plan and protected hashes."""
+    """Pickled state; only accepted drafts have a plan length and protected hashes."""
 
     state: bytes
     tokens: int

@@ -5,12 +5,12 @@ from __future__ import annotations
 import bisect
 import functools
 import itertools
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+
+from agentgym.envs import reading
 
 ItemT = TypeVar("ItemT")
 
@@ -50,12 +50,9 @@ class DrawnValues(dict[str, Any]):
         return self._draws[slot]()
 
 
-TEXTS = Path(__file__).parent / "texts"
-
-
 def load_texts(name: str) -> dict[str, Any]:
     """Return the tables of a text file."""
-    return tomllib.loads((TEXTS / f"{name}.toml").read_text(encoding="utf-8"))
+    return reading.load_texts(__file__, name)
 
 
 @functools.cache

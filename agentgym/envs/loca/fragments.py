@@ -179,7 +179,7 @@ def remove_sheets(path: str, sheets: Iterable[str], kept: str) -> Iterator[PlanS
 def create(
     thing: str, label: str, output: str, key: str, tool: str, /, **arguments: Any
 ) -> PlanStep:
-    """Return the step that creates a record and learns the field `key` of it."""
+    """Return the step that creates a record and learns its field `key`."""
     return write(
         label, output, tool, thing=thing, learn=lambda text: json.loads(text)[key], **arguments
     )

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Outlook:
-    """Failures and prospects of a task, cached because labels need them twice per step."""
+    """Cache of a task's failures and prospects, which labels need twice per step."""
 
     def __init__(self) -> None:
         self._version: object = None
@@ -27,7 +27,7 @@ class Outlook:
         return self._failures.total()
 
     def plan_succeeds(self, task: OfficeTask[Any]) -> bool:
-        """Return whether the plan still succeeds; it is played only after doubtful changes."""
+        """Return whether the plan still succeeds; play it only after doubtful changes."""
         if self._deviations != task.deviations:
             self.count(task)
             self._deviations = task.deviations

@@ -49,12 +49,10 @@ class PlanStep:
 
     @property
     def effects(self) -> Effects:
-        """Return the step's effects; empty for a reading step."""
         return effects_of(self.call)
 
     @property
     def changes(self) -> bool:
-        """Return whether the step changes the office."""
         return bool(self.output)
 
     def counts(self, call: ToolCall, canonicalize: Canonicalizer) -> bool:

@@ -37,12 +37,11 @@ def _identity(call: ToolCall) -> ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """What the office shows after a call, whatever the call says.
+    """Changes that the office shows after a call.
 
     Attributes:
         files: The changed files as `file <path>`, and whether they can be read.
-        own_records: The records that the agent has added to a table, if it may have changed; see
-            `PlanStep.mark_own`.
+        own_records: The records that the agent has added, if changed; see `PlanStep.mark_own`.
     """
 
     files: Mapping[str, bool]
@@ -52,10 +51,7 @@ class Noticed:
 class Progress:
     """Progress along a plan, as far as the results in the chat show it. Instances can be pickled.
 
-    Attributes:
-        facts: The facts by step label.
-        off_plan_calls: Irreversible calls that match no step so far.
-        lost: Why the plan cannot continue: the agent changed data before reading it.
+    `lost` is the reason why the plan cannot continue: the agent changed data before reading it.
     """
 
     def __init__(
@@ -94,7 +90,7 @@ class Progress:
         self._unindexed: dict[str, None] = {}  # labels not yet in the belief
 
     def pending(self) -> list[PlanStep]:
-        """Return the steps that may run now, in plan order; `CLAIM` at the end."""
+        """Steps that may run now, in plan order; `CLAIM` at the end."""
         self._advance()
         return list(self._pending.values())
 

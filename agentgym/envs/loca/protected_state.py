@@ -73,7 +73,6 @@ def _other_hashes(
 
 
 def _mail_hash(server: Email, drafts: bool) -> str:
-    """Hash the position of mails, except sent ones and the bounces that follow from them."""
     ignored = [origin for origin in _ORIGINS if origin != "draft" or drafts]
     sql = f"""SELECT mails.id, user, folder, message, is_important
         FROM mails JOIN messages ON messages.id = message

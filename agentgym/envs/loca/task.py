@@ -64,7 +64,7 @@ class OfficeConfig(TurnBudget):
     budget_slack: BudgetSlack = 30
 
     def for_seed(self, seed: int) -> Self:
-        """Return the configuration that draws a seed's state; by default this one."""
+        """Return the configuration for a seed's state."""
         return self
 
 
@@ -106,7 +106,6 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     Attributes:
         servers: The servers of the task (table 7 of the paper).
-        start: The start time of the episode.
         outputs: The required outputs; files by path.
         remade: Files and folders, as `file <path>`, that the plan makes again if they change.
         mutable_tables: The tables that the work changes, as `server.table`. `task_failures` checks
@@ -116,7 +115,6 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         tokens_per_unit: The approximate tokens per unit of size; the first guess for the size.
         text: The rules of the task; see `draw_opening`.
         published_text: The rules for a state of LOCA-bench, if they differ.
-        opening: The task prompt.
         truth: The facts about the expected final state. With `files` (the `file_state` of the
             start), changes to files other than outputs are failures.
         tokens: The description length of the state, in tokens of cl100k.
@@ -151,17 +149,12 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @functools.cached_property
     def office(self) -> Office:
-        """The servers and their state, built on first use: a world that is read from a chat never
-        needs them.
-        """
+        """Servers and their state, built on first use; a world read from a chat needs none."""
         return Office(self.servers, self.start)
 
     @property
     def files(self) -> Workspace:
-        """The workspace files."""
         return self.office.context.files
-
-    # The hooks of a task.
 
     def draw(self, size: int) -> None:
         """Fill `self.office` and set `self.truth` for `size` units."""
@@ -172,7 +165,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         raise NotImplementedError
 
     def plan(self) -> Plan:
-        """Yield the steps of the reference plan, without using `self.config` or `self.office`."""
+        """Yield the reference plan's steps, without using `self.config` or `self.office`."""
         raise NotImplementedError
 
     def task_failures(self) -> Iterator[str]:
@@ -180,7 +173,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         raise NotImplementedError
 
     def published_failures(self) -> Iterator[str]:
-        """Yield the failures by the rule of LOCA-bench's own checker, for one of its states."""
+        """Yield the failures by LOCA-bench's own rule, for one of its states."""
         return iter(())
 
     def own_records(self) -> Sequence[Any]:
@@ -209,8 +202,6 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         else:
             self.draw(size)
 
-    # Draws for `draw`.
-
     def whole(self, low: int, high: int | None = None) -> int:
         """Draw an integer from `[low, high)`, or from `[0, low)`."""
         return whole(self.rng, low, high)
@@ -219,10 +210,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         """Draw whether an event of this probability happens."""
         return bool(self.rng.random() < probability)
 
-    # The world.
-
     def generate(self) -> None:
-        """Draw a state of the configured length; repeated seeds use a cache."""
         kind: Any = type(self)
         config = self.config.for_seed(self.instance_seed)
         drawn = draw_state(kind, config, whole(self.rng, 2**63))
@@ -235,16 +223,13 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self._files_seen = self.files.version()
 
     def instance_key(self) -> str:
-        """Return a digest of the truth and the description length."""
         return digest([type(self).__name__, self.truth, self.tokens])
 
     @classmethod
     def instance_count(cls, config: OfficeT) -> float:
-        """Return infinity: names, numbers and times vary practically without limit."""
         return math.inf
 
     def rules(self) -> str:
-        """Return the system message shared by all office tasks."""
         harmless = self.harmless_differences()
         named = [harmless[name] for name in (DRAFTS, INSIGHTS) if name in harmless]
         free = " and ".join(["new files of your own in /workspace", *named])
@@ -259,17 +244,13 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         )
 
     def task(self) -> str:
-        """Return the task prompt."""
         return self.opening
 
     def toolsets(self) -> Sequence[object]:
-        """Return the servers."""
         return self.office.toolsets()
 
     def score(self) -> float:
-        """Return 1.0 if the agent claimed to be done and nothing has failed, else 0.0 (section 2.3
-        of the paper).
-        """
+        """Return 1 if the agent claimed to be done and nothing has failed (section 2.3), else 0."""
         return float(self.done and not any(self.all_failures()))
 
     def all_failures(self) -> Iterator[str]:
@@ -300,7 +281,6 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @classmethod
     def requirements(cls, config: OfficeT) -> Mapping[str, str]:
-        """Return the extra for office tasks and the requirements of the servers."""
         return {"office": "", **requirements(cls.servers)}
 
     @classmethod
@@ -328,10 +308,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             slope = (length - low) / (size - first)
         return {"size": min(errors, key=lambda size: errors[size])}
 
-    # The oracle hooks.
-
     def state(self) -> str:
-        """Return the learnt facts, the changes made and the missing outputs."""
         lines = [f"- {line}" for line in self.progress.lines() or [_NOTHING]]
         return "\n".join([_FACTS, *lines, self._missing()])
 
@@ -355,12 +332,10 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return f"{_MISSING}{missing or 'none'}"
 
     def subtask(self, with_state: bool) -> str:
-        """Return the instruction for the next step, with the call of a read."""
         steps = self.next_steps()
         return _order(steps[0]) if steps else "The task can no longer be completed correctly."
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Return the instruction for the step that makes the call."""
         for step in self._steps():
             if step.call == call:
                 return _order(step)
@@ -370,19 +345,17 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return [*self.progress.pending(), *self.progress.completed(), CLAIM]
 
     def reasoning(self, call: ToolCall) -> str:
-        """Return the label of the pending step that makes the call."""
         for step in self.progress.pending():
             if self.progress.counts(step, call):
                 return step.label
         return "Look again."
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the calls of the next steps; none if the full score is out of reach."""
         return [step.call for step in self.next_steps()]
 
     def next_steps(self) -> Sequence[PlanStep]:
-        """Return the pending steps if following the plan leads to the full score, or `CLAIM` if
-        claiming now does; else none.
+        """Return the pending steps if following the plan leads to the full score, else `CLAIM` if
+        claiming now does.
         """
         pending = self.progress.pending()
         if not self._is_played:
@@ -401,7 +374,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return self.truth is not None
 
     def plan_succeeds(self) -> bool:
-        """Play the plan in a copy of the office, and return whether it reaches the full score."""
+        """Return whether the plan reaches the full score in a copy of the office."""
         world = pickle.loads(pickle.dumps(self))
         counts = Counter[str]()
         with contextlib.closing(world.office):
@@ -413,7 +386,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             return bool(steps and world.score() == 1.0)
 
     def follow(self, step: PlanStep) -> bool:
-        """Make the call of a pending step, and return whether that completes it."""
+        """Make the call of a pending step; return whether that completes it."""
         try:
             result = self.office.call(step.call.name, step.call.arguments)
         except ToolError:
@@ -422,13 +395,11 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return step.label in self.progress.facts
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return the optimal calls, the reads of completed steps, and the claim."""
         optimal = self.optimal_calls()
         reads = [step.call for step in self.progress.completed() if not step.changes]
         return [*optimal, *reads, *([] if optimal == [CLAIM.call] else [CLAIM.call])]
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Label calls as `productive`, `redundant` or `harmful`; see `OfficeTask`."""
         pending, before = self.progress.pending(), self._outlook.count(self)
         is_alive = bool(self.next_steps())
 
@@ -453,15 +424,12 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         planned = any(self.progress.counts(step, call) for step in pending)
         return "productive" if planned else "redundant"
 
-    # The hooks of scripted policies.
-
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world whose plan fits every prompt: prompts differ only in wording."""
+        """Ignore the prompt: the plan fits every wording."""
         return cls(cast("OfficeT", cls.Config()), 0)
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Update the progress with the result of a call."""
         lasting = call.name in IRREVERSIBLE_TOOLS
         if not self._is_played or is_read(call):
             self.progress.record(call, result, lasting)
@@ -487,14 +455,12 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             return False
 
     def read_state(self, state: str) -> None:
-        """Restore the progress from a text of `state()`."""
         lines = state.split("\n")
         if lines[0] != _FACTS or not lines[-1].startswith(_MISSING):
             raise ValueError("not the state of an office task")
         self.progress.restore([line[2:] for line in lines[1:-1] if line != f"- {_NOTHING}"])
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Return the call of the step with that instruction."""
         for step in self._steps():
             if _order(step) == subtask:
                 return step.call

@@ -1,6 +1,4 @@
-"""LORE: long chains of documents, each of which reveals where the next ones are (TaskWeaver,
-section 3 and appendix B).
-"""
+"""LORE: long chains of documents that lead to others (TaskWeaver, section 3 and appendix B)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,6 +1,4 @@
-"""CodeWorld: find what a program returns by reading its files (TaskWeaver, section 3 and appendix
-B.3).
-"""
+"""CodeWorld: find what a program returns by reading files (TaskWeaver, section 3, appendix B.3)."""
 
 from __future__ import annotations
 
@@ -63,7 +61,6 @@ class CodeConfig(LoreConfig):
 
     @property
     def most_documents(self) -> int:
-        """Upper bound."""
         return 1 + self.operations * (max(4, self.max_arity) + 1)
 
 
@@ -80,7 +77,6 @@ class CodeWorld(LoreWorld[CodeConfig]):
     known: Codebase
 
     def grow(self, rng: Random) -> Graph:
-        """Draw the graph top-down."""
         config = self.config
         for _ in range(_TRIES):
             sampler = ModuleSampler(
@@ -94,20 +90,16 @@ class CodeWorld(LoreWorld[CodeConfig]):
         return graph
 
     def task(self) -> str:
-        """Return the question and the budget."""
         return f"{self.restate()}\nTurn budget: {self.max_turns}"
 
     def restate(self) -> str:
-        """Return the question."""
         name = letters(Random(self._salt), 8).lower()
         return f"Find what main() in {ROOT} of the program '{name}' returns."
 
     def begin(self) -> Codebase:
-        """Return the initial knowledge: there is a first file."""
         return Codebase.begin()
 
     def read_start(self, task: str) -> ReadDocuments:
-        """Return the initial knowledge."""
         expect(_TASK.search(task), f"a task of {type(self).__name__}", task)
         return Codebase.begin()
 
@@ -121,7 +113,6 @@ class CodeWorld(LoreWorld[CodeConfig]):
         return super().read_document(file_id)
 
     def show(self, node: Node) -> str:
-        """Return the file."""
         rule, program = node.content, Program("constant", node.content)
         if isinstance(rule, Rule):
             operands = tuple(self.graph.nodes[uid].file for uid in rule.operands)
@@ -137,7 +128,6 @@ class CodeWorld(LoreWorld[CodeConfig]):
         return [node.file for node in self.graph.nodes if node.needed]
 
     def shortest_rounds(self) -> int:
-        """Count the turns of an agent that reads all needed files at once."""
         return count_rounds(self.graph)
 
 

@@ -54,11 +54,9 @@ class Codebase(ReadDocuments):
 
     @classmethod
     def begin(cls) -> Self:
-        """Return the initial knowledge."""
         return cls(order={ROOT: None}, imported={ROOT: None})
 
     def learn(self, file: str, text: str) -> list[str]:
-        """Read a module and compute the values that follow."""
         program = read_source(text)
         if file in self.read:
             return []
@@ -98,15 +96,12 @@ class Codebase(ReadDocuments):
         return [operand for operand in required if operand not in self.values]
 
     def unread(self) -> Sequence[str]:
-        """All imported files."""
         return _by_name(self.imported)
 
     def follows(self, file: str) -> bool:
-        """Report whether a file is imported and unread."""
         return file in self.imported
 
     def useful(self) -> Sequence[str]:
-        """Return the files that a run certainly asks for."""
         useful, stack, seen = [], [ROOT], {ROOT}
         while stack:
             file = stack.pop()
@@ -125,7 +120,7 @@ class Codebase(ReadDocuments):
         return branch[0] if branch else None
 
     def _in_use(self) -> tuple[list[str], list[str]]:
-        """Return the files whose programs, and the files whose values, a run may still request."""
+        """Return the files whose programs, and whose values, a run may still request."""
         # Files that are still to be read may import shared files and files read ahead.
         programs, values, stack, seen = [], [], [ROOT, *self.shared, *self.ahead], set()
         while stack:
@@ -144,7 +139,6 @@ class Codebase(ReadDocuments):
         return _by_name(programs), _by_name(values)
 
     def lines(self) -> list[str]:
-        """Return the useful programs and values, and the readable files."""
         programs, values = self._in_use()
         head = "follows from the values below" if self.answer else "is not known yet"
         lines = [
@@ -164,7 +158,6 @@ class Codebase(ReadDocuments):
 
     @classmethod
     def from_lines(cls, start: Self, text: str) -> Self:
-        """Rebuild the knowledge."""
         match = expect(_STATE.fullmatch(text), "what was found out", text)
         known = cls()
         programs = [line.split(" = ", 1) for line in match["programs"].splitlines()]
@@ -185,7 +178,6 @@ class Codebase(ReadDocuments):
         return known
 
     def describe(self, file: str) -> str:
-        """Describe reading a file, or working out a conditional's branch first."""
         for asker in self._in_use()[0]:
             if self._branch(asker) == file:
                 return (
@@ -194,7 +186,6 @@ class Codebase(ReadDocuments):
         return f"Read document '{file}'."
 
     def resolve(self, step: str) -> str | None:
-        """Return the named file, or the branch taken."""
         match = _STEP.fullmatch(step)
         if match is None or match[1]:
             return match and match[1]

@@ -60,12 +60,10 @@ class LoreConfig(TurnBudget):
 
     @property
     def operators(self) -> Sequence[Operator]:
-        """The operators of the rules."""
         return self.operators_of[self.difficulty]
 
     @property
     def shape(self) -> Shape:
-        """The growth parameters of the graph."""
         return Shape(self.operations, self.theta, self.p, self.min_arity, self.max_arity)
 
     @property

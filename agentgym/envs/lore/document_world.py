@@ -1,6 +1,4 @@
-"""DocumentWorld: find a value in documents whose ids must be computed (TaskWeaver, section 3 and
-appendix B.1).
-"""
+"""DocumentWorld: read documents with computed ids (TaskWeaver, section 3 and appendix B.1)."""
 
 from __future__ import annotations
 
@@ -44,7 +42,6 @@ class DocumentConfig(LoreConfig):
 
     @property
     def most_documents(self) -> int:
-        """Upper bound."""
         return ceil((1 + self.distractor_documents) * super().most_documents) + self.operations + 1
 
 
@@ -56,7 +53,6 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
     records: ClassVar[type[Records]] = Records
 
     def grow(self, rng: Random) -> Graph:
-        """Draw the graph bottom-up."""
         config = self.config
         sampler = DocumentSampler(
             value=lambda rng, operator: (operator.child(rng), None),
@@ -67,13 +63,11 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         return grow_bottom_up(rng, config.shape, config.operators, sampler)
 
     def task(self) -> str:
-        """Return the target, the first documents, and the budget."""
         start = ", ".join(map(self._entry, self.graph.start))
         first = f" Start with these documents: {start}."
         return f"{self._goal(first)}\nTurn budget: {self.max_turns}"
 
     def restate(self) -> str:
-        """Return the target; the state contains the rest."""
         return self._goal()
 
     def _goal(self, first: str = "") -> str:
@@ -81,7 +75,6 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         return f"Find the value of v0.{first}{doubt}"
 
     def begin(self) -> Records:
-        """Return the initial knowledge."""
         return self.records.begin("v0", map(self._entry, self.graph.start))
 
     def _entry(self, uid: int, form: str = "{}") -> str:
@@ -90,12 +83,10 @@ class DocumentWorld(LoreWorld[DocumentConfig]):
         return form.format(node.file) + (f" (v{node.number})" if named else "")
 
     def read_start(self, task: str) -> ReadDocuments:
-        """Return the initial knowledge."""
         match = expect(_TASK.search(task), f"a task of {type(self).__name__}", task)
         return self.records.begin(match[1], match[2].split(", ") if match[2] else ())
 
     def show(self, node: Node) -> str | Content:
-        """Return the document as text."""
         if node.kind == "index":
             return write_index(self._entry(uid, "'{}'") for uid in node.content)
         if node.kind == "rule":

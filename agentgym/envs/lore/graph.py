@@ -62,7 +62,6 @@ class Operator:
         write: Formats the rule from parameters and operand names.
         draw: Draws the parameters (signs, constants, a program) for a number of operands.
         child: Draws an operand's value (bottom-up).
-        operand: `number` or `text`.
         least: The minimum number of operands; `most` is the maximum.
         needs: Returns the indices of the operands that a lazy evaluation asks for; None for all.
         weight: The relative frequency.
@@ -147,13 +146,9 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Growth parameters of a graph.
+    """Growth parameters of a graph, as in `LoreConfig`.
 
-    Attributes:
-        operations: The number of expanded leaves (the paper's N).
-        theta: Leaves are gathered only if there are more than this many.
-        p: The probability of gathering them after an expansion.
-        least: The minimum number of operands; `most` is the maximum.
+    `least` and `most` bound the number of operands.
     """
 
     operations: int

@@ -1,6 +1,4 @@
-"""Growth of graphs (TaskWeaver, section 3). Reading starts at the leaves of a bottom-up graph and
-at the root of a top-down graph.
-"""
+"""Growth of graphs: bottom-up ones are read from the leaves (TaskWeaver, section 3)."""
 
 from __future__ import annotations
 
@@ -42,14 +40,7 @@ def letters(rng: Random, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSampler:
-    """A bottom-up domain's draws.
-
-    Attributes:
-        value: Draws an operand's value and a note for its node.
-        field: Draws the value of an irrelevant variable.
-        field_rate: The mean number of irrelevant variables per document.
-        document_rate: The mean number of irrelevant documents per relevant one.
-    """
+    """A bottom-up domain's draws; the rates are mean numbers per (relevant) document."""
 
     value: Callable[[Random, Operator], tuple[Value, Any]]
     field: Callable[[Random], Value]
@@ -165,19 +156,13 @@ def grow_bottom_up(
     operators: Sequence[Operator],
     sampler: DocumentSampler,
 ) -> Graph:
-    """Grow a graph whose answer is at the root and whose reading starts at the leaves."""
+    """Grow a graph that is read from the leaves and has its answer at the root."""
     return _BottomUp(rng, shape, operators, sampler=sampler).grow()
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleSampler:
-    """A top-down domain's draws.
-
-    Attributes:
-        name: Returns a unique document id, given the number of earlier ones.
-        constant: Draws the value of a leaf.
-        redirect: The one-operand rule of gathered leaves.
-    """
+    """A top-down domain's draws: unique ids, values of leaves, the rule of gathered leaves."""
 
     name: Callable[[Random, int], str]
     constant: Callable[[Random], int]

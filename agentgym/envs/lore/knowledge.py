@@ -30,8 +30,7 @@ class ReadDocuments(ABC):
     def learn(self, file: str, text: str) -> list[str]:
         """Read a document and return the newly known ids; a reread changes nothing.
 
-        Raises:
-            ValueError: The text is not a document (it may have been cut); nothing has changed.
+        Another text, such as a cut document, raises ValueError and changes nothing.
         """
 
     @abstractmethod
@@ -44,7 +43,7 @@ class ReadDocuments(ABC):
 
     @abstractmethod
     def useful(self) -> Sequence[str]:
-        """Return the unread ids that the target certainly depends on; the plan takes the first."""
+        """Return the unread ids that the target certainly needs; the plan takes the first."""
 
     @abstractmethod
     def lines(self) -> list[str]:
@@ -53,11 +52,7 @@ class ReadDocuments(ABC):
     @classmethod
     @abstractmethod
     def from_lines(cls, start: Self, text: str) -> Self:
-        """Parse `lines` for a task that began with `start`.
-
-        Raises:
-            ValueError: The text was not written by `lines`.
-        """
+        """Parse `lines` for a task that began with `start`; raise ValueError for other texts."""
 
     @abstractmethod
     def describe(self, file: str) -> str:

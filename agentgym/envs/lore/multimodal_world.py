@@ -1,6 +1,4 @@
-"""MultimodalWorld: documents with pictures in which values are counted and rules read (TaskWeaver,
-section 3 and appendix B.2).
-"""
+"""MultimodalWorld: documents with pictures (TaskWeaver, section 3 and appendix B.2)."""
 
 from __future__ import annotations
 
@@ -77,7 +75,6 @@ class PictureRecords(Records):
     """Records that also read the descriptions of pictures."""
 
     def facts(self, text: str) -> Facts:
-        """Read a document, with or without a picture."""
         if match := _READ.fullmatch(text):
             return Facts(rule=(match[1], match[2]))
         if match := _COUNTED.fullmatch(text):
@@ -123,18 +120,15 @@ class MultimodalWorld(DocumentWorld):
 
     @classmethod
     def requirements(cls, config: MultimodalConfig) -> Mapping[str, str]:
-        """Require the picture extra, if pictures are drawn."""
         alternative = "let MultimodalWorld describe the pictures in words with render='scene'"
         return {"images": alternative} if config.render == "image" else {}
 
     def generate(self) -> None:
-        """Draw the graph, and set the budget."""
         self._views: dict[str, tuple[tuple[ImageEdit, ...], bytes]] = {}
         self._changes: Counter[str] = Counter()
         super().generate()
 
     def grow(self, rng: Random) -> Graph:
-        """Draw the graph and choose the documents with pictures."""
         config = self.config
         sampler = DocumentSampler(
             self._operand, _irrelevant, config.distractor_fields, config.distractor_documents
@@ -167,17 +161,14 @@ class MultimodalWorld(DocumentWorld):
         return super().turns() + ceil(distorted / self.config.max_calls_per_turn)
 
     def may_reread(self, file: str) -> bool:
-        """Report whether a document can be read again."""
         return file in self._views or super().may_reread(file)
 
     def rules(self) -> str:
-        """Return the system message."""
         shapes = ", ".join(f"{shape}s" for shape in SHAPES)
         rules = TEXTS["multimodal"]["rules"].format(shapes=shapes, colours=", ".join(COLOURS))
         return f"{rules}\n{self.texts['answer']}"
 
     def show(self, node: Node) -> str | Content:
-        """Return the document's text and picture."""
         if node.note is None:
             return super().show(node)
         hard = self.config.difficulty == "hard"
@@ -300,7 +291,7 @@ class MultimodalWorld(DocumentWorld):
         )
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Return the labels of all LORE worlds; a fourth change is also `redundant`."""
+        """Also label a fourth change of a picture `redundant`."""
         label, before = super().label_calls(), self._changes.copy()
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:

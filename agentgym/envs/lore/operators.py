@@ -145,11 +145,7 @@ def variables(expression: str) -> list[str]:
 
 
 def evaluate(expression: str, values: Mapping[str, Value]) -> Value:
-    """Compute an expression.
-
-    Raises:
-        ValueError: The text is not an expression, or a value is missing or has the wrong type.
-    """
+    """Compute an expression; raise ValueError if text, names or types of values do not fit."""
     try:
         if len(expression) > _MOST_CHARS:
             raise ValueError

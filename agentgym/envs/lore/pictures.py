@@ -1,5 +1,4 @@
-"""Pictures of objects to count and expressions to read, and their changes (TaskWeaver, section 3
-and appendix B.2).
+"""Pictures of objects and expressions, and their changes (TaskWeaver, section 3, appendix B.2).
 
 Pillow, an extra, is imported with the first picture. Equal arguments give equal bytes.
 """
@@ -155,7 +154,7 @@ def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> by
 
 
 def draw_distortion(rng: Random) -> ImageEdit:
-    """Draw a change that makes an expression harder to read but that the tools can undo."""
+    """Draw a change that makes an expression harder to read, and that the tools can undo."""
     kind = below(rng, 5)
     if kind == 0:
         return ImageEdit("rotate", 90.0 * among(rng, 1, 3))
@@ -187,8 +186,7 @@ def describe(edit: ImageEdit) -> str:
 def change(png: bytes, edit: ImageEdit) -> bytes:
     """Change a picture; mirroring and rotations by multiples of 90 degrees lose nothing.
 
-    Raises:
-        ValueError: A side would be shorter than 16 pixels or longer than 2048.
+    Raise ValueError if a side would be shorter than 16 pixels or longer than 2048.
     """
     from PIL import Image  # noqa: PLC0415 - an extra
 

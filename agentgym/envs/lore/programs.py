@@ -58,19 +58,14 @@ _SIGN = re.compile(r" ([+-]) ")
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Computation of a module's return value.
-
-    Attributes:
-        drawn: The operator's parameters, or the constant.
-        operands: The files it uses, in order.
-    """
+    """Computation of a module's return value from a constant, or parameters and files."""
 
     operator: str
     drawn: Any
     operands: tuple[str, ...] = ()
 
     def required_operands(self, values: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the operands that a run asks for: a conditional's branch only once it is known."""
+        """Return the operands that a run needs; a conditional's branch only once it is known."""
         if self.operator != "conditional":
             return self.operands
         left, right, then, other = self.operands
@@ -106,7 +101,6 @@ def seconds(ticks: int) -> str:
 
 
 def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
-    """Draw workers with distinct wake-up ticks until every operand affects the result."""
     while True:
         workers = _try_workers(rng, operands)
         # The result is linear, so an operand's effect is the result for 1 there and 0 elsewhere.
@@ -248,11 +242,7 @@ def write_expression(program: Program, call: str = "{}()") -> str:
 
 
 def read_expression(text: str) -> Program:
-    """Parse `write_expression`.
-
-    Raises:
-        ValueError: The text has another form.
-    """
+    """Parse `write_expression`; raise ValueError for other texts."""
     operands = tuple(f"{name}.py" for name in _CALL.findall(text))
     for operator, parameters in _guesses(text):
         program = Program(operator, parameters, operands)
@@ -262,7 +252,6 @@ def read_expression(text: str) -> Program:
 
 
 def _guesses(text: str) -> Iterator[tuple[str, Any]]:
-    """Guess operator and parameters; the reader verifies a guess by writing it."""
     signs = (1, *(1 if sign == "+" else -1 for sign in _SIGN.findall(text)))
     if re.fullmatch("-?[0-9]{1,4000}", text):
         yield "constant", int(text)
@@ -326,11 +315,7 @@ def _write_coroutines(workers: tuple[Worker, ...]) -> str:
 
 @functools.lru_cache(4096)  # scripted policies reparse the same files at every step
 def read_source(text: str) -> Program:
-    """Read the program of a module.
-
-    Raises:
-        ValueError: The text is not such a module (it may have been cut).
-    """
+    """Read the program of a module; raise ValueError for other texts, such as cut ones."""
     program = _guess(text)
     if program is None or text not in (write_source(program), write_source(program, root=True)):
         raise ValueError(f"this is not a document: {text[:100]!r}")

@@ -1,7 +1,4 @@
-"""Documents of the bottom-up domains, written and parsed, and the knowledge from reading them.
-
-The wording is new; the forms follow TaskWeaver, appendix B.1.
-"""
+"""Documents of the bottom-up domains (after TaskWeaver, appendix B.1), and what follows from them."""
 
 from __future__ import annotations
 
@@ -86,11 +83,7 @@ class Facts:
 
 
 def read_document(text: str) -> Facts:
-    """Parse a document.
-
-    Raises:
-        ValueError: The text is not a document.
-    """
+    """Parse a document; raise ValueError for other texts."""
     if match := _RULE.fullmatch(text):
         return Facts(rule=(match[1], match[2] or match[3]))
     if match := _POINTS.fullmatch(text):
@@ -147,7 +140,6 @@ class Records(ReadDocuments):
         return read_document(text)
 
     def learn(self, file: str, text: str) -> list[str]:
-        """Read a document and compute the ids that follow."""
         facts = self.facts(text)
         if file in self.read:
             return []
@@ -202,19 +194,15 @@ class Records(ReadDocuments):
             self.values.pop(variable, None)
 
     def unread(self) -> Sequence[str]:
-        """Return all known unread ids."""
         return _late_first((*self.ready, *self.doubtful))
 
     def follows(self, file: str) -> bool:
-        """Report whether an id is known and unread."""
         return file in self.ready or file in self.doubtful
 
     def useful(self) -> Sequence[str]:
-        """Return the certainly needed ids."""
         return _late_first(self.ready)
 
     def lines(self) -> list[str]:
-        """Write the target, the useful values and rules, and the unread ids."""
         values = sorted(self.values.items(), key=lambda item: int(item[0][1:]))
         rows = {
             "Known values": ", ".join(f"{variable} = {value}" for variable, value in values),
@@ -242,7 +230,6 @@ class Records(ReadDocuments):
 
     @classmethod
     def from_lines(cls, start: Self, text: str) -> Self:
-        """Rebuild the knowledge."""
         match = expect(_STATE.fullmatch(text), "what was found out", text)
         known = cls(target=start.target)
         known.answer = match["answer"]
@@ -262,14 +249,12 @@ class Records(ReadDocuments):
         return known
 
     def describe(self, file: str) -> str:
-        """Read an id, or compute it first."""
         prefix = _prefix(file)
         if prefix not in self.rules:
             return f"Read document '{file}'."
         return f"Work out X = {self.rules[prefix]}, then read document '{prefix}%X'."
 
     def resolve(self, step: str) -> str | None:
-        """Return the id, or the one with the prefix."""
         match = re.fullmatch(r"(?:Work out X = .*, then r|R)ead document '([^']+)'\.", step)
         if match is None or not match[1].endswith("%X"):
             return match and match[1]

@@ -1,6 +1,4 @@
-"""Base of the LORE worlds: read documents until the target is known, then answer (TaskWeaver,
-sections 3 and 4).
-"""
+"""Base of the LORE worlds: read documents, then answer (TaskWeaver, sections 3 and 4)."""
 
 from __future__ import annotations
 
@@ -82,7 +80,6 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         self._since: dict[str, int] = {}
 
     def rules(self) -> str:
-        """Return the system message."""
         hard = [self.texts["hard"]] if self.config.difficulty == "hard" else []
         return "\n".join([self.texts["rules"], *hard, self.texts["answer"]])
 
@@ -110,7 +107,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return self.config.rereads
 
     def shortest_rounds(self) -> int:
-        """Count the fewest turns for all needed documents, any number per turn."""
+        """Count the fewest turns for all needed documents, without a limit per turn."""
         return self.graph.height + 1
 
     def turns(self) -> int:
@@ -121,7 +118,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return max(self.shortest_rounds(), ceil(self.graph.needed / self.config.max_calls_per_turn))
 
     def most_turns(self) -> int:
-        """Return the budget's reading turns: the most of several tasks of this configuration."""
+        """Return the most reading turns of several tasks of this configuration, for the budget."""
         key = type(self), self.config
         if key not in _most_turns:
             samples = max(_FEWEST_SAMPLES, min(_SAMPLES, _SAMPLED // (self.config.operations + 1)))
@@ -134,7 +131,6 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return _most_turns[key]
 
     def generate(self) -> None:
-        """Draw the graph, and set the budget."""
         most = self.most_turns()
         self.graph = self.grow(Random(int(self.rng.integers(2**63))))
         # The budget covers the sampled tasks only.
@@ -142,7 +138,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             self.graph = self.grow(Random(int(self.rng.integers(2**63))))
         self._salt = int(self.rng.integers(2**32))
         self.known = self.begin()
-        # The turn in which each lead became known, for the report.
+        # The turn when each lead became known, for the report.
         self._since = dict.fromkeys(self.known.order, 0)
         self.max_turns = self.config.budget(most + 1)
 
@@ -202,12 +198,11 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the operations whose documents take, on average, all turns except the last."""
+        """Choose the operations whose documents take, on average, all turns but the last."""
         check_int("horizon", steps, 2, int(cls.documents_per_operation * MAX_OPERATIONS))
         return {"operations": round((steps - 2) / cls.documents_per_operation)}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the right answer if known, else the useful reads."""
         if self.done or self.turns_left < 1:
             return ()
         if self.known.answer is not None:
@@ -216,7 +211,6 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return CallSet("read_document", "file_id", useful)
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return a read of each unread (if allowed, also each last-read) document, and an answer."""
         # Older documents could be reread too, but the state does not name them.
         files = [*self.known.unread(), *self._rereadable()]
         return (*CallSet("read_document", "file_id", files), self._answer())
@@ -230,7 +224,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return a read of each document, in the order of known ids, and an answer.
 
-        These are `most_documents + 1` calls; unknown and illegal documents have an empty id.
+        Unknown and illegal documents have an empty id.
         """
         legal = {*self.known.unread(), *self._rereadable()}
         files = [file if file in legal else "" for file in self.known.order]
@@ -238,13 +232,10 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return (*(ToolCall("read_document", {"file_id": file}) for file in files), self._answer())
 
     def features(self) -> NDArray[np.float32]:
-        """Return the knowledge of each document in the order of the catalog, and the remaining
-        turns.
+        """Return float32 features in [0, 1], shape `(2 * most_documents + 2,)`.
 
-        Returns:
-            float32, shape `(2 * most_documents + 2,)`, in [0, 1]. Two rows over the documents:
-            known, useful (1, else 0). Then whether the answer is known, and the turns as a share of
-            the useful maximum.
+        Two rows over the catalog's documents: known, useful (1, else 0). Then whether the answer is
+        known, and the turns as a share of the useful maximum.
         """
         most = self.config.most_documents
         useful = set(self.known.useful())
@@ -291,23 +282,19 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return labels
 
     def state(self) -> str:
-        """Return the useful knowledge and the remaining turns."""
         return "\n".join([*self.known.lines(), f"Turns left: {self.turns_left}"])
 
     def subtask(self, with_state: bool) -> str:
-        """Read the first useful document, or answer."""
         calls = self.optimal_calls()
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Describe the document, or ask for the answer."""
         if call.name == "submit":
             return _SUBMIT
         return self.known.describe(call.arguments["file_id"])
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Read the start documents and the budget."""
         world = cls(cls.Config(), 0)
         world.known = world.read_start(task)
         budget = _TURNS.findall(task)
@@ -319,19 +306,16 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         raise NotImplementedError
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Read a document."""
         if call.name == "read_document":
             self.known.learn(call.arguments["file_id"], result)
 
     def read_state(self, state: str) -> None:
-        """Read the knowledge and the turns."""
         lines, _, last = state.rpartition("\n")
         turns = expect(_TURNS.fullmatch(last), f"a state of {type(self).__name__}", state)
         self.known = self.known.from_lines(self.known, lines)
         self.set_turns_left(int(turns[1]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Read the kind of step and its document."""
         if subtask == _SUBMIT:
             return self._answer() if self.known.answer is not None else None
         file = self.known.resolve(subtask)
@@ -343,7 +327,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
         `premature_halt`: it ended without the right answer while there were useful documents to
         read. `lost_leads`: how many of these had been known for more than 20 turns.
-        `synthesis_error`: everything needed had been read, but the right answer was not given.
+        `synthesis_error`: everything needed was read, but the right answer was not given.
         """
         read = [node for file in self.known.read if (node := self.graph.node(file))]
         open_leads = [

@@ -1,6 +1,4 @@
-"""LUMINA: list, tree and grid worlds with exactly known optimal actions (Rakhsha et al.,
-section 4.1 and appendix A).
-"""
+"""LUMINA: worlds with exactly known optimal actions (Rakhsha et al., section 4.1, appendix A)."""
 
 from agentgym.assemble.registry import register
 

@@ -1,6 +1,4 @@
-"""GridWorld: walk to a goal on a board with holes, within a budget of moves (LUMINA, section 4.1
-and appendix A.3).
-"""
+"""GridWorld: walk to a goal on a board with holes (LUMINA, section 4.1 and appendix A.3)."""
 
 from __future__ import annotations
 
@@ -83,7 +81,6 @@ class GridWorld(World[GridConfig]):
     horizon_unit = "turns of the shortest way, were there no holes"
 
     def generate(self) -> None:
-        """Draw start and goal, then holes anywhere except on the start."""
         config, rng = self.config, self.rng
         start, goal = _draw_ends(config.size, config.distance, rng)
         cells = config.size**2
@@ -100,7 +97,6 @@ class GridWorld(World[GridConfig]):
         self.max_turns = config.budget(self._cost(start)) + 1
 
     def instance_key(self) -> str:
-        """Return a digest of the board, start and goal."""
         return digest([self.size, self.position, self.goal, set(self.holes)])
 
     def _start(
@@ -116,20 +112,17 @@ class GridWorld(World[GridConfig]):
 
     @property
     def moves_left(self) -> int:
-        """The remaining moves; `done` needs none."""
+        """Remaining moves; `done` needs none."""
         return self.turns_left - 1
 
     def rules(self) -> str:
-        """Return the system message."""
         return self.config.rules()
 
     def task(self) -> str:
-        """Return the board, start, goal and budget."""
         board = self._board(f"Start: {self.position}\n")
         return self.config.frame(f"{board}\nMove budget: {self.moves_left}")
 
     def restate(self) -> str:
-        """Return the board and the goal; the state contains the rest."""
         return self.config.frame(self._board())
 
     def _board(self, start: str = "") -> str:
@@ -204,7 +197,6 @@ class GridWorld(World[GridConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Place start and goal `steps - 1` apart."""
         check_int("horizon", steps, 1, 3_999)
         return {"size": min(2_000, max(4, steps)), "distance": steps - 1}
 
@@ -223,21 +215,17 @@ class GridWorld(World[GridConfig]):
         )
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return the steps that stay on the board, and `done`."""
         return (*(ToolCall(direction, {}) for direction in _MOVES if self._next(direction)), _DONE)
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return the four directions and `done`."""
         return _CATALOG
 
     def features(self) -> NDArray[np.float32]:
-        """Return the board around the agent, the way to the goal, and the remaining turns.
+        """Return float32 features in [-1, 1], shape `(2 * (2 * size - 1)**2 + 3,)`.
 
-        Returns:
-            float32, shape `(2 * (2 * size - 1)**2 + 3,)`, in [-1, 1]. Two row-major maps centred on
-            the agent: holes (1, else 0; -1 off the board) and the goal (1, else 0). Then the rows
-            and columns to the goal as shares of `size`, and the turns as a share of the useful
-            maximum.
+        Two row-major maps centred on the agent: holes (1, else 0; -1 off the board) and the goal
+        (1, else 0). Then the rows and columns to the goal as shares of `size`, and the turns as a
+        share of the useful maximum.
         """
         size, (row, column), (goal_row, goal_column) = self.size, self.position, self.goal
         view = np.zeros((2, 2 * size - 1, 2 * size - 1), np.float32)
@@ -255,7 +243,6 @@ class GridWorld(World[GridConfig]):
         return np.concatenate((view.ravel(), ends), dtype=np.float32)
 
     def state(self) -> str:
-        """Return position, goal and remaining moves; the board never changes."""
         return (
             f"You are at {self.position}. The goal is {self.goal}. Remaining moves: "
             f"{self.moves_left}"
@@ -267,7 +254,6 @@ class GridWorld(World[GridConfig]):
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name the next cell."""
         return (
             "You are at the goal: finish."
             if call == _DONE
@@ -276,7 +262,6 @@ class GridWorld(World[GridConfig]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Read the board and the budget."""
         match = expect(_TASK.fullmatch(without_frame(task)), "a task of GridWorld", task)
         board, start, goal, holes, cost, budget = match.groups()
         world = cls(GridConfig(), 0)
@@ -287,17 +272,14 @@ class GridWorld(World[GridConfig]):
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Repeat a successful step."""
         if call.name in _MOVES and self._next(call.name):
             self._move(call.name)
 
     def read_state(self, state: str) -> None:
-        """Read position and moves."""
         self.position = _read_cells(state)[0]
         self.set_turns_left(int(_NUMBER.findall(state)[-1]) + 1)
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Return the step to a named cell."""
         if "finish" in subtask:
             return _DONE
         cells = _read_cells(subtask)[:1]
@@ -308,7 +290,7 @@ class GridWorld(World[GridConfig]):
 def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> array[int]:
     """Return the moves of a cheapest path from every cell (row-major) to the goal, in O(size**2).
 
-    Dijkstra's algorithm backwards from the goal with one bucket per cost.
+    Dijkstra's algorithm backwards from the goal, with one bucket per cost.
     """
     costs = [-1] * size**2
     hole_indices = {row * size + column for row, column in holes}

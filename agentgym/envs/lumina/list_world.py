@@ -1,6 +1,4 @@
-"""ListWorld: prune a list to a target with a single command, from left to right (LUMINA, section
-4.1 and appendix A.1).
-"""
+"""ListWorld: prune a list to a target, left to right (LUMINA, section 4.1 and appendix A.1)."""
 
 from __future__ import annotations
 
@@ -72,7 +70,6 @@ class ListWorld(World[ListConfig]):
     parallel_calls = False
 
     def generate(self) -> None:
-        """Draw a list and remove random elements to get the target."""
         config, rng = self.config, self.rng
         if config.duplicates:
             items = rng.integers(10, _highest_value(config) + 1, size=config.items).tolist()
@@ -90,12 +87,11 @@ class ListWorld(World[ListConfig]):
         self._origins = list(range(len(items)))
 
     def instance_key(self) -> str:
-        """Return a digest of the two lists."""
         return digest([self.items, self.target])
 
     @classmethod
     def instance_count(cls, config: ListConfig) -> float:
-        """Return the number of pairs of lists, if all removals give different targets."""
+        """Count pairs of lists as if all removals gave different targets."""
         values = _highest_value(config) - 9
         if config.duplicates:
             return float(values) ** min(config.items, _COUNTED)
@@ -103,11 +99,9 @@ class ListWorld(World[ListConfig]):
         return perm(values, items) * comb(items, min(config.removals, items))
 
     def rules(self) -> str:
-        """Return the system message."""
         return self.config.rules()
 
     def task(self) -> str:
-        """Return the two lists and the budget."""
         lists = f"Initial list: {self.items}\nTarget list: {self.target}"
         return self.config.frame(f"{lists}\nTurn budget: {self.max_turns}")
 
@@ -157,7 +151,6 @@ class ListWorld(World[ListConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return twice as many elements as turns."""
         check_int("horizon", steps, 1, _MAX_ITEMS // 2)
         return {"items": 2 * steps, "removals": steps - 1}
 
@@ -185,21 +178,17 @@ class ListWorld(World[ListConfig]):
         return range(first, last + 1)
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return every unlocked pop, and `done`."""
         return (*CallSet("pop", "id", range(self.locked, len(self.items))), _DONE)
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return a pop of each initial index, and `done`: `items + 1` calls."""
         return (*CallSet("pop", "id", range(self.config.items)), _DONE)
 
     def features(self) -> NDArray[np.float32]:
-        """Return the two lists side by side, and the remaining turns.
+        """Return float32 features in [-1, 1], shape `(5 * items + 1,)`.
 
-        Returns:
-            float32, shape `(5 * items + 1,)`, in [-1, 1]. Five rows over the initial indices: the
-            values of the list and of the target as shares of the largest value (-1 beyond their
-            ends), then equal, locked and present (1, else 0). Then the turns as a share of
-            `removals + 1`.
+        Five rows over the initial indices: the values of the list and of the target as shares of
+        the largest value (-1 beyond their ends), then equal, locked and present (1, else 0). Then
+        the turns as a share of `removals + 1`.
         """
         length, max_turns = self.config.items, self.config.removals + 1
         rows = np.zeros((5, length), np.float32)
@@ -212,7 +201,6 @@ class ListWorld(World[ListConfig]):
         return np.append(rows, np.float32(min(self.turns_left / max_turns, 1)))
 
     def state(self) -> str:
-        """Return the indexed list, the target, the lock and the remaining turns."""
         items = ", ".join(f"{k}: {value}" for k, value in enumerate(self.items)) or "empty"
         return (
             f"Current list (index: value): {items}\nTarget list: {self.target}\n"
@@ -220,7 +208,6 @@ class ListWorld(World[ListConfig]):
         )
 
     def restate(self) -> str:
-        """Return the goal; the state contains the rest."""
         return self.config.frame(_RESTATED)
 
     def subtask(self, with_state: bool) -> str:
@@ -233,7 +220,6 @@ class ListWorld(World[ListConfig]):
         return self.subtask_for(calls[-1], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name an element, or say that the list is finished."""
         if call == _DONE:
             return "The list equals the target: finish."
         index = call.arguments["id"]
@@ -245,7 +231,6 @@ class ListWorld(World[ListConfig]):
         return f"Remove the element that {position} (value {self.items[index]})."
 
     def reasoning(self, call: ToolCall) -> str:
-        """Walk through the list from the lock to the popped element."""
         end = call.arguments["id"] if call.name == "pop" else len(self.items)
         stay = self.items[self.locked : end]
         lines = [f"{k}: {value} keep" for k, value in enumerate(stay, self.locked)]
@@ -255,7 +240,6 @@ class ListWorld(World[ListConfig]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Read the two lists and the budget."""
         world, task = cls(ListConfig(), 0), without_frame(task)
         # A restated task has no lists; the state contains them.
         if task.startswith(_RESTATED):
@@ -271,12 +255,10 @@ class ListWorld(World[ListConfig]):
         return world
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Repeat a successful call."""
         if call.name == "pop" and self.locked <= call.arguments["id"] < len(self.items):
             self.pop(call.arguments["id"])
 
     def read_state(self, state: str) -> None:
-        """Read the list, the lock and the turns."""
         match = expect(_STATE.search(state), "a state of ListWorld", state)
         self._start(
             list(map(int, _NUMBERS.findall(match["items"])))[1::2],
@@ -286,7 +268,6 @@ class ListWorld(World[ListConfig]):
         self.set_turns_left(int(match["left"]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Find the element that a subtask names."""
         if subtask.startswith("The list equals"):
             return _DONE
         number = _NUMBERS.search(subtask)

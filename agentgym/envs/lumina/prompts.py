@@ -1,8 +1,7 @@
-"""Prompts in our own words, or in the structure of LUMINA's appendix A: role, rules, a request to
-reason, and a task between separators that ends with a reminder.
+"""Prompts in our own words, or in the structure of LUMINA's appendix A.
 
-The task states the budget, because the budget ends the episode. Tools and call format follow the
-rules, as in every world (`dialect="python"` is the paper's format).
+The task states the budget, because the budget ends the episode. `dialect="python"` is the paper's
+call format.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""TreeWorld: find the node with a given value in a tree that must be explored (LUMINA, section 4.1
-and appendix A.2).
-"""
+"""TreeWorld: find a value in a tree by exploring it (LUMINA, section 4.1 and appendix A.2)."""
 
 from __future__ import annotations
 
@@ -65,8 +63,7 @@ class TreeWorld(World[TreeConfig]):
     Values are unrelated to the tree's shape, ids cannot be guessed, and an unseen id gets the
     answer of a nonexistent one. The tree is uniform among the trees of its size whose nodes have
     `arity` slots for children, so every unexplored node is an equally good choice (LUMINA's optimal
-    set). An agent that infers the tree's size from the budget could give up earlier; the optimal
-    set ignores such inference.
+    set). The optimal set ignores that the budget hints at the tree's size.
 
     Attributes:
         known: The values of the visible nodes by id, in order of appearance.
@@ -78,7 +75,6 @@ class TreeWorld(World[TreeConfig]):
     horizon_unit = "nodes of the tree, the turns of the slowest search"
 
     def generate(self) -> None:
-        """Draw the tree, the target and the initially visible nodes."""
         config, rng = self.config, self.rng
         shape = uniform_tree(config.nodes, config.arity, rng)
         ids = _draw_ids(config.nodes, rng)
@@ -99,12 +95,10 @@ class TreeWorld(World[TreeConfig]):
         self.max_turns = config.budget(self._longest_search())
 
     def instance_key(self) -> str:
-        """Return a digest of the tree and the target."""
         return digest([self.children, self._values, self.target])
 
     @classmethod
     def instance_count(cls, config: TreeConfig) -> float:
-        """Return the number of target values; each tree has one."""
         return _VALUES
 
     @classmethod
@@ -140,17 +134,14 @@ class TreeWorld(World[TreeConfig]):
         return unexplored + self._may_be_absent
 
     def rules(self) -> str:
-        """Return the system message."""
         return self.config.rules()
 
     def task(self) -> str:
-        """Return the target, the visible tree and the budget."""
         return self.config.frame(
             f"{self._goal()}\n{self._knowledge()}\nTurn budget: {self.max_turns}"
         )
 
     def restate(self) -> str:
-        """Return the target; the state contains the visible tree."""
         return self.config.frame(self._goal())
 
     def _goal(self) -> str:
@@ -204,7 +195,6 @@ class TreeWorld(World[TreeConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return as many nodes as turns."""
         # A search that finds a leaf late explores nearly all nodes.
         check_int("horizon", steps, 2, _MAX_NODES)
         return {"nodes": steps}
@@ -221,7 +211,6 @@ class TreeWorld(World[TreeConfig]):
         return (_UNREACHABLE,) if self._may_be_absent else ()
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return an exploration and a report of each visible node, and `unreachable`."""
         return (
             *CallSet("get_children", "id", self.known),
             *CallSet("found", "id", self.known),
@@ -230,21 +219,17 @@ class TreeWorld(World[TreeConfig]):
 
     def action_catalog(self) -> Sequence[ToolCall]:
         """Return an exploration and a report of each node in order of appearance, and
-        `unreachable`.
-
-        These are `2 * nodes + 1` calls; unseen nodes have empty ids.
+        `unreachable`; unseen nodes have empty ids.
         """
         ids = [*self.known, *[""] * (self.config.nodes - len(self.known))]
         calls = (ToolCall(name, {"id": node}) for name in ("get_children", "found") for node in ids)
         return (*calls, _UNREACHABLE)
 
     def features(self) -> NDArray[np.float32]:
-        """Return the knowledge of each node in the order of the catalog, and the remaining turns.
+        """Return float32 features in [0, 1], shape `(3 * nodes + 2,)`.
 
-        Returns:
-            float32, shape `(3 * nodes + 2,)`, in [0, 1]. Three rows over the nodes: known,
-            unexplored, has the target value (1, else 0). Then whether the target may be missing,
-            and the turns as a share of `nodes + 1`.
+        Three rows over the catalog's nodes: known, unexplored, has the target value (1, else 0).
+        Then whether the target may be missing, and the turns as a share of `nodes + 1`.
         """
         nodes = self.config.nodes
         rows = np.zeros((3, nodes), np.float32)
@@ -273,7 +258,6 @@ class TreeWorld(World[TreeConfig]):
         return "\n".join(lines)
 
     def state(self) -> str:
-        """Return the visible nodes with their children, and the remaining turns."""
         return (
             f"Looking for value {self.target}.\n{self._knowledge()}\nTurns left: {self.turns_left}"
         )
@@ -289,7 +273,6 @@ class TreeWorld(World[TreeConfig]):
         return self.subtask_for(call, with_state)
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Name the node."""
         if call.name == "found":
             return f"Report {call.arguments['id']} as the node with the target value."
         if call.name == "get_children":
@@ -298,7 +281,6 @@ class TreeWorld(World[TreeConfig]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Read the target, the known nodes and the budget."""
         world, task = cls(TreeConfig(), 0), without_frame(task)
         world._start(int(_TARGET.findall(task)[0]), _MAY_BE_ABSENT in task)
         world._read_nodes(task)
@@ -320,7 +302,6 @@ class TreeWorld(World[TreeConfig]):
             del self._frontier[node]
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Add the revealed children."""
         if call.name == "get_children" and (node := call.arguments["id"]) in self.known:
             children = json.loads(result)
             self.children[node] = [child["id"] for child in children]
@@ -328,13 +309,11 @@ class TreeWorld(World[TreeConfig]):
             self._expand(node)
 
     def read_state(self, state: str) -> None:
-        """Read the known nodes and the turns."""
         self._start(self.target, self._may_be_absent)
         self._read_nodes(state)
         self.set_turns_left(int(_BUDGET.findall(state)[-1]))
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Read the kind of step and its node."""
         if "unreachable" in subtask:
             return _UNREACHABLE
         if report := re.fullmatch(r"Report ([a-z]+) as .*", subtask):

@@ -19,20 +19,17 @@ from agentgym.office.canvas.records import (
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-# A user's published courses.
 _MY_COURSES = """
 SELECT course_id FROM enrollments WHERE user_id = :user AND enrollment_state = 'active'
 AND course_id IN (SELECT id FROM courses WHERE workflow_state != 'unpublished')
 """
 
-# A student's assignments due after a time.
 _UPCOMING = f"""
 SELECT * FROM assignments WHERE published AND due_at >= :now
 AND course_id IN ({_MY_COURSES} AND type = 'StudentEnrollment')
 ORDER BY due_at, id LIMIT :limit
 """
 
-# Fields of a submission that a grade sets.
 _GRADING = ("score", "grade", "grader_id", "graded_at", "graded_attempt")
 
 # Fields of a submission before anything is handed in.
@@ -87,7 +84,7 @@ class Assignments(CanvasPart):
         url: str | None = None,
         score: float | None = None,
     ) -> int:
-        """Add a submission, by default made now, and return its id; a score grades it."""
+        """Add a submission, by default made now; a score grades it."""
         now = self._records.now()
         return self._records.add(
             "submissions",

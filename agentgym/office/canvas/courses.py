@@ -18,13 +18,11 @@ from agentgym.office.canvas.records import (
 from agentgym.office.store import Row
 from agentgym.text.tools import tool
 
-# A user's courses by enrollment state.
 _COURSES_OF_USER = """
 SELECT * FROM courses WHERE id IN (SELECT course_id FROM enrollments
 WHERE user_id = ? AND enrollment_state IN (SELECT value FROM json_each(?))) ORDER BY id
 """
 
-# Users' names by a JSON list of ids.
 _NAMES = "SELECT id, name FROM users WHERE id IN (SELECT value FROM json_each(?))"
 
 
@@ -135,9 +133,7 @@ class Announcements(CanvasPart):
         author: int | None = None,
         **extra: Any,
     ) -> int:
-        """Add an announcement, by default by the first teacher, visible to students from
-        `posted_at`, and return its id.
-        """
+        """Add an announcement, by default by the first teacher, visible from `posted_at`."""
         if author is None:
             sql = "SELECT user_id FROM enrollments WHERE course_id = ? AND type = ? ORDER BY id"
             author = self._store.value(sql, course_id, TEACHER)

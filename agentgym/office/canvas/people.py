@@ -11,7 +11,7 @@ class People(CanvasPart):
     """Users."""
 
     def login_as(self, login_id: str) -> None:
-        """Log a user in without a password, or raise `ToolError`."""
+        """Log a user in without a password."""
         user = self._store.value("SELECT id FROM users WHERE login_id = ?", login_id)
         if user is None:
             raise ToolError(f"not found: there is no user with login id {echo(login_id)}")
@@ -25,7 +25,7 @@ class People(CanvasPart):
         *,
         admin: bool = False,
     ) -> int:
-        """Add a user with an e-mail address as login id; an administrator has all rights."""
+        """Add a user with an e-mail address as login id; an `admin` has all rights."""
         if self._store.value("SELECT 1 FROM users WHERE login_id = ?", login_id):
             raise ToolError(f"conflict: login id {echo(login_id)} is taken")
         return self._records.add(

@@ -14,7 +14,6 @@ _CHOICES = (
     "multiple_answers_question", "multiple_choice_question", "multiple_dropdowns_question",
     "true_false_question",
 )  # fmt: skip
-# Shown only if set.
 _OPTIONAL = ("shuffle_answers", "unlock_at", "lock_at")
 
 
@@ -132,7 +131,6 @@ class Quizzes(CanvasPart):
         return shown
 
     def _questions(self, quiz: Row) -> list[Row]:
-        """Hide the key from students, and questions before the quiz opens."""
         rows = self._store.find("quiz_questions", "position", quiz_id=quiz["id"])
         if not rows or self._records.teaches(quiz["course_id"]):
             return [_show_question(row) for row in rows]
@@ -153,7 +151,6 @@ def _show_question(row: Row) -> Row:
 
 
 def _without_key(question: Row) -> Row:
-    """Return a question as students see it."""
     shown = []
     if question["question_type"] in _CHOICES:
         for answer in question["answers"]:

@@ -32,7 +32,6 @@ _DEFAULTS: dict[str, Row] = json.loads(
     Path(__file__).with_name("defaults.json").read_text(encoding="utf-8")
 )
 
-# Teachers by a JSON list of course ids.
 _TEACHERS = """
 SELECT e.course_id, u.name FROM enrollments e JOIN users u ON u.id = e.user_id
 WHERE e.type = ? AND e.enrollment_state = 'active'
@@ -71,18 +70,18 @@ class CanvasRecords(ServerState):
         return iso(self.context.clock.now())
 
     def tick(self) -> str:
-        """Advance the clock and return the time in table format."""
+        """Advance the clock; return the time in table format."""
         return iso(self.context.clock.tick())
 
     def add(self, table: str, **record: Any) -> int:
-        """Add a record and return its id, or raise `ToolError`."""
+        """Add a record and return its id."""
         try:
             return self.store.insert(table, **record)
         except sqlite3.IntegrityError as error:
             raise ToolError(f"conflict: {table} cannot contain this record ({error})") from None
 
     def get(self, table: str, id: int, kind: str | None = None, **equal: Any) -> Row:
-        """Return a record regardless of rights, or raise `ToolError`."""
+        """Return a record regardless of rights."""
         # SQLite raises OverflowError for larger integers.
         rows = self.store.find(table, id=id, **equal) if 0 < id <= MAX_ID else []
         if not rows:
@@ -92,7 +91,7 @@ class CanvasRecords(ServerState):
         return rows[0]
 
     def me(self) -> Row:
-        """Return the logged-in user, or raise `ToolError`."""
+        """Return the logged-in user."""
         if "user" not in self.session:
             raise ToolError("not logged in: call canvas_login with a login_id and a password first")
         return self.store.get("users", self.session["user"])
@@ -109,7 +108,7 @@ class CanvasRecords(ServerState):
         return not self.my_enrollments(course_id, "active").isdisjoint((TEACHER, TA))
 
     def course(self, course_id: int, right: str = "read") -> Row:
-        """Return a course, or raise `ToolError` without the right."""
+        """Return a course if the user has the right."""
         self.me()
         course = self.get("courses", course_id)
         is_open = (
@@ -136,7 +135,7 @@ class CanvasRecords(ServerState):
         return [(user, bool(user.pop("known", True))) for _, user in sorted(users.items())]
 
     def of_course(self, table: str, course_id: int, id: int, kind: str | None = None) -> Row:
-        """Return a course's record, or raise `ToolError`; only editors find unpublished ones."""
+        """Return a course's record; only editors find unpublished ones."""
         self.course(course_id)
         row = self.get(table, id, kind, course_id=course_id)
         if not row.get("published", True) and not self.teaches(course_id):
@@ -187,7 +186,7 @@ def whole(number: float | None) -> float | int:
 
 
 def show_courses(records: CanvasRecords, courses: Sequence[Row]) -> list[Row]:
-    """Return courses with their teachers' names, using one query."""
+    """Return courses with their teachers' names."""
     teachers: dict[int, list[str]] = {}
     for row in records.store.rows(_TEACHERS, TEACHER, [course["id"] for course in courses]):
         teachers.setdefault(row["course_id"], []).append(row["name"])
@@ -208,7 +207,7 @@ def _show_course(course: Row, teachers: Sequence[str]) -> Row:
 
 
 def show_assignments(records: CanvasRecords, assignments: Sequence[Row]) -> list[Row]:
-    """Return assignments, using one query; only graders see counts of ungraded work."""
+    """Return assignments; only graders see counts of ungraded work."""
     rows = records.store.rows(_WORK_COUNTS, [assignment["id"] for assignment in assignments])
     counts = {row["id"]: row for row in rows}
     courses = {row["course_id"] for row in assignments}
@@ -238,5 +237,4 @@ def _show_assignment(row: Row, counts: Row, now: str, grades: bool) -> Row:
 
 
 def _uuid(kind: str, record: Row) -> str:
-    """Canvas's 40-digit id for other services."""
     return hashlib.sha1(f"{kind} {record['id']}".encode()).hexdigest()

@@ -19,9 +19,9 @@ from agentgym.office.server import Server
 class Canvas(Server):
     """Canvas server. Most tools require a login (`people.login_as` or `canvas_login`).
 
-    Tasks fill it through its parts: `people`, `courses`, `assignments`, `discussions`
-    and `quizzes`. Their `add_…` methods return ids, which count from 1 per table;
-    times are ISO 8601 strings or datetimes.
+    Tasks fill it through its parts: `people`, `courses`, `assignments`, `discussions` and
+    `quizzes`. Their `add_…` methods return ids, which count from 1 per table; times are ISO 8601
+    strings or datetimes.
     """
 
     name: ClassVar[str] = "canvas"

@@ -8,7 +8,6 @@ from agentgym.office.email.mailboxes import EmailPart, show_mail
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-# Columns set by each status of `mark_emails`.
 _STATUSES = {
     "read": {"is_read": True},
     "unread": {"is_read": False},
@@ -16,7 +15,6 @@ _STATUSES = {
     "not_important": {"is_important": False},
 }
 
-# Mail counts of a folder.
 _COUNTS = """
 SELECT count(*) AS total, coalesce(sum(NOT is_read), 0) AS unread FROM mails
 WHERE user = ? AND folder = ?

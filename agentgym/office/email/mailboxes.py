@@ -21,7 +21,6 @@ MAX_RECIPIENTS = 500  # as in Gmail
 
 SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
-# Mails with their messages.
 _MAILS = """
 SELECT mails.id, folder, is_read, is_important, own, message, author, origin, message_id,
   created, date, sender, "to", cc, bcc, subject, in_reply_to, files, body, html
@@ -38,7 +37,7 @@ class Mailboxes(ServerState):
     """Users, folders and mails. A message is stored once for all its mailboxes."""
 
     def me(self) -> Row:
-        """Return the logged-in user, or raise `ToolError`."""
+        """Return the logged-in user."""
         if "user" not in self.session:
             raise ToolError("not logged in: call login with your e-mail address and password first")
         return self.store.get("users", self.session["user"])
@@ -49,7 +48,7 @@ class Mailboxes(ServerState):
         return user_id
 
     def existing_user_id(self, email: str) -> int:
-        """Return the id of an address, or raise `ToolError`."""
+        """Return the id of an address."""
         user_id = self.user_id(email)
         if user_id is None:
             raise ToolError(f"not found: there is no user {echo(email)}")
@@ -61,7 +60,7 @@ class Mailboxes(ServerState):
         return [*SYSTEM_FOLDERS, *(name for name in names if name not in SYSTEM_FOLDERS)]
 
     def folder(self, user: int, name: str) -> str:
-        """Return a folder name as created, ignoring case, or raise `ToolError`."""
+        """Return a folder name as created, ignoring case."""
         stored: str | None = self.store.value(
             "SELECT name FROM folders WHERE user = ? AND name = ?", user, name
         )
@@ -103,7 +102,7 @@ class Mailboxes(ServerState):
         return [each for each in strangers if self.store.value(sql, each.partition("@")[2])]
 
     def check(self, mail: Mail) -> Mail:
-        """Return a mail in stored form with a Message-ID, or raise `ToolError`."""
+        """Return a mail in stored form with a Message-ID."""
         mail = normalize(mail)
         if mail.message_id:
             return mail
@@ -113,7 +112,7 @@ class Mailboxes(ServerState):
     def put(
         self, mail: Mail, origin: str, author: int | None, places: Sequence[tuple[int, str]]
     ) -> list[int]:
-        """Store a checked mail in folders, in Drafts as a draft, and return its ids."""
+        """Store a checked mail in folders and return its ids."""
         if any(folder == "Drafts" for _, folder in places):
             origin = "draft"
         columns = columns_of(mail)
@@ -140,7 +139,7 @@ class Mailboxes(ServerState):
         return ids
 
     def rows(self, condition: str, *values: Any) -> list[Row]:
-        """Return mails with their messages; `condition` ends the SELECT statement."""
+        """Return mails with their messages; `condition` ends the SELECT."""
         return self.store.rows(f"{_MAILS} {condition}", *values)
 
     def ids(self, folder: str, limit: int = -1, offset: int = 0) -> list[int]:
@@ -156,7 +155,7 @@ class Mailboxes(ServerState):
         return [rows[email_id] for email_id in ids]
 
     def mine(self, email_id: str) -> Row:
-        """Return a mail of the user, or raise `ToolError`."""
+        """Return a mail of the user."""
         me = self.me()["id"]
         number = int(email_id) if re.fullmatch("[1-9][0-9]{0,17}", email_id) else 0
         rows = self.rows("WHERE mails.id = ? AND user = ?", number, me)
@@ -180,7 +179,7 @@ class Mailboxes(ServerState):
         )
 
     def purge(self, row: Row) -> None:
-        """Delete a mail permanently; sent messages are kept for `Email.sent`."""
+        """Delete a mail permanently; `Email.sent` still returns sent ones."""
         self.store.delete("mails", id=row["id"])
         if row["origin"] != "sent" and not self.store.find("mails", message=row["message"]):
             self.store.delete("messages", id=row["message"])
@@ -235,7 +234,7 @@ def _attachments(boxes: Mailboxes, row: Row) -> list[Row]:
 
 
 def content_type(name: str) -> str:
-    """Return a file name's media type; multi-part types become plain bytes."""
+    """Return a file's media type; multi-part types become plain bytes."""
     kind = media_type(name)
     return BYTES if kind.startswith(("message/", "multipart/")) else kind
 
@@ -251,7 +250,6 @@ def show_draft(row: Row) -> Row:
 
 
 def _show_text(row: Row) -> Row:
-    """Return recipients, subject and text; only the author sees bcc."""
     return {
         "to": row["to"],
         "cc": row["cc"],

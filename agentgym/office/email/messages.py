@@ -17,13 +17,12 @@ MAX_ATTACHMENTS_BYTES = 25 * 2**20  # per mail, as in Gmail
 
 MAX_ATTACHMENTS = 100  # per mail, more than any task needs
 
-# Maximum characters and UTF-8 bytes of a name; file systems allow 255 bytes.
+# Maximum characters and UTF-8 bytes; file systems allow 255 bytes.
 MAX_NAME = 200
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _ADDRESS = rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*"
-# An address-list entry. The standard library's parser is recursive and quadratic; this pattern
-# is linear.
+# An address-list entry, in linear time; the standard library's parser is recursive and quadratic.
 _ENTRY = re.compile(
     rf'(?:(?:"((?:[^"\\]|\\.)*)"\s*|([^"<>,;@\\]*))<({_ADDRESS})>|({_ADDRESS}))\s*(?:,\s*|\Z)'
 )
@@ -67,7 +66,6 @@ class Mail:
 
     @property
     def text(self) -> str:
-        """Plain text, or else the HTML's text."""
         return text_of(self.body, self.html)
 
     @property
@@ -80,7 +78,6 @@ class Mail:
 
     @property
     def recipients(self) -> list[str]:
-        """Distinct lower-case addresses in to, cc and bcc."""
         recipients: list[str] = []
         for part in (self.to, self.cc, self.bcc):
             recipients += [address.lower() for _, address in addresses(part)]
@@ -93,7 +90,7 @@ def text_of(body: str, html: str | None) -> str:
 
 
 def addresses(text: str) -> list[tuple[str, str]]:
-    """Parse distinct (name, address) pairs, the names possibly empty, or raise `ToolError`."""
+    """Parse distinct (name, address) pairs; names may be empty."""
     entries: dict[str, tuple[str, str]] = {}
     rest, position = text.strip().rstrip(","), 0
     has_control = CONTROL.search(rest)
@@ -125,7 +122,7 @@ def format_address(name: str, address: str) -> str:
 
 
 def normalize(mail: Mail) -> Mail:
-    """Return a mail in stored form, or raise `ToolError`."""
+    """Return a mail in stored form."""
     senders = addresses(mail.sender)
     if len(senders) != 1:
         raise ToolError(f"invalid argument: a mail must have one sender, got {echo(mail.sender)}")
@@ -162,7 +159,7 @@ def normalize(mail: Mail) -> Mail:
 
 
 def file_name(name: str) -> str:
-    """Strip directories and control characters from an attachment's file name."""
+    """Strip directories and control characters from a file name."""
     last = CONTROL.sub("_", re.split(r"[/\\]", name)[-1]).strip()[:MAX_NAME]
     last = last.encode()[:MAX_NAME].decode(errors="ignore")
     return last if last.strip(".") else "attachment"
@@ -178,7 +175,6 @@ def _format_all(text: str) -> str:
 
 
 def _clean_text(text: str) -> str:
-    """Normalise line breaks and replace characters that UTF-8 or a message cannot carry."""
     return re.sub("[\0\ud800-\udfff]", "\ufffd", text).replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -190,7 +186,6 @@ def _html_to_text(html: str) -> str:
 
 
 def _with_whole_offset(date: datetime) -> datetime:
-    """Return the same moment with an offset in whole minutes, as a Date header requires."""
     offset = date.utcoffset()
     return date.astimezone(UTC) if offset is not None and offset.total_seconds() % 60 else date
 

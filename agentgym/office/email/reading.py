@@ -142,7 +142,6 @@ class Reading(EmailPart):
         return [row["id"] for row in rows if _fields_contain(row["words"], terms)]
 
     def _download(self, name: str, data: bytes) -> str:
-        """Save an attachment under a free name unless it is already saved; return the path."""
         files = self._mailboxes.context.files
         for numbered in numbered_names(name):
             path = f"{_DOWNLOADS}/{numbered}"

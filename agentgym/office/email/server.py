@@ -78,11 +78,8 @@ class Email(Server):
     ) -> None:
         """Put mails with any dates into mailboxes without sending them.
 
-        Args:
-            mails: One mail or several.
-            user: The only receiving mailbox; by default all recipients, and the sender's Sent
-                folder.
-            folder: Folder in that mailbox, created if missing.
+        By default, all recipients and the sender's Sent folder receive them; with `user`, only that
+        mailbox, in `folder`, which is created if missing.
         """
         boxes = self._mailboxes
         with self.store.change():
@@ -106,7 +103,7 @@ class Email(Server):
         return [self._mailboxes.to_mail(row) for row in rows]
 
     def sent(self, user: str | None = None) -> list[Mail]:
-        """Return a user's, or all, mails sent with tools, in order; deleted ones remain."""
+        """Return the mails sent with tools, in order; deleted ones remain."""
         author = None if user is None else self._mailboxes.existing_user_id(user)
         sql = """SELECT *, '' AS folder, 1 AS own, 0 AS is_read, 0 AS is_important, id AS message
             FROM messages WHERE origin = 'sent' AND (? IS NULL OR author = ?) ORDER BY id"""

@@ -122,7 +122,6 @@ class Writing(EmailPart):
         return row
 
     def _original(self, email_id: str) -> Mail:
-        """Return a mail to answer or forward; drafts are refused."""
         row = self._mailboxes.mine(email_id)
         if row["origin"] == "draft":
             raise ToolError(f"conflict: email {email_id} is a draft, which has not been sent yet")
@@ -142,7 +141,6 @@ class Writing(EmailPart):
         return Mail(sender, to or "", subject, body, now, html or None, cc or "", bcc or "")
 
     def _read_files(self, paths: Sequence[str]) -> dict[str, bytes]:
-        """Read workspace files by attachment name, which must be unique."""
         files = self._mailboxes.context.files
         attachments: dict[str, bytes] = {}
         for path in paths:
@@ -155,7 +153,6 @@ class Writing(EmailPart):
         return attachments
 
     def _send(self, mail: Mail) -> Row:
-        """Deliver to Sent and each recipient's INBOX, or to nobody; return the copy in Sent."""
         boxes, me = self._mailboxes, self._mailboxes.me()["id"]
         mail = boxes.check(mail)
         places = boxes.places(mail, me)
@@ -169,7 +166,6 @@ class Writing(EmailPart):
         return show_mails(boxes, [copy])[0]
 
     def _bounce(self, mail: Mail, unknown: Sequence[str]) -> None:
-        """Report recipients without a mailbox to the author."""
         boxes, me = self._mailboxes, self._mailboxes.me()
         domain = me["email"].partition("@")[2]
         report = Mail(
@@ -185,7 +181,6 @@ class Writing(EmailPart):
 
 
 def _with_prefix(prefix: str, subject: str) -> str:
-    """Prefix a subject unless it already has the prefix; cut it to the maximum length."""
     if subject.casefold().startswith(prefix.strip().casefold()):
         return subject
     return f"{prefix}{subject}"[:MAX_SUBJECT]

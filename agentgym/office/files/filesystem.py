@@ -253,7 +253,6 @@ class Filesystem(Server):
             raise ToolError(f"not found: there is no directory {echo(folder)}")
 
     def _entries(self, path: str) -> list[tuple[str, str, bool]]:
-        """Return (name, canonical path, is directory) per entry."""
         full, files = self.context.files.resolve(path), self.context.files
         return [
             (name, f"{full}/{name}", files.is_dir(f"{full}/{name}")) for name in files.names(path)

@@ -12,7 +12,7 @@ MAX_PATTERNS = 100  # each is matched with every path
 
 
 class Patterns:
-    """Glob patterns, any of which may match; raises `ToolError` above the limits."""
+    """Glob patterns, any of which may match."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = [pattern.split("/") for pattern in patterns]

@@ -20,7 +20,7 @@ from agentgym.text.tools import ToolError
 MAX_PAGES = 500  # reading takes milliseconds per page
 
 # About three CPU seconds. Each word, number or ten bytes of a page or font counts 1, each form
-# `_FORM_WORK`. A page of text needs some hundreds.
+# `_FORM_WORK`.
 MAX_WORK = 200_000
 
 _FORM_WORK = 10_000  # a form may contain megabytes without a word
@@ -42,9 +42,7 @@ _MARGIN = 56.0  # points between the page edge and the frame
 def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
     """Return an A4 PDF file; equal arguments give equal bytes. Overflow continues on a new page.
 
-    Raises:
-        ValueError: The standard fonts lack a character.
-        ImportError: reportlab is not installed.
+    Raises ValueError for characters that the standard fonts lack.
     """
     platypus = pdf_library("reportlab.platypus")
     story: list[Any] = []
@@ -102,12 +100,7 @@ def _check_encoding(text: str) -> str:
 
 
 def read_pdf(data: bytes) -> tuple[str, ...]:
-    """Return the text of each page.
-
-    Raises:
-        ToolError: The data cannot be read as a PDF file.
-        ImportError: pypdf is not installed.
-    """
+    """Return the text of each page; raise `ToolError` for a file that is no PDF."""
     read = _read if len(data) <= _CACHED_BYTES else _read.__wrapped__
     texts, share = read(data)
     reply_work.spend(share)
@@ -116,7 +109,6 @@ def read_pdf(data: bytes) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=_CACHED_FILES)
 def _read(data: bytes) -> tuple[tuple[str, ...], float]:
-    """Return the texts and the share of the work limit that a reading without a cache costs."""
     work = _Work()
     limits = {
         "stream_parsing_work_maximum_count": work,
@@ -149,18 +141,15 @@ class _Work:
         return self._rest < other
 
     def __le__(self, forms: int) -> bool:
-        """Charge a form and report whether the budget is exhausted."""
         self._rest -= _FORM_WORK
         return self._rest < 0
 
     @property
     def share(self) -> float:
-        """Return the used share; small files are free."""
         share = 1 - self._rest / MAX_WORK
         return share if share > _FREE_SHARE else 0.0
 
     def read(self, page: Any) -> str:
-        """Return a page's text, or raise `ToolError`."""
         contents = page.get_contents()
         fonts = _follow(page, "/Resources", "/Font")
         streams = [contents, *(_follow(fonts, font, "/ToUnicode") for font in fonts or ())]
@@ -191,7 +180,7 @@ def _follow(value: Any, *keys: str) -> Any:
 
 
 def open_pdf(data: bytes) -> Any:
-    """Open a file with pypdf inside `guarded`; raise `ToolError` for too many pages."""
+    """Open a file with pypdf inside `guarded`; refuse too many pages."""
     reader = pdf_library("pypdf").PdfReader(BytesIO(data))
     if len(reader.pages) > MAX_PAGES:
         raise ToolError(

@@ -1,7 +1,7 @@
 """Terminal server with the tools of cli-mcp-server, configured as in the published tasks.
 
-A line without operators runs one program without a shell, so `*` and `$HOME` are plain characters.
-A line with operators runs in a shell once each of its commands has been checked.
+A line without operators runs one program without a shell. A line with operators runs in a shell
+once each of its commands has been checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agentgym.text.tools import ToolError, echo, tool
 
 SECONDS = 60  # as in the published tasks
 
-# The published tasks' commands, except those that need a network or are missing on some hosts.
+# The published tasks' commands, without those that need a network or that some hosts lack.
 ALLOWED_COMMANDS = tuple(
     "ls cat pwd echo cd mkdir touch rm cp mv find grep head tail wc sort uniq diff chmod stat which "
     "whoami date df du env sed awk cut tr basename dirname realpath md5sum sha256sum tar gzip gunzip "
@@ -36,8 +36,8 @@ _SCRIPTED = ("awk", "grep", "sed")
 # These flags take the next word, which then is not the script.
 _VALUED_FLAGS = ("-A", "-B", "-C", "-F", "-e", "-m", "-v")
 
-# Quoted text, an escaped character, an operator, other text; `.` matches the rest, such as an
-# unpaired quotation mark.
+# Quoted text, an escaped character, an operator, other text; `.` matches an unpaired quotation
+# mark.
 _PIECE = re.compile(
     r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|&&|\|\||[|;\n<>]|[^'"\\|;\n<>&]+|.""", re.DOTALL
 )
@@ -49,8 +49,7 @@ class Terminal(Server):
     """Shell commands in a sandbox that contains the workspace and no network.
 
     Commands share only files: each starts in the workspace, and its processes end with it. A
-    command that fails keeps its changes; one that is stopped changes nothing. The sandbox is
-    described in `agentgym.sandboxes.workbench`.
+    command that fails keeps its changes; one that is stopped changes nothing.
     """
 
     name: ClassVar[str] = "terminal"
@@ -108,15 +107,7 @@ class Terminal(Server):
 
 
 def parse_command(line: str, files: Workspace) -> list[str]:
-    """Return the program and arguments that carry out a command line.
-
-    Args:
-        line: The command line.
-        files: The workspace in which it will run.
-
-    Raises:
-        ToolError: The terminal's rules forbid it.
-    """
+    """Return the program and arguments that carry out a command line."""
     if len(line) > MAX_CHARS:
         raise ToolError(
             f"security violation: the command has {len(line)} characters, at most {MAX_CHARS} are "
@@ -142,11 +133,6 @@ def parse_command(line: str, files: Workspace) -> list[str]:
 
 
 def _split(pieces: list[str]) -> list[list[str]]:
-    """Split a line into the words of each command.
-
-    Raises:
-        ToolError: The line has a redirect or an unpaired quotation mark.
-    """
     commands = [""]
     for piece in pieces:
         if piece in _REDIRECTS:
@@ -202,7 +188,6 @@ def _operands(name: str, arguments: list[str]) -> list[str]:
 
 
 def _is_path(argument: str) -> bool:
-    """Return whether an argument is a path regardless of the workspace's content."""
     return argument == "." or (
         argument.startswith(("./", "../", "/")) and not argument.startswith("//")
     )
@@ -216,7 +201,6 @@ def _check_substitution(pieces: list[str]) -> None:
 
 
 def _absolute_paths(name: str, arguments: list[str], files: Workspace) -> list[str]:
-    """Make each path absolute, as the published server does."""
     operands = _operands(name, arguments)
     absolute = []
     for argument in arguments:
@@ -227,7 +211,6 @@ def _absolute_paths(name: str, arguments: list[str], files: Workspace) -> list[s
 
 
 def _names_file(argument: str, files: Workspace) -> bool:
-    """Return whether an argument with a slash names an existing file or directory."""
     with contextlib.suppress(ToolError):  # not a path, or outside the workspace
         return "/" in argument and files.exists(argument)
     return False

@@ -54,7 +54,6 @@ def _replace_lines(text: str, old: str, new: str) -> str:
 
 
 def _indent(new: Sequence[str], old: Sequence[str], space: str) -> list[str]:
-    """Indent new lines like the old ones, keeping relative depth."""
     lines = [space + new[0].lstrip()]
     for k, line in enumerate(new[1:], 1):
         before = len(_space(old[k])) if k < len(old) else 0

@@ -1,7 +1,6 @@
-"""In-memory file system of an office, with quotas.
+"""In-memory file system of an office, with quotas, without symlinks and devices.
 
-It contains only files and directories, no symlinks or devices, and no path leads outside. Programs
-change a copy in a sandbox, from which regular files and directories are read back.
+Programs change a copy in a sandbox, from which regular files and directories are read back.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class Workspace:
         return self._files.copy(), self._folders.copy()
 
     def resolve(self, path: str) -> str:
-        """Return a path's canonical form under `/workspace`, or raise `ToolError`."""
+        """Return a path's canonical form under `/workspace`."""
         if len(path) > MAX_PATH_CHARS or re.search("[\0\ud800-\udfff]", path):
             raise ToolError(
                 f"invalid argument: {echo(path)} is not a valid path: at most {MAX_PATH_CHARS} characters, "
@@ -102,7 +101,7 @@ class Workspace:
         return self.resolve(path) in self._folders
 
     def file(self, path: str) -> WorkspaceFile:
-        """Return a file with its times, or raise `ToolError`."""
+        """Return a file with its times."""
         full = self.resolve(path)
         if full in self._files:
             return self._files[full]
@@ -115,14 +114,14 @@ class Workspace:
         return self.file(path).data
 
     def read_text(self, path: str) -> str:
-        """Return a UTF-8 file's text, or raise `ToolError`."""
+        """Return a UTF-8 file's text."""
         try:
             return self.read(path).decode("utf-8")
         except UnicodeDecodeError:
             raise ToolError(f"invalid argument: {echo(path)} is not a text file in UTF-8") from None
 
     def write(self, path: str, data: bytes | str) -> str:
-        """Write a file, creating its parents, and return the canonical path."""
+        """Write a file, creating its parents; return the canonical path."""
         full = self.resolve(path)
         content = data.encode("utf-8", "strict") if isinstance(data, str) else bytes(data)
         if full in self._folders:
@@ -173,12 +172,12 @@ class Workspace:
         return there
 
     def copy(self, path: str, target: str) -> str:
-        """Copy a file to a free path and return its canonical form."""
+        """Copy a file to a free path."""
         data = self.file(path).data
         return self.write(self._free(target), data)
 
     def names(self, path: str = ROOT) -> list[str]:
-        """Return a directory's sorted names, or raise `ToolError`."""
+        """Return a directory's sorted names."""
         full = self.resolve(path)
         if full not in self._folders:
             raise ToolError(f"not found: there is no directory {echo(path)}")
@@ -191,7 +190,7 @@ class Workspace:
         return iter(sorted(name for name in self._files if within(name, full)))
 
     def folders(self, path: str = ROOT) -> Iterator[str]:
-        """Yield a directory's and its subdirectories' sorted canonical paths."""
+        """Yield the canonical paths of a directory and its subdirectories, sorted."""
         full = self._there(path)
         return iter(sorted(name for name in self._folders if within(name, full)))
 
@@ -206,10 +205,9 @@ class Workspace:
         return sum(len(self._files[name].data) for name in self._files if within(name, full))
 
     def become(self, entries: Mapping[str, bytes | None]) -> list[str]:
-        """Replace all files; one with unchanged bytes keeps its times.
+        """Replace all files, and return the paths dropped for an invalid name or lack of room.
 
-        An entry of None is a directory. Returns the paths dropped for an invalid name or lack of
-        room.
+        One with unchanged bytes keeps its times. An entry of None is a directory.
         """
         fresh, skipped = Workspace(), []
         fresh.clock = self.clock
@@ -252,7 +250,6 @@ class Workspace:
         return missing[::-1]
 
     def _add_folders(self, names: Sequence[str], *, files: int = 0) -> None:
-        """Create directories within the quota, counting `files` new files."""
         if len(self._files) + len(self._folders) + len(names) + files > MAX_FILES:
             raise ToolError(
                 f"limit exceeded: no room for more than {MAX_FILES} files and directories"
@@ -261,5 +258,5 @@ class Workspace:
 
 
 def within(name: str, full: str) -> bool:
-    """Return whether a canonical path equals another or lies below it."""
+    """Return whether a canonical path equals another or is below it."""
     return name == full or name.startswith(f"{full}/")

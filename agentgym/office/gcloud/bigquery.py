@@ -83,8 +83,6 @@ class BigQuery:
         )
         return f"Created dataset {name} in {location}"
 
-    # For tasks.
-
     def load(
         self, dataset: str, table: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]
     ) -> None:
@@ -103,7 +101,7 @@ class BigQuery:
         )
 
     def rows(self, dataset: str, table: str) -> list[dict[str, Any]]:
-        """Return a table's records in insertion order, or raise `ToolError`."""
+        """Return a table's records in insertion order."""
         return self._server.read_all(self._check_table(dataset, table)).objects()
 
     def tables(self, dataset: str) -> list[str]:

@@ -23,7 +23,7 @@ def check_range(name: str, value: int, least: int, most: int) -> None:
 
 
 def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
-    """Return the matching choice, ignoring case, or raise `ToolError`."""
+    """Return the matching choice, ignoring case."""
     for choice in choices:
         if choice.lower() == value.lower():
             return choice
@@ -38,7 +38,7 @@ def more(count: int) -> str:
 
 
 def listing(heading: str, lines: Sequence[str], empty: str = "") -> str:
-    """Format a counted heading and one line or block per item, or `empty` without items."""
+    """Format a heading with the count and the items, or `empty`."""
     if not lines and empty:
         return empty
     return "\n".join([f"{heading} ({len(lines)}):", *(f"- {line}" for line in lines)])

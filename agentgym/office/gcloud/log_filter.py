@@ -1,8 +1,7 @@
 """Filters in the Logging query language.
 
 Supported are comparisons (`=`, `!=`, `<`, `<=`, `>`, `>=`, `:` contains, `field:*`), text in any
-field, NOT, OR, AND (the default, with the lowest precedence), parentheses and `LOG_ID`. Everything
-else is refused.
+field, NOT, OR, AND (the default, with the lowest precedence), parentheses and `LOG_ID`.
 """
 
 from __future__ import annotations
@@ -47,10 +46,8 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 
 @functools.lru_cache(maxsize=256)
 def read_filter(text: str) -> Test:
-    """Parse a filter; an empty one passes every entry.
-
-    Raises:
-        ToolError: The filter is invalid or uses an unsupported function.
+    """Parse a filter; an empty one passes every entry. Raises `ToolError` for invalid or
+    unsupported filters.
     """
     if len(text) > MAX_CHARS:
         raise ToolError(
@@ -60,8 +57,6 @@ def read_filter(text: str) -> Test:
 
 
 class _Reader:
-    """Recursive-descent parser."""
-
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = []
         place = 0
@@ -175,14 +170,12 @@ def _path(word: str) -> tuple[str, ...]:
 
 
 def _at(value: Any, path: Sequence[str]) -> Any:
-    """Return the value at a path, or None."""
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
 def _contains(value: Any, part: str) -> bool:
-    """Return whether a text, or a scalar inside of a value, contains a part."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):

@@ -119,8 +119,6 @@ class Logging:
         self._server.context.clock.tick()
         return f"Deleted log {_short(log)}"
 
-    # For tasks.
-
     def log(
         self, name: str, payload: Payload, severity: str = "DEFAULT", when: datetime | None = None
     ) -> None:
@@ -140,8 +138,6 @@ class Logging:
         """Return a log's entries in API form, oldest first."""
         rows = self._server.store.find("log_entries", "timestamp, id", log=log_path(name))
         return [_show(row) for row in rows]
-
-    # Shared by the tools.
 
     def _add_entries(self, records: Sequence[Row]) -> None:
         start = 1 + (self._server.store.value("SELECT max(id) FROM log_entries") or 0)
@@ -164,7 +160,6 @@ def _log(name: str) -> str:
 
 
 def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
-    """Return an entry's record without its id."""
     if len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES:
         raise ToolError(f"limit exceeded: an entry has at most {MAX_ENTRY_BYTES} bytes")
     return {
@@ -193,5 +188,4 @@ def _show_lines(row: Row, most: int | None) -> str:
 
 
 def _short(log: str) -> str:
-    """Return a log's name as callers write it."""
     return unquote(log.removeprefix(f"projects/{PROJECT}/logs/"))

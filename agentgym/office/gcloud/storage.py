@@ -140,8 +140,6 @@ class Storage:
         self._server.context.clock.tick()
         return f"Deleted {blob_name} from bucket {bucket_name}"
 
-    # For tasks.
-
     def add_bucket(
         self, name: str, location: str = "US", *, created: datetime | None = None
     ) -> None:
@@ -192,8 +190,6 @@ class Storage:
     def read_object(self, bucket: str, name: str) -> bytes:
         """Return the data of an object."""
         return self._object_data(self._object(bucket, name))
-
-    # Shared by the tools and other services.
 
     def _bucket(self, name: str) -> Row:
         bucket = self._server.store.row("SELECT * FROM buckets WHERE name = ?", name)

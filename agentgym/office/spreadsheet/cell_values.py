@@ -1,9 +1,8 @@
 """Cell values: as typed, as used by formulas, and as displayed.
 
 A stored cell is a JSON value: a text, a number, a boolean, `{"f": formula}`, or `{"v": value, "s":
-text as typed}`, with `"k": "date"` if the value counts days.
-
-A formula's value is a number, a text, a boolean, a `CellError` or a `SerialDate`.
+text as typed}`, with `"k": "date"` if the value counts days. A formula's value is a number, a text,
+a boolean, a `CellError` or a `SerialDate`.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ _CLOCK = re.compile(_TIME)
 
 
 def parse_input(value: Any) -> Any:
-    """Return the cell for a typed value, `None` if empty, or raise `ToolError`."""
+    """Return the cell for a typed value, `None` if empty."""
     check_content(value, MAX_TEXT)
     if not isinstance(value, str):
         return validate(value)
@@ -147,7 +146,7 @@ def from_python(value: Any) -> Any:
 
 
 def validate(value: Any) -> Any:
-    """Store numbers with double precision, whole ones without a point."""
+    """Store numbers with double precision."""
     if value is None or isinstance(value, (bool, str)):
         return value
     try:
@@ -158,7 +157,6 @@ def validate(value: Any) -> Any:
 
 
 def _parse_dressed(text: str) -> Any:
-    """Parse a number with a currency, thousands separators or a percent sign."""
     match = _DRESSED.fullmatch(text)
     if not match or len(text) > 40:
         return None

@@ -15,7 +15,7 @@ _PLAIN_TITLE = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """A rectangle of cells with inclusive bounds from 1; `None` is an open end."""
+    """A rectangle of cells, with inclusive bounds from 1 or `None` if open."""
 
     top: int
     left: int
@@ -23,7 +23,7 @@ class Area:
     right: int | None
 
     def clip(self, rows: int, columns: int) -> Area:
-        """Return the closed part within a sheet size, possibly empty (`bottom < top`)."""
+        """Return the part within a sheet, possibly empty (`bottom < top`)."""
         return Area(
             self.top,
             self.left,
@@ -33,12 +33,10 @@ class Area:
 
     @property
     def height(self) -> int:
-        """Rows of a closed area."""
         return max(0, (self.bottom or 0) - self.top + 1)
 
     @property
     def width(self) -> int:
-        """Columns of a closed area."""
         return max(0, (self.right or 0) - self.left + 1)
 
     def __str__(self) -> str:
@@ -66,7 +64,7 @@ def column_number(letters: str) -> int:
 
 
 def parse_area(text: str) -> Area:
-    """Parse a reference without a sheet, or raise `ToolError`."""
+    """Parse a reference without a sheet."""
     parts = [_PART.fullmatch(part.strip()) for part in text.split(":")]
     if len(parts) > 2 or any(
         part is None or not any(part.groups()) or part[2].startswith("0") for part in parts
@@ -97,7 +95,7 @@ def parse_area(text: str) -> Area:
 
 
 def parse_cell(text: str) -> tuple[int, int]:
-    """Parse a cell's row and column from 1, or raise `ToolError`."""
+    """Parse a cell's row and column from 1."""
     area = parse_area(text)
     if (area.top, area.left) != (area.bottom, area.right):
         raise ToolError(f"invalid argument: {echo(text)} is no single cell; write one like B2")

@@ -1,8 +1,7 @@
 """Evaluation of spreadsheet formulas with bounded work, never as code.
 
 The engine is our own because no library bounds the size of texts: in Formualizer 0.13 a short chain
-of `=A1&A1` ends the process. TODAY uses the episode's clock, and results are equal on every machine,
-as rewards require.
+of `=A1&A1` ends the process.
 """
 
 from __future__ import annotations
@@ -92,10 +91,7 @@ class Evaluator:
         if self._steps > MAX_STEPS:
             raise FormulaError(SYNTAX)
 
-    # The order of computation.
-
     def _evaluate(self, start: Spot) -> Any:
-        """Return a formula's value, after those of the formulas that it needs."""
         waiting = [start]
         while waiting:
             spot = waiting[-1]
@@ -112,7 +108,6 @@ class Evaluator:
         return self._known[start]
 
     def _needs(self, spot: Spot) -> list[Spot]:
-        """Return the formulas without a value in the areas of a formula."""
         needs = []
         try:
             for title, area in references(self._node(spot)):
@@ -127,7 +122,6 @@ class Evaluator:
         return self._formulas[spot[0]][spot[1]][spot[2]]
 
     def _within(self, lines: Lines, area: Area) -> Iterator[tuple[int, int, Any]]:
-        """Yield the cells of an area."""
         last = max(lines, default=0)
         rows = range(area.top, min(last, area.bottom or last) + 1)
         self._spend(len(rows))
@@ -139,14 +133,11 @@ class Evaluator:
                     yield row, column, cell
 
     def _result(self, spot: Spot) -> Any:
-        """Return the value that a formula's cell shows."""
         try:
             value = apply(single, self._compute(self._node(spot), spot[0]))
         except FormulaError as stop:
             return stop.error
         return 0.0 if value is None else value
-
-    # Computation of a tree.
 
     def _compute(self, node: Node, sheet: str) -> Any:
         """Return a tree's value, possibly an error; raise `FormulaError` above the limit of work."""
@@ -161,7 +152,6 @@ class Evaluator:
         return self._operations(node, sheet)
 
     def _operations(self, node: Node, sheet: str) -> Any:
-        """Compute operators from the inside out along the left side, which may be long."""
         operations = []
         while node[0] == "operation":
             operations.append((node[1], node[3:]))
@@ -174,7 +164,6 @@ class Evaluator:
         return value
 
     def _area(self, sheet: str, area: Area) -> Any:
-        """Return an area's values, or an error."""
         if (sheet, area) in self._grids:
             self._spend(len(self._grids[sheet, area].cells) // 4)
             return self._grids[sheet, area]
@@ -191,7 +180,6 @@ class Evaluator:
         return grid
 
     def _call(self, name: str, parts: Iterable[Node], sheet: str) -> Any:
-        """Return a function's value."""
         arguments = [self._compute(part, sheet) for part in parts]
         for argument in arguments:
             if isinstance(argument, CellError) and name not in TAKE_ERRORS:
@@ -229,10 +217,7 @@ def _text_steps(value: Any) -> int:
 
 
 def check_supported(formula: str) -> None:
-    """Raise `ToolError` for a formula with an array or a function that is not computed.
-
-    Its error value would look like a mistake in the formula.
-    """
+    """Raise `ToolError` for an array or a function that is not computed."""
     if ("sign", "{") in tokens(formula[1:]):
         raise ToolError("not supported: arrays are not computed here; use a range of cells")
     for part in parts_of(parse(formula)):

@@ -37,7 +37,7 @@ def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
 
 
 def value_at(sheet: Any, row: int, column: int) -> Any:
-    """Return a cell's value; `sheet.cell` would create a missing cell."""
+    """Return a cell's value without creating a missing cell."""
     cell = sheet._cells.get((row, column))
     return None if cell is None else to_jsonable(cell.value)
 

@@ -37,13 +37,13 @@ _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
 
 
 class Workbooks:
-    """The workspace's workbooks (.xlsx), written only after the whole call succeeds."""
+    """The workspace's workbooks (.xlsx), written after the whole call succeeds."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
     def open(self, path: str) -> Any:
-        """Return a workbook for editing, or raise `ToolError`."""
+        """Return a workbook for editing."""
         check_path(path)
         if not self._server.context.files.is_file(path):
             raise ToolError(f"not found: there is no workbook {echo(path)}")
@@ -90,9 +90,7 @@ class Workbooks:
 
 @functools.lru_cache(maxsize=2)
 def _opened(data: bytes) -> Any:
-    """Return the last read workbook from a cache, because opening takes long and large sheets are
-    read in many parts.
-    """
+    """Return the last read workbook from a cache, because large sheets are read in many parts."""
     return open_workbook(data)
 
 
@@ -105,7 +103,7 @@ def check_path(path: str) -> None:
 
 
 def sheet_of(book: Any, title: str) -> Any:
-    """Return the sheet with a title, or raise `ToolError`."""
+    """Return the sheet with a title."""
     for sheet in book.worksheets:
         if sheet.title == title:
             return sheet

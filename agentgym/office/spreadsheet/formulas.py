@@ -49,7 +49,7 @@ class _Syntax(Exception):
 
 
 def tokens(formula: str) -> Iterator[tuple[str, str]]:
-    """Yield each token's kind, `bad` if invalid, and text; `formula` lacks the `=`."""
+    """Yield each token's kind, `bad` if invalid, and text; without the `=`."""
     at = 0
     while match := _TOKEN.match(formula, at):
         yield match.lastgroup or "", match.group()
@@ -58,9 +58,7 @@ def tokens(formula: str) -> Iterator[tuple[str, str]]:
 
 @functools.lru_cache(maxsize=4096)
 def parse(formula: str) -> Node:
-    """Return the tree of a formula that starts with `=`; the value `#ERROR!` if it cannot be
-    parsed.
-    """
+    """Return the tree of a formula that starts with `=`; the value `#ERROR!` if it is invalid."""
     try:
         return _Parser([token for token in tokens(formula[1:]) if token[0] != "space"]).whole()
     except _Syntax:
@@ -158,7 +156,7 @@ def references(node: Node) -> Iterator[tuple[str | None, Area]]:
 
 
 def retitle(formula: str, old: str, new: str) -> str:
-    """Update a formula's references after a sheet was renamed; texts stay."""
+    """Update a formula's references after a sheet was renamed."""
     parts = ["="]
     for kind, text in tokens(formula[1:]):
         title, rest = split_sheet(text) if kind == "reference" else (None, text)

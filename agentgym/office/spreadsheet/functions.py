@@ -50,7 +50,7 @@ class FormulaError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A range's values; `cells` maps row and column, from 0, to non-empty values."""
+    """A range's values; `cells` maps row and column, from 0, to values."""
 
     height: int
     width: int
@@ -92,11 +92,7 @@ def apply(function: Callable[..., Any], *arguments: Any) -> Any:
     return value
 
 
-# Conversions.
-
-
 def _number(value: Any) -> float:
-    """Convert a value to a number; texts are parsed as typed."""
     value = single(value)
     if isinstance(value, str):
         cell = parse_input(value.strip())
@@ -122,7 +118,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _flat(arguments: Sequence[Any]) -> Iterator[Any]:
-    """Yield the arguments' non-empty values, ranges row by row."""
     for argument in arguments:
         if isinstance(argument, Grid):
             yield from argument.cells.values()
@@ -143,9 +138,6 @@ def _numbers(arguments: Sequence[Any]) -> list[float]:
 
 def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
-
-
-# Operators.
 
 
 def operate(sign: str, *operands: Any) -> Any:
@@ -172,9 +164,8 @@ def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
 
 
 def _ordering(value: Any, other: Any) -> tuple[int, Any]:
-    """Return a sort key: numbers before texts before booleans, ignoring case.
-
-    An empty cell counts as the other type's empty value: 0, empty text or FALSE.
+    """Return a sort key: numbers before texts before booleans; an empty cell takes the other's
+    type.
     """
     if value is None:
         value = type(other)() if isinstance(other, (str, bool)) else 0
@@ -183,11 +174,7 @@ def _ordering(value: Any, other: Any) -> tuple[int, Any]:
     return (1, value.lower()) if isinstance(value, str) else (0, float(value))
 
 
-# Criteria.
-
-
 def _condition(criterion: Any) -> Callable[[Any], bool]:
-    """Return a criterion's predicate, such as for `">5"`, `"a*"` or `7`."""
     criterion = single(criterion)
     if not isinstance(criterion, str):
         return lambda value: value is not None and not isinstance(value, str) and value == criterion
@@ -203,7 +190,6 @@ def _condition(criterion: Any) -> Callable[[Any], bool]:
 
 
 def _text_condition(text: str, *, same: bool) -> Callable[[Any], bool]:
-    """Match, or reject (`same` false), a text with the wildcards `*` and `?`."""
     pattern = re.sub(r"~([*?])", r"[\1]", text.replace("[", "[[]"))
     return lambda value: (
         fnmatch.fnmatchcase(text_of(value).lower(), pattern) == same
@@ -212,14 +198,13 @@ def _text_condition(text: str, *, same: bool) -> Callable[[Any], bool]:
 
 
 def _matching(pairs: Sequence[Any]) -> list[tuple[int, int]]:
-    """Return the positions at which all (range, criterion) pairs hold."""
     first = pairs[0]
     tests = []
     for grid, criterion in zip(pairs[::2], pairs[1::2], strict=True):
         if (grid.height, grid.width) != (first.height, first.width):
             raise FormulaError(VALUE)
         tests.append((grid.cells, _condition(criterion)))
-    # Non-empty cells suffice, far fewer than an open range contains, unless empty ones match.
+    # Non-empty cells suffice unless empty ones match.
     places = sorted({spot for cells, _ in tests for spot in cells})
     if all(test(None) for _, test in tests):
         if first.height * first.width > _MAX_AREA:
@@ -229,16 +214,11 @@ def _matching(pairs: Sequence[Any]) -> list[tuple[int, int]]:
 
 
 def _chosen(summed: Any, pairs: Sequence[Any]) -> list[float]:
-    """Return a range's numbers at the matching positions."""
     cells = summed.cells
     return _numbers([Grid(1, 1, {spot: cells[spot] for spot in _matching(pairs) if spot in cells})])
 
 
-# Lookups.
-
-
 def _key(value: Any) -> Any:
-    """Return a key equal for matching values, without case; booleans are not numbers."""
     return value.lower() if isinstance(value, str) else (type(value) is bool, value)
 
 
@@ -288,9 +268,6 @@ def _index(grid: Grid, row: Any = 0.0, column: Any = 0.0) -> Any:
     if not (0 < down <= grid.height and 0 < across <= grid.width):
         raise FormulaError(NO_REFERENCE)
     return grid.cells.get((down - 1, across - 1))
-
-
-# Other functions.
 
 
 def _if(test: Any, yes: Any, no: Any = False) -> Any:

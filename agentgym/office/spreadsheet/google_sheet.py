@@ -38,10 +38,8 @@ class GoogleSheet(Server):
         super().__init__(context)
         self._books = Spreadsheets(self)
 
-    # For task authors.
-
     def add_spreadsheet(self, title: str, sheets: Mapping[str, Iterable[Sequence[Any]]]) -> str:
-        """Create a spreadsheet from Python values and return its id; texts are literal."""
+        """Create a spreadsheet from Python values; texts are literal."""
         spreadsheet = self._books.add(title)
         for name, rows in sheets.items():
             lines = [
@@ -54,7 +52,7 @@ class GoogleSheet(Server):
         return spreadsheet
 
     def spreadsheet(self, title: str) -> str | None:
-        """Return the oldest spreadsheet's id by title, ignoring case, or None."""
+        """Return the oldest id with a title, ignoring case, or None."""
         spreadsheet_id: str | None = self.store.value(
             "SELECT id FROM spreadsheets WHERE title = ? COLLATE NOCASE ORDER BY rowid", title
         )
@@ -66,7 +64,7 @@ class GoogleSheet(Server):
 
     def values(self, spreadsheet: str, sheet: str | None = None) -> list[list[Any]]:
         """Return a sheet's computed values, by default the first's, without empty rows and cells at
-        the ends.
+        ends.
 
         An empty cell is None, a typed date its text.
         """
@@ -85,8 +83,6 @@ class GoogleSheet(Server):
         """Return a sheet's rows and columns, including empty ones."""
         row = self._books.sheet(spreadsheet, sheet)
         return row["row_count"], row["column_count"]
-
-    # The tools.
 
     @tool
     def get_sheet_data(
@@ -258,8 +254,6 @@ class GoogleSheet(Server):
     def list_spreadsheets(self) -> list[dict[str, str]]:
         """List the ids and titles of the spreadsheets, oldest first."""
         return self.store.rows("SELECT id, title FROM spreadsheets ORDER BY rowid")
-
-    # Shared by the tools.
 
     def _insert(
         self, spreadsheet: str, sheet: str, axis: str, count: int, start: int | None

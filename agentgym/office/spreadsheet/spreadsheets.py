@@ -43,7 +43,6 @@ class SheetCell(NamedTuple):
 
     @property
     def typed(self) -> Any:
-        """The typed text."""
         if isinstance(self.content, dict):
             return self.content["f" if "f" in self.content else "s"]
         return self.content
@@ -65,7 +64,7 @@ class SheetCell(NamedTuple):
 
 
 def count_cells(rows: Sequence[Sequence[Any]], before: int = 0) -> int:
-    """Return the number of cells that a call has read; raise `ToolError` if they are too many."""
+    """Return the number of cells that a call has read; refuse too many."""
     count = before + sum(map(len, rows))
     if count > MAX_READ:
         raise ToolError(
@@ -94,12 +93,12 @@ class Spreadsheets:
         return new_id
 
     def sheets(self, spreadsheet: str) -> list[Row]:
-        """Return a spreadsheet's sheets in order, or raise `ToolError`."""
+        """Return a spreadsheet's sheets in order."""
         self._server.store.get("spreadsheets", spreadsheet)
         return self._server.store.find("sheets", order="number", spreadsheet=spreadsheet)
 
     def sheet(self, spreadsheet: str, title: str) -> Row:
-        """Return the sheet with a title, or raise `ToolError`."""
+        """Return the sheet with a title."""
         sheet = self._sheet_or_none(spreadsheet, title)
         if sheet is None:
             titles = ", ".join(row["title"] for row in self.sheets(spreadsheet))
@@ -174,7 +173,7 @@ class Spreadsheets:
         )
 
     def area(self, sheet: Row, text: str | None) -> Area:
-        """Return a reference's area, by default the sheet, or raise `ToolError`."""
+        """Return a reference's area, by default the sheet."""
         title, rest = split_sheet(text) if text else (None, "")
         if title is not None and title.lower() != sheet["title"].lower():
             raise ToolError(
@@ -208,7 +207,7 @@ class Spreadsheets:
         ]
 
     def cells(self, sheet: Row, text: str | None) -> list[list[SheetCell | None]]:
-        """Return an area, by default the sheet, without empty rows and cells at the ends."""
+        """Return an area without empty rows and cells at the ends."""
         cells = self._cells(sheet, self.area(sheet, text))
         count_cells(cells)
         return cells
@@ -228,7 +227,6 @@ class Spreadsheets:
         return [[cell.exact if cell else None for cell in row] for row in rows]
 
     def _results(self, spreadsheet: str) -> Results:
-        """Cache results by lower-case sheet title until the account changes."""
         store = self._server.store
         if self._computed[:2] != (store, store.changes):
             self._computed = (store, store.changes, {})
@@ -285,7 +283,7 @@ class Spreadsheets:
     def insert(
         self, spreadsheet: str, title: str, axis: str, count: int, start: int | None
     ) -> None:
-        """Add empty rows or columns at the end, where `start` must be."""
+        """Add empty rows or columns at the end; refuse another `start`."""
         sheet = self.sheet(spreadsheet, title)
         rows, columns = sheet["row_count"], sheet["column_count"]
         size, other = (rows, columns) if axis == "row" else (columns, rows)

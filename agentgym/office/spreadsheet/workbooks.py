@@ -55,7 +55,7 @@ def library() -> Any:
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """Return the libraries' errors for a broken workbook or an unsuitable value."""
+    """Return the libraries' errors for broken workbooks or values."""
     kinds = vars(library().utils.exceptions).values()
     return *UNREADABLE, *(
         kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception)
@@ -65,7 +65,7 @@ def failures() -> tuple[type[Exception], ...]:
 def write_workbook(
     sheets: Mapping[str, Iterable[Sequence[Any]]], created: datetime = START
 ) -> bytes:
-    """Return a workbook of values by sheet title; texts that start with `=` are formulas."""
+    """Return a workbook of values by title; texts that start with `=` are formulas."""
     book = library().Workbook(write_only=True)
     for title, rows in sheets.items():
         sheet = book.create_sheet(title)
@@ -97,7 +97,7 @@ def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
 
 
 def open_workbook(data: bytes) -> Any:
-    """Return a workbook for editing, or raise `ToolError`."""
+    """Return a workbook for editing."""
     check_workbook(data)
     try:
         return library().load_workbook(io.BytesIO(data))
@@ -109,11 +109,9 @@ def open_workbook(data: bytes) -> Any:
 
 @functools.lru_cache(maxsize=4)  # the same result is checked after each call
 def hidden_parts(data: bytes) -> tuple[str, ...]:
-    """Return the names of contents that `read_workbook` cannot distinguish from a plain table:
-    hidden sheets, rows and columns, and cells with formulas.
-
-    Raises:
-        ToolError: It is not a workbook, or too large.
+    """Return contents that `read_workbook` cannot distinguish from a plain table: hidden sheets,
+    rows and columns, and cells with formulas. Raises `ToolError` for an invalid or too large
+    workbook.
     """
     names = []
     for sheet in open_workbook(data).worksheets:
@@ -150,11 +148,8 @@ class _Archive(zipfile.ZipFile):
 
 @functools.lru_cache(maxsize=4)  # the next call opens what this one writes
 def check_workbook(data: bytes) -> None:
-    """Inspect a workbook without loading it: declared and unpacked sizes, number and positions of
-    its cells.
-
-    Raises:
-        ToolError: It is not an archive of XML, it is too large, or its XML declares entities.
+    """Inspect a workbook without loading it, and raise `ToolError` if it is no archive of XML, too
+    large, or declares entities.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

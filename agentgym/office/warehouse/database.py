@@ -27,7 +27,7 @@ from agentgym.text.tools import HostLimitError, ToolError
 # CPU seconds per statement; tasks need milliseconds.
 SECONDS = 5.0
 
-# A host counts as stuck after this; much longer, because others may use the same processors.
+# A host counts as stuck after this; long, because others may use the same processors.
 WALL_SECONDS = 600.0
 
 MEMORY = "512MB"  # per DuckDB; many offices share a machine
@@ -39,11 +39,9 @@ _KILLED = "the process that ran the statement was killed; run it again"
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _PROGRAM = Path(__file__).with_name("duckdb_process.py")
-# These optimizers use statistics, which copies do not share; they could change the row
-# order.
+# These optimizers use statistics, which copies do not share; they could change the row order.
 _OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"
-# DuckDB accepts these only after opening: times in UTC, no access to files or Python
-# variables.
+# DuckDB accepts these only after opening.
 _OPENING = (
     "SET TimeZone = 'UTC'",
     f"SET disabled_optimizers = '{_OPTIMIZERS}'",
@@ -92,15 +90,10 @@ class _Process:
 
     @property
     def usable(self) -> bool:
-        """Return False in a fork or after the end."""
         return not self._connection.closed and self.owner == os.getpid()
 
     def ask(self, session: int, method: str, arguments: Any) -> tuple[str, Any, float]:
-        """Return an answer's kind, its value and its CPU seconds.
-
-        Raises:
-            SessionLostError: Another session's statement has ended the process.
-        """
+        """Return an answer's kind, its value and its CPU seconds, or raise SessionLostError."""
         with self._lock:
             if not self.usable:
                 raise SessionLostError
@@ -116,13 +109,12 @@ class _Process:
                 self.end()
                 raise
             if kind in ("memory", "broken"):
-                # Parts of DuckDB may have failed, and the next statement should start with as much
-                # free memory as any other.
+                # Parts of DuckDB may have failed, and the next statement should start with free
+                # memory.
                 self.end()
             return kind, value, seconds
 
     def end(self) -> int:
-        """Kill the process; return the number of the signal that ended it."""
         self._connection.close()
         self._process.kill()
         return -self._process.wait()
@@ -154,7 +146,7 @@ def _process() -> _Process:
 
 
 class DuckDBSession:
-    """One engine's DuckDB. All of a process end if a statement takes too much time or memory."""
+    """One engine's DuckDB. A statement above the limits ends every DuckDB of this process."""
 
     def __init__(self, dialect: str) -> None:
         with sql_hint():
@@ -179,10 +171,8 @@ class DuckDBSession:
     def request(self, method: str, *arguments: Any) -> Any:
         """Call a method of the other process's session and return its result.
 
-        Raises:
-            ToolError: DuckDB refuses it, or it needs too much time or memory.
-            HostLimitError: The process was killed from outside.
-            SessionLostError: Another session's statement has ended the process.
+        Raises ToolError if DuckDB refuses it or it needs too much, HostLimitError if something
+        outside killed the process, and SessionLostError if another session's statement ended it.
         """
         kind, value, seconds = self.process.ask(self._number, method, arguments)
         reply_work.spend(seconds / SECONDS)
@@ -201,12 +191,11 @@ class DuckDBSession:
 
 
 def sql_hint() -> contextlib.AbstractContextManager[None]:
-    """Return a context manager that explains how to install missing libraries."""
+    """Return a context manager that explains how to install libraries."""
     return install_hint("SQL needs DuckDB and SQLGlot", "duckdb", "sqlglot")
 
 
 def _explain(text: str) -> str:
-    """Drop a DuckDB error's kind, internal names and later lines."""
     text = (
         text.split("\n\n", maxsplit=1)[0]
         .split("\nLINE ", maxsplit=1)[0]

@@ -1,8 +1,7 @@
 """Process that runs SQL in DuckDB, so that any statement can be stopped.
 
 This file is run by path and imports nothing from the package. An engine sends a `_Session` method
-name with arguments over a socket and receives `ok` with the result, or an error's kind and text,
-and the CPU seconds. The kernel kills the process if a statement exceeds its CPU time.
+name with arguments over a socket and receives `ok` or an error's kind, a value and the CPU seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-# Bytes of a statement, several times DuckDB's buffer limit for memory outside the buffers.
+# Bytes of a statement, several times DuckDB's buffer limit.
 ADDRESS_SPACE = 2 << 30
 
 # Few records per fetch, so that megabyte-sized ones do not add up.
@@ -31,8 +30,6 @@ class _Full(Exception):
 
 
 class _Session:
-    """One DuckDB."""
-
     def __init__(self, config: dict[str, Any], statements: Sequence[str]) -> None:
         import duckdb  # noqa: PLC0415 - found on the path that `main` sets
 
@@ -40,7 +37,6 @@ class _Session:
         self.execute([(statement, ()) for statement in statements])
 
     def execute(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> None:
-        """Run statements with their values."""
         for statement, values in statements:
             self._live.execute(statement, list(values))
 
@@ -133,7 +129,6 @@ def _quote(name: str) -> str:
 
 
 def _length(value: Any) -> int:
-    """Return a lower bound on a value's characters."""
     if isinstance(value, (list, tuple)):
         return sum(map(_length, value))
     if isinstance(value, dict):

@@ -1,8 +1,7 @@
 """SQL engine of the data warehouses: one episode's tables in DuckDB.
 
 This process keeps the catalogue and the rows; DuckDB contains copies of the tables in use. So an
-engine costs nothing before the first statement, a copy shares rows until either writes, and a
-DuckDB that is killed loses nothing.
+engine costs nothing before the first statement, and a DuckDB that is killed loses nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from agentgym.office.warehouse.tables import (
 )
 from agentgym.office.warehouse.values import Rows, pack_columns, to_plain
 
-# In all tables as JSON, a fraction of DuckDB's memory, so every host refuses the same statements.
+# As JSON; a fraction of DuckDB's memory, so every host refuses the same statements.
 MAX_CHARACTERS = 1 << 26
 
 
@@ -74,17 +73,8 @@ class SQLEngine:
         limit: int,
         most_characters: int = MAX_CHARACTERS,
     ) -> Rows:
-        """Run a DuckDB query.
-
-        Args:
-            sql: The query.
-            tables: The tables that it reads.
-            now: The query's current time.
-            limit: The maximum number of records.
-            most_characters: The maximum characters of the records.
-
-        Raises:
-            ToolError: It is invalid, or needs too much time or memory.
+        """Run a DuckDB query on `tables` at the time `now`, with at most `limit` records; or raise
+        ToolError.
         """
         names, types, records, total, too_long = self._request(
             tables, "read", _opening(now), sql, limit, most_characters
@@ -101,17 +91,11 @@ class SQLEngine:
         target: TableName,
         created: Table | None = None,
     ) -> list[Any]:
-        """Run statements atomically and return the last one's records.
+        """Run statements on `tables` atomically and return the last one's records, or raise
+        ToolError.
 
-        Args:
-            statements: The DuckDB statements.
-            tables: The tables that they read.
-            now: The statements' current time.
-            target: The table that they change or create.
-            created: What the catalogue knows about a created table; its columns may be missing.
-
-        Raises:
-            ToolError: One is invalid, needs too much time or memory, or stores too much.
+        `target` is the table that they change or create, and `created` what the catalogue knows
+        about a created one; its columns may be missing.
         """
         before = self.tables.get(target)
         own = _size(before) if before else 0
@@ -203,7 +187,6 @@ def _size(table: Table) -> int:
 
 
 def _columns(found: Sequence[Sequence[Any]], known: Sequence[Column]) -> tuple[Column, ...]:
-    """Return DuckDB's columns, with the comments and keys of the known ones."""
     old = {column.name.lower(): column for column in known}
     return tuple(
         replace(

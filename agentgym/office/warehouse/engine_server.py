@@ -31,14 +31,11 @@ class EngineServer(Server):
         )
 
     def version(self) -> object:
-        """Return a value that changes exactly when the server or its engine changes."""
         return super().version(), self.engine.version()
 
     def undo_points(self) -> Iterator[Callable[[], None]]:
-        """Yield the server's and the engine's undo points."""
         yield from super().undo_points()
         yield self.engine.undo_point()
 
     def close(self) -> None:
-        """Release the engine's memory outside Python."""
         self.engine.close()

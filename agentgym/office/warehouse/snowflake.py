@@ -158,8 +158,6 @@ class Snowflake(EngineServer):
         self.store.insert("insights", insight=insight)
         return "Insight added to memo"
 
-    # For tasks.
-
     def load(
         self,
         table: str,
@@ -185,7 +183,7 @@ class Snowflake(EngineServer):
         self.session.setdefault("schema", schema)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return a `DATABASE.SCHEMA.TABLE`'s records in insertion order, or raise `ToolError`."""
+        """Return a `DATABASE.SCHEMA.TABLE`'s records in insertion order."""
         return self.read_all(self._table(table)).objects()
 
     def comments(self, table: str) -> dict[str, str]:
@@ -209,7 +207,6 @@ class Snowflake(EngineServer):
         return SnowSQL(self.engine, self.context.clock.now(), self.session)
 
     def _known(self, name: str, kind: str) -> str:
-        """Fall back to the name in upper case."""
         for each in (name, name.upper()):
             if each in self.engine.schemas and (kind == "schema" or "." not in each):
                 return each
@@ -236,12 +233,10 @@ def _block(records: Sequence[Mapping[str, Any]], **lines: str) -> str:
 
 
 def _data_id(text: str) -> str:
-    """Return an identifier that depends only on the result."""
     return str(uuid.UUID(hashlib.sha256(text.encode()).hexdigest()[:32], version=4))
 
 
 def _shown(value: Any) -> str:
-    """Show texts verbatim, unless they could be misread."""
     if isinstance(value, str) and not _MISLEADING.search(value):
         return value
     return to_json(value)

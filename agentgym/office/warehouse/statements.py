@@ -42,7 +42,7 @@ def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) ->
 def action_of(
     warehouse: Warehouse, tree: exp.Expression
 ) -> Callable[[Warehouse, Any], ConversionResult]:
-    """Return what executes a change, or raise `ToolError` for an unsupported statement."""
+    """Return what executes a change; refuse unsupported statements."""
     action = _ACTIONS.get(type(tree))
     kind = _words(tree) if isinstance(tree, exp.Command) else warehouse.kind(tree)
     if tree.find(exp.TemporaryProperty):
@@ -56,7 +56,6 @@ def action_of(
 
 
 def _words(command: exp.Command) -> str:
-    """Return an unparsed statement's first words; a second word names the object."""
     words = [str(command.this), *str(command.args.get("expression") or "").split()]
     return " ".join(words[: 2 if words[0].upper() in ("CREATE", "ALTER", "DROP") else 1]).upper()
 

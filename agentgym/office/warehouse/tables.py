@@ -25,10 +25,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table's columns and rows.
-
-    Attributes:
-        data: Per column, a JSON array of its values in DuckDB's text form.
+    """A table's columns and rows: per column, `data` has a JSON array of values in DuckDB's text
+    form.
     """
 
     columns: tuple[Column, ...]
@@ -48,13 +46,13 @@ class Schema:
 
 
 def declare(column: Column) -> str:
-    """Return a DuckDB column declaration; keys are not enforced, as in the warehouses."""
+    """Return a DuckDB column declaration without keys, as in the warehouses."""
     default = f" DEFAULT {column.default}" if column.default else ""
     return f"{quote(column.name)} {column.type}{'' if column.nullable else ' NOT NULL'}{default}"
 
 
 def insertion(name: TableName, columns: Sequence[Column]) -> str:
-    """Return the statement that inserts records from one JSON parameter per column."""
+    """Return the statement that inserts records, given a JSON parameter per column."""
     parts = ", ".join(
         f"CAST(unnest(from_json(${k}, '[\"VARCHAR\"]')) AS {column.type})"
         for k, column in enumerate(columns, 1)

@@ -27,9 +27,8 @@ View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
 class Rows:
     """A query's column names, and records of plain JSON values.
 
-    Attributes:
-        total: The number of records, including those cut off.
-        too_long: Whether records were omitted for their length.
+    `total` counts the records cut off too; `too_long` is whether some were omitted for their
+    length.
     """
 
     names: list[str]
@@ -54,7 +53,7 @@ class ConversionResult:
 
 
 def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
-    """Return the records that fit a result, and a line about the others."""
+    """Return the records that fit, and a line about the others."""
     retained = rows.objects()
     if len(to_json(retained).encode()) > MAX_BYTES:  # with separators, so maybe not all fit
         retained = list(_first_rows(retained))
@@ -96,7 +95,6 @@ def pack_columns(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
 
 
 def _text(value: Any) -> str | None:
-    """Return a task's value as text that DuckDB casts to the column's type."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, datetime):
@@ -111,9 +109,7 @@ def _text(value: Any) -> str | None:
 
 
 def to_plain(kind: str, values: Sequence[Any]) -> Sequence[Any]:
-    """Return the values of a column of a DuckDB type as plain JSON: ISO 8601 dates, UTC times,
-    lossless decimals.
-    """
+    """Return a column's values as plain JSON: ISO 8601 dates, UTC times, lossless decimals."""
     if set(map(type, values)) <= _PLAIN:
         return values
     zone = "Z" if "TIMESTAMP WITH TIME ZONE" in kind else ""
@@ -122,7 +118,6 @@ def to_plain(kind: str, values: Sequence[Any]) -> Sequence[Any]:
     return [_to_jsonable(value, zone) for value in values]
 
 
-# Already plain JSON.
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 
@@ -146,7 +141,6 @@ def _to_jsonable(value: Any, zone: str) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Return a JSON number if it keeps a decimal's digits, otherwise text."""
     if not isinstance(value, Decimal):
         return str(value)
     if value == value.to_integral_value():
@@ -210,7 +204,7 @@ def snowflake_type(duck_name: str) -> str:
 
 
 def snowflake_bare(duck_name: str) -> str:
-    """Return Snowflake's type name in the information schema, without precision."""
+    """Return Snowflake's type name without precision."""
     name = snowflake_type(duck_name).partition("(")[0]
     return "TEXT" if name == "VARCHAR" else name
 

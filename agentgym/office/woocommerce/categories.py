@@ -11,7 +11,6 @@ from agentgym.office.woocommerce.shapes import (
 )
 from agentgym.text.tools import ToolError, echo, tool
 
-# SQL: a category's published products.
 _COUNT = """(SELECT count(*) FROM product_categories AS l JOIN products AS p ON p.id = l.product_id
   WHERE l.term_id = categories.id AND p.status = 'publish')"""
 
@@ -26,8 +25,6 @@ _SHOWN = ("id", "name", "slug", "parent", "description", "display")
 class Categories(ShopPart):
     """Categories of products."""
 
-    # For task authors.
-
     def add(self, name: str, parent: int = 0) -> int:
         """Add a category and return its id."""
         return int(self._create({"name": name, "parent": parent})["id"])
@@ -35,8 +32,6 @@ class Categories(ShopPart):
     def all(self) -> list[Row]:
         """Return all categories in API form, by id."""
         return self._show(self._shop.select_ids("categories", {}, "id"))
-
-    # For other parts.
 
     def find_or_add(self, category: int | str) -> int:
         """Return a category's id, given its name or id; add a new name."""
@@ -61,8 +56,6 @@ class Categories(ShopPart):
         # Every product has at least Uncategorized.
         links = [{"product_id": product_id, "term_id": key} for key in keys or [1]]
         self._store.insert_all("product_categories", links)
-
-    # Tools.
 
     @tool
     def woo_products_categories_list(
@@ -97,8 +90,6 @@ class Categories(ShopPart):
             categoryData: The category.
         """
         return self._create(validate(TermData, categoryData, "categoryData", ["name"]))
-
-    # Helpers.
 
     def _create(self, data: Row) -> Row:
         name, parent = data["name"], data.get("parent", 0)

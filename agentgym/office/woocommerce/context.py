@@ -29,7 +29,6 @@ class ShopContext(ServerState):
 
     @property
     def clock(self) -> Clock:
-        """Clock of the office."""
         return self.context.clock
 
     def setting(self, id: str) -> str:
@@ -37,10 +36,8 @@ class ShopContext(ServerState):
         changed = self.session.get(id)
         return str(changed or self.store.value("SELECT value FROM settings WHERE id = ?", id))
 
-    # Dates.
-
     def tick(self) -> str:
-        """Advance the clock and return the time; no two events share a time."""
+        """Advance the clock and return the time; no two events share one."""
         return stamp(self.clock.tick())
 
     def now(self) -> str:
@@ -88,8 +85,6 @@ class ShopContext(ServerState):
             moment = moment.replace(tzinfo=UTC) - self.offset()
         return stamp(moment)
 
-    # Records.
-
     def select_ids(
         self,
         table: str,
@@ -119,7 +114,7 @@ class ShopContext(ServerState):
     def rows_by_owner(
         self, owner: str, sql: str, ids: Sequence[int]
     ) -> defaultdict[int, list[Row]]:
-        """Group a SELECT's rows by the column `owner`, removed; `?` is the JSON list of ids."""
+        """Group a SELECT's rows by the column `owner`; `?` is the JSON list of ids."""
         rows: defaultdict[int, list[Row]] = defaultdict(list)
         for row in self.store.rows(sql, ids):
             rows[row.pop(owner)].append(row)
@@ -163,7 +158,7 @@ _ADDRESS = (
 
 
 def in_address_order(address: Mapping[str, str]) -> Row:
-    """Return an author's address in the API's order; raise `ValueError` for an unknown field."""
+    """Return an author's address in the API's order."""
     check_fields(address, _ADDRESS)
     return {name: address[name] for name in _ADDRESS if name in address}
 
@@ -222,14 +217,14 @@ def free_name(name: str, taken: Collection[str], separator: str = "") -> str:
 
 
 def words_in(*columns: str) -> str:
-    """Return an SQL condition: every word of a list (`words`) occurs in the columns."""
+    """Return an SQL condition: every one of `words` occurs in the columns."""
     text = " || ' ' || ".join(f"coalesce({column}, '')" for column in columns)
     missing = f"SELECT 1 FROM json_each(?) AS word WHERE instr(lower({text}), word.value) = 0"
     return f"NOT EXISTS ({missing})"
 
 
 def words(search: str | None) -> list[str] | None:
-    """Split a search into words for `words_in`, or raise `ToolError`."""
+    """Split a search into words for `words_in`."""
     if not search:
         return None
     # SQLite's lower() handles ASCII only, as lowering bytes does.

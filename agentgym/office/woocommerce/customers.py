@@ -17,7 +17,7 @@ from agentgym.office.woocommerce.context import (
 )
 from agentgym.text.tools import ToolError, echo, tool
 
-_NAMES = ("email", "username", "first_name", "last_name")  # searched columns
+_NAMES = ("email", "username", "first_name", "last_name")
 # An author's fields.
 _FIELDS = ("email", "first_name", "last_name", "billing")
 
@@ -28,17 +28,11 @@ _ORDERS = {"name": "first_name || ' ' || last_name", "registered_date": "date_cr
 class Customers(ShopPart):
     """Customers; the first is the administrator."""
 
-    # For task authors.
-
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add customers, created now, and return their ids, in order.
 
-        Args:
-            records: `email`, and optionally `first_name`, `last_name` and `billing`.
-
-        Raises:
-            ValueError: A field name is unknown.
-            ToolError: The email address is missing or taken.
+        A record has `email`, and optionally `first_name`, `last_name` and `billing`. Raises
+        ValueError for an unknown field, ToolError for a missing or taken email address.
         """
         emails, usernames = (
             {text.lower() for text in self._shop.column_values("customers", column)}
@@ -80,8 +74,6 @@ class Customers(ShopPart):
         """Return all customers, including the administrator, in API form, by id."""
         return self._show_all(self._shop.select_ids("customers", {}, "id"))
 
-    # Tools.
-
     @tool
     def woo_customers_list(
         self,
@@ -122,10 +114,7 @@ class Customers(ShopPart):
         self._store.get("customers", customerId)
         return self._show_all([customerId])[0]
 
-    # Helpers.
-
     def _show_all(self, ids: list[int]) -> list[Row]:
-        """Show the user name only if it differs from the generated one."""
         return [self._show(row) for row in self._shop.rows_by_id("customers", ids)]
 
     def _show(self, row: Row) -> Row:

@@ -32,28 +32,21 @@ _FIELDS = ("status", "customer_id", "customer_note", "billing", "line_items", *_
 _NEW: Row = {"discount_total": 0, "shipping_total": 0, "meta_data": []}
 _TEXTS = dict.fromkeys(("payment_method", "payment_method_title", "transaction_id"), "")
 
-# SQL: the order contains a product.
 _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?)"
 
 
 class Orders(ShopPart):
-    """Orders, which tools only read. The stock and sales of products already account for them."""
-
-    # For task authors.
+    """Orders, which tools only read; products' stock already accounts for them."""
 
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add orders and return their ids, in order. Totals are computed from the lines.
 
-        Args:
-            records: REST API fields: `status` (by default pending), `customer_id`,
-                `customer_note`, `billing`, `line_items` (each with `product_id` and `quantity`), and the datetimes
-                `date_created` (by default now), `date_paid` and `date_completed`. The latter two
-                default to the creation date if the status implies them, and `billing` to the
-                customer's address.
-
-        Raises:
-            ValueError: A field name or the status is unknown.
-            ToolError: A product or customer does not exist.
+        A record has the REST API's `status` (by default pending), `customer_id`, `customer_note`,
+        `billing` (by default the customer's address), `line_items` (each with `product_id` and
+        `quantity`), and the datetimes `date_created` (by default now), `date_paid` and
+        `date_completed`; the latter two default to the creation date if the status implies them.
+        Raises ValueError for an unknown field or status, ToolError for an unknown product or
+        customer.
         """
         currency = self._shop.setting("woocommerce_currency")
         customers = {row["id"]: row for row in self._store.find("customers")}
@@ -76,8 +69,6 @@ class Orders(ShopPart):
     def all(self) -> list[Row]:
         """Return all orders, including trash, in API form, by id."""
         return show_orders(self._shop, self._shop.select_ids("orders", {}, "id"))
-
-    # Tools.
 
     @tool
     def woo_orders_list(
@@ -134,10 +125,7 @@ class Orders(ShopPart):
         self._store.get("orders", orderId)
         return show_orders(self._shop, [orderId])[0]
 
-    # Helpers.
-
     def _order(self, record: Mapping[str, Any], customers: Mapping[int, Row]) -> Row:
-        """Return an order without id, currency and total."""
         check_fields(record, _FIELDS)
         status = record.get("status", "pending")
         if status not in STATUSES:
@@ -173,7 +161,6 @@ class Orders(ShopPart):
         }
 
     def _line(self, line: Mapping[str, Any], order: Row) -> Row:
-        """Return a product line without its id."""
         check_fields(line, ("product_id", "quantity"))
         product, quantity = self._store.get("products", line["product_id"]), line["quantity"]
         if not 1 <= quantity <= _MAX_QUANTITY:

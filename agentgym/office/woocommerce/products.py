@@ -54,7 +54,6 @@ _ORDERS: dict[ProductOrder, str] = {
 }
 
 _IN_TEXTS = words_in("name", "sku", "json_extract(details, '$.description', '$.short_description')")
-# SQL: the product is in a given category or a descendant.
 _IN_CATEGORY = """id IN (SELECT product_id FROM product_categories WHERE term_id IN (
   WITH RECURSIVE tree(id) AS (SELECT value FROM json_each(?)
     UNION SELECT c.id FROM categories AS c JOIN tree ON c.parent = tree.id)
@@ -71,8 +70,6 @@ class Products(ShopPart):
         super().__init__(shop)
         self._categories = categories
 
-    # For task authors.
-
     def add(self, name: str, **fields: Any) -> int:
         """Add a product like `add_all` and return its id."""
         return self.add_all([{"name": name, **fields}])[0]
@@ -80,14 +77,10 @@ class Products(ShopPart):
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add products and return their ids, in order.
 
-        Args:
-            records: REST API fields with extensions: `date_created` is a datetime (by default now),
-                `total_sales` may be set, `categories` are names or ids (new names are added),
-                `stock_quantity` enables stock management, and `meta_data` may be a mapping.
-
-        Raises:
-            ValueError: A field name is unknown.
-            ToolError: A value is invalid, or a SKU is taken.
+        Records have the REST API's fields, with extensions: `date_created` is a datetime (by
+        default now), `total_sales` may be set, `categories` are names or ids (new names are added),
+        `stock_quantity` enables stock management, and `meta_data` may be a mapping. Raises
+        ValueError for an unknown field, ToolError for an invalid value or a taken SKU.
         """
         products = []
         with self._store.change():
@@ -109,8 +102,6 @@ class Products(ShopPart):
     def all(self) -> list[Row]:
         """Return all products, including trash, in API form."""
         return select_products(self._shop, {}, "id")
-
-    # Tools.
 
     @tool
     def woo_products_list(
@@ -281,10 +272,7 @@ class Products(ShopPart):
         threshold = int(self._shop.setting("woocommerce_notify_low_stock_amount"))
         return select_products(self._shop, {low: threshold}, "stock_quantity, id", page, perPage)
 
-    # Helpers.
-
     def _attempt(self, item: Any, call: Callable[[Any], Row]) -> Row:
-        """Process an item of a batch; a failing one changes nothing."""
         try:
             with self._store.change():
                 return call(item)

@@ -20,17 +20,14 @@ from agentgym.office.woocommerce.settings import Settings
 class WooCommerce(Server):
     """A shop whose caller is the administrator.
 
-    It follows WooCommerce in these points:
-
-    * Totals are computed in whole cents from an order's lines.
-    * Dates are in site time (the setting `gmt_offset`).
-    * Saving a product determines whether it is on sale.
-    * Items of `meta_data` are matched by id or key; a null value removes one.
+    Totals are computed in whole cents from an order's lines. Dates are in site time (the setting
+    `gmt_offset`). Saving a product determines whether it is on sale. Items of `meta_data` are
+    matched by id or key; a null value removes one.
 
     Tasks fill the shop through its parts (`products`, `categories`, `orders`, `customers`,
-    `settings`) with `add` or `add_all`, and read it with `all`:
-    `shop.products.add("Mug", regular_price="5")`. Ids count from 1; category 1 is Uncategorized and
-    customer 1 the administrator.
+    `settings`) with `add` or `add_all`, and read it with `all`: `shop.products.add("Mug",
+    regular_price="5")`. Ids count from 1; category 1 is Uncategorized and customer 1 the
+    administrator.
     """
 
     name: ClassVar[str] = "woocommerce"

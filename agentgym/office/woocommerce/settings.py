@@ -42,11 +42,8 @@ class Settings(ShopPart):
     """Settings and system status."""
 
     def update(self, id: str, value: str) -> None:
-        """Change a setting, such as `woocommerce_currency` or `gmt_offset` (hours).
-
-        Raises:
-            ToolError: The setting does not exist.
-            ValueError: The value is invalid.
+        """Change a setting, such as `gmt_offset` (hours); raise ToolError or ValueError for an
+        invalid one.
         """
         setting = self._store.get("settings", id)
         options = setting["options"]

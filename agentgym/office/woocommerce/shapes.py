@@ -36,7 +36,6 @@ _ECHO_CHARS = 120  # callers choose the length of a path into a record
 
 
 def _amount(value: object) -> str:
-    """Normalise an amount to at most two decimals; an empty text stays empty."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError('an amount must look like "12.50"')
     text = str(value).strip()
@@ -175,7 +174,7 @@ def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) 
 
 
 def parse_amount(value: object, name: str) -> str:
-    """Convert an amount that is an argument by itself, or raise `ToolError`."""
+    """Convert an amount that is an argument by itself."""
     try:
         return _amount(value)
     except ValueError as error:

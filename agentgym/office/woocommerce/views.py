@@ -29,7 +29,6 @@ _ALWAYS = tuple(
 )
 
 
-# SQL: the categories of products.
 _CATEGORIES = """SELECT l.product_id, t.id, t.name
     FROM product_categories AS l JOIN categories AS t ON t.id = l.term_id
     WHERE l.product_id IN (SELECT value FROM json_each(?)) AND t.slug <> 'uncategorized'
@@ -66,7 +65,6 @@ def _show_product(shop: ShopContext, row: Row, categories: list[Row]) -> Row:
     return shown
 
 
-# SQL: the items of orders.
 _ITEMS = "SELECT * FROM items WHERE order_id IN (SELECT value FROM json_each(?)) ORDER BY id"
 
 
@@ -76,7 +74,6 @@ def cents(text: str) -> int:
 
 
 def _money(amount: int) -> str:
-    """Format cents as the API does: `12.50`."""
     return f"{amount // 100}.{amount % 100:02d}"
 
 

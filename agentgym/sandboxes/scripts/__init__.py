@@ -1,5 +1,4 @@
 """Workbench programs that not every distribution has, in Python: `unzip` and `zip`.
 
-Their sources are sent into the sandbox; they use only the standard library. They support the most
-common options and refuse the others.
+Their sources are sent into the sandbox. They support the most common options and refuse the others.
 """

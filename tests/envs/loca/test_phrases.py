@@ -6,17 +6,19 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from agentgym.envs.loca.draws import TEXTS, load_texts
+import agentgym
+from agentgym.envs.loca.draws import load_texts
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, Phrase, PhraseSlot, sentences
 from benchmarks.texts import documents
 from tests.envs.loca.office import TASKS, fresh
 
-FILES = sorted(path.stem for path in TEXTS.glob("*.toml"))
+FILES = sorted(path.stem for path in Path(agentgym.__file__).parent.glob("envs/loca/texts/*.toml"))
 # Texts that are not phrases.
 PLAIN = {"letters", "prompts", "invoices", "questions", "subjects"}
 SLOTS = {

@@ -47,8 +47,7 @@ def to_number(value: Any) -> Any:
 def write_number(value: Any) -> str:
     """Write a value as a text shows it: a whole or decimal number without trailing zeros.
 
-    Raises:
-        ValueError: A fraction has no finite decimal form.
+    Raise ValueError if a fraction has no finite decimal form.
     """
     if not isinstance(value, Fraction):
         return str(value)
@@ -131,11 +130,7 @@ class _Exact(ast.NodeTransformer):
 class Formula:
     """An expression over variables: arithmetic, comparisons, and the functions of the templates.
 
-    Attributes:
-        names: Its variables.
-
-    Raises:
-        ValueError: The text is something else.
+    Other texts raise ValueError.
     """
 
     def __init__(self, text: str) -> None:
@@ -158,12 +153,7 @@ class Formula:
         self._code: CodeType = compile(exact, "template", "eval")
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
-        """Return the value.
-
-        Raises:
-            ArithmeticError: It divides by zero.
-            ValueError: It has no value for these variables.
-        """
+        """Return the value, or raise ArithmeticError or ValueError."""
         try:
             # Only the syntax and functions above occur, without builtins.
             return eval(self._code, _GLOBALS, dict(values))

@@ -16,7 +16,7 @@ _MOST_REPORTED = 50  # more would hardly be read
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """A JSON object with its place in a file, whose mistakes go to a list."""
+    """A JSON object with its place in a file and a list of its mistakes."""
 
     where: str
     fields: Mapping[str, Any]
@@ -33,7 +33,7 @@ class InputRecord:
         return value
 
     def texts(self, name: str, *, required: bool = False) -> tuple[str, ...]:
-        """Return a field with a list of texts; note its absence if it is required."""
+        """Return a field with a list of texts; note its absence if required."""
         value = self.fields.get(name)
         if value is None and not required:
             return ()
@@ -98,13 +98,11 @@ def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 
 def keep_dataset(data: Any) -> str:
-    """Return a path for `data`: itself, or a folder to which its rows are copied.
+    """Return a path for `data`: itself, or a folder with copies of its rows.
 
     Rows of a `datasets.Dataset`, a `DatasetDict` or a list of mappings go to the user's cache, in a
-    folder named by their content, so a configuration stays short and the same rows the same.
-
-    Raises:
-        ValueError: It is none of these.
+    folder named by their content, so a configuration stays short and the same rows the same. Other
+    values raise ValueError.
     """
     if isinstance(data, str | Path):
         return str(data)

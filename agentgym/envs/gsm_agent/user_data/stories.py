@@ -32,7 +32,6 @@ class RawProblem:
 
     Attributes:
         id: The file name and the line, such as `test-17`, or `template#draw`.
-        premises: The sentences of its documents.
         unclear: Why searching cannot solve it; empty if it can.
         names: The people in it, the main one first.
         documents: The texts of its documents; empty for the premises.
@@ -56,9 +55,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def split_if(sentence: str) -> tuple[str, str]:
-    """Split `If A, how B?` or `How B if A?` into the sentence `A.`, which may be empty, and the
-    question.
-    """
+    """Split `If A, how B?` or `How B if A?` into the sentence `A.`, or none, and the question."""
     if match := _IF_FIRST.fullmatch(sentence):
         premise, question = match[1], match[2]
     elif match := _IF_LAST.fullmatch(sentence):
@@ -69,7 +66,7 @@ def split_if(sentence: str) -> tuple[str, str]:
 
 
 def take_apart(name: str, text: str, answer: str) -> RawProblem:
-    """Split a problem by punctuation: the last question, and the other sentences as premises."""
+    """Split a problem by punctuation: the last question, and all other sentences as premises."""
     text = " ".join(text.split())
     sentences = split_sentences(text)
     asking = [place for place, sentence in enumerate(sentences) if sentence.endswith("?")]
@@ -97,7 +94,7 @@ def take_apart(name: str, text: str, answer: str) -> RawProblem:
 def group_sentences(
     sentences: Sequence[str], tells: Callable[[Sequence[str]], bool]
 ) -> list[list[str]]:
-    """Group sentences so that each group `tells` something; the last one gets the rest."""
+    """Split sentences into groups that `tells` accepts; the last group gets the rest."""
     groups: list[list[str]] = []
     group: list[str] = []
     for sentence in sentences:
@@ -113,7 +110,7 @@ def group_sentences(
 def why_unclear(question: str, named: Sequence[str] = ()) -> str:
     """Return why a question makes no sense without its story; empty if it does.
 
-    `named` lists the people whom a heading names beside the question.
+    `named` lists the people in a heading above the question.
     """
     if named or find_names(question):
         return ""
@@ -136,7 +133,7 @@ def find_names(text: str) -> tuple[str, ...]:
 
 
 def find_numbers(text: str) -> set[str]:
-    """Return the numbers in a text, with those of words such as `twice` as digits."""
+    """Return the numbers in a text as digits, including words such as `twice`."""
     found = (_NUMBERS.get(token.lower(), token.replace(",", "")) for token in _NUMBER.findall(text))
     return {number for number in found if number[0].isdigit()}
 

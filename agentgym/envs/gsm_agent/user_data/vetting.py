@@ -1,5 +1,4 @@
-"""Six checks of texts that no parser reads: problems of users, taken apart by punctuation, from
-templates, or by a model.
+"""Six checks of problems that no parser reads.
 
 Months are not checked: `loaders` gives tasks that share a person different ones.
 """
@@ -36,7 +35,6 @@ class Published:
 
     @cached_property
     def index(self) -> Lexical:
-        """The search index."""
         return Lexical.of([document.content for document in self.documents] or ["none"])
 
 
@@ -49,7 +47,7 @@ def solvable(published: Published) -> Violations:
 
 
 def necessary(published: Published) -> Violations:
-    """Check 2: each document contains a number that its question and other documents lack."""
+    """Check 2: each document contains a number found nowhere else in the task."""
     for problem, task, documents in published.cases():
         # Templates compute it, also where two documents contain equal numbers.
         if problem.exact:
@@ -87,7 +85,7 @@ def unique(published: Published) -> Violations:
 
 
 def discoverable(published: Published) -> Violations:
-    """Check 6: the question, and then the documents found, find all of them within 20 pages."""
+    """Check 6: searches for the question and found documents find all within 20 pages."""
     for _, task, _ in published.cases():
         missing = set(task.documents)
         queries = [task.question]
@@ -109,7 +107,7 @@ CHECKS: Mapping[str, Callable[[Published], Violations]] = {
 def vet(
     problems: Sequence[RawProblem], documents: Sequence[Document], tasks: Sequence[Task]
 ) -> dict[str, str]:
-    """Run all checks; return the first reason against each task that fails one."""
+    """Run all checks; return the first reason against each failing task."""
     reasons: dict[str, str] = {}
     published = Published(problems, documents, tasks)
     for name, check in CHECKS.items():

@@ -17,12 +17,10 @@ from agentgym.envs.loca.published.files import read_json
 
 @dataclass(frozen=True)
 class PublishedRun:
-    """One published configuration.
+    """World id, options and seed of one published configuration.
 
-    Attributes:
-        world: The id for `agentgym.make`.
-        options: The options that draw a state of the same proportions.
-        seed: The published seed. Our generators draw another state from it.
+    The options draw a state of the same proportions, but our generators draw another one from the
+    seed.
     """
 
     world: str
@@ -44,9 +42,8 @@ class _File:
 def read_configurations(path: str | Path) -> Sequence[PublishedRun]:
     """Read a configuration file of LOCA-bench, such as `final_8k_set_config.json`.
 
-    Raises:
-        ValueError: The file has another form, or a parameter that no option of ours follows; the
-            error names the file, the configuration and the parameter.
+    Raise ValueError, with file, configuration and parameter, for another form or for a parameter
+    without a counterpart here.
     """
     file = read_json(Path(path), TypeAdapter(_File))
     runs = []

@@ -94,9 +94,7 @@ def load_courses(state: Path, canvas: Canvas, login: str, start: datetime) -> ti
 
     The announcements are the last thing that the generator wrote, so their newest date is its day,
     which becomes the day of `start`. Announcements and submissions are an hour old at `start`.
-
-    Raises:
-        ValueError: A file is missing or malformed.
+    Raise ValueError if a file is missing or malformed.
     """
     folder = state / "local_db" / "canvas"
     try:

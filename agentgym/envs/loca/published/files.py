@@ -1,6 +1,4 @@
-"""Read the files of LOCA-bench as typed records; every error names the file, the place and the
-expectation.
-"""
+"""Read the files of LOCA-bench as typed records; every error names the file and the place."""
 
 from __future__ import annotations
 
@@ -71,7 +69,7 @@ def read_text(path: Path) -> str:
 
 
 def read_json_lines(path: Path, shape: TypeAdapter[T]) -> Sequence[T]:
-    """Return the values of a file with JSON on each line that is not blank."""
+    """Return the values of a file of JSON lines."""
     values = []
     for number, line in enumerate(read_text(path).split("\n"), 1):
         try:
@@ -82,7 +80,7 @@ def read_json_lines(path: Path, shape: TypeAdapter[T]) -> Sequence[T]:
 
 
 def read_table(path: Path, columns: Columns, key: Sequence[str] = ()) -> Rows:
-    """Return the rows of a CSV file, which differ in their key."""
+    """Return the rows of a CSV file; their keys must differ."""
     try:
         table = list(csv.reader(read_text(path).rstrip().splitlines()))
     except csv.Error as error:
@@ -132,13 +130,8 @@ def read_tables(
 ) -> Mapping[str, Sequence[tuple[Any, ...]]]:
     """Return the rows of a BigQuery dataset's tables by name.
 
-    Args:
-        state: The state folder.
-        dataset: The dataset.
-        columns: The columns that each table must have, with types as in `BigQuery.load`.
-
-    Raises:
-        ValueError: The database is missing or has another form.
+    `columns` has the columns that each table must have, with types as in `BigQuery.load`. Raise
+    ValueError if the database is missing or has another form.
     """
     path = state / "local_db" / "google_cloud" / "bigquery_data.db"
     return read_database(path, f"local-project_{dataset}_", columns)
@@ -147,12 +140,10 @@ def read_tables(
 def read_database(
     path: Path, prefix: str, columns: Mapping[str, str]
 ) -> Mapping[str, Sequence[tuple[Any, ...]]]:
-    """Return the rows of an SQLite database's tables by their name after the prefix; see
-    `read_tables`.
-    """
+    """Return an SQLite database's rows, by table name without the prefix; see `read_tables`."""
     tables = {}
     with tempfile.TemporaryDirectory() as folder:
-        # The log of a database in WAL mode lies beside it, and reading may change both.
+        # A database in WAL mode has a log file, and reading may change both.
         for part in filter(Path.is_file, path.parent.glob(f"{path.name}*")):
             shutil.copy(part, folder)
         with contextlib.closing(sqlite3.connect(Path(folder, path.name))) as database:

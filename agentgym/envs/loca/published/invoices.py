@@ -22,7 +22,7 @@ from agentgym.office.files.pdfs import read_pdf
 from agentgym.office.warehouse.snowflake import Snowflake
 from agentgym.text.tools import ToolError
 
-_TOTAL = "Total Amount: $"  # in all its layouts, and in none of ours
+_TOTAL = "Total Amount: $"  # in all its layouts, never in ours
 _FACTS = {
     "id": re.compile(r"(?:Document ID|Invoice ID|Invoice): ([\w-]+?)\s*(?:Processing )?Date:"),
     "supplier": re.compile(r"(?:VENDOR INFORMATION|Vendor|Supplier):\s*\n(.+)"),
@@ -71,7 +71,6 @@ class _Invoice:
     payment_status: _Status
 
     def facts(self) -> dict[str, Any]:
-        """Return what the PDF file shows, with amounts in cents."""
         return {
             "id": self.invoice_id,
             "supplier": self.supplier,
@@ -99,7 +98,7 @@ class _Payment:
 
 
 def read_layout(text: str) -> dict[str, Any] | None:
-    """Return the facts of an invoice with amounts in cents, or None if the layout is not LOCA-bench's."""
+    """Return an invoice's facts, with amounts in cents; None if the layout is not LOCA-bench's."""
     if _TOTAL not in text:
         return None
     facts: dict[str, Any] = {}
@@ -118,7 +117,7 @@ def read_layout(text: str) -> dict[str, Any] | None:
 
 
 def read_invoices(state: Path) -> Mapping[str, tuple[dict[str, Any], bytes]]:
-    """Return the facts and the PDF file of each invoice by the file's name."""
+    """Return the facts and the PDF file of each invoice, by file name."""
     path = state / "groundtruth_workspace" / "invoice.jsonl"
     records = read_json_lines(path, TypeAdapter(_Invoice))
     names = [f"{record.invoice_id}.pdf" for record in records]

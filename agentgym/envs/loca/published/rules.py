@@ -212,7 +212,7 @@ def outlet_failures(
 ) -> Iterator[str]:
     """Compare the products in the outlet, and the table that a mail to each subscriber attaches.
 
-    The checker reads the attached file from the workspace, as it is in the end.
+    The checker reads the attached file from the final workspace.
     """
     outlets = [term["id"] for term in shop.categories.all() if term["name"] in _OUTLETS]
     slow = {row["Product Name"] for row in rows}
@@ -245,7 +245,6 @@ def _rates(rows: Records) -> dict[str, list[float]]:
 
 
 def _parse(content: Any) -> Any:
-    """Return the value of JSON or of a Python literal; any other text stays text."""
     if not isinstance(content, str):
         return content
     with contextlib.suppress(ValueError, RecursionError):
@@ -269,9 +268,7 @@ def _critical_messages(cloud: GoogleCloud) -> Iterator[str]:
 
 
 def _shown_table(sheets: GoogleSheet, book: str) -> Sequence[Sequence[Any]]:
-    """Return the part that the rule reads of the first sheet with four of the columns, or else of
-    the first.
-    """
+    """Return the relevant part of the first sheet with four of the columns, or of the first."""
     tables = [sheets.values(book, name) for name in sheets.sheet_titles(book)]
     for table in tables:
         heads = [as_text(cell).lower() for cell in table[0]] if len(table) > 1 else []
@@ -321,7 +318,6 @@ def _team(row: Mapping[str, Any]) -> str:
 
 
 def _reading(row: Mapping[str, Any]) -> _Reading | None:
-    """Return a row of a report, or None if it has another form."""
     text = str(row.get("timestamp")).strip().partition("+")[0]
     text = text.removesuffix("Z").removesuffix(" UTC")
     for form in _TIMES:

@@ -1,7 +1,7 @@
 """Load state folders that LOCA-bench's generators wrote.
 
 A folder has `agent_workspace`, `groundtruth_workspace` and `local_db` with a folder per server.
-Twelve tasks can be loaded; docs/loca_states.md tells why the others cannot.
+Twelve tasks can be loaded; docs/loca_states.md explains why the others cannot.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ class PublishedConfig(OfficeConfig):
             raise ValueError(f"data must be a state folder of LOCA-bench, got {self.data!r}")
 
     def for_seed(self, seed: int) -> Self:
-        """Return the configuration of a seed's state."""
         if not self.data:
             return self
         states = sorted(Path(self.data).glob("state*")) or [Path(self.data)]
@@ -140,7 +139,7 @@ class ShopOrder:
 
 
 def load_workspace(state: Path, files: Workspace, needed: Sequence[str], *outputs: str) -> None:
-    """Copy the agent's files; raise `ValueError` if one is missing or an agent has worked."""
+    """Copy the agent's files; raise ValueError if one is missing or an agent has worked."""
     folder = state / "agent_workspace"
     if not folder.is_dir():
         raise ValueError(f"{folder} must be the folder of the agent's files")
@@ -205,15 +204,9 @@ def load_mail(
 ) -> Sequence[Mail]:
     """Load the users of the mail server and the owner's INBOX, and return its mails by date.
 
-    Args:
-        state: The state folder.
-        email: The mail server to fill.
-        owner: The address of the only user with mails.
-        needed: The addresses of further users that the state must have.
-        latest: The new date of the last mail; the others move with it.
-
-    Raises:
-        ValueError: A file is missing or malformed, or an agent has worked on this state.
+    Only `owner` may have mails, the last of which moves to `latest`; the state must also have the
+    users `needed`. Raise ValueError if a file is missing or malformed, or an agent has worked on
+    this state.
     """
     folder = state / "local_db" / "emails"
     load_users(state, email)
@@ -248,7 +241,7 @@ def _table(place: str, values: Mapping[tuple[int, int], Any]) -> Table:
 
 
 def read_products(state: Path, delay: timedelta) -> Sequence[Mapping[str, Any]]:
-    """Return the products of a shop, with dates that move by `delay`, for `products.add_all`."""
+    """Return a shop's products for `products.add_all`, with dates moved by `delay`."""
     path = state / "local_db" / "woocommerce" / "products.json"
     records = []
     for product in read_json(path, TypeAdapter(dict[str, _StockedProduct])).values():
@@ -264,7 +257,7 @@ def read_products(state: Path, delay: timedelta) -> Sequence[Mapping[str, Any]]:
     return records
 
 
-def read_shop(state: Path) -> tuple[Sequence[ShopProduct], Sequence[ShopOrder]]:
+def read_shop_records(state: Path) -> tuple[Sequence[ShopProduct], Sequence[ShopOrder]]:
     """Return the products and orders of a WooCommerce shop."""
     folder = state / "local_db" / "woocommerce"
     path = folder / "products.json"

@@ -104,7 +104,6 @@ class ABTesting(OfficeTask[ABTestingConfig]):
     text = text_of("prompts", "ABTesting")
 
     def draw(self, size: int) -> None:
-        """Draw the scenarios, their hours and earlier tests."""
         cloud = self.office.get(GoogleCloud)
         count = min(size, self.config.scenarios or max(1, round(0.75 * size**0.5)))
         names = _scenarios(self.rng, count)
@@ -254,13 +253,11 @@ class ABTesting(OfficeTask[ABTestingConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the number of scenarios for a plan of `steps` steps."""
         check_int("horizon", steps, 6, 1_000)
         scenarios = CHUNK * (steps - 5)
         return {"size": 4 * scenarios, "scenarios": scenarios}
 
     def plan(self) -> Plan:
-        """Sum the scenarios, write the record and act on the result."""
         yield read("Read the format of the record.", _read_record, "read_text_file", path=RECORD)
         scenarios = yield read(
             "List the tables.", _read_tables, "bigquery_run_query", query=TABLES, max_results=10_000
@@ -307,7 +304,6 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         yield [*record, conclusion]
 
     def describe(self) -> Iterable[ToolCall]:
-        """Return the calls that read the format and all rows."""
         yield ToolCall("read_text_file", {"path": RECORD})
         yield ToolCall("bigquery_run_query", {"query": TABLES, "max_results": 10_000})
         for table in self.office.get(GoogleCloud).bigquery.tables(DATASET):
@@ -318,7 +314,6 @@ class ABTesting(OfficeTask[ABTestingConfig]):
                 )
 
     def task_failures(self) -> Iterator[str]:
-        """Check the record, and the bucket or entry."""
         cloud = self.office.get(GoogleCloud)
         yield from TABLE.failures(self.files, self.truth["rows"])
         won = self.truth["winner"] == "B"
@@ -329,7 +324,6 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         yield from bigquery_failures(cloud, self.truth["tables"])
 
     def published_failures(self) -> Iterator[str]:
-        """Apply the published rule."""
         verdict = {"bucket": BUCKET, "log": LOG, "payload": PAYLOAD, "overall": OVERALL}
         cloud = self.office.get(GoogleCloud)
         return ab_testing_failures(self.files, cloud, self.truth["published"], verdict)

@@ -80,7 +80,6 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     text = text_of("prompts", "AcademicWarning")
 
     def draw(self, size: int) -> None:
-        """Draw students, exams, the latest quiz and earlier log entries."""
         # One more for each 42 students: each lengthens the description by up to a quarter, and with
         # this number no preset length falls on such a step.
         exams = min(15, 1 + -(-size // 42)) if self.config.exams is None else self.config.exams
@@ -194,7 +193,6 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
                 return past, latest
 
     def plan(self) -> Plan:
-        """Read the quiz, sum the exams, write the file and the entries."""
         quiz = yield read(
             "Read the latest quiz.",
             lambda text: {
@@ -243,7 +241,6 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
         ]  # fmt: skip
 
     def describe(self) -> Iterable[ToolCall]:
-        """Return the calls that read the quiz and all exams."""
         yield ToolCall("read_text_file", {"path": LATEST})
         yield ToolCall("bigquery_run_query", {"query": TABLES})
         for table in self.office.get(GoogleCloud).bigquery.tables(DATASET):
@@ -253,14 +250,12 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             )
 
     def task_failures(self) -> Iterator[str]:
-        """Check the students in the file and the log entries."""
         cloud = self.office.get(GoogleCloud)
         yield from TABLE.failures(self.files, self.truth["bad"])
         yield from self._entry_failures(cloud)
         yield from bigquery_failures(cloud, self.truth["tables"])
 
     def published_failures(self) -> Iterator[str]:
-        """Apply the published rule."""
         cloud, truth = self.office.get(GoogleCloud), self.truth
         return academic_warning_failures(self.files, cloud, truth["published"], truth["students"])
 

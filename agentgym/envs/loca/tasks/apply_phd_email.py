@@ -1,6 +1,4 @@
-"""Application archives for the professors who request them, each with its own structure
-(LOCA-bench, table 7).
-"""
+"""Application archives for professors, each structured as requested (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -79,8 +77,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     """Find the professors who request application papers, and send each an archive in the requested
     structure.
 
-    The terminal makes the archives, so that call raises RuntimeError on a host without a working
-    sandbox.
+    Without a working sandbox, the terminal's call raises RuntimeError.
     """
 
     Config = ApplyPhDEmailConfig
@@ -97,7 +94,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     text = text_of("prompts", "ApplyPhDEmail")
 
     def draw(self, size: int) -> None:
-        """Draw the applicant, her papers, the professors and their mails."""
         rng, email = self.rng, self.office.get(Email)
         last = pick(rng, [name for name in LAST if name.startswith("C")])
         name = f"Mary {pick(rng, ('', 'Ann ', 'Jo '))}{last}"
@@ -177,7 +173,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         return self.start - timedelta(minutes=self.whole(6_000, 30_000))
 
     def plan(self) -> Plan:
-        """Merge the awards, make all archives and send them."""
         (name, student), names = yield [
             read("Read the memory.", _read_person, "read_graph"),
             read("List the papers.", lambda text: re.findall(r"^\[FILE\] ((?:award|letter)\S*)", text, re.MULTILINE),
@@ -237,7 +232,6 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
         ]  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:
-        """Check one mail with the right archive per request, and no other mail."""
         email = self.office.get(Email)
         missing = dict(self.truth["wanted"])
         for mail in email.sent():

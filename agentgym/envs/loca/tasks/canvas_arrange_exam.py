@@ -1,6 +1,4 @@
-"""Schedule of a student's remaining final exams, from announcements and mails (LOCA-bench, table
-7).
-"""
+"""A student's remaining final exams, from announcements and mails (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -57,9 +55,7 @@ from agentgym.office.context import START
 from agentgym.office.email.messages import Mail
 from agentgym.office.email.server import Email
 from agentgym.office.memory import KnowledgeGraph
-from agentgym.office.spreadsheet.workbooks import (
-    write_workbook,
-)
+from agentgym.office.spreadsheet.workbooks import write_workbook
 from agentgym.world.config import Share
 
 _TITLES = re.compile(r"^((prof|professor|dr|mr|mrs|ms)\b\.? *)+", re.IGNORECASE)
@@ -114,7 +110,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
     text = text_of("prompts", "CanvasArrangeExam")
 
     def draw(self, size: int) -> None:
-        """Draw courses, announcements, mails and the empty schedule."""
         canvas, email = self.office.get(Canvas), self.office.get(Email)
         canvas.people.add_user(ME, LOGIN, "kelly-2025")
         email.add_user(LOGIN, "kelly-2025", ME)
@@ -150,7 +145,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             raise ValueError(f"{path} must have only its header: an agent has worked on this state")
         canvas, email = self.office.get(Canvas), self.office.get(Email)
         load_courses(state, canvas, LOGIN, START)
-        # The published dates are those of the host.
+        # The published dates are the host's.
         mails = load_mail(state, email, LOGIN, latest=START - timedelta(hours=1))
         email.login_as(LOGIN)
         path = state / "groundtruth_workspace" / FILE
@@ -321,7 +316,6 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         return Mail(sender, LOGIN, subject, body, START - timedelta(minutes=minutes))
 
     def plan(self) -> Plan:
-        """Read courses, announcements and mails, then write the rows."""
         courses = yield read("List the courses.", _read_courses, "canvas_list_courses")
         lists = yield [
             read(
@@ -365,19 +359,17 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         )
 
     def task_failures(self) -> Iterator[str]:
-        """Check the rows and their order."""
         table, failures = open_output(self.files, FILE, SHEET)
         yield from failures
         yield from _table_failures(table, self.truth["exams"])
         yield from sent_failures(self.office.get(Email))
 
     def published_failures(self) -> Iterator[str]:
-        """Apply the published rule."""
         return schedule_failures(self.files, FILE, self.truth["published"])
 
 
 def _check_mails(state: Path, mails: Iterable[Mail], courses: Iterable[Mapping[str, Any]]) -> None:
-    """Raise `ValueError` if a mail gives name and teacher of no course, or of several."""
+    """Raise ValueError if name and teacher in a mail fit no course, or several."""
     names = [mailed_course(each["name"], each["extra"]["teacher_email"]) for each in courses]
     for mail in mails:
         about = by_kind(read_exam_mail(mail.body, mail.sender)).get("about")
@@ -396,7 +388,6 @@ def _table_failures(
 
 
 def _same_date(actual: Any, expected: Any) -> bool:
-    """Compare dates: MM/DD/YYYY text or an Excel date."""
     iso = _ISO_DAY.fullmatch(as_text(actual))  # an Excel date as text
     if iso:
         return loose(f"{iso[2]}/{iso[3]}/{iso[1]}", expected)
@@ -405,7 +396,6 @@ def _same_date(actual: Any, expected: Any) -> bool:
 
 
 def _same_time(actual: Any, expected: Any) -> bool:
-    """Compare times: HH:MM text or an Excel time."""
     parts = re.fullmatch(r"(?:[0-9-]{10}[ T])?([0-9]{1,2}):([0-9]{2})(:00)?", as_text(actual))
     return loose(f"{int(parts[1]):02}:{parts[2]}" if parts else actual, expected)
 

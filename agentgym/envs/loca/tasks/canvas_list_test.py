@@ -134,7 +134,6 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     text = text_of("prompts", "CanvasListTest")
 
     def draw(self, size: int) -> None:
-        """Draw courses, announcements, notes and the files to fill in."""
         canvas = self.office.get(Canvas)
         canvas.people.add_user(ME, LOGIN, "brown-2025")
         self._names = people(self.rng, 6)
@@ -225,7 +224,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 yield Post(*news.draw(self.rng, values, topics[int(k)])[1:])
 
     def _due(self, sure: bool) -> tuple[str, bool]:
-        """Draw one of few deadlines, many of which tie, and whether it is in the future."""
+        """Draw one of few deadlines, so many tie, and whether it is in the future."""
         past = not sure and self.happens(_PAST_RATE)
         days = -self.whole(1, 9) if past else self.whole(3, 15)
         return iso((START + timedelta(days=days)).replace(hour=23, minute=59, second=0)), not past
@@ -303,7 +302,6 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             yield title, row if ahead and not voluntary and not submitted else None
 
     def plan(self) -> Plan:
-        """Read notes, courses and submissions, then write both files."""
         scores = yield read(
             "Read the memory.",
             _read_scores,
@@ -334,12 +332,10 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         yield [*steps, *more]
 
     def task_failures(self) -> Iterator[str]:
-        """Check the rows of both files and their order."""
         for kind, table in TABLES.items():
             yield from table.failures(self.files, self.truth[kind])
 
     def published_failures(self) -> Iterator[str]:
-        """Apply the published rule."""
         for kind, table in TABLES.items():
             yield from listing_failures(self.files, table.path, table.columns, self.truth[kind])
 

@@ -126,7 +126,6 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     published_text = text_of("prompts", "CourseAssistantPublished")
 
     def draw(self, size: int) -> None:
-        """Draw the roster, the mailbox and the account file."""
         students = self._students(size)
         sure = self.whole(size)  # this student certainly needs a reminder
         students[sure] = students[sure]._replace(status=ENROLLED)
@@ -164,7 +163,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         rows = typed_rows(f"{path}: {SHEET}", table, dict.fromkeys(COLUMNS, as_name), COLUMNS[1:2])
         students = [Student(*row.values()) for row in rows]
         email = self.office.get(Email)
-        # The published dates are those of the host.
+        # The published dates are the host's.
         mails = load_mail(state, email, ME, latest=self.start - timedelta(hours=1))
         path = state / "files" / "emails.jsonl"
         subjects = [each.subject for each in read_json_lines(path, TypeAdapter(_Submission))]
@@ -269,7 +268,6 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         return self.start - timedelta(minutes=self.whole(30, 20_000))
 
     def plan(self) -> Plan:
-        """Read the roster and all mails, then send the reminders."""
         account, students = yield [
             read("Read the account.", _read_account, "read_text_file", path=ACCOUNT),
             read(
@@ -299,7 +297,6 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         ]  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:
-        """Check one mail per student without a submission, and no other mail."""
         email = self.office.get(Email)
         missing = dict(self.truth["missing"])
         for mail in email.sent():
@@ -317,7 +314,6 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
             yield "the users of the mail server were changed"
 
     def published_failures(self) -> Iterator[str]:
-        """Apply the published rule."""
         return reminder_failures(self.office.get(Email), self.truth["published"])
 
     def _wrong(self, mail: Mail, student: Sequence[str]) -> str:
@@ -357,7 +353,7 @@ def _ids(text: str) -> set[str]:
 
 
 def _named(text: str, names: Iterable[str]) -> set[str]:
-    """Return the names in a text; a name within another counts only where it occurs alone."""
+    """Return the names in a text; a name within another counts only if it also occurs alone."""
     rest, matches = " ".join(text.split()).casefold(), set()
     for name in sorted((name for name in names if name.casefold() in rest), key=len, reverse=True):
         rest, count = re.subn(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", " ", rest)

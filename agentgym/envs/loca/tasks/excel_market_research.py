@@ -1,6 +1,4 @@
-"""Yearly market growth in a company's own category, from a workbook with other categories
-(LOCA-bench, table 7).
-"""
+"""Yearly market growth in a company's own category, from a workbook (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ from agentgym.envs.loca.results import cell_rows, read_metadata
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.office.spreadsheet.excel_parts import spot_name
-from agentgym.office.spreadsheet.workbooks import (
-    write_workbook,
-)
+from agentgym.office.spreadsheet.workbooks import write_workbook
 
 DATA, FORMAT, REQUEST, RESULT = (
     "Market_Data.xlsx",
@@ -66,7 +62,7 @@ _CHUNK = 80  # cells per read: each takes many tokens as JSON
 _HEADING = "## Report to be made\n\n"
 _REQUEST = re.compile(rf"{_HEADING}- Target category: (.+)\n- Years: (\d+) to (\d+)")
 _HEAD = re.compile(r"(.+) \((mn|bn) USD\)")
-# How LOCA-bench words its request, and the first head of its weights.
+# LOCA-bench's wording of the request, and its header of the categories.
 _PUBLISHED_REQUEST = re.compile(
     r"\*\*Target Category:\*\* (.{1,200})\n\n\*\*Time Range:\*\* (\d{4}) to (\d{4})"
 )
@@ -107,7 +103,6 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
     text = text_of("prompts", "ExcelMarketResearch")
 
     def draw(self, size: int) -> None:
-        """Draw weights, market data and the request."""
         years, raw, internal = self._shape(BLOCK * min(size, MAX_BLOCKS))
         markets = [
             f"{kind} {good}{place}".strip() for kind in KINDS for good in GOODS for place in PLACES
@@ -223,7 +218,6 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         self.files.write(FORMAT, write_workbook({SHEET: form}))
 
     def plan(self) -> Plan:
-        """Read the request and the sheets piece by piece, then write the report."""
         request = yield read("Read the request.", _read_request, "read_text_file", path=REQUEST)
         form, sizes = yield [
             read(
@@ -277,13 +271,11 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
             yield from remove_sheets(RESULT, sheets, form)
 
     def task_failures(self) -> Iterator[str]:
-        """Check the sheet, headers and rows of the report."""
         table, failures = open_output(self.files, RESULT, self.truth.get("sheet", SHEET))
         yield from failures
         yield from _table_failures(table, self.truth["columns"], self.truth["rows"])
 
     def published_failures(self) -> Iterator[str]:
-        """Apply the published rule."""
         truth = self.truth
         return growth_failures(self.files, RESULT, truth["published"], truth["optional"])
 
@@ -294,7 +286,6 @@ def _expected_report(
     values: Mapping[int, Sequence[Decimal]],
     years: tuple[int, int],
 ) -> dict[str, Any]:
-    """Return the columns and rows of the report on categories by their factors and yearly values."""
     columns = [YEAR, *(f"{name} %" for name in names), TOTAL]
     rows = []
     for year in range(years[0], years[1] + 1):
@@ -313,7 +304,6 @@ def _expected_report(
 def _read_market(
     path: Path, target: str
 ) -> tuple[list[str], list[Decimal], dict[int, list[Decimal]]]:
-    """Return names and factors of the target's categories, and their sizes by year."""
     book = read_book(path, WEIGHTS, VALUES)
     heads = {}
     for head in book[VALUES][0][1:]:
@@ -425,7 +415,6 @@ def _read_weights(rows: Sequence[Sequence[Any]], target: str) -> dict[str, Any]:
 def _used_columns(
     parts: Sequence[Mapping[str, Any]], heads: Sequence[str]
 ) -> tuple[list[str], list[int], list[Decimal]]:
-    """Return name, column and factor of each raw category with a weight."""
     weights = next(part["weights"] for part in parts if part["weights"])
     places = {}
     for k, head in enumerate(heads):

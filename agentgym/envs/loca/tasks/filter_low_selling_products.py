@@ -154,7 +154,6 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
     text = text_of("prompts", "FilterLowSellingProducts")
 
     def draw(self, size: int) -> None:
-        """Draw the products, the subscribers and the files to fill in."""
         low = min(size, self.config.low_selling or max(1, round(0.4 * size)))
         roles = shuffled(self.rng, ["low"] * low + ["other"] * (size - low))
         products: list[dict[str, Any]] = []
@@ -330,7 +329,6 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return letters
 
     def plan(self) -> Plan:
-        """Create the category, move products, write the table, send the mails."""
         letter = yield read("Read the template.", str, "read_text_file", path=TEMPLATE)
         subscribers = yield read(
             "Read the subscribers.", _read_subscribers, "read_text_file", path=SUBSCRIBERS
@@ -376,12 +374,11 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return PUBLISHED_OFFERS if "published" in self.truth else OFFERS
 
     def published_failures(self) -> Iterator[str]:
-        """Apply the published rule; our column Discounted Price is its Promotional Price."""
+        """Our column Discounted Price is the rule's Promotional Price."""
         shop, email = self.office.get(WooCommerce), self.office.get(Email)
         return outlet_failures(shop, email, self.files, self.truth["rows"], self.truth["letters"])
 
     def task_failures(self) -> Iterator[str]:
-        """Check the outlet, and the table on disk and in each mail."""
         yield from self._shop_failures()
         yield from self._offers.failures(self.files, self.truth["rows"])
         yield from self._mail_failures()

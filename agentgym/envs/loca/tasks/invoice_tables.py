@@ -40,9 +40,8 @@ CELLS: Mapping[str, Mapping[str, Same]] = {
 def enter_rows(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> Piece:
     """Read the tables and remove wrong rows; return the steps that enter rows and set the comment.
 
-    Args:
-        rows: The row of each invoice of the folder, for both tables.
-        outputs: The outputs of the two tables and the comment.
+    `rows` has the row of each invoice of the folder, for both tables; `outputs` names the tables
+    and the comment.
     """
     ids = ", ".join(_quoted(row["INVOICE_ID"]) for row in rows)
     *columns, entered = yield [*map(_describe, TABLES), _read_entered(ids)]
@@ -147,7 +146,7 @@ def key_of(table: str) -> TableName:
 
 
 def form_of(table: Table) -> list[Any]:
-    """Return what a check compares besides rows: the columns."""
+    """Return the columns, which a check compares besides the rows."""
     columns = [[column.name, column.type, column.nullable, column.key] for column in table.columns]
     return ["", *columns]  # the empty text keeps the keys of instances
 

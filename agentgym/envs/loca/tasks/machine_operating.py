@@ -119,7 +119,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
     text = text_of("prompts", "MachineOperating")
 
     def draw(self, size: int) -> None:
-        """Draw the sensors, ranges, readings and earlier reports."""
         cloud = self.office.get(GoogleCloud)
         sensors = self._sensors(size)
         all_limits = {sensor: self._range(sensor[1]) for sensor in sensors}
@@ -323,7 +322,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                 cloud.storage.put_object(BUCKET, REPORT, text)
 
     def plan(self) -> Plan:
-        """Read the ranges and the readings in pages, write the report and upload it."""
         last = yield read(
             "See how long the sheet is.",
             lambda text: int(re.findall("[0-9]+", read_metadata(text)["used_ranges"][SHEET])[-1]),
@@ -369,7 +367,6 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                         bucket_name=BUCKET, source_file_path=REPORT, destination_blob_name=REPORT)  # fmt: skip
 
     def task_failures(self) -> Iterator[str]:
-        """Check the rows of the file and the uploaded object."""
         cloud = self.office.get(GoogleCloud)
         yield from ANOMALIES.failures(self.files, self.truth["anomalies"])
         try:
@@ -386,14 +383,12 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         yield from bigquery_failures(cloud, self.truth["tables"])
 
     def published_failures(self) -> Iterator[str]:
-        """Apply the published rule."""
         cloud = self.office.get(GoogleCloud)
         return machine_failures(cloud, BUCKET, self.truth["published"])
 
 
 @functools.lru_cache(maxsize=4096)
 def _stamp(moment: datetime) -> str:
-    """Return a moment as DuckDB writes it."""
     return f"{moment:%Y-%m-%d %H:%M:%S}+00"
 
 

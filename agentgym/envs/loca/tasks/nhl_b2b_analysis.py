@@ -85,7 +85,6 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
     text = text_of("prompts", "NhlB2bAnalysis")
 
     def draw(self, size: int) -> None:
-        """Draw this and another season's schedule, and another spreadsheet."""
         count = self.config.teams or min(len(TEAMS), 5 + size // 40)
         teams = self.rng.choice(TEAMS, count, replace=False).tolist()
         games = _season(self.rng, teams, size, date(2024, 10, 8), _POSTPONED_RATE)
@@ -144,7 +143,6 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
             ]
 
     def plan(self) -> Plan:
-        """Read the schedule, count, and write both outputs."""
         ids = yield read(
             "Find the spreadsheet.",
             lambda text: {book["title"]: book["id"] for book in json.loads(text)},
@@ -198,7 +196,6 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check the counts, and that earlier spreadsheets are unchanged."""
         yield from TABLE.failures(self.files, self.truth["rows"])
         sheets = self.office.get(GoogleSheet)
         titles, before = sheets.titles(), self.truth["sheets"]
@@ -220,7 +217,6 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
                 yield f"the spreadsheet {titles[book]!r} was changed"
 
     def published_failures(self) -> Iterator[str]:
-        """Apply the published rule."""
         sheets = self.office.get(GoogleSheet)
         return nhl_failures(self.files, sheets, self.truth["published"])
 

@@ -86,7 +86,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
     text = text_of("prompts", "PayableInvoiceChecker")
 
     def draw(self, size: int) -> None:
-        """Draw the invoices, their files, and tables with other invoices."""
         count = self.config.num_interference
         if count is None:
             count = round(35 * size + 10 * size**0.5 * self.rng.uniform(-1, 1))
@@ -184,7 +183,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         return _row({**facts, "cents": cents, "paid": paid})
 
     def plan(self) -> Plan:
-        """Read all files, enter new invoices, set the comment and send the mails."""
         names = yield read(
             f"List the folder {FOLDER}.",
             lambda text: [
@@ -215,7 +213,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         yield [*entries, *mails]
 
     def describe(self) -> Iterator[ToolCall]:
-        """Return the calls that read all files and both tables."""
         yield ToolCall("list_directory", {"path": FOLDER})
         for invoice in self.truth["invoices"]:
             yield ToolCall(
@@ -233,7 +230,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
                 )
 
     def published_failures(self) -> Iterator[str]:
-        """Apply the published rule."""
         buyers: dict[str, list[str]] = {}
         for invoice in self.truth["invoices"]:
             unpaid = [invoice["file"]] if invoice["paid"] < invoice["cents"] else []
@@ -243,7 +239,6 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         yield from invoice_failures(snowflake, email, rows, buyers)
 
     def task_failures(self) -> Iterator[str]:
-        """Check both tables, the comment and each mail."""
         new = [
             _row(invoice)
             for k, invoice in enumerate(self.truth["invoices"])

@@ -144,7 +144,6 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
     text = text_of("prompts", "SetConfCrDdl")
 
     def draw(self, size: int) -> None:
-        """Draw the conferences, their mails and the note."""
         noise = self.config.noise_conferences
         conferences = _conferences(self.rng, size + (round(1.4 * size) if noise is None else noise))
         targets = {key: pick(self.rng, TRACKS) for key in list(conferences)[:size]}
@@ -271,7 +270,6 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         )
 
     def plan(self) -> Plan:
-        """Read the note and every mail, then set the reminders."""
         targets = yield read(
             "Read the note.",
             _read_note,
@@ -315,7 +313,6 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         yield events
 
     def task_failures(self) -> Iterator[str]:
-        """Check one event per target, and no other event or mail."""
         reminders = self.truth["reminders"]
         events = [
             {
@@ -333,7 +330,6 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         yield from sent_failures(self.office.get(Email))
 
     def published_failures(self) -> Iterator[str]:
-        """Apply the published rule."""
         return deadline_failures(self.office.get(Calendar), self.truth["published"])
 
 

@@ -26,10 +26,8 @@ from agentgym.envs.loca.published.rules import inventory_failures
 from agentgym.envs.loca.published.states import (
     PublishedConfig,
     load_workspace,
+    read_shop_records,
     read_spreadsheet,
-)
-from agentgym.envs.loca.published.states import (
-    read_shop as read_shop_files,
 )
 from agentgym.envs.loca.service_checks import other_sheet_failures, other_sheets, values_of
 from agentgym.envs.loca.task import OfficeTask
@@ -133,7 +131,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return the number of products for a plan of `steps` steps."""
         # Every plan has seven fixed steps; each product adds one, and part of a page.
         products = round((steps - 7) / 1.15)
         if not 1 <= products <= MAX_PRODUCTS:
@@ -143,7 +140,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return {"size": max(4, 2 * products), "products": products}
 
     def draw(self, size: int) -> None:
-        """Draw materials, recipes and orders; the stock follows from their needs."""
+        """Derive the stock from the needs of the drawn orders."""
         materials = self._materials(
             self.config.materials or min(100, max(5, round(1.2 * sqrt(size))))
         )
@@ -204,8 +201,8 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     def _load_shop(
         self, state: Path, recipes: Mapping[str, Mapping[str, int]], left: dict[str, int]
     ) -> dict[str, int]:
-        """Load products and orders, and take what the orders need; return products by SKU."""
-        shop, (products, orders) = self.office.get(WooCommerce), read_shop_files(state)
+        """Load products and orders, deduct the orders' needs, and return products by SKU."""
+        shop, (products, orders) = self.office.get(WooCommerce), read_shop_records(state)
         records = [
             {**vars(product), "categories": ["Furniture"], "date_created": datetime(2024, 1, 1, tzinfo=UTC)}
             for product in products
@@ -216,7 +213,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             raise ValueError(f"{state}: products.json: {error}") from None
         numbers = {product.sku: number for product, number in zip(products, ids, strict=True)}
         for k, order in enumerate(orders, 1):
-            # The published dates are those of the host; ours are those of the prompt.
+            # The published dates are the host's; the prompt sets ours.
             paid = LAST_UPDATE + timedelta(minutes=k)
             lines = []
             for line in order.line_items:
@@ -439,7 +436,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return self.office.get(GoogleSheet).add_spreadsheet(TITLE, sheets), rows
 
     def plan(self) -> Plan:
-        """Read recipes, materials, products and orders, then write both stocks."""
         sheet = yield find_spreadsheet(TITLE)
         table = yield read_table(sheet, RECIPES)
         stock = yield read_table(sheet, STOCK)
@@ -496,7 +492,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         ]
 
     def task_failures(self) -> Iterator[str]:
-        """Check the stock of each material and product."""
         sheets, shop, truth = self.office.get(GoogleSheet), self.office.get(WooCommerce), self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], STOCK, truth["sheets"])
         yield from _stock_failures(values_of(sheets, truth["sheet"], STOCK), truth["rows"])
@@ -513,7 +508,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             yield "something other than product stock was changed in the shop"
 
     def published_failures(self) -> Iterator[str]:
-        """Apply the published rule."""
         truth, shop = self.truth, self.office.get(WooCommerce)
         stock = values_of(self.office.get(GoogleSheet), truth["sheet"], STOCK)
         return inventory_failures(shop, stock, *truth["published"].values())

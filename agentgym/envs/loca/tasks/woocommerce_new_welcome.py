@@ -1,6 +1,4 @@
-"""New customers, with one completed order in seven days, get a BigQuery row and a mail (LOCA-bench,
-table 7).
-"""
+"""Database rows and mails for customers with a first order (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -87,7 +85,6 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
     text = text_of("prompts", "WoocommerceNewWelcome")
 
     def draw(self, size: int) -> None:
-        """Draw customers with orders, the table and two files."""
         shop, cloud = self.office.get(WooCommerce), self.office.get(GoogleCloud)
         shop.settings.update("woocommerce_currency", "EUR")
         shop.settings.update("gmt_offset", str(pick(self.rng, [-8, -5, 2, 9])))
@@ -275,7 +272,6 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         return password
 
     def plan(self) -> Plan:
-        """Read files, orders and the table, add the rows and send the mails."""
         user, password = yield read(
             "Read the credentials.",
             lambda text: re.findall(r"^(?:user|password): (\S+)$", text, re.MULTILINE),
@@ -321,7 +317,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         ]
 
     def own_records(self) -> Sequence[Any]:
-        """Return id and customer of each row of the table that is not an initial one."""
+        """Return id and customer of each row that the table did not have at the start."""
         try:
             rows = self.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)
         except ToolError:
@@ -335,7 +331,6 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         return [pair for pair in pairs if pair not in initial]
 
     def task_failures(self) -> Iterator[str]:
-        """Check the table rows and the mail to each new customer."""
         cloud, email, truth = self.office.get(GoogleCloud), self.office.get(Email), self.truth
         try:
             rows = cloud.bigquery.rows(DATASET, TABLE)
@@ -371,7 +366,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
 def _new_orders(
     orders: Iterable[dict[str, Any]], known_owners: Collection[int], hours: float
 ) -> Iterator[tuple[int, dict[str, Any], datetime, datetime]]:
-    """Yield owner, order, its moment and that of the owner's first order."""
+    """Yield owner, order, its time, and the time of the owner's first order."""
     by_owner: dict[int, list[dict[str, Any]]] = {}
     for order in orders:
         by_owner.setdefault(order["customer_id"], []).append(order)

@@ -105,7 +105,6 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
     text = text_of("prompts", "WoocommerceStockAlert")
 
     def draw(self, size: int) -> None:
-        """Draw products, suppliers, earlier alerts and two files."""
         low = min(size, self.config.low_stock or max(1, round(0.45 * size)))
         suppliers = self._suppliers(2 + size // 4)
         roles = shuffled(self.rng, ["low"] * low + ["other"] * (size - low))
@@ -225,7 +224,6 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         return addresses[0]
 
     def plan(self) -> Plan:
-        """Read files, sheets and products, add the rows and send the mails."""
         manager = yield read(
             "Read the contacts.",
             lambda text: str(_MANAGER.findall(text)[0]),
@@ -278,7 +276,6 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         yield [*entries, *letters]
 
     def task_failures(self) -> Iterator[str]:
-        """Check the rows and the mail for each alert."""
         sheets, truth = self.office.get(GoogleSheet), self.truth
         yield from other_sheet_failures(sheets, truth["sheet"], ALERTS, truth["sheets"])
         table = values_of(sheets, truth["sheet"], ALERTS)

@@ -188,8 +188,7 @@ def draw_changes(
 ) -> tuple[list[list[Post]], set[str]]:
     """Draw announcements that drop quizzes and assignments, and restore some.
 
-    Returns:
-        The announcements about each title, oldest first, and the titles that stay dropped.
+    Return the announcements about each title, oldest first, and the titles that stay dropped.
     """
     threads, dropped = [], set()
     for title in titles:
@@ -222,7 +221,7 @@ def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[
 
 
 def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Post]) -> list[Post]:
-    """Put news around each post; without posts, return one of only news."""
+    """Put news around each post; without posts, return one of news."""
 
     def amid_news(text: str) -> str:
         more = [post.text for post in itertools.islice(news, _NEWS)]

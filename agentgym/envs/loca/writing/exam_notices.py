@@ -1,7 +1,4 @@
-"""Write exam notices and read their facts back.
-
-Later notices change some facts and keep the others.
-"""
+"""Write exam notices, and read their facts back. Later notices change some facts."""
 
 from __future__ import annotations
 
@@ -160,7 +157,7 @@ def _timed(kind: str, said: Mapping[str, Any], exam: Exam) -> Exam:
 
 
 def resolve(said: Iterable[Said], section: int) -> Exam | None:
-    """Return an exam after statements, oldest first; None if none is about it."""
+    """Return an exam after statements, oldest first; None without any about it."""
     facts = list(said)
     where = Setting(section)
     for kind, values in facts:

@@ -20,7 +20,6 @@ _ALTERNATIVES = re.compile(r"\[([^\[\]]*\|[^\[\]]*)\]")
 
 @functools.cache
 def _texts() -> tuple[Mapping[str, Sequence[str]], Mapping[str, PhraseBook]]:
-    """Return the names of offices by kind, and the introductions by task."""
     texts = load_texts("openings")
     names = texts.pop("names")
     slots = {**COMMON_SLOTS, **{kind: PhraseSlot(".+") for kind in names}}

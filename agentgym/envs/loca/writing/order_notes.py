@@ -98,7 +98,7 @@ _WISHES = {"declined": True, "revoked": True, "invited": False, "resumed": False
 
 
 def draw_mail_wish(rng: np.random.Generator, *, declined: bool) -> str:
-    """Draw the note of a customer who declines mails, or finally allows them."""
+    """Draw the note of a customer who declines or finally allows mails."""
     story = pick(rng, _DECLINING if declined else _ALLOWING)
     asides: list[Fact] = [("elsewhere", {})] * whole(rng, 1, _MOST_ASIDES + 1)
     return write_note(rng, "books", [(kind, {}) for kind in story], asides)
@@ -223,7 +223,7 @@ def _draw_change(rng: np.random.Generator, now: Order) -> list[Fact]:
 
 
 def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
-    # A single change is taken back only if no other depends on it.
+    # A customer takes back a single change only if no other depends on it.
     roll = rng.random()
     if roll < _BACK:
         return [("back", {})]

@@ -24,13 +24,7 @@ _SENTENCE = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n)")
 
 @dataclass(frozen=True, slots=True)
 class PhraseSlot:
-    """Forms of the values of one type.
-
-    Attributes:
-        pattern: A regular expression without groups that matches every form.
-        write: Draws a form of a value.
-        read: Returns the value of a form.
-    """
+    """Forms of the values of one type; `pattern` matches every form and has no groups."""
 
     pattern: str
     write: Callable[[Any, np.random.Generator], str] = lambda value, rng: str(value)
@@ -40,13 +34,8 @@ class PhraseSlot:
 class Phrase:
     """Sentence with alternatives and slots.
 
-    Args:
-        text: The sentence.
-        slots: Slots by type; the slot `old_date` has the type `date`.
-
-    Attributes:
-        names: The slots.
-        count: The number of forms.
+    `slots` has the slots by type; the slot `old_date` has the type `date`. `count` is the number of
+    forms.
     """
 
     def __init__(self, text: str, slots: Mapping[str, PhraseSlot]) -> None:
@@ -83,7 +72,7 @@ class Phrase:
         return "".join(texts)
 
     def read(self, text: str, *, anywhere: bool = False) -> dict[str, Any] | None:
-        """Return the values in a sentence, or `anywhere` in a text; None if it does not match."""
+        """Return the values in a sentence, or `anywhere` in a text; None without a match."""
         match = self._pattern.search(text) if anywhere else self._pattern.fullmatch(text)
         if match is None:
             return None
@@ -114,7 +103,7 @@ class PhraseBook:
         /,
         **named: Any,
     ) -> str:
-        """Draw a sentence of a kind with values in its slots, given as a mapping or by name."""
+        """Draw a sentence of a kind with values in its slots, as a mapping or by name."""
         return pick(rng, self.kinds[kind]).write(rng, named if values is None else values)
 
     def write_some(
@@ -128,7 +117,7 @@ class PhraseBook:
         return [phrase.write(rng, values()) for phrase in shuffled(rng, self.kinds[kind], count)]
 
     def read(self, text: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return kind and values of each sentence of a text that matches a phrase."""
+        """Return kind and values of each matching sentence of a text."""
         facts = [self._read_sentence(sentence) for sentence in sentences(text)]
         return [fact for fact in facts if fact is not None]
 
@@ -159,13 +148,12 @@ class PhraseBook:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences, at a mark followed by whitespace or at an empty line."""
+    """Split a text at sentence marks followed by whitespace and at empty lines."""
     parts = [part.strip() for part in _SENTENCE.split(text)]
     return [part for part in parts if part]
 
 
 def _has_nested_slot(text: str) -> bool:
-    """Report whether alternatives contain a slot."""
     return any("{" in part.partition("]")[0] for part in text.split("[")[1:])
 
 
@@ -185,9 +173,7 @@ def _split(text: str) -> Iterator[tuple[str, ...] | str]:
 
 
 def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
-    """Return the possible index keys of a sentence: its first words, longest first, and its last
-    word.
-    """
+    """Return the possible keys of a sentence: its first words, longest first, and last word."""
     first, _, rest = text.partition(" ")
     return (f"{first} {rest.partition(' ')[0]}", first, ""), (text.rpartition(" ")[2], "")
 

@@ -65,7 +65,7 @@ class GoogleSQL(Warehouse):
         return table.db, table.name
 
     def check_dataset(self, name: str) -> str:
-        """Return a valid dataset name, or raise `ToolError`."""
+        """Return a valid dataset name."""
         if not re.fullmatch(r"\w{1,1024}", name, re.ASCII):
             raise ToolError(
                 f"invalid argument: the name of a dataset has letters, digits and underscores only, got {echo(name)}"

@@ -146,7 +146,6 @@ def _check_format(node: Node) -> None:
 
 
 def _written(node: Node) -> Node:
-    """Format a date or time."""
     _check_format(node)
     item, style = node.this, node.args["format"]
     if "%-d" in style.name:  # SQLGlot's form of `%e`, which pads with a blank

@@ -23,9 +23,7 @@ _FEW_TOKENS = 2_000
 def parse_sql(sql: str, dialect: str) -> list[Any]:
     """Return a text's statement trees, None for an empty statement.
 
-    Raises:
-        SqlglotError: The text is invalid in the dialect.
-        RecursionError: It is nested too deeply or has too many parts.
+    Raises SqlglotError if it is invalid, RecursionError if it is nested too deeply or too long.
     """
     language = Dialect.get_or_raise(dialect)
     tokens = language.tokenize(sql)
@@ -53,8 +51,6 @@ def _check_brackets(tokens: list[Any]) -> None:
 
 @functools.cache
 def _parser_class(kind: type[Parser]) -> type[Parser]:
-    """Return a dialect's parser that counts its re-reads."""
-
     class BoundedParser(kind):  # type: ignore[misc, valid-type]
         def parse(self, raw_tokens: list[Any], sql: str) -> Any:
             self._rereads = _FEW_TOKENS + _REREADS * len(raw_tokens)

@@ -14,6 +14,6 @@ MACROS: Mapping[str, tuple[str, ...]] = {
     dialect: (*_DATA[dialect], *_DATA["common"]) for dialect in ("bigquery", "snowflake")
 }
 
-# DuckDB functions that reveal its process. DuckDB calls most of them when a name is not a column,
-# quoted or not, as in `SELECT user`. The episode's time is in a variable.
+# DuckDB functions that reveal its process. DuckDB calls most of them for names that are no column,
+# as in `SELECT user`.
 HIDDEN: Mapping[str, str] = _DATA["hidden"]

@@ -44,7 +44,6 @@ class SnowSQL(Warehouse):
         }
 
     def parse(self, sql: str) -> exp.Expression:
-        """Parse one statement, with unquoted names in upper case."""
         return normalize_identifiers(super().parse(sql), dialect="snowflake")
 
     @override
@@ -73,7 +72,7 @@ class SnowSQL(Warehouse):
         return run(self, tree, writes, limit)
 
     def parse_name(self, name: str, kind: str) -> exp.Table:
-        """Parse a name, or raise `ToolError`."""
+        """Parse a name."""
         try:
             parsed = exp.to_table(name, dialect="snowflake")
         except (SqlglotError, ValueError, RecursionError):

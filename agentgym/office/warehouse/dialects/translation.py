@@ -57,7 +57,7 @@ class Warehouse(ABC):
 
     @abstractmethod
     def resolve_table(self, table: exp.Table) -> TableName:
-        """Return the engine's name for a table, which need not exist."""
+        """Return the engine's name for a table, existing or not."""
 
     @abstractmethod
     def information_schema(self, table: exp.Table) -> View | None:
@@ -78,8 +78,6 @@ class Warehouse(ABC):
     def parse_command(self, text: str) -> exp.Expression | None:
         """Parse a statement unknown to SQLGlot; return None for others."""
 
-    # Common to all dialects.
-
     def reads(self, tree: exp.Expression) -> bool:
         """Return whether a statement is only a query, SHOW or DESCRIBE."""
         return (
@@ -89,7 +87,7 @@ class Warehouse(ABC):
         )
 
     def kind(self, tree: exp.Expression) -> str:
-        """Return a statement's kind in upper case, such as INSERT or CREATE TABLE."""
+        """Return a statement's kind, such as INSERT or CREATE TABLE."""
         if isinstance(tree, exp.Command):
             return str(tree.this).upper()
         kind = tree.args.get("kind")
@@ -98,7 +96,7 @@ class Warehouse(ABC):
         return f"{tree.key.upper()} {str(kind).upper()}"
 
     def transpile(self, tree: exp.Expression) -> None:
-        """Change a tree so that SQLGlot writes equivalent DuckDB SQL, or raise `ToolError`."""
+        """Change a tree so that SQLGlot writes equivalent DuckDB SQL."""
         try:
             # Children precede their parents.
             for node in list(tree.walk())[::-1]:
@@ -112,7 +110,7 @@ class Warehouse(ABC):
             ) from None
 
     def parse(self, sql: str) -> exp.Expression:
-        """Parse exactly one statement, or raise `ToolError`."""
+        """Parse exactly one statement."""
         text = sql.strip().rstrip(";")
         try:
             parsed = parse_sql(check_length(sql), self.dialect)
@@ -145,7 +143,7 @@ class Warehouse(ABC):
         return (self.parse_command(text) or tree) if isinstance(tree, exp.Command) else tree
 
     def find_table(self, table: exp.Table) -> TableName:
-        """Return the named table, or raise `ToolError`."""
+        """Return the named table."""
         name = self.resolve_table(table)
         if name not in self.engine.tables:
             raise ToolError(f"not found: there is no table {'.'.join(name)}")
@@ -165,7 +163,7 @@ class Warehouse(ABC):
         return needed
 
     def to_duckdb(self, tree: exp.Expression, copy: bool = True) -> str:
-        """Return a tree as DuckDB SQL, or raise `ToolError`; without `copy`, the tree changes."""
+        """Return a tree as DuckDB SQL; without `copy`, the tree changes."""
         options: dict[str, Any] = {"copy": copy, "comments": False}
         try:
             return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, **options)
@@ -209,7 +207,6 @@ class Warehouse(ABC):
             swap(item, exp.alias_(item.copy(), name, quoted=True))
 
     def _resolve(self, tree: exp.Expression) -> list[TableName]:
-        """Replace every table by the engine's name; return the distinct tables."""
         needed: dict[TableName, None] = {}
         nodes = list(tree.walk())
         for table in [n for n in nodes if isinstance(n, exp.Table) and not is_cte(n)]:
@@ -303,7 +300,7 @@ class Warehouse(ABC):
             self.engine.tables[name] = replace(table, comment=text)
 
     def column_of(self, name: TableName, column: str) -> Column:
-        """Return a table's column, ignoring case, or raise `ToolError`."""
+        """Return a table's column, ignoring case."""
         for candidate in self.engine.tables[name].columns:
             if candidate.name.lower() == column.lower():
                 return candidate

@@ -27,7 +27,7 @@ def swap(node: Node, new: Node) -> None:
 
 
 def is_cte(table: exp.Table) -> bool:
-    """Return whether a name is a visible common table expression, not a table."""
+    """Return whether a name is a visible common table expression."""
     if table.args.get("db") or not table.name:
         return False
     child: Any = table
@@ -66,7 +66,7 @@ def comment_in(properties: Any) -> str:
 
 
 def only_comment(properties: exp.Properties) -> str:
-    """Return the comment, or raise `ToolError` if the properties set anything else."""
+    """Return the comment; refuse properties that set anything else."""
     for item in properties.expressions:
         described = isinstance(item, exp.Property) and item.name.lower() == "description"
         if not described and not isinstance(item, exp.SchemaCommentProperty):
@@ -77,7 +77,7 @@ def only_comment(properties: exp.Properties) -> str:
 
 
 def check_length(sql: str) -> str:
-    """Return a statement that is short enough to parse, or raise `ToolError`."""
+    """Return a statement that is short enough to parse."""
     if not sql.strip():
         raise ToolError("invalid argument: the statement is empty")
     if len(sql) > 100_000:
@@ -99,7 +99,7 @@ def library(name: str, *arguments: Any) -> exp.Anonymous:
 
 
 def duck(text: str, *parts: Any) -> Node:
-    """Parse DuckDB SQL with tree parts for {0}, {1} and so on, each used once."""
+    """Parse DuckDB SQL with tree parts for {0}, {1} and so on."""
     names = [f"__part{k}" for k in range(len(parts))]
     tree = exp.Paren(this=sqlglot.parse_one(text.format(*names), read="duckdb"))
     for column in list(tree.find_all(exp.Column)):
@@ -114,7 +114,7 @@ def default_name(column: Column) -> str | None:
 
 
 def refuse(what: str, part: str = "") -> Callable[[Node], Node]:
-    """Return the rewrite of a construct, or of one with a part, that DuckDB computes otherwise."""
+    """Return the rewrite that refuses a construct, or one with a part."""
 
     def change(node: Node) -> Node:
         if part and not node.args.get(part):
