@@ -75,8 +75,7 @@ class Paper:
     """The benchmark of a paper.
 
     Attributes:
-        place: The position of its presets; the first preset overall is the default of `agentgym
-            ablate`.
+        place: The position of its presets; the first of all is the default of `agentgym ablate`.
         sizes: The meaning of its presets' horizons, for the help of `--horizons`.
         applies: Selects the benchmark's episodes.
         headline: Whether its tables precede the arm and context tables.
