@@ -113,7 +113,6 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @functools.cache
 def missing_packages() -> tuple[str, ...]:
-    """Return the missing packages of the extra `test`."""
     found: set[str] = set()
     extras, seen = ["test"], set()
     requirements = [Requirement(text) for text in metadata.requires("agentgym-suite") or ()]

@@ -1,5 +1,3 @@
-"""No command executes code that a run folder names, or prints its control characters."""
-
 from __future__ import annotations
 
 import io
@@ -55,8 +53,6 @@ def trap(folder: Path) -> None:
 
 
 class Bomb:
-    """Object whose unpickling leaves a mark."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 

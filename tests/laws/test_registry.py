@@ -1,5 +1,3 @@
-"""Laws that hold in every registered world, including new ones before their author writes a test."""
-
 from __future__ import annotations
 
 import pickle

@@ -1,5 +1,3 @@
-"""Train and test share no instance in any world."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""Wrapper stacks: order, budget, specs, and every strategy in every world and arm."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Laws of every registered team: PettingZoo's checks pass and scripted teams solve it."""
-
 from __future__ import annotations
 
 import copy

@@ -1,5 +1,3 @@
-"""The laws of the context wrappers over random conversations, stacks and all oracle arms."""
-
 from __future__ import annotations
 
 import pickle

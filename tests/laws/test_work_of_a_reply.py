@@ -1,5 +1,3 @@
-"""No reply takes long, takes much memory, stores much, or invalidates its episode."""
-
 from __future__ import annotations
 
 import json
@@ -93,7 +91,6 @@ def test_no_reply_takes_long_or_makes_its_episode_invalid(env_id: str) -> None:
 
 
 def add_sheet(server: Server, data: list[list[str]]) -> str:
-    """Create a spreadsheet with data and return its id."""
     tools = tools_of(server)
     identity = str(tools["create_spreadsheet"]({"title": "a"})["spreadsheetId"])
     place = {"spreadsheet_id": identity, "sheet": "Sheet1", "range": "A1"}
@@ -102,7 +99,6 @@ def add_sheet(server: Server, data: list[list[str]]) -> str:
 
 
 def stored_bytes(server: Server) -> int:
-    """Return the size of everything that an episode keeps of a server."""
     return len(pickle.dumps({name: getattr(server, name) for name in server.episode_state}))
 
 

@@ -1,5 +1,3 @@
-"""House rules of the sources: imports point one way, heavy libraries load late, files are short."""
-
 from __future__ import annotations
 
 import ast

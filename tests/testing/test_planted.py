@@ -1,5 +1,3 @@
-"""The fuzzer finds, shortens and replays every kind of planted fault."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Messages and chats are immutable, grow cheaply, and work with chat APIs and templates."""
-
 from __future__ import annotations
 
 import ast

@@ -1,5 +1,3 @@
-"""Parsing inverts rendering, never raises and never invents a call."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""Token counters are exact where they claim to be, additive and incremental."""
-
 from __future__ import annotations
 
 import copy

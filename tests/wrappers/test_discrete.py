@@ -1,5 +1,3 @@
-"""Menus, masks and features for classical agents, with a learner of Stable-Baselines3."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""The memory tool: commands, limits and path traversal."""
-
 from __future__ import annotations
 
 import pickle

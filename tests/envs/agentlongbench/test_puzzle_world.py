@@ -1,5 +1,3 @@
-"""PuzzleWorld: knowledge follows exactly from observations; rounds and budgets count as stated."""
-
 from __future__ import annotations
 
 import re

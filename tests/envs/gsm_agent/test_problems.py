@@ -1,5 +1,3 @@
-"""GSM-Agent's problems are exact, well-posed and varied, with the paper's document counts."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""Metadata do not reveal which documents matter."""
-
 from __future__ import annotations
 
 from typing import Any

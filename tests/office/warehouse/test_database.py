@@ -1,5 +1,3 @@
-"""Expensive statements end at the same limit on every host, and the office continues."""
-
 from __future__ import annotations
 
 import copy

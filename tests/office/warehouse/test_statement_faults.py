@@ -1,5 +1,3 @@
-"""Statements raise only errors meant for the policy, in either dialect."""
-
 from __future__ import annotations
 
 import random

@@ -1,5 +1,3 @@
-"""Work grows at most linearly with a statement's length, whatever its shape."""
-
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,3 @@
-"""The ablation is complete, resumable and deterministic; nothing is lost or duplicated."""
-
 from __future__ import annotations
 
 import json

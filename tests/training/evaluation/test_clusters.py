@@ -1,5 +1,3 @@
-"""Episodes with equal openings form one cluster, and sizes are near only with narrow intervals."""
-
 from __future__ import annotations
 
 from dataclasses import replace

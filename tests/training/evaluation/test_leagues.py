@@ -1,5 +1,3 @@
-"""Leagues: ratings with intervals that hold, cross-play over all seats, and resumption."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +42,6 @@ def simulate(
     seat: float,
     width: float,
 ) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Yield the scores of all ordered pairs on all instances."""
     shifts = rng.normal(0, effect, (instances, len(strengths)))
     for one, two in np.ndindex(len(strengths), len(strengths)):
         if one != two:

@@ -1,5 +1,3 @@
-"""User policies in studies: concurrent, stateful and faulty ones."""
-
 from __future__ import annotations
 
 import subprocess

@@ -1,5 +1,3 @@
-"""Figures: labels, image formats, and equal bytes from equal results."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

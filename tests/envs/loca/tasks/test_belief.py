@@ -1,5 +1,3 @@
-"""A long episode's belief state is short, sufficient with its pages, and free of hidden facts."""
-
 from __future__ import annotations
 
 import json

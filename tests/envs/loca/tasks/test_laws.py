@@ -1,5 +1,3 @@
-"""Laws for every office task, including new ones."""
-
 from __future__ import annotations
 
 import random
