@@ -214,7 +214,7 @@ class Recorded(GRPO):
 
 def test_grpo_trains_the_seats_without_opponents() -> None:
     words = Words(DUEL)
-    model = make_model(words.tokenizer, context=4_096)
+    model = make_model(words.tokenizer, 16, 1, 2, context=4_096)
     config = GRPOConfig(steps=1, groups=2, group_size=3, num_envs=6, max_new_tokens=4)
     opponents = {"player_1": noisy(DUEL)}
     trainer = Recorded(model, words.tokenizer, DUEL, config, opponents=opponents)

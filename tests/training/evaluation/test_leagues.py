@@ -155,7 +155,7 @@ def league(*names: str, episodes: int = 12, **options: Any) -> League:
 
 
 def test_a_league_ranks_scripted_strengths(tmp_path: Path) -> None:
-    played = league(*STRENGTHS, episodes=30)
+    played = league(*STRENGTHS, episodes=16)
     rated = list(league_ratings(played, play_league(played, tmp_path)).values())
     assert [each.value for each in rated] == sorted(each.value for each in rated)
     for weaker, stronger in pairwise(rated):

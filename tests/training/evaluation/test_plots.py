@@ -47,6 +47,11 @@ def simulated(
     return rows
 
 
+@pytest.fixture(autouse=True)
+def blank_figures() -> None:
+    """Draw figures, unlike the other tests of this folder."""
+
+
 @pytest.mark.rotation(
     draw=FIGURES,
     shape=[
