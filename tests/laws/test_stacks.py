@@ -7,7 +7,7 @@ import gymnasium
 import pytest
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym import ARMS, STRATEGIES, Chat, ToolCall, ToolEnv, make, render, spec, worlds
+from agentgym import STRATEGIES, Chat, ToolCall, ToolEnv, make, render, spec, worlds
 from agentgym.assemble.wrapper_order import layers
 from agentgym.oracles import (
     HistoryOracle,
@@ -145,7 +145,7 @@ def check(trajectory: Trajectory) -> None:
 
 
 # The simulation in `tests/wrappers/specification.py` plays the other arms.
-@pytest.mark.family(env_id=IDS, arm=["", "S", "PH", "SPH"], context=CONTEXTS)
+@pytest.mark.family(env_id=IDS, arm=["", "P", "SH", "SPH"], context=CONTEXTS)
 def test_every_strategy_works_on_every_world_and_hint(env_id: str, arm: str, context: str) -> None:
     scope = "ephemeral" if len(context) % 2 else "persistent"
     env = tight(env_id, context, oracles=arm, hint_scope=scope, labels=True, shots=len(arm) % 2)

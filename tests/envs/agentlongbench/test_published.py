@@ -43,7 +43,7 @@ def write(folder: Path, row: dict[str, Any], setting: str, line: dict[str, Any])
 
 @cache
 def made(setting: str, *, published: bool = False) -> list[dict[str, Any]]:
-    return list(make_rows(setting, 8_192, 0, ALL, 1, counter("heuristic"), published=published))
+    return list(make_rows(setting, 16_384, 0, ALL, 1, counter("heuristic"), published=published))
 
 
 def as_in_the_figures(row: dict[str, Any]) -> list[dict[str, Any]]:
