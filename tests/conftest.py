@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--sample",
         type=int,
-        default=8,  # eight commits together sample about every case
+        default=12,  # a dozen commits together sample about every case
         metavar="N",
         help="run one case in N of the large families (tests/sampling.py); 1 runs all of them",
     )

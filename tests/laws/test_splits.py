@@ -13,7 +13,7 @@ from tests.sampling import few
 
 IDS = [entry.id for entry in worlds()]
 # Enough seeds for collisions in a world with few tasks; a test split takes five draws each.
-SEEDS = 10
+SEEDS = 6
 
 
 @pytest.mark.rotation(env_id=IDS)
