@@ -38,7 +38,7 @@ def null_study(agent: int, openings: int, told: bool, seeds: int = 20) -> list[R
 @pytest.mark.parametrize("told", [False, True])
 def test_an_agent_that_draws_by_text_shows_no_effect(openings: int, told: bool) -> None:
     held = {"effect": [], "rate": [], "hinted": []}
-    for agent in range(200):
+    for agent in range(150):
         rows = null_study(agent, openings, told)
         change = effects(rows, (), "success")["S",]
         rates = summarize(rows, ("arm",), "success")
