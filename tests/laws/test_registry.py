@@ -65,7 +65,7 @@ def test_legal_random_walks_stay_in_the_spaces(env_id: str) -> None:
 def test_the_oracle_policy_solves_every_instance_from_the_chat_alone(
     env_id: str, arm: str, scope: str
 ) -> None:
-    laws.check_oracle(env_id, arm, scope, few(env_id, 10))
+    laws.check_oracle(env_id, arm, scope, few(env_id, 5))
 
 
 @pytest.mark.family(env_id=[env_id for env_id in (*QUICK, *SLOW) if env_id not in LONG])
