@@ -98,8 +98,6 @@ def calls(
 
 @dataclass(frozen=True)
 class _Draw:
-    """The values of one call."""
-
     number: int
     word: str
     definitions: Mapping[str, Any]

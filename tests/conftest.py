@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--sample",
         type=int,
-        default=8,  # eight commits together sample about every case
+        default=12,  # a dozen commits together sample about every case
         metavar="N",
         help="run one case in N of the large families (tests/sampling.py); 1 runs all of them",
     )
@@ -113,7 +113,6 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @functools.cache
 def missing_packages() -> tuple[str, ...]:
-    """Return the missing packages of the extra `test`."""
     found: set[str] = set()
     extras, seen = ["test"], set()
     requirements = [Requirement(text) for text in metadata.requires("agentgym-suite") or ()]

@@ -1,5 +1,3 @@
-"""Helpers of several test files."""
-
 from __future__ import annotations
 
 import contextlib
@@ -105,14 +103,12 @@ def start(env_id: str, *, task: str = "", seed: int = 0, **options: Any) -> Tool
 
 
 def say(env: ToolEnv, *replies: str) -> Outcome:
-    """Play replies and return the outcome of the last."""
     for reply in replies:
         chat, reward, terminated, truncated, info = env.step(reply)
     return Outcome(chat.messages[-1].text, float(reward), terminated, truncated, info["turn"])
 
 
 def play(env: ToolEnv, *calls: ToolCall) -> Outcome:
-    """Play calls through the text interface and return the outcome of the last."""
     return say(env, *map(agentgym.render, calls))
 
 
@@ -126,7 +122,6 @@ def play_optimally(env: ToolEnv) -> Outcome:
 
 @functools.cache
 def needs_workbench() -> None:
-    """Skip a test whose programs this host cannot run."""
     workbench = pytest.importorskip("agentgym.sandboxes.workbench")
     try:
         workbench.run(["/usr/bin/bash", "-c", "true"], {})

@@ -39,11 +39,12 @@ OFFICE = frozenset(
 )
 # Cases of other worlds for each office case; both then take about the same time.
 OFFICE_SHARE = 8
-# Kinds of ids: each world with its presets, each team, and all office tasks together.
+# Kinds of ids: each world with its presets, its teams without a role of their own, each other
+# team, and all office tasks together.
 KINDS = {
     name: "office"
     if issubclass(entry.world, OfficeTask)
-    else entry.id
+    else entry.id.replace("-manager-", "-team-")
     if entry in teams()
     else entry.world.__name__
     for entry in (*worlds(presets=True), *teams())
@@ -138,7 +139,7 @@ class Sample:
 
 
 # The sample of this run, set by `conftest.py`.
-current = Sample(8, "0", whole=False)
+current = Sample(12, "0", whole=False)
 
 
 def few(env_id: str, count: int) -> range:

@@ -1,5 +1,3 @@
-"""Context strategies in text form, with their arguments."""
-
 from __future__ import annotations
 
 import json

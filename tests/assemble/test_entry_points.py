@@ -1,5 +1,3 @@
-"""Gymnasium's `make` and `make_vec` accept the options of `agentgym.make` and raise its errors."""
-
 from __future__ import annotations
 
 import importlib

@@ -1,5 +1,3 @@
-"""The Python API explains wrong option values as helpfully as the command line."""
-
 from __future__ import annotations
 
 import subprocess

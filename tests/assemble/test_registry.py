@@ -1,5 +1,3 @@
-"""A world registered by its path imports its module on first use."""
-
 from __future__ import annotations
 
 import sys

@@ -1,5 +1,3 @@
-"""Strategies and oracles register themselves, and users' ones work like the package's."""
-
 from __future__ import annotations
 
 import json

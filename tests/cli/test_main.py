@@ -1,5 +1,3 @@
-"""The command line as a user runs it."""
-
 from __future__ import annotations
 
 import importlib.metadata

@@ -1,5 +1,3 @@
-"""`agentgym new-world` creates a package that installs, passes its tests and can be played."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Absurd values of numeric options give an error or a meaningful run."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -24,7 +22,6 @@ COMMANDS = vars(typer.main.get_command(app))["commands"]
 
 
 def numeric_options() -> list[str]:
-    """Return `command --option` for each option that takes numbers."""
     found = []
     for command in BASE:
         for parameter in COMMANDS[command].params:

@@ -1,5 +1,3 @@
-"""`agentgym package` writes packages that OpenEnv and verifiers accept."""
-
 from __future__ import annotations
 
 import asyncio

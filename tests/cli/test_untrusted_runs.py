@@ -1,5 +1,3 @@
-"""No command executes code that a run folder names, or prints its control characters."""
-
 from __future__ import annotations
 
 import io
@@ -55,8 +53,6 @@ def trap(folder: Path) -> None:
 
 
 class Bomb:
-    """Object whose unpickling leaves a mark."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
@@ -289,12 +285,11 @@ def test_scoring_a_run_with_own_context_says_how(tmp_path: Path) -> None:
     study = ["--world", "ListWorld", "--horizons", "1", "--episodes", "1", "--oracles", "none"]
     context = ["--context", "mine:plain", "--workers", "1", "--out", "run"]
     run(tmp_path, script, ["ablate", *study, *context])
-    refused = run(tmp_path, script, ["score", "run"])
-    assert refused.stderr.splitlines()[0] == (
+    done = run(tmp_path, script, ["score", "run"], ["--import", "mine", "score", "run"])
+    assert done.stderr.splitlines()[0] == (
         "error: the run uses the module 'mine', which runs only if the command line names it; if you "
         "trust it, write agentgym --import mine before the command"
     )
-    done = run(tmp_path, script, ["--import", "mine", "score", "run"])
     assert "mine:plain" in done.stdout, done.stderr
 
 

@@ -1,5 +1,3 @@
-"""The command `view` as a user runs it."""
-
 from __future__ import annotations
 
 import os

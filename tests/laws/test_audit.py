@@ -1,5 +1,3 @@
-"""No shortcut of the battery wins in any registered world."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""A tool that fails after its work is undone; the episode continues and can be solved."""
-
 from __future__ import annotations
 
 import copy

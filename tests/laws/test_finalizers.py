@@ -47,8 +47,6 @@ class EagerThreading(ModuleType):
 
 
 class IdleClient:
-    """An SDK client without requests."""
-
     def __init__(self, **options: Any) -> None:
         pass
 

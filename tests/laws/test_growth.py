@@ -82,7 +82,7 @@ def sample(kinds: list[str], family: str) -> list[str]:
     if drawn.whole or drawn.one_in == 1:
         return kinds
     rng = random.Random(f"{drawn.seed} {family}")
-    return rng.sample(kinds, len(kinds) // (5 * drawn.one_in))
+    return rng.sample(kinds, len(kinds) // (3 * drawn.one_in))
 
 
 def too_steep(cost: Callable[[int], int]) -> str:

@@ -1,5 +1,3 @@
-"""A refused call changes nothing, not even the episode's clock."""
-
 from __future__ import annotations
 
 import pickle
@@ -48,7 +46,6 @@ def check(tool: Tool, env: ToolEnv, generator: ReplyGenerator, count: int) -> in
 
 
 def generator_for(name: str, *texts: str) -> ReplyGenerator:
-    """Return a source of calls that use the values in some texts."""
     generator = ReplyGenerator(np.random.default_rng(list(name.encode())), "json")
     for text in texts:
         generator.vocabulary.read(text)

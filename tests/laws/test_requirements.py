@@ -1,5 +1,3 @@
-"""`make` checks an env's host requirements, so no episode fails midway."""
-
 from __future__ import annotations
 
 import ast

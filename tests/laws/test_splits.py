@@ -1,5 +1,3 @@
-"""Train and test share no instance in any world."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -15,7 +13,7 @@ from tests.sampling import few
 
 IDS = [entry.id for entry in worlds()]
 # Enough seeds for collisions in a world with few tasks; a test split takes five draws each.
-SEEDS = 10
+SEEDS = 6
 
 
 @pytest.mark.rotation(env_id=IDS)
@@ -42,7 +40,7 @@ def test_train_and_test_share_no_instance(env_id: str) -> None:
 @pytest.mark.family(env_id=IDS, split=["train", "test"])
 def test_the_oracle_solves_both_splits(env_id: str, split: str) -> None:
     env = make(env_id, split=split)
-    for seed in few(env_id, 5):
+    for seed in few(env_id, 2):
         trajectory = rollout(OraclePolicy(env_id), env, seed)
         assert trajectory.reward == 1.0
         assert instance_key(trajectory) == trajectory.steps[-1].info["detail"]["instance"]

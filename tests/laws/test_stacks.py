@@ -1,5 +1,3 @@
-"""Wrapper stacks: order, budget, specs, and every strategy in every world and arm."""
-
 from __future__ import annotations
 
 import json
@@ -9,7 +7,7 @@ import gymnasium
 import pytest
 from gymnasium.envs.registration import EnvSpec
 
-from agentgym import ARMS, STRATEGIES, Chat, ToolCall, ToolEnv, make, render, spec, worlds
+from agentgym import STRATEGIES, Chat, ToolCall, ToolEnv, make, render, spec, worlds
 from agentgym.assemble.wrapper_order import layers
 from agentgym.oracles import (
     HistoryOracle,
@@ -146,8 +144,9 @@ def check(trajectory: Trajectory) -> None:
         check_form(list(step.chat.messages))
 
 
-@pytest.mark.family(env_id=IDS, arm=ARMS, context=CONTEXTS)
-def test_every_strategy_works_on_every_world_and_arm(env_id: str, arm: str, context: str) -> None:
+# The simulation in `tests/wrappers/specification.py` plays the other arms.
+@pytest.mark.family(env_id=IDS, arm=["", "P", "SH", "SPH"], context=CONTEXTS)
+def test_every_strategy_works_on_every_world_and_hint(env_id: str, arm: str, context: str) -> None:
     scope = "ephemeral" if len(context) % 2 else "persistent"
     env = tight(env_id, context, oracles=arm, hint_scope=scope, labels=True, shots=len(arm) % 2)
     for seed in range(2):
@@ -193,11 +192,11 @@ def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
     assert summaries or is_office(env_id)
 
 
-def test_a_chain_of_all_strategies_survives_two_thousand_turns() -> None:
+def test_a_chain_of_all_strategies_survives_a_thousand_turns() -> None:
     env = make("GridWorld", size=8, budget_slack=100_000, context=ALL, window=4_000)
     _, info = env.reset(seed=0)
     seen = set()
-    while info["turn"] < 2_000:
+    while info["turn"] < 1_000:
         turn = info["turn"]
         move = render(ToolCall("right" if turn % 2 else "left", {}))
         chat, _, terminated, truncated, info = env.step(

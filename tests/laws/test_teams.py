@@ -1,5 +1,3 @@
-"""Laws of every registered team: PettingZoo's checks pass and scripted teams solve it."""
-
 from __future__ import annotations
 
 import copy
@@ -231,7 +229,7 @@ def test_copies_in_mid_episode_go_on_alike(env_id: str, arm: str) -> None:
     ends = []
     for each in copies:
         steps, shown, over = [], chat, False
-        while not over:
+        while not over and len(steps) < 12:
             steps.append(each.step(policy([shown])[0].text))
             shown, over = steps[-1][0], steps[-1][2] or steps[-1][3]
         ends.append([*steps, each.reset()])

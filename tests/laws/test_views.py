@@ -1,5 +1,3 @@
-"""The laws of the context wrappers over random conversations, stacks and all oracle arms."""
-
 from __future__ import annotations
 
 import pickle
@@ -22,8 +20,8 @@ QUIET = {
     "database": None,
     "suppress_health_check": list(HealthCheck),
 }
-LAWS = settings(max_examples=100, phases=[Phase.generate, Phase.shrink], **QUIET)
-FEW = settings(max_examples=30, phases=[Phase.generate, Phase.shrink], **QUIET)
+LAWS = settings(max_examples=60, phases=[Phase.generate, Phase.shrink], **QUIET)
+FEW = settings(max_examples=15, phases=[Phase.generate, Phase.shrink], **QUIET)
 
 
 def obey(stack: Stack, actions: list[str]) -> None:

@@ -1,5 +1,3 @@
-"""No reply takes long, takes much memory, stores much, or invalidates its episode."""
-
 from __future__ import annotations
 
 import json
@@ -93,7 +91,6 @@ def test_no_reply_takes_long_or_makes_its_episode_invalid(env_id: str) -> None:
 
 
 def add_sheet(server: Server, data: list[list[str]]) -> str:
-    """Create a spreadsheet with data and return its id."""
     tools = tools_of(server)
     identity = str(tools["create_spreadsheet"]({"title": "a"})["spreadsheetId"])
     place = {"spreadsheet_id": identity, "sheet": "Sheet1", "range": "A1"}
@@ -102,7 +99,6 @@ def add_sheet(server: Server, data: list[list[str]]) -> str:
 
 
 def stored_bytes(server: Server) -> int:
-    """Return the size of everything that an episode keeps of a server."""
     return len(pickle.dumps({name: getattr(server, name) for name in server.episode_state}))
 
 
@@ -127,8 +123,8 @@ def test_the_calls_of_a_reply_share_their_work(
 ) -> None:
     if name == "python_execute":
         needs_workbench()
-    monkeypatch.setattr(reply_work, "ROOM", 0.5)  # all of it would take a minute
-    monkeypatch.setattr(database, "SECONDS", 0.5)
+    monkeypatch.setattr(reply_work, "ROOM", 0.2)  # all of it would take a minute
+    monkeypatch.setattr(database, "SECONDS", 0.2)
     server = server_class(name)()
     server.context.files.write("a.pdf", write_pdf([["a" * 60 + "b"]]))
     server.context.files.write("big.txt", "a line\n" * 100_000)

@@ -1,5 +1,3 @@
-"""Shared helpers of the team tests."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

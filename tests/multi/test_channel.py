@@ -1,5 +1,3 @@
-"""The channel between agents: word budgets and noise."""
-
 from __future__ import annotations
 
 from collections import Counter

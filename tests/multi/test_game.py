@@ -1,5 +1,3 @@
-"""Rules within teams: permissions, visibility and timing of messages, costs, and refusals."""
-
 from __future__ import annotations
 
 import copy

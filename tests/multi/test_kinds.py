@@ -1,5 +1,3 @@
-"""Managers and workers, hosts and guessers, and duels."""
-
 from __future__ import annotations
 
 from typing import Any

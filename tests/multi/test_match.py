@@ -1,5 +1,3 @@
-"""Matches: when moves take effect, who is asked, and what each seat earns."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,5 +1,3 @@
-"""Options of teams, default divisions of worlds, and teams in Gymnasium and PettingZoo."""
-
 from __future__ import annotations
 
 import sys

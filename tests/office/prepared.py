@@ -66,7 +66,6 @@ BOOK = write_workbook(
 
 
 def spreadsheets() -> Excel:
-    """A workbook with a table and an empty sheet."""
     server = Excel()
     server.context.files.write("in/book.xlsx", BOOK)
     return server

@@ -1,5 +1,3 @@
-"""The calendar server's tools, time zones and iCalendar files."""
-
 from __future__ import annotations
 
 import pickle

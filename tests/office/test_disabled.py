@@ -1,5 +1,3 @@
-"""Tools that a server lists but refuses."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Parts shared by office servers: clock, identifiers, files, records, tool names."""
-
 from __future__ import annotations
 
 import copy
@@ -269,8 +267,6 @@ LIBRARIES: dict[str, Callable[[], object]] = {
 
 
 class NotInstalled:
-    """Module finder that lacks one package."""
-
     def __init__(self, package: str) -> None:
         self.package = package
 

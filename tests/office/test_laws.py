@@ -1,5 +1,3 @@
-"""Laws that apply to every office server, including new ones."""
-
 from __future__ import annotations
 
 import copy

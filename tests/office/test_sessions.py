@@ -37,14 +37,11 @@ FOLDER = Path(__file__).parent / "recorded"
 
 @dataclass(frozen=True)
 class Step:
-    """A call and its recorded reply."""
-
     call: str
     arguments: Mapping[str, Any]
     reply: str
 
     def play(self, server: Server) -> Any:
-        """Call, check the reply and return it."""
         if self.reply.startswith("! "):
             before = (digest(server), server.context.clock.now())
             with pytest.raises((ToolError, ValueError)) as caught:
@@ -74,7 +71,6 @@ def check_text(reply: str, recorded: str) -> None:
 
 
 def check_part(value: Any, recorded: Any, path: str) -> None:
-    """Check that a reply has every recorded key."""
     if isinstance(value, dict) and isinstance(recorded, dict):
         for key, item in recorded.items():
             check_part(value.get(key, "<absent>"), item, f"{path}.{key}")

@@ -1,5 +1,3 @@
-"""Arms beyond the paper: wrong hints, accuracies, placebos, a team's log."""
-
 from __future__ import annotations
 
 import json

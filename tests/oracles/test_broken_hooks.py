@@ -1,5 +1,3 @@
-"""Failing hooks of a world invalidate the episode, and the step continues."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

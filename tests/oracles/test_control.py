@@ -1,5 +1,3 @@
-"""An ablation of the control agent finds each planted deficit in each world."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -86,7 +84,6 @@ def test_an_agent_without_deficits_is_optimal() -> None:
 
 
 def first_error(deficits: Deficits, turn_count: int) -> list[int]:
-    """Return the turns of the first errors in many episodes, without error-free episodes."""
     env = make("ListWorld", items=60, removals=40, labels=True)
     turns = []
     for seed in range(60):

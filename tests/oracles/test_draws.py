@@ -1,5 +1,3 @@
-"""Random choices of scripted policies depend on instance and turn and are equal in every arm."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""The oracles: content, timing and position of hints, and that they suffice."""
-
 from __future__ import annotations
 
 import itertools

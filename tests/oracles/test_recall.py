@@ -1,5 +1,3 @@
-"""Pages of a state that is too long for a hint."""
-
 from __future__ import annotations
 
 import pickle

@@ -1,5 +1,3 @@
-"""Scripted teams whose state exceeds the message limit."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,3 @@
-"""ToolEnv: the protocol of an episode, on a small world with every feature."""
-
 from __future__ import annotations
 
 import pickle

@@ -1,5 +1,3 @@
-"""If the package's own code raises, the step continues with the state unchanged."""
-
 from __future__ import annotations
 
 import errno

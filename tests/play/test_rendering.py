@@ -1,5 +1,3 @@
-"""Boards and pictures of worlds, drawn from the shown history."""
-
 from __future__ import annotations
 
 from typing import Any

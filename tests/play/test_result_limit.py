@@ -1,5 +1,3 @@
-"""`ToolEnv` cuts long tool results in one place, with a notice for the model."""
-
 from __future__ import annotations
 
 from typing import Any

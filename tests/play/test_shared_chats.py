@@ -1,5 +1,3 @@
-"""Chats in vector envs: Gymnasium's shared memory, and all kinds of resets."""
-
 from __future__ import annotations
 
 import copy

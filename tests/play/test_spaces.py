@@ -1,5 +1,3 @@
-"""Action and observation spaces under Gymnasium's comparisons."""
-
 from __future__ import annotations
 
 import agentgym

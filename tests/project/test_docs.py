@@ -154,12 +154,13 @@ COMMANDS = {
     for command in re.split(r"&&|#|;", text)
     if re.match(r"agentgym \w", command.strip())
 }
+COMMAND: Any = typer.main.get_command(app)
 # Parser errors for a command or option that prose names without its arguments.
 MENTIONS = {"MissingParameter", "BadOptionUsage", "NoArgsIsHelpError"}
 
 
 def parse_command(words: list[str]) -> None:
-    command: Any = typer.main.get_command(app)
+    command = COMMAND
     context = command.make_context(words[0], words[1:])
     while hasattr(command, "commands"):  # a command group
         rest = [*context._protected_args, *context.args]

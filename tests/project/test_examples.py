@@ -1,5 +1,3 @@
-"""The scripts in `examples/` work at the smallest size and use only the public API."""
-
 from __future__ import annotations
 
 import ast

@@ -1,5 +1,3 @@
-"""Each extra installs everything that its features need, including lazily loaded packages."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Project metadata, licences, citation and changelog: versions and addresses agree."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""docs/results.md shows what the files in docs/results say, and these keep the rules of submissions."""
-
 from __future__ import annotations
 
 import re

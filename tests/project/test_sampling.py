@@ -1,5 +1,3 @@
-"""The sample of the large families contains each kind, and changes only with the seed."""
-
 from __future__ import annotations
 
 import pytest

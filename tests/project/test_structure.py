@@ -1,5 +1,3 @@
-"""House rules of the sources: imports point one way, heavy libraries load late, files are short."""
-
 from __future__ import annotations
 
 import ast
@@ -96,8 +94,13 @@ def room_of(name: str) -> str:
 
 
 @cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(path: Path, *, for_types: bool = True) -> tuple[str, ...]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     skipped: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and not for_types:
@@ -292,7 +295,7 @@ def test_files_and_functions_are_short() -> None:
         text, tests = path.read_text(encoding="utf-8"), path.is_relative_to(ROOT / "tests")
         if text.count("\n") > (MAX_TEST_LINES if tests else MAX_LINES):
             long.append(f"{path.relative_to(ROOT)}: {text.count(chr(10))} lines")
-        for node in () if tests else ast.walk(ast.parse(text)):
+        for node in () if tests else ast.walk(tree_of(path)):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 lines = (node.end_lineno or 0) - node.lineno + 1
                 if lines > MAX_FUNCTION_LINES:
@@ -303,7 +306,7 @@ def test_files_and_functions_are_short() -> None:
 def test_a_public_class_name_has_one_meaning() -> None:
     homes: dict[str, list[str]] = {}
     for path in SOURCES:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(module_of(path))
     assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}

@@ -1,5 +1,3 @@
-"""Sandboxes: hostile code, limits, and calls that run exactly once, for both kinds."""
-
 from __future__ import annotations
 
 import copy
@@ -44,8 +42,6 @@ def bubblewrap() -> Sandbox:
 
 
 class Counter:
-    """Functions for code, and a record of their calls."""
-
     def __init__(self) -> None:
         self.seen: list[Any] = []
 

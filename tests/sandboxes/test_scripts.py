@@ -1,5 +1,3 @@
-"""Workbench programs written in Python: unzip and zip."""
-
 from __future__ import annotations
 
 import io

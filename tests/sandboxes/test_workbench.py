@@ -1,5 +1,3 @@
-"""The workbench: programs on files in namespaces, and what hostile ones cannot do."""
-
 from __future__ import annotations
 
 import os

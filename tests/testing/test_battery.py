@@ -1,5 +1,3 @@
-"""The battery of shortcuts finds each kind of leak and passes clean worlds."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

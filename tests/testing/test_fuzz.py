@@ -1,5 +1,3 @@
-"""The fuzzer finds nothing in a sample of the registered ids, which varies with the commit."""
-
 from __future__ import annotations
 
 import zlib

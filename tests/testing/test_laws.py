@@ -1,5 +1,3 @@
-"""`agentgym check` detects and demonstrates each broken law, and names missing hooks."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""The fuzzer finds, shortens and replays every kind of planted fault."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -49,7 +47,7 @@ def test_a_planted_fault_is_found(world: str) -> None:
 
 
 def test_a_sound_world_has_no_finding() -> None:
-    assert list(findings(SOUND, EPISODES)) == []
+    assert list(findings(SOUND, EPISODES // 2)) == []
 
 
 @pytest.mark.rotation

@@ -1,5 +1,3 @@
-"""Messages and chats are immutable, grow cheaply, and work with chat APIs and templates."""
-
 from __future__ import annotations
 
 import ast
@@ -69,7 +67,7 @@ def test_chats_are_read_no_further_than_where_they_part() -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_versions_of_a_chat_are_independent_tuples(data: st.DataObject) -> None:
     versions: list[tuple[Chat, tuple[Message, ...]]] = [(Chat((message(0),)), (message(0),))]
     for number in range(1, data.draw(st.integers(1, 25))):

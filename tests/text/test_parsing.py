@@ -1,5 +1,3 @@
-"""Parsing inverts rendering, never raises and never invents a call."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -47,7 +45,7 @@ def same(left: Any, right: Any) -> bool:
     call=calls,
     said=st.sampled_from(["", "I will do this.", "<think>hm ```python x``` </think>Now: "]),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_what_was_rendered_is_read_back(dialect: Any, call: ToolCall, said: str) -> None:
     reply = said + render(call, dialect)
     for reader in (dialect, "auto"):
@@ -60,7 +58,7 @@ PIECES = [*TRICKY, "```python\n", "pop(", "id=3", ")", '{"name":', "\ud800", "\0
 
 
 @given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES))))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_no_text_raises(parts: Any) -> None:
     text = parts if isinstance(parts, str) else "".join(parts)
     for dialect in ("auto", "json", "python"):
@@ -269,7 +267,7 @@ written: st.SearchStrategy[str] = st.builds(render, calls, st.sampled_from(DIALE
     st.tuples(around, st.lists(written, max_size=3).map("".join), around),
     st.sampled_from(["auto", "json", "python"]),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_the_shortcut_gives_the_full_result(parts: tuple[str, str, str], reader: Any) -> None:
     reply = "".join(parts)
     assert same(parse(reply, reader, (), 3), _read(reply, reader, (), 3)[0])

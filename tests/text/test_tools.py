@@ -1,5 +1,3 @@
-"""A tool's schema follows from its signature, and arguments are checked strictly."""
-
 from __future__ import annotations
 
 import enum

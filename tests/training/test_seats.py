@@ -1,5 +1,3 @@
-"""Each seat of a team may have its own policy; frozen seats are not trained."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -216,7 +214,7 @@ class Recorded(GRPO):
 
 def test_grpo_trains_the_seats_without_opponents() -> None:
     words = Words(DUEL)
-    model = make_model(words.tokenizer, context=4_096)
+    model = make_model(words.tokenizer, 16, 1, 2, context=4_096)
     config = GRPOConfig(steps=1, groups=2, group_size=3, num_envs=6, max_new_tokens=4)
     opponents = {"player_1": noisy(DUEL)}
     trainer = Recorded(model, words.tokenizer, DUEL, config, opponents=opponents)
@@ -241,7 +239,6 @@ def test_grpo_trains_the_seats_without_opponents() -> None:
 
 
 def learning(env_id: str, **options: Any) -> LearnConfig:
-    """Return the settings of a run at the smallest horizon of the world."""
     for horizon in (3, 7, 12):  # no office task takes 3 turns
         with suppress(ValueError):
             return LearnConfig(world=env_id, horizons=(horizon,), **options)

@@ -1,5 +1,3 @@
-"""Team episodes are recorded, collected, ablated and exported like those of single agents."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Options are declared once; checks, errors, schema and documentation follow."""
-
 from __future__ import annotations
 
 import copy

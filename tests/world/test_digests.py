@@ -1,5 +1,3 @@
-"""Digests of plain data."""
-
 from __future__ import annotations
 
 import os

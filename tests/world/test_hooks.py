@@ -1,5 +1,3 @@
-"""A world without a hook raises an error that names it."""
-
 from __future__ import annotations
 
 import pickle

@@ -1,5 +1,3 @@
-"""Train and test instances of a world."""
-
 from __future__ import annotations
 
 import json

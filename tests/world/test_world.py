@@ -1,5 +1,3 @@
-"""ToolEnv and the additions of a world to its tools: call limits, failed rounds, labels and reports."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

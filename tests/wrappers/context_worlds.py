@@ -1,5 +1,3 @@
-"""Worlds and stacks for the context wrapper tests."""
-
 from __future__ import annotations
 
 import random

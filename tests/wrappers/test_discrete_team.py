@@ -1,5 +1,3 @@
-"""Teams as indices and features: masks, waiting, and the state of a central critic."""
-
 from __future__ import annotations
 
 import warnings

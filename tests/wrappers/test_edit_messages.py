@@ -1,5 +1,3 @@
-"""Strategies defined by a single function of the messages."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

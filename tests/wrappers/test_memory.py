@@ -1,5 +1,3 @@
-"""The memory tool: commands, limits and path traversal."""
-
 from __future__ import annotations
 
 import pickle
@@ -149,7 +147,7 @@ def agree(memory: Memory, commands: list[Any]) -> None:
         }
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(COMMANDS, max_size=12))
 def test_the_commands_do_what_a_plain_implementation_does(commands: list[Any]) -> None:
     agree(Memory(SMALL), commands)

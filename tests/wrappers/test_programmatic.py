@@ -1,5 +1,3 @@
-"""Code acts on the world like direct calls, and only its output reaches the policy."""
-
 from __future__ import annotations
 
 import pickle

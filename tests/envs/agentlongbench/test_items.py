@@ -223,7 +223,6 @@ def test_knowing_the_species_is_of_no_use_in_the_knowledge_free_setting() -> Non
 
 
 def by_rank(table: ItemTable, stats: list[Any]) -> np.ndarray[Any, Any]:
-    """Return the species with the item's rank in the numeric section with the most values."""
     numbers = [values[0] for values in table.columns[largest_section(table)]]
     guesses = np.zeros(len(numbers), int)
     guesses[np.argsort(numbers, kind="stable")] = np.argsort(stats, kind="stable")

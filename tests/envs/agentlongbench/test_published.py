@@ -1,5 +1,3 @@
-"""Rows with only the published fields: loading, scoring, play, and proofs of their answers."""
-
 from __future__ import annotations
 
 import ast

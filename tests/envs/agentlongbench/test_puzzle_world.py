@@ -1,5 +1,3 @@
-"""PuzzleWorld: knowledge follows exactly from observations; rounds and budgets count as stated."""
-
 from __future__ import annotations
 
 import re
@@ -50,7 +48,7 @@ def test_exact_candidates_are_the_items_that_agree_with_all_feedback(
     }
     env, exact = make("PuzzleWorld", **options), 0
     policy = NoisyPolicy("PuzzleWorld", 0.5)
-    for seed in range(10 if hidden == 1 else 2):
+    for seed in range(6 if hidden == 1 else 2):
         chat, _ = env.reset(seed=seed)
         inner = tool_env(env)
         while not inner.over:
@@ -75,7 +73,7 @@ def test_exact_candidates_are_the_items_that_agree_with_all_feedback(
                 elif belief.pool is not None:
                     assert set(belief.pool) >= set(agree)
             chat, *_ = env.step(policy([chat])[0].text)
-    assert exact > 12
+    assert exact > 8
 
 
 def test_hidden_items_are_due_in_turn_and_a_query_may_be_about_any() -> None:

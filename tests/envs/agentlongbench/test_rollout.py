@@ -1,5 +1,3 @@
-"""Generated AgentLongBench logs: options, whole rounds, filled lengths, isolation, replay."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""AgentLongBench rows: answers recomputed from the messages, and present evidence."""
-
 from __future__ import annotations
 
 import json

@@ -1,6 +1,3 @@
-"""The configuration bounds the scores of blind and forgetful players, who see only the task and
-the last result."""
-
 from __future__ import annotations
 
 import json

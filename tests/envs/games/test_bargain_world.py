@@ -23,7 +23,6 @@ CASES = [
 
 
 def worlds_of(game: Bargain, turns: int = 99) -> list[BargainWorld]:
-    """Return a world for each type of the other player."""
     worlds = []
     for values in game.types:
         world = BargainWorld(BargainConfig(), 0)
@@ -35,7 +34,6 @@ def worlds_of(game: Bargain, turns: int = 99) -> list[BargainWorld]:
 
 
 def play(world: BargainWorld, call: ToolCall) -> tuple[str, BargainWorld]:
-    """Return the result and the world after a call."""
     after = copy.deepcopy(world)
     after.turn += 1
     return getattr(after, call.name)(**call.arguments), after

@@ -14,7 +14,6 @@ CONFIG = RaceConfig(moves=3)
 
 
 def move(numbers: Sequence[int], left: int, per_move: int) -> tuple[int, Sequence[int]]:
-    """Return the sum and the rest of the list after a move."""
     rest = list(numbers)
     got = [rest.pop(0) for _ in range(left)] + [rest.pop() for _ in range(per_move - left)]
     return sum(got), rest
@@ -33,7 +32,6 @@ def perfect(numbers: Sequence[int], per_move: int) -> tuple[int, int]:
 
 
 def reply(numbers: Sequence[int], per_move: int, rule: Opponent) -> Sequence[int]:
-    """Return the list after the scripted player's move."""
     lefts = range(per_move + 1)
     moves = [move(numbers, left, per_move) for left in lefts]
     worth = [

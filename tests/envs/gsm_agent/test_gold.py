@@ -1,5 +1,3 @@
-"""Oracles on user data are faithful to the documents, or refused."""
-
 from __future__ import annotations
 
 import json

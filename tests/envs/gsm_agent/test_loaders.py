@@ -1,5 +1,3 @@
-"""User data: accepted and refused input, with all errors reported at once."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""GSM-Agent's problems are exact, well-posed and varied, with the paper's document counts."""
-
 from __future__ import annotations
 
 import re
@@ -83,7 +81,7 @@ def test_there_are_as_many_documents_as_in_table_3() -> None:
 @pytest.mark.parametrize("premises", [1, 2, 3, 7, 14, 40, 64, 128])
 def test_problems_have_the_asked_premises_and_whole_numbers(premises: int) -> None:
     most = 20_000 if premises > 64 else 2_000
-    for problem in drawn(50, premises=premises, max_answer=most):
+    for problem in drawn(50 if premises < 64 else 15, premises=premises, max_answer=most):
         assert len(problem.premises()) == premises
         assert sum(fact.number is not None for fact in problem.facts.values()) == premises
         values = [solve(problem.facts, target) for target in problem.facts]

@@ -1,5 +1,3 @@
-"""SearchWorld: results, ends of episodes, counts, and a searcher's knowledge."""
-
 from __future__ import annotations
 
 import copy

@@ -1,5 +1,3 @@
-"""Metadata do not reveal which documents matter."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -48,7 +46,7 @@ def test_all_pages_of_the_question_as_the_only_query_seldom_suffice(
     options: dict[str, Any],
 ) -> None:
     database = get_database(DatabaseOptions(**options))
-    tasks = [database.tasks[number] for number in range(300)]
+    tasks = [database.tasks[number] for number in range(150)]
     solvable = [
         task
         for task in tasks
@@ -69,7 +67,7 @@ def test_no_single_query_solves_many_tasks(template: str, most: float) -> None:
     """A reader who knows the grammar sees all 20 pages of one query."""
     database = get_database(DatabaseOptions(people="test"))
     solved = 0
-    for number in range(300):
+    for number in range(150):
         task = database.tasks[number]
         known = SearchKnowledge.of(task.question)
         assert known.question is not None
@@ -83,7 +81,7 @@ def test_no_single_query_solves_many_tasks(template: str, most: float) -> None:
         places = database.index.best(query, PAGE * PAGES)
         known.learn("\n\n".join(database.documents[place].show() for place in places))
         solved += known.answer() == task.answer
-    assert solved <= most * 300
+    assert solved <= most * 150
 
 
 def test_who_overlooks_that_a_figure_is_outdated_is_often_wrong(

@@ -1,5 +1,3 @@
-"""The two splits share no people and no problems, whatever the seeds."""
-
 from __future__ import annotations
 
 import json
@@ -32,7 +30,6 @@ def worlds_of(split: str, **options: Any) -> Iterator[SearchWorld]:
 
 
 def people_in(world: SearchWorld, documents: Iterable[Document]) -> set[str]:
-    """Return the people in the question and some documents."""
     texts = [world.problem.question, *(document.show() for document in documents)]
     return set(NAME.findall("\n".join(texts)))
 

@@ -1,5 +1,3 @@
-"""Templates: exact answers, necessary documents, new instances, disjoint splits."""
-
 from __future__ import annotations
 
 import re

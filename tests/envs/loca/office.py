@@ -29,7 +29,6 @@ TASKS = {
 
 
 def fresh(task: str, length: int = LENGTHS["8k"], seed: int = 0, **knobs: Any) -> Any:
-    """Return a task at the start of an episode."""
     env = agentgym.tool_env(agentgym.make(task, length=length, **knobs))
     env.reset(seed=seed)
     return env.world
@@ -108,7 +107,6 @@ def no_file(path: str) -> Change:
 
 
 def folder_at(path: str) -> Change:
-    """Replace a file with a directory."""
     return lambda world: (
         world.office.context.files.remove(path),
         world.office.context.files.mkdir(path),
@@ -120,7 +118,6 @@ def table_of(world: Any, path: str) -> Rows:
 
 
 def csv_rows_of(data: bytes) -> Rows:
-    """Return the non-empty rows of a CSV file; none if it is not text."""
     text = data.decode("utf-8-sig", errors="replace")
     rows = csv.reader(io.StringIO(text, newline=""))
     return [[cell.strip() for cell in row] for row in rows if row]
@@ -133,15 +130,12 @@ def csv_text(rows: Rows, **form: Any) -> str:
 
 
 def in_csv(path: str, change: Callable[[Rows], Rows], **form: Any) -> Change:
-    """Rewrite a CSV file with other rows or another format."""
     return lambda world: world.office.context.files.write(
         path, csv_text(change(table_of(world, path)), **form)
     )
 
 
 def one_cell(row: int, column: int, change: Callable[[Any], Any]) -> Callable[[Rows], Rows]:
-    """Change a cell of a table."""
-
     def edit(rows: Rows) -> Rows:
         rows[row][column] = change(rows[row][column])
         return rows
@@ -150,7 +144,6 @@ def one_cell(row: int, column: int, change: Callable[[Any], Any]) -> Callable[[R
 
 
 def each_cell(column: int, change: Callable[[Any], Any]) -> Callable[[Rows], Rows]:
-    """Change the cells of a column except its header."""
     return lambda rows: [
         rows[0],
         *([*row[:column], change(row[column]), *row[column + 1 :]] for row in rows[1:]),
@@ -158,7 +151,6 @@ def each_cell(column: int, change: Callable[[Any], Any]) -> Callable[[Rows], Row
 
 
 def enter(world: Any, spreadsheet: str, sheet: str, area: str, data: Rows) -> None:
-    """Enter values into a Google spreadsheet."""
     world.office.call(
         "update_cells", {"spreadsheet_id": spreadsheet, "sheet": sheet, "range": area, "data": data}
     )

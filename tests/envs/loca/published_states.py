@@ -63,7 +63,6 @@ def _write_book(path: Path, sheets: Mapping[str, Sequence[Sequence[Any]]]) -> No
 
 
 def _write_database(path: Path, tables: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write tables in WAL mode, as the published servers do."""
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA journal_mode=WAL")
         for name, table in tables.items():

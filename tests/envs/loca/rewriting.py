@@ -17,7 +17,6 @@ Rewriter = Callable[[dict[str, Any], random.Random], list[ToolCall]]
 
 
 def rewritten(step: PlanStep, draw: random.Random) -> list[ToolCall]:
-    """Return calls that do the same as a step."""
     call = plain(step)
     rewriter = REWRITERS.get(call.name)
     return rewriter(dict(call.arguments), draw) if rewriter else [call]

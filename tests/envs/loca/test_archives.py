@@ -1,5 +1,3 @@
-"""Untrusted archives are read completely and do no harm."""
-
 from __future__ import annotations
 
 import io

@@ -1,5 +1,3 @@
-"""Calls in another form than the plan's are recognised; other calls are recorded."""
-
 from __future__ import annotations
 
 import json

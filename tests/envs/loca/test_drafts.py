@@ -1,5 +1,3 @@
-"""The cost of drawing states with a requested length."""
-
 from __future__ import annotations
 
 from collections import Counter

@@ -1,5 +1,3 @@
-"""Effects of calls, and the things that they change."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""Exam sentences state one fact each, other texts none, and they vary."""
-
 from __future__ import annotations
 
 from typing import Any

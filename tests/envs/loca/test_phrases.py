@@ -1,5 +1,3 @@
-"""Every phrase-book sentence with every possible slot value."""
-
 from __future__ import annotations
 
 import itertools

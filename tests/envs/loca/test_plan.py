@@ -1,5 +1,3 @@
-"""Plans, checks and the task base class, with a task made for the tests."""
-
 from __future__ import annotations
 
 import copy

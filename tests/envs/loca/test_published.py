@@ -38,7 +38,6 @@ def open_state(task: str, data: Path, seed: int = 0) -> Any:
 
 
 def example(folder: Path, task: str) -> Path:
-    """Write the first state of a task's example."""
     write_state(folder, files_of(task))
     return [folder, *folder.glob("state0")][-1]
 
@@ -100,7 +99,6 @@ def log(severity: str, message: Any) -> Callable[[Any], Any]:
 def edit(
     change: Callable[[list[str]], list[str]], path: str = "record.csv"
 ) -> Callable[[Any], Any]:
-    """Change the rows of a CSV file below the header."""
     return in_csv(path, lambda rows: [rows[0], *map(change, rows[1:])])
 
 
@@ -110,7 +108,6 @@ def rate(text: str) -> Callable[[Any], Any]:
 
 
 def uploaded(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
-    """Change the report of anomalies, and upload it."""
     name = "anomaly_report.csv"
 
     def edit(world: Any) -> None:
@@ -130,8 +127,6 @@ UPLOAD = {"bucket_name": "iot_anomaly_reports", "blob_name": "anomaly_report.csv
 
 
 def in_book(path: str, change: Callable[[Rows], Rows], title: str) -> Callable[[Any], Any]:
-    """Change the only sheet of a workbook."""
-
     def edit(world: Any) -> None:
         files = world.office.context.files
         [rows] = read_workbook(files.read(path)).values()
@@ -146,8 +141,6 @@ in_schedule = functools.partial(in_book, "exam_schedule.xlsx", title="Sheet1")
 
 
 def in_stock(area: str, text: str) -> Callable[[Any], Any]:
-    """Write a cell of the stock of materials."""
-
     def edit(world: Any) -> None:
         book = world.office.get(GoogleSheet).spreadsheet("Material Inventory Management")
         enter(world, book, "Material_Inventory", area, [[text]])
@@ -156,8 +149,6 @@ def in_stock(area: str, text: str) -> Callable[[Any], Any]:
 
 
 def in_shop(sku: str, **fields: Any) -> Callable[[Any], Any]:
-    """Change a product of the shop."""
-
     def edit(world: Any) -> None:
         [number] = [
             row["id"] for row in world.office.get(WooCommerce).products.all() if row["sku"] == sku
@@ -168,8 +159,6 @@ def in_shop(sku: str, **fields: Any) -> Callable[[Any], Any]:
 
 
 def in_both(row: int, cells: list[Any]) -> Callable[[Any], Any]:
-    """Write a row into the file and the spreadsheet of back-to-backs."""
-
     def edit(world: Any) -> None:
         in_csv("nhl_b2b_analysis.csv", lambda rows: [*rows[:row], cells, *rows[row + 1 :]])(world)
         book = world.office.get(GoogleSheet).spreadsheet("nhl_b2b_analysis")
@@ -179,8 +168,6 @@ def in_both(row: int, cells: list[Any]) -> Callable[[Any], Any]:
 
 
 def in_outlet(product: int) -> Callable[[Any], Any]:
-    """Move a product to the outlet."""
-
     def edit(world: Any) -> None:
         [outlet] = [
             each["id"]
@@ -198,12 +185,10 @@ def in_quizzes(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
 
 
 def query(text: str) -> Callable[[Any], Any]:
-    """Change the tables of invoices."""
     return call("write_query", query=text)
 
 
 def in_calendar(**fields: Any) -> Callable[[Any], Any]:
-    """Change the reminder of COML."""
     return call("update_event", eventId="event_001", **fields)
 
 
@@ -413,7 +398,6 @@ TEACHER = {"teacher_name": "Debra", "teacher_email": "debra_flores76@mcp.com"}
 
 
 def courses_with(**fields: str) -> str:
-    """Return the courses of the exams, all with one name."""
     courses = files_of("CanvasArrangeExam")[CANVAS_COURSES]
     for key, course in courses.items():
         courses[key] = {
@@ -449,13 +433,11 @@ RECEIVED, WAREHOUSE = "groundtruth_workspace/invoice.jsonl", "local_db/snowflake
 
 
 def other_rows() -> Mapping[str, Any]:
-    """Return the tables of invoices without rows."""
     tables = files_of("PayableInvoiceChecker")[WAREHOUSE]
     return {name: {**table, "rows": []} for name, table in tables.items()}
 
 
 def invoice(**fields: Any) -> str:
-    """Return the line of a received invoice."""
     status = {"paid_amount": 0.0, "flag": 1}
     record = {"invoice_id": "MCP-1", "date": "2024-03-01", "supplier": "S", "buyer_email": "a@mcp.com",
               "total_amount": 9.5, "payment_status": status, **fields}  # fmt: skip

@@ -1,5 +1,3 @@
-"""LOCA-bench's own configurations: read as worlds, options and seeds."""
-
 from __future__ import annotations
 
 import json

@@ -19,7 +19,6 @@ NAMES = ("red", "orange", "yellow", "green", "cyan", "blue", "purple", "pink", "
 
 @functools.cache
 def name(colour: int) -> str:
-    """Return the name of the nearest web colour."""
     rgb = colour >> 16, colour >> 8 & 255, colour & 255
     return min(NAMES, key=lambda each: math.dist(ImageColor.getrgb(each), rgb))
 

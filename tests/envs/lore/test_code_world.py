@@ -1,5 +1,3 @@
-"""CodeWorld: brute force over unread files, labels, states and names."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""LORE episodes: ids, answers, labels, ends and reports."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""MultimodalWorld: pictures in the chat, the tools that change them, and their pixels."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""CodeWorld's programs return the graph's value, and avoid the traps."""
-
 from __future__ import annotations
 
 import re

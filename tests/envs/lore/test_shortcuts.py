@@ -1,5 +1,3 @@
-"""Guessing, greedy and forgetful readers have bounded scores."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""The LORE worlds against solvers that see observations only, and what all of them share."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""Python and terminal servers on the workspace."""
-
 from __future__ import annotations
 
 import random

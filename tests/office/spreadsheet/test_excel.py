@@ -1,5 +1,3 @@
-"""The workbook tools and their refusals, and reading and writing workbooks."""
-
 from __future__ import annotations
 
 import ast

@@ -1,5 +1,3 @@
-"""Google Sheets: cells, formulas, sheets, sharing."""
-
 from __future__ import annotations
 
 import json

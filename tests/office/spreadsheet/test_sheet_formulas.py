@@ -1,5 +1,3 @@
-"""Formulas in Google Sheets: values, refusals and cost."""
-
 from __future__ import annotations
 
 import json

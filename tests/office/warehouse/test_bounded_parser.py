@@ -1,5 +1,3 @@
-"""The parser's work is bounded, and its errors are the same in each process."""
-
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,3 @@
-"""The warehouses' SQL engine: limits, isolation, copies, refused statements."""
-
 from __future__ import annotations
 
 import copy
@@ -62,7 +60,6 @@ def test_a_server_that_is_not_asked_costs_nothing() -> None:
 
 
 def refusals() -> list[tuple[str, str]]:
-    """Return statements that fail, by the tool that runs them."""
     queries = [*BANK["foreign"], *BANK["writes"]]
     changes = {
         "write_query": [*BANK["reads"], *BANK["failing"]],

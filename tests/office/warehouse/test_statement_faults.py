@@ -1,5 +1,3 @@
-"""Statements raise only errors meant for the policy, in either dialect."""
-
 from __future__ import annotations
 
 import random
@@ -40,15 +38,15 @@ def drawn(rng: random.Random) -> str:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_no_statement_is_a_fault(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "SECONDS", 0.3)  # some would run for long
+    monkeypatch.setattr(database, "SECONDS", 0.1)  # some would run for long
     rng, account = random.Random(dialect), Account(dialect)
-    for number in range(400):
+    for number in range(200):
         sql = drawn(rng)
         try:
             account.run(sql)
         except ToolError as error:
             assert not isinstance(error, HostLimitError), sql  # noqa: PT017 - results are allowed too
             assert len(str(error)) < 2_000, sql  # noqa: PT017
-        if number % 200 == 199:
+        if number == 100:
             account = Account(dialect)
     account.server.engine.close()

@@ -1,5 +1,3 @@
-"""Work grows at most linearly with a statement's length, whatever its shape."""
-
 from __future__ import annotations
 
 import contextlib
@@ -50,12 +48,12 @@ def too_steep(work: list[int]) -> bool:
 
 @pytest.mark.rotation(shape=SHAPES)
 def test_work_grows_no_faster_than_a_statement(account: Account, shape: str) -> None:
-    sizes = (500, 2_000, 8_000)
+    sizes = (1_000, 4_000)
     attempt(account, "SELECT 1 AS x")  # the first statement starts DuckDB
     work = [calls_of(attempt, account, statement(shape, size)) for size in sizes]
     assert not too_steep(work), work
 
 
 def test_the_law_finds_work_that_grows_with_the_square() -> None:
-    assert too_steep([n * n // 9 for n in (500, 2_000, 8_000)])
-    assert not too_steep([40 * n for n in (500, 2_000, 8_000)])
+    assert too_steep([n * n // 9 for n in (1_000, 4_000)])
+    assert not too_steep([40 * n for n in (1_000, 4_000)])

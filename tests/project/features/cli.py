@@ -1,5 +1,3 @@
-"""The command line, with figures."""
-
 from pathlib import Path
 
 from agentgym.cli import app

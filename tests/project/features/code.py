@@ -1,5 +1,3 @@
-"""Model-written programs in a Python subset."""
-
 import agentgym
 from agentgym import ToolCall, render
 

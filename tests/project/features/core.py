@@ -1,5 +1,3 @@
-"""Without an extra."""
-
 import agentgym
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import collect

@@ -1,5 +1,3 @@
-"""Search by vectors."""
-
 import agentgym
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import collect

@@ -1,5 +1,3 @@
-"""Trajectories in other libraries' file formats."""
-
 from pathlib import Path
 
 import agentgym

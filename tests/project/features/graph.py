@@ -1,5 +1,3 @@
-"""The reasoning graph of GSM-Agent."""
-
 import agentgym
 from agentgym.oracles import OraclePolicy
 from agentgym.training.papers.reasoning_graph import graph_of

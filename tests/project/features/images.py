@@ -1,5 +1,3 @@
-"""Images."""
-
 import agentgym
 
 chat, _ = agentgym.make("MultimodalWorld", render="scene").reset(seed=0)

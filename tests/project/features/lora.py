@@ -1,5 +1,3 @@
-"""Adapters."""
-
 from pathlib import Path
 
 from agentgym.training.rollout.models.pretrained import add_lora, save_model

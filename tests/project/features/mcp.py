@@ -1,5 +1,3 @@
-"""Worlds served over MCP."""
-
 from agentgym.training.integrations.mcp import build_server, http_app, open_episode
 
 assert build_server(open_episode("ListWorld", 0))

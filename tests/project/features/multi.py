@@ -1,5 +1,3 @@
-"""Teams in PettingZoo."""
-
 from agentgym import parallel_env
 
 env = parallel_env("ListWorld-team")

@@ -1,5 +1,3 @@
-"""The office with every kind of server mounted."""
-
 import agentgym
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import collect

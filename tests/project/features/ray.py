@@ -1,5 +1,3 @@
-"""Actors of Ray."""
-
 import ray
 
 import agentgym

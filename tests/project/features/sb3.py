@@ -1,5 +1,3 @@
-"""Stable-Baselines3."""
-
 from sb3_contrib import MaskablePPO
 
 import agentgym

@@ -1,5 +1,3 @@
-"""SkyRL-Gym."""
-
 import skyrl_gym
 
 from agentgym.training.integrations.skyrl import prompts, register

@@ -1,5 +1,3 @@
-"""Logs for TensorBoard."""
-
 from pathlib import Path
 
 from tests.project.features.small_model import clone

@@ -1,5 +1,3 @@
-"""Trainers and local models."""
-
 from tests.project.features.small_model import clone
 
 clone()

@@ -1,5 +1,3 @@
-"""TRL."""
-
 from agentgym import spec
 from agentgym.training.integrations.trl import environment_factory, prompts, rollout_func
 

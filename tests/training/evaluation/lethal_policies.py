@@ -12,7 +12,6 @@ from agentgym.play.policy import Policy, PolicyError
 
 
 def hash_text(text: str) -> int:
-    """Return a hash that is equal in all processes."""
     return sum(text.split("\n\n<", maxsplit=1)[0].encode())
 
 

@@ -1,5 +1,3 @@
-"""Small studies and hand-made results for the evaluation tests."""
-
 from __future__ import annotations
 
 from typing import Any

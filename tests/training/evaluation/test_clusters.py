@@ -1,5 +1,3 @@
-"""Episodes with equal openings form one cluster, and sizes are near only with narrow intervals."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -36,11 +34,11 @@ def null_study(agent: int, openings: int, told: bool, seeds: int = 20) -> list[R
     return rows
 
 
-@pytest.mark.parametrize("openings", [1, 2, 5, 10, 20])
+@pytest.mark.parametrize("openings", [1, 5, 20])
 @pytest.mark.parametrize("told", [False, True])
 def test_an_agent_that_draws_by_text_shows_no_effect(openings: int, told: bool) -> None:
     held = {"effect": [], "rate": [], "hinted": []}
-    for agent in range(200):
+    for agent in range(150):
         rows = null_study(agent, openings, told)
         change = effects(rows, (), "success")["S",]
         rates = summarize(rows, ("arm",), "success")

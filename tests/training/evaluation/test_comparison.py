@@ -1,5 +1,3 @@
-"""Comparison of policies: differences, pairing, interval coverage, and merged folders."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,3 @@
-"""Context information in trajectories, results and tables."""
-
 from __future__ import annotations
 
 import json

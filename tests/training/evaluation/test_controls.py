@@ -1,5 +1,3 @@
-"""The method finds planted deficits, shows nothing without one, and covers as stated."""
-
 from __future__ import annotations
 
 from math import comb

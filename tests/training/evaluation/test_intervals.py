@@ -1,5 +1,3 @@
-"""Intervals and means, by hand and against the literature."""
-
 from __future__ import annotations
 
 import math

@@ -1,5 +1,3 @@
-"""Leagues: ratings with intervals that hold, cross-play over all seats, and resumption."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +42,6 @@ def simulate(
     seat: float,
     width: float,
 ) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Yield the scores of all ordered pairs on all instances."""
     shifts = rng.normal(0, effect, (instances, len(strengths)))
     for one, two in np.ndindex(len(strengths), len(strengths)):
         if one != two:
@@ -158,7 +155,7 @@ def league(*names: str, episodes: int = 12, **options: Any) -> League:
 
 
 def test_a_league_ranks_scripted_strengths(tmp_path: Path) -> None:
-    played = league(*STRENGTHS, episodes=30)
+    played = league(*STRENGTHS, episodes=16)
     rated = list(league_ratings(played, play_league(played, tmp_path)).values())
     assert [each.value for each in rated] == sorted(each.value for each in rated)
     for weaker, stronger in pairwise(rated):

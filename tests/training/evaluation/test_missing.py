@@ -1,5 +1,3 @@
-"""Missing, unreadable and overlong episodes and idle strategies are visible in every report."""
-
 from __future__ import annotations
 
 import json

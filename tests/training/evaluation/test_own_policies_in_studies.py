@@ -1,5 +1,3 @@
-"""User policies in studies: concurrent, stateful and faulty ones."""
-
 from __future__ import annotations
 
 import subprocess
@@ -39,8 +37,9 @@ def test_the_command_plays_64_requests_at_once_in_one_process(tmp_path: Path) ->
     assert f"ListWorld: {TOGETHER} episodes" in shown.stdout
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize(
+    ("name", "workers"), [*((name, 1) for name in OWN), ("SHARED", 2), ("remember_async", 2)]
+)
 def test_own_policies_of_a_module_play_like_the_oracle(
     tmp_path: Path, name: str, workers: int
 ) -> None:

@@ -1,5 +1,3 @@
-"""Figures: labels, image formats, and equal bytes from equal results."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -47,6 +45,11 @@ def simulated(
                     counts = (horizon, optimal, horizon, optimal)
                     rows.append(Result(world, arm, horizon, seed, won, *counts))
     return rows
+
+
+@pytest.fixture(autouse=True)
+def blank_figures() -> None:
+    """Draw figures, unlike the other tests of this folder."""
 
 
 @pytest.mark.rotation(

@@ -1,5 +1,3 @@
-"""Provenance identifies the policy and its code, and reveals mixed folders."""
-
 from __future__ import annotations
 
 import functools
@@ -165,7 +163,6 @@ def test_a_script_may_grow_its_study_but_not_change_its_policy(tmp_path: Path) -
 
 
 def other_code(path: Path) -> None:
-    """Change the recorded digest of the package."""
     data = json.loads(path.read_text(encoding="utf-8"))
     for facts in data["policies"].values():
         facts["code"] = "0123456789abcdef"

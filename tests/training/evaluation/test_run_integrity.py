@@ -1,5 +1,3 @@
-"""Ablation runs survive killed workers, second writers and damage; `agentgym doctor` repairs them."""
-
 from __future__ import annotations
 
 import json

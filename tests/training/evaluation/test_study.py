@@ -1,5 +1,3 @@
-"""Studies grow without replaying cells or mixing runs silently."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,3 @@
-"""Submissions: a run that is complete, current, honest and on the test split is accepted."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Tables of an ablation: p-values, cells of arms and contexts, warnings."""
-
 from __future__ import annotations
 
 from dataclasses import fields

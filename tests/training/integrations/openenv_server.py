@@ -17,7 +17,6 @@ from tests.helpers import PATIENCE
 
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
-    """Serve an app on a free local port and yield its address."""
     import uvicorn  # noqa: PLC0415 - an extra
 
     server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", 0, log_level="error"))

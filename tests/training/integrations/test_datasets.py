@@ -1,5 +1,3 @@
-"""Exports train each reply and sampled id exactly once, after the policy's observation."""
-
 from __future__ import annotations
 
 import hashlib

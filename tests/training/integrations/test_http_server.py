@@ -1,5 +1,3 @@
-"""The MCP HTTP server on real sockets: no client can harm the others."""
-
 from __future__ import annotations
 
 import threading
@@ -41,8 +39,6 @@ def request(name: str, arguments: Mapping[str, Any], number: Any = 1) -> Mapping
 
 
 class Site:
-    """A client of a server of episodes."""
-
     def __init__(self, url: str) -> None:
         self.url = url
 

@@ -1,5 +1,3 @@
-"""Images through every bridge: all reach a vision model's pixel values, or the bridge refuses."""
-
 from __future__ import annotations
 
 import asyncio
@@ -56,7 +54,6 @@ class Play:
         self.emitted: list[list[bytes]] = []
 
     def next(self) -> str:
-        """Play the next optimal call, and return it as text."""
         self.emitted.append(images_of(self.chat))
         text = render(tool_env(self.env).world.optimal_calls()[0])
         self.chat, *_ = self.env.step(text)
@@ -69,7 +66,6 @@ class Play:
         return self.next()
 
     def serve(self, request: dict[str, Any], number: int) -> Answer:
-        """Answer a chat-completions request."""
         return Answer({"content": self.answer(request)})
 
 

@@ -1,5 +1,3 @@
-"""Stacks as Inspect tasks, evaluated by Inspect with its mock model."""
-
 from __future__ import annotations
 
 import json

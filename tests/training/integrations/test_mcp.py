@@ -1,5 +1,3 @@
-"""Serving over MCP: in process, on stdin and stdout, and on a local port."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Agents that play over MCP with a real client, evaluated like any policy."""
-
 from __future__ import annotations
 
 import os

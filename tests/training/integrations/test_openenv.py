@@ -1,5 +1,3 @@
-"""Stacks on an OpenEnv server, played through OpenEnv's own client."""
-
 from __future__ import annotations
 
 import json

@@ -44,8 +44,6 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 class Script:
-    """Sampler of the same samples."""
-
     context = 100_000
     version = 1
 

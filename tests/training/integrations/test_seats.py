@@ -1,5 +1,3 @@
-"""One seat of a team as an env of one agent: in every bridge, and its laws."""
-
 from __future__ import annotations
 
 import asyncio

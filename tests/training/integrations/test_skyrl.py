@@ -1,5 +1,3 @@
-"""The worlds in SkyRL-Gym: its generator's observations, and the rewards of episodes."""
-
 from __future__ import annotations
 
 import threading

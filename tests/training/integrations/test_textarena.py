@@ -1,5 +1,3 @@
-"""Worlds and teams in TextArena: its wrappers and loop play the episodes of `agentgym.make`."""
-
 from __future__ import annotations
 
 from typing import Any

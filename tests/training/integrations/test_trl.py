@@ -1,5 +1,3 @@
-"""The worlds in TRL: the trainer's view of an environment, and real training steps."""
-
 from __future__ import annotations
 
 import copy

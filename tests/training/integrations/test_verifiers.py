@@ -1,5 +1,3 @@
-"""The worlds in verifiers: real rollouts through its own machinery, against scripted servers."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Teams in verifiers: each seat has its own server, model, trace and reward."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

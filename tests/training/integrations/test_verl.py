@@ -1,5 +1,3 @@
-"""The worlds in verl: its own workers run the agent loop, with a scripted engine."""
-
 from __future__ import annotations
 
 import asyncio

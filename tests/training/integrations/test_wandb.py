@@ -48,7 +48,6 @@ def payloads(data: bytes) -> Iterator[bytes]:
 
 
 def recorded(file: Path) -> list[dict[str, Any]]:
-    """Return the logged figures of each step."""
     from wandb.proto.wandb_internal_pb2 import Record  # noqa: PLC0415 - needs wandb
 
     steps = []

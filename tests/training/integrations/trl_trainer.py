@@ -28,7 +28,6 @@ def call_optimally(environment: Any) -> str:
 
 
 def make_trl_tokenizer() -> PreTrainedTokenizerFast:
-    """Return a small tokenizer with the chat template of Qwen 2.5."""
     chat, _ = agentgym.make("ListWorld").reset(seed=0)
     made = make_tokenizer([chat.to_text()], 800)
     made.add_special_tokens({"eos_token": "<|im_end|>"})

@@ -16,8 +16,6 @@ NOWHERE = "http://127.0.0.1:9/v1"
 
 
 def play_task(env: Any, url: str = NOWHERE, client: Any = None) -> Any:
-    """Play the env's only task once, with a model at an address, and return the episode."""
-
     async def run() -> Any:
         (task,) = env.taskset
         async with env.serving():

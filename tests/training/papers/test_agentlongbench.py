@@ -1,5 +1,3 @@
-"""Parsing and scoring of AgentLongBench answers, run files, and LongContextQA."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""GSM-Agent's figures: hand-computed episodes, and the paper's case study."""
-
 from __future__ import annotations
 
 from math import isnan, nan

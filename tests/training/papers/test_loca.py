@@ -1,5 +1,3 @@
-"""LOCA-bench's tables and figure, against hand-computed values."""
-
 from __future__ import annotations
 
 import re

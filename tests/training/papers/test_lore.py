@@ -1,5 +1,3 @@
-"""LORE's presets, tables, files and figures, against hand-computed values."""
-
 from __future__ import annotations
 
 import json

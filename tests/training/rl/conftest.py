@@ -1,5 +1,3 @@
-"""Fixtures of the trainer tests."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""A teacher's demonstrations of context strategies, in a window that is too narrow without them."""
-
 from __future__ import annotations
 
 import re

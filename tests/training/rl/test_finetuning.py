@@ -1,5 +1,3 @@
-"""Fine-tuning in a folder: the phases, exact resumption, adapters, and the command."""
-
 from __future__ import annotations
 
 import contextlib
@@ -184,7 +182,6 @@ def test_a_curriculum_goes_on_where_it_stopped(
 
 @contextlib.contextmanager
 def vllm_sampler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Import the sampler with a fake vLLM."""
     for name, module in fake_vllm.modules().items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.delitem(sys.modules, VLLM_ROOM, raising=False)

@@ -1,5 +1,3 @@
-"""Training from scratch: teacher replies, mixtures of envs, exact resumption, and saved models."""
-
 from __future__ import annotations
 
 import json

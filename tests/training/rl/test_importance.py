@@ -1,5 +1,3 @@
-"""Importance correction for samplers that differ from the model."""
-
 from __future__ import annotations
 
 import copy

@@ -1,5 +1,3 @@
-"""A training run that is killed at any moment and restarted ends like an uninterrupted one."""
-
 from __future__ import annotations
 
 import json
@@ -53,7 +51,6 @@ def whole(host: Host, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, i
 
 
 def tensors(value: Any, path: str = "") -> dict[str, Any]:
-    """Return a checkpoint's contents by path, with tensors as bytes."""
     if isinstance(value, dict):
         return {k: v for key in value for k, v in tensors(value[key], f"{path}/{key}").items()}
     if isinstance(value, (list, tuple)):

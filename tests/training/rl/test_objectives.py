@@ -1,5 +1,3 @@
-"""GRPO options and their cost: groups with equal rewards, clipping, loss units, adapters, curricula."""
-
 from __future__ import annotations
 
 import copy

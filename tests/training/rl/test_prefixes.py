@@ -1,5 +1,3 @@
-"""Shared prefixes change neither losses nor gradients, and never take more memory."""
-
 from __future__ import annotations
 
 import random

@@ -1,5 +1,3 @@
-"""Self-play: opponents in turn, only the model's replies are trained, and exact resumption."""
-
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""The trainers on an identity world, with gradients and advantages computed a second way."""
-
 from __future__ import annotations
 
 import copy

@@ -1,5 +1,3 @@
-"""Training runs resume exactly, log each step once, and omit failed episodes."""
-
 from __future__ import annotations
 
 import copy

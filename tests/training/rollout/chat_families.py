@@ -46,7 +46,6 @@ class Family:
 
     @property
     def text(self) -> str:
-        """The template's text."""
         file = TEMPLATES / f"{self.template}.jinja"
         return file.read_text(encoding="utf-8") if self.template.isidentifier() else self.template
 

@@ -1,5 +1,3 @@
-"""A full disk, for tests of writing."""
-
 from __future__ import annotations
 
 import resource

@@ -1,5 +1,3 @@
-"""The Anthropic policy against a scripted server."""
-
 from __future__ import annotations
 
 import json

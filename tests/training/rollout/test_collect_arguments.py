@@ -1,5 +1,3 @@
-"""Invalid arguments of `collect` raise an error with a remedy before a log is created."""
-
 from __future__ import annotations
 
 import os

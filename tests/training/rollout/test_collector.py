@@ -1,5 +1,3 @@
-"""All engines give the same trajectories, faults cost one episode, and killed runs resume."""
-
 from __future__ import annotations
 
 import gc

@@ -1,5 +1,3 @@
-"""A step's work does not grow with the slots, and batches contain slots of one seed."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -62,7 +60,6 @@ def work_of_opening(slots: int) -> float:
 
 
 def work_of_steps(slots: int, steps: int = 300) -> float:
-    """Return the work per step if answers arrive one by one while all slots are busy."""
     opened, engine = dispatcher(slots)
     opened.begin_all(enumerate(range(slots)))
 

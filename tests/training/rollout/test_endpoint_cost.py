@@ -1,5 +1,3 @@
-"""Caches and budgets of endpoint policies, in Python and on the command line."""
-
 from __future__ import annotations
 
 import asyncio

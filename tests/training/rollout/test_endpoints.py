@@ -1,5 +1,3 @@
-"""All endpoint policies, through the vendors' SDKs against servers on the loopback interface."""
-
 from __future__ import annotations
 
 import asyncio

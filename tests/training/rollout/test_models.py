@@ -1,5 +1,3 @@
-"""Local models: no token is changed, and training rows contain each sampled token once."""
-
 from __future__ import annotations
 
 import random

@@ -1,5 +1,3 @@
-"""Any reasonable policy plays; a mistake in one raises a one-sentence error."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""Collection on a cluster of raylets: a dead machine costs no episode."""
-
 from __future__ import annotations
 
 import functools

@@ -1,5 +1,3 @@
-"""Collection by Ray actors on one machine gives the same results."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Whole episodes with exact tokens for each family of chat templates."""
-
 from __future__ import annotations
 
 from itertools import pairwise

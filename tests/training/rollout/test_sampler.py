@@ -1,5 +1,3 @@
-"""The transformers sampler is correct during training, and computes no token twice."""
-
 from __future__ import annotations
 
 import random

@@ -1,5 +1,3 @@
-"""Files of a run: one writer at a time, and complete files after any kill."""
-
 from __future__ import annotations
 
 import errno

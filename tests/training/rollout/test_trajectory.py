@@ -1,5 +1,3 @@
-"""Trajectories survive a round trip, and files of lines survive a kill and damage."""
-
 from __future__ import annotations
 
 from dataclasses import replace

@@ -48,7 +48,6 @@ def vllm(base: Path, out: Path, **options: Any) -> Iterator[Any]:
 
 
 def trained(tokenizer: Any, sampler: Any, **options: Any) -> tuple[Any, list[Any]]:
-    """Train with a sampler; return the model and each step's metrics."""
     config = GRPOConfig(max_new_tokens=4, **options)
     trainer = GRPO(small_model(tokenizer), tokenizer, make_env, config, sampler=sampler)
     seen: list[Any] = []

@@ -1,5 +1,3 @@
-"""Messages between processes arrive unchanged and in few bytes."""
-
 from __future__ import annotations
 
 import random

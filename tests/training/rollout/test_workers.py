@@ -1,5 +1,3 @@
-"""Workers and threads: a fault costs one episode, and everything ends with the parent."""
-
 from __future__ import annotations
 
 import multiprocessing
@@ -162,7 +160,6 @@ def answers_of(answers: Answers, number: int) -> int:
 
 @pytest.fixture
 def restless() -> Iterator[None]:
-    """Switch threads as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

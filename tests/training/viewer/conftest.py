@@ -1,5 +1,3 @@
-"""The viewer's secret is made in a folder of the test."""
-
 from __future__ import annotations
 
 from pathlib import Path

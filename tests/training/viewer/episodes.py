@@ -1,5 +1,3 @@
-"""Episodes for the viewer tests."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -18,7 +16,6 @@ HOSTILE = (
 
 
 def hostile_policy(chats: Sequence[Chat]) -> list[Reply]:
-    """Write hostile texts wherever a model can write."""
     call = '<tool_call>{"name": "pop", "arguments": {"id": "%s"}}</tool_call>'
     argument = HOSTILE.encode("unicode_escape").decode().replace("\\", "\\\\").replace('"', "'")
     return [

@@ -1,5 +1,3 @@
-"""The page shows exactly what the policy observed and wrote."""
-
 from __future__ import annotations
 
 import itertools

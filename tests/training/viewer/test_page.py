@@ -1,5 +1,3 @@
-"""The page is one document without external references, and model text is never markup."""
-
 from __future__ import annotations
 
 import base64

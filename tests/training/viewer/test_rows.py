@@ -1,5 +1,3 @@
-"""Address, filters, order, columns, tables and CSV of the page, run in node."""
-
 from __future__ import annotations
 
 import csv

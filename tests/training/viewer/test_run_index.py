@@ -1,5 +1,3 @@
-"""The index follows a running run, and no content of a folder breaks it."""
-
 from __future__ import annotations
 
 import json

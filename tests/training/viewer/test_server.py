@@ -1,5 +1,3 @@
-"""The server shows one run to local users, and nothing else."""
-
 from __future__ import annotations
 
 import http.client

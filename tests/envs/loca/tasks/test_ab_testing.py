@@ -1,5 +1,3 @@
-"""ABTesting: near misses fail, equivalents pass."""
-
 from __future__ import annotations
 
 import functools
@@ -39,7 +37,6 @@ rewrite = functools.partial(in_csv, RECORD)
 
 @functools.cache
 def seed_of(verdict: str) -> int:
-    """Return a seed whose test has that verdict."""
     return next(
         seed for seed in range(60) if fresh(TASK, size=40, seed=seed).truth["verdict"] == verdict
     )

@@ -1,5 +1,3 @@
-"""AcademicWarning: near misses fail, equivalents pass."""
-
 from __future__ import annotations
 
 import csv

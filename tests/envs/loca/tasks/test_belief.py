@@ -1,5 +1,3 @@
-"""A long episode's belief state is short, sufficient with its pages, and free of hidden facts."""
-
 from __future__ import annotations
 
 import json
@@ -105,7 +103,7 @@ class Watching(OraclePolicy):
 
 @pytest.mark.rotation(name=TASKS, oracles=["S", "SP", "SH", "SPH"])
 def test_play_with_the_belief_is_optimal(name: str, oracles: str) -> None:
-    env = agentgym.make(name, oracles=oracles, length=LENGTHS["256k"])
+    env = agentgym.make(name, oracles=oracles, length=LENGTHS["128k"])
     policy = Watching(name)
     trajectory = rollout(policy, env, seed=3)
     world = tool_env(env).world
@@ -148,7 +146,7 @@ def check_team(name: str, length: str, oracles: str, kind: str) -> None:
 @pytest.mark.parametrize("oracles", ["S", "SPH"])
 @pytest.mark.parametrize("kind", ["team", "manager"])
 def test_a_team_is_shown_a_belief_as_brief(oracles: str, kind: str) -> None:
-    check_team("AcademicWarning", "256k", oracles, kind)
+    check_team("AcademicWarning", "128k", oracles, kind)
 
 
 @pytest.mark.rotation(name=TASKS)

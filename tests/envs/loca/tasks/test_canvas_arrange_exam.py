@@ -1,5 +1,3 @@
-"""CanvasArrangeExam: near misses fail, equivalents pass."""
-
 from __future__ import annotations
 
 import json

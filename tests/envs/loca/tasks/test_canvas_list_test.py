@@ -1,5 +1,3 @@
-"""CanvasListTest: near misses fail, equivalents pass."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""CourseAssistant: near misses fail, equivalents pass."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""ExcelMarketResearch: near misses fail, equivalents pass."""
-
 from __future__ import annotations
 
 import io

@@ -1,5 +1,3 @@
-"""FilterLowSellingProducts: near misses fail, equivalents pass."""
-
 from __future__ import annotations
 
 import csv
@@ -55,7 +53,6 @@ def tied(one: list[str], two: list[str]) -> bool:
 
 
 def of_one_date(one: list[str], two: list[str]) -> bool:
-    """Return whether two rows share the date and differ in the discount."""
     return one[2] == two[2] and one[5] != two[5]
 
 

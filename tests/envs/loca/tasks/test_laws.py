@@ -1,5 +1,3 @@
-"""Laws for every office task, including new ones."""
-
 from __future__ import annotations
 
 import random
@@ -44,7 +42,7 @@ WHOLE = [(name, length) for name in TASKS for length in LENGTHS]
 
 @pytest.mark.parametrize("name", TASKS)
 def test_doing_nothing_is_not_enough(name: str) -> None:
-    for seed in range(3):
+    for seed in range(2):
         world = fresh(name, seed=seed)
         assert list(world.task_failures())
         world.done = True
@@ -128,8 +126,8 @@ def test_openings_differ_between_seeds_but_not_in_their_rules(
 ) -> None:
     state = draw_state(TASKS[name], TASKS[name].Config(size=4), 0)
     monkeypatch.setattr(task, "draw_state", lambda *_: state)  # the opening must not depend on it
-    openings = [fresh(name, seed=seed).task() for seed in range(100)]
-    assert len(set(openings)) == 100
+    openings = [fresh(name, seed=seed).task() for seed in range(30)]
+    assert len(set(openings)) == 30
     rules = [re.escape(line) for line in TASKS[name].text.split("\n")]
     patterns = [re.sub(r"\\\[([^]]*\\\|[^]]*)\\\]", _either, line) for line in rules]
     for opening in openings:

@@ -1,7 +1,3 @@
-"""MachineOperating: near misses fail, equivalents pass, and table and workbook confirm the expected
-result.
-"""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -41,7 +37,6 @@ def upload(world: Any) -> None:
 
 
 def rewrite(change: Callable[[Rows], Rows], **form: Any) -> Change:
-    """Change the report and upload it again."""
     return lambda world: (in_csv(REPORT, change, **form)(world), upload(world))
 
 

@@ -1,5 +1,3 @@
-"""Near misses that any task of a kind has: each final state that is almost right fails."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""NhlB2bAnalysis: near misses fail, equivalents pass."""
-
 from __future__ import annotations
 
 import functools

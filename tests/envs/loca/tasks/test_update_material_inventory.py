@@ -1,5 +1,3 @@
-"""UpdateMaterialInventory: near misses fail, equivalents pass."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

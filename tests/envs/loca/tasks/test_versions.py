@@ -1,5 +1,3 @@
-"""Tool changes change the office version, and cached values match fresh ones."""
-
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,3 @@
-"""WoocommerceNewWelcome: near misses fail, equivalents pass."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""WoocommerceStockAlert: near misses fail, equivalents pass."""
-
 from __future__ import annotations
 
 import re
