@@ -1,7 +1,8 @@
 """Compare the learning curves of training runs: `python benchmarks/learning.py NAME=RUN,RUN ...`.
 
 It prints success on held-out instances with 95 % intervals, sampled success in training, and the CPU
-minutes of training, and draws success against them (`--out`). RUN is a folder of `agentgym train`.
+minutes of training, and draws success against them (`--out`) or against steps (`--steps`). RUN is a
+folder of `agentgym train`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="+", metavar="NAME=RUN,RUN")
     parser.add_argument("--out", type=Path, help="the figure, such as docs/reward.png")
+    parser.add_argument("--steps", action="store_true", help="draw against steps")
     given = parser.parse_args()
     runs = {}
     for text in given.runs:
@@ -34,7 +36,7 @@ def main() -> None:
         for folder in folders:
             print(row(name, folder))
     if given.out:
-        drawing.save(draw(runs), given.out)
+        drawing.save(draw(runs, steps=given.steps), given.out)
 
 
 def points_of(folder: Path) -> list[Point]:
@@ -58,19 +60,19 @@ def row(name: str, folder: Path) -> str:
 
 
 @figure_style()
-def draw(runs: dict[str, list[Path]]) -> Figure:
-    """Draw success against CPU minutes, with a line per run and a colour per name."""
+def draw(runs: dict[str, list[Path]], *, steps: bool) -> Figure:
+    """Draw success against steps or CPU minutes, with a line per run and a colour per name."""
     figure = drawing.new_figure(drawing.COLUMN, 2.2)
     panel = figure.subplots()
     styles = drawing.line_styles(list(runs))
     lines = [(name, folder) for name, folders in runs.items() for folder in folders]
     for (name, folder), shift in zip(lines, drawing.shifts(len(lines)), strict=True):
         points = points_of(folder)
-        minutes = [point.seconds / 60 for point in points]
+        trained = [float(point.step) if steps else point.seconds / 60 for point in points]
         bounds = [wilson(point.greedy * point.trials, point.trials) for point in points]
-        drawing.draw_line(panel, minutes, bounds, styles[name], shift=shift)
+        drawing.draw_line(panel, trained, bounds, styles[name], shift=shift)
     panel.set(
-        xlabel="CPU minutes of training after the start",
+        xlabel="steps" if steps else "CPU minutes of training after the start",
         ylabel="success (%)",
         ylim=(-3, 103),
     )
