@@ -126,16 +126,14 @@ class FakeLLM:
 
 
 def modules() -> dict[str, types.ModuleType]:
-    vllm, lora, request = (
-        types.ModuleType(name) for name in ("vllm", "vllm.lora", "vllm.lora.request")
-    )
+    names = ("vllm", "vllm.lora", "vllm.lora.request", "vllm.platforms")
+    vllm, lora, request, platforms = map(types.ModuleType, names)
+    platforms.current_platform = types.SimpleNamespace(is_cpu=lambda: False)  # type: ignore[attr-defined]
     vllm.LLM = FakeLLM  # type: ignore[attr-defined]
 
     def params(**options: Any) -> types.SimpleNamespace:
         if options["max_tokens"] < 1:
             raise ValueError(f"max_tokens must be at least 1, got {options['max_tokens']}.")
-        if options["temperature"] > 2:
-            raise ValueError(f"temperature must be in [0, 2], got {options['temperature']}.")
         return record("SamplingParams", **options)
 
     vllm.SamplingParams = params  # type: ignore[attr-defined]
@@ -147,4 +145,4 @@ def modules() -> dict[str, types.ModuleType]:
         )
 
     request.LoRARequest = adapter  # type: ignore[attr-defined]
-    return {"vllm": vllm, "vllm.lora": lora, "vllm.lora.request": request}
+    return dict(zip(names, (vllm, lora, request, platforms), strict=True))

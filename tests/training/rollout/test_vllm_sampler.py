@@ -114,6 +114,16 @@ def test_each_request_has_its_seed_and_ends_with_the_context(base: Path, tmp_pat
     assert len(first[2]) <= 2
 
 
+def test_tied_output_weights_are_refused_on_a_cpu(
+    tokenizer: Any, base: Path, tmp_path: Path
+) -> None:
+    with vllm(base, tmp_path / "weights") as sampler:
+        sys.modules["vllm.platforms"].current_platform.is_cpu = lambda: True
+        with pytest.raises(ValueError, match="does not reload output weights that are tied"):
+            sampler.update(small_model(tokenizer), tokenizer)
+        assert sampler.sample([(5, 6)], OPTIONS)[0].version == 0
+
+
 REFUSED: list[tuple[Any, str]] = [
     (lambda values: values.update(finish_reason="error"), "ended with finish_reason 'error'"),
     (lambda values: values["logprobs"].pop(), "without matching log-probabilities"),

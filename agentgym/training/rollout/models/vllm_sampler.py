@@ -8,6 +8,7 @@ from typing import Any
 
 from vllm import LLM, SamplingParams  # type: ignore[import-not-found,unused-ignore]
 from vllm.lora.request import LoRARequest  # type: ignore[import-not-found,unused-ignore]
+from vllm.platforms import current_platform  # type: ignore[import-not-found,unused-ignore]
 
 from agentgym.play.policy import PolicyError
 from agentgym.training.rollout.models.pretrained import has_adapter, save_model
@@ -34,8 +35,7 @@ _PLAIN_SAMPLING: dict[str, Any] = {
 class VLLMSampler:
     """Sampler that runs vLLM in this process. Untested on a GPU.
 
-    Its calls are checked against the interface of the vLLM 0.33.0 wheel
-    (`tests/training/rollout/vllm_facts.json`).
+    vLLM refuses temperatures above 2.
 
     Args:
         model: Model for `vllm.LLM`: a transformers folder, including the tokenizer.
@@ -95,6 +95,7 @@ class VLLMSampler:
 
     def update(self, model: Any, tokenizer: Any) -> None:
         """Write a model's weights to the folder and have vLLM load them."""
+        _check_output_weights(model)
         save_model(model, tokenizer, self.folder)
         path = str(self.folder.resolve())
         self.version += 1
@@ -113,6 +114,17 @@ class VLLMSampler:
         self._llm.collective_rpc("reload_weights", kwargs={"weights_path": path})
         if self.sleeps:
             self._llm.wake_up(tags=["kv_cache"])
+
+
+def _check_output_weights(model: Any) -> None:
+    # On a CPU, vLLM 0.32.0 multiplies with a packed copy of tied weights, which it never reloads.
+    if has_adapter(model) or not current_platform.is_cpu():
+        return
+    if model.get_output_embeddings().weight is model.get_input_embeddings().weight:
+        raise ValueError(
+            "on a CPU, vLLM does not reload output weights that are tied to the embeddings; train "
+            "adapters, or sample with the model itself"
+        )
 
 
 def _to_sample(output: Any, prompt: tuple[int, ...], version: int) -> Sample | PolicyError:
