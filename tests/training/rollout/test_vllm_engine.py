@@ -71,7 +71,8 @@ def score(model: Any, prompt: Sequence[int], ids: Sequence[int], temperature: fl
     with torch.no_grad():
         logits = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1]
     logprobs = (logits / (temperature or 1.0)).log_softmax(-1)
-    return logprobs[range(len(ids)), list(ids)].tolist()
+    chosen: list[float] = logprobs[range(len(ids)), list(ids)].tolist()
+    return chosen
 
 
 def disturb(model: Any, part: str, scale: float) -> None:

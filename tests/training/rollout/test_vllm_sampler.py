@@ -104,7 +104,10 @@ def test_a_prompt_without_room_for_a_reply_is_an_error(base: Path, tmp_path: Pat
 def test_each_request_has_its_seed_and_ends_with_the_context(base: Path, tmp_path: Path) -> None:
     prompts = [(5, 6), (5, 6), tuple(range(5, 67))]
     with vllm(base, tmp_path) as sampler:
-        draw = lambda: [sample.ids for sample in sampler.sample(prompts, OPTIONS)]  # noqa: E731
+
+        def draw() -> list[Any]:
+            return [sample.ids for sample in sampler.sample(prompts, OPTIONS)]
+
         first, second = draw(), draw()
         sampler.seed(0)
         again = draw()
