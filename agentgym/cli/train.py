@@ -126,7 +126,8 @@ SamplerName = Annotated[
 SamplerOptions = Annotated[
     list[str],
     typer.Option(
-        "--sampler-set", help="A sampler option as name=value, e.g. context=8192; may be repeated."
+        "--sampler-set",
+        help="A sampler option as name=value, e.g. max_model_len=8192; may be repeated.",
     ),
 ]
 Settings = Annotated[

@@ -142,10 +142,11 @@ class FineTuneConfig(TaskConfig):
             return None
         with needs_extra("sampling with vLLM", "vllm"):
             from agentgym.training.rollout.models.vllm_sampler import VLLMSampler  # noqa: PLC0415 - an extra
-        lora: dict[str, Any] = (
-            {"enable_lora": True, "max_lora_rank": self.lora} if self.lora else {}
-        )
-        return VLLMSampler(str(model), handover, self.seed, **lora, **self.sampler_options)
+        lora: dict[str, Any] = {}
+        if self.lora:  # of the maximum ranks, vLLM takes only some, such as these powers of two
+            rank = max(8, 2 ** (self.lora - 1).bit_length())
+            lora = {"enable_lora": True, "max_lora_rank": rank}
+        return VLLMSampler(str(model), handover, self.seed, **{**lora, **self.sampler_options})
 
     def ablation(self, policy: PolicyConfig) -> Ablation:
         """Return a policy's evaluation."""

@@ -62,18 +62,23 @@ class FakeLLM:
     def __init__(self, model: str, **options: Any) -> None:
         check("EngineArgs", {"model": model, **options})
         assert options["logprobs_mode"] in FACTS["values"]["LogprobsMode"]
+        assert options.get("max_lora_rank", 16) in FACTS["values"]["MaxLoRARanks"]
         self.engine, self.calls = FakeEngine(model), [("init", options)]
         self.model_config = types.SimpleNamespace(max_model_len=options["max_model_len"])
-        self.fresh = True
+        # The weights that computed the cached states, by adapter.
+        self.states: dict[tuple[str, ...], int] = {}
 
     def generate(self, prompts: Any, sampling_params: Any, **options: Any) -> list[Any]:
         check("LLM", options, "generate")
-        assert self.fresh, "states of the weights before are still there"
+        owner: tuple[str, ...] = ()
         if options.get("lora_request") is not None:
             adapter = options["lora_request"]
+            owner = (adapter.lora_name, adapter.lora_path)  # the number does not count
             if adapter.lora_path != self.engine.folders[-1] or adapter.lora_int_id != self.adapter:
                 self.engine.load(adapter.lora_path)
                 self.adapter = adapter.lora_int_id
+        loaded = len(self.engine.folders)
+        assert self.states.setdefault(owner, loaded) == loaded, "states of the weights before"
         outputs = []
         for prompt, params in zip(prompts, sampling_params, strict=True):
             check("TokensPrompt", prompt)
@@ -104,11 +109,10 @@ class FakeLLM:
         check("ModelRunner", options["kwargs"], "reload_weights")
         self.engine.load(options["kwargs"]["weights_path"])
         self.calls.append((method, options["kwargs"]))
-        self.fresh = False
         return [None]
 
     def reset_prefix_cache(self) -> bool:
-        self.fresh = True
+        self.states.clear()
         return True
 
     def sleep(self, **options: Any) -> None:
@@ -122,11 +126,17 @@ class FakeLLM:
 
 
 def modules() -> dict[str, types.ModuleType]:
-    vllm, lora, request = (
-        types.ModuleType(name) for name in ("vllm", "vllm.lora", "vllm.lora.request")
-    )
+    names = ("vllm", "vllm.lora", "vllm.lora.request", "vllm.platforms")
+    vllm, lora, request, platforms = map(types.ModuleType, names)
+    platforms.current_platform = types.SimpleNamespace(is_cpu=lambda: False)  # type: ignore[attr-defined]
     vllm.LLM = FakeLLM  # type: ignore[attr-defined]
-    vllm.SamplingParams = lambda **options: record("SamplingParams", **options)  # type: ignore[attr-defined]
+
+    def params(**options: Any) -> types.SimpleNamespace:
+        if options["max_tokens"] < 1:
+            raise ValueError(f"max_tokens must be at least 1, got {options['max_tokens']}.")
+        return record("SamplingParams", **options)
+
+    vllm.SamplingParams = params  # type: ignore[attr-defined]
 
     def adapter(lora_name: str, lora_int_id: int, lora_path: str) -> types.SimpleNamespace:
         assert CLASSES["LoRARequest"]["fields"][:3] == ["lora_name", "lora_int_id", "lora_path"]
@@ -135,4 +145,4 @@ def modules() -> dict[str, types.ModuleType]:
         )
 
     request.LoRARequest = adapter  # type: ignore[attr-defined]
-    return {"vllm": vllm, "vllm.lora": lora, "vllm.lora.request": request}
+    return dict(zip(names, (vllm, lora, request, platforms), strict=True))

@@ -91,10 +91,22 @@ def test_adapters_are_handed_over_as_such(tokenizer: Any, base: Path, tmp_path: 
             assert sample.logprobs == pytest.approx(own.logprobs, abs=1e-4)
 
 
+def test_a_prompt_without_room_for_a_reply_is_an_error(base: Path, tmp_path: Path) -> None:
+    with vllm(base, tmp_path) as sampler:
+        short, *long = sampler.sample([(5, 6), (5,) * 64, (5,) * 100], OPTIONS)
+    assert isinstance(short, Sample)
+    for error, length in zip(long, (64, 100), strict=True):
+        assert isinstance(error, PolicyError)
+        assert f"a prompt has {length} tokens and vLLM takes 64" in str(error)
+
+
 def test_each_request_has_its_seed_and_ends_with_the_context(base: Path, tmp_path: Path) -> None:
     prompts = [(5, 6), (5, 6), tuple(range(5, 67))]
     with vllm(base, tmp_path) as sampler:
-        draw = lambda: [sample.ids for sample in sampler.sample(prompts, OPTIONS)]  # noqa: E731
+
+        def draw() -> list[Any]:
+            return [sample.ids for sample in sampler.sample(prompts, OPTIONS)]
+
         first, second = draw(), draw()
         sampler.seed(0)
         again = draw()
@@ -102,6 +114,16 @@ def test_each_request_has_its_seed_and_ends_with_the_context(base: Path, tmp_pat
     assert first == again != second
     assert first[0] != first[1], "two samples of one prompt"
     assert len(first[2]) <= 2
+
+
+def test_tied_output_weights_are_refused_on_a_cpu(
+    tokenizer: Any, base: Path, tmp_path: Path
+) -> None:
+    with vllm(base, tmp_path / "weights") as sampler:
+        sys.modules["vllm.platforms"].current_platform.is_cpu = lambda: True
+        with pytest.raises(ValueError, match="does not reload output weights that are tied"):
+            sampler.update(small_model(tokenizer), tokenizer)
+        assert sampler.sample([(5, 6)], OPTIONS)[0].version == 0
 
 
 REFUSED: list[tuple[Any, str]] = [

@@ -8,6 +8,7 @@ from typing import Any
 
 from vllm import LLM, SamplingParams  # type: ignore[import-not-found,unused-ignore]
 from vllm.lora.request import LoRARequest  # type: ignore[import-not-found,unused-ignore]
+from vllm.platforms import current_platform  # type: ignore[import-not-found,unused-ignore]
 
 from agentgym.play.policy import PolicyError
 from agentgym.training.rollout.models.pretrained import has_adapter, save_model
@@ -34,8 +35,7 @@ _PLAIN_SAMPLING: dict[str, Any] = {
 class VLLMSampler:
     """Sampler that runs vLLM in this process. Untested on a GPU.
 
-    Its calls are checked against the interface of the vLLM 0.33.0 wheel
-    (`tests/training/rollout/vllm_facts.json`).
+    vLLM refuses temperatures above 2.
 
     Args:
         model: Model for `vllm.LLM`: a transformers folder, including the tokenizer.
@@ -64,47 +64,67 @@ class VLLMSampler:
         self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions
     ) -> Sequence[Sample | PolicyError]:
         """Return a sample, or an error, for each prompt in order."""
-        if not prompts:
-            return []
-        params = [
-            SamplingParams(
-                temperature=options.temperature,
-                max_tokens=min(options.max_new_tokens, self.context - len(prompt)),
-                stop_token_ids=sorted(options.stops),
-                logprobs=0,  # only the sampled token's
-                seed=seed,
-                detokenize=False,
-                **_PLAIN_SAMPLING,
-            )
-            for prompt, seed in zip(prompts, self._seeds.draw(len(prompts)), strict=True)
+        outcomes: list[Sample | PolicyError] = [
+            PolicyError(f"a prompt has {len(prompt)} tokens and vLLM takes {self.context}")
+            for prompt in prompts
         ]
+        seeds = self._seeds.draw(len(prompts))
+        fitting = [k for k, prompt in enumerate(prompts) if len(prompt) < self.context]
+        if not fitting:
+            return outcomes
         outputs = self._llm.generate(
-            [{"prompt_token_ids": list(prompt)} for prompt in prompts],
-            params,
+            [{"prompt_token_ids": list(prompts[k])} for k in fitting],
+            [self._params(prompts[k], seeds[k], options) for k in fitting],
             use_tqdm=False,
             lora_request=self._adapter,
         )
-        return [
-            _to_sample(output, prompt, self.version)
-            for output, prompt in zip(outputs, prompts, strict=True)
-        ]
+        for k, output in zip(fitting, outputs, strict=True):
+            outcomes[k] = _to_sample(output, prompts[k], self.version)
+        return outcomes
+
+    def _params(self, prompt: tuple[int, ...], seed: int, options: SamplingOptions) -> Any:
+        return SamplingParams(
+            temperature=options.temperature,
+            max_tokens=min(options.max_new_tokens, self.context - len(prompt)),
+            stop_token_ids=sorted(options.stops),
+            logprobs=0,  # only the sampled token's
+            seed=seed,
+            detokenize=False,
+            **_PLAIN_SAMPLING,
+        )
 
     def update(self, model: Any, tokenizer: Any) -> None:
         """Write a model's weights to the folder and have vLLM load them."""
+        _check_output_weights(model)
         save_model(model, tokenizer, self.folder)
         path = str(self.folder.resolve())
         self.version += 1
-        if has_adapter(model):  # a new number forces a reload without the old prefix cache
+        if has_adapter(model):  # a new number has vLLM read the folder again
             self._adapter = LoRARequest(_ADAPTER, self.version, path)
-            return
+        else:
+            self._reload(path)
+        # vLLM knows the owner of cached states by an adapter's name and path, not by its weights.
+        if not self._llm.reset_prefix_cache():
+            raise RuntimeError("vLLM did not reset its prefix cache")
+
+    def _reload(self, path: str) -> None:
         if self.sleeps:
             self._llm.sleep(level=2)
             self._llm.wake_up(tags=["weights"])
         self._llm.collective_rpc("reload_weights", kwargs={"weights_path": path})
         if self.sleeps:
             self._llm.wake_up(tags=["kv_cache"])
-        if not self._llm.reset_prefix_cache():
-            raise RuntimeError("vLLM did not reset its prefix cache")
+
+
+def _check_output_weights(model: Any) -> None:
+    # On a CPU, vLLM 0.32.0 multiplies with a packed copy of tied weights, which it never reloads.
+    if has_adapter(model) or not current_platform.is_cpu():
+        return
+    if model.get_output_embeddings().weight is model.get_input_embeddings().weight:
+        raise ValueError(
+            "on a CPU, vLLM does not reload output weights that are tied to the embeddings; train "
+            "adapters, or sample with the model itself"
+        )
 
 
 def _to_sample(output: Any, prompt: tuple[int, ...], version: int) -> Sample | PolicyError:
