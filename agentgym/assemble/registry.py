@@ -92,7 +92,7 @@ def register(
     Args:
         world: The class, or its path `module:Class`, which is imported on first use.
         presets: Options of the world and of `ToolEnv`, by preset name.
-        teams: Further kinds of teams that can play it; see `TEAMS`.
+        teams: Further kinds of teams that can play the world; see `TEAMS`.
         namespace: The first part of the ids.
 
     Raises:
@@ -328,7 +328,7 @@ def _bare_spec(
     world = load_world(env_spec.kwargs["world"])
     own = {name: value for name, value in env_spec.kwargs.items() if name not in others}
     config = make_config(world, own, (*others, *(spec.__kwdefaults__ or ())))
-    # "8k" is 8000 in the spec too, and a dataset its path.
+    # "8k" becomes 8000 in the spec too, and a dataset its path.
     for name in options.keys() & vars(config).keys():
         if isinstance(options[name], str) or isinstance(getattr(config, name), str):
             env_spec.kwargs[name] = getattr(config, name)

@@ -119,9 +119,9 @@ def register_oracle(
         letter: Its capital letter in an arm.
         name: Its name in errors.
         wrapper: The class, with an attribute `stage`.
-        arguments: Returns its arguments in an arm.
-        needs: The letter of an oracle it requires.
-        reason: Why it requires the other.
+        arguments: Returns the wrapper's arguments in an arm.
+        needs: The letter of the oracle that this one requires.
+        reason: Why it requires that oracle.
     """
     _oracles[letter] = Oracle(Layer(name, wrapper, wrapper.stage), arguments, needs, reason)  # type: ignore[attr-defined]
 
@@ -144,7 +144,7 @@ def import_owner(name: str) -> str:
             import_named(module)
         except UntrustedModule as error:
             raise ValueError(str(error)) from None
-        except Exception as error:  # the module is code of anyone
+        except Exception as error:  # the module may be untrusted code
             raise ValueError(
                 f"the module of {name!r} cannot be imported ({type(error).__name__}: {error}); "
                 "write package.module:name"

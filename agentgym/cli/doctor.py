@@ -200,7 +200,7 @@ def _log_faults(path: Path, replays: int) -> Iterator[FileFault]:
 
 
 def _contradiction(study: Study, trajectory: Trajectory, *, replay: bool) -> str:
-    # Without `agentgym --import MODULE`, episodes of a user's world are not checked.
+    # Without `agentgym --import MODULE`, episodes of user-defined worlds are not checked.
     with suppress(ImportError, ValueError, gymnasium.error.Error):
         return contradiction(study, trajectory, replay=replay)
     return ""

@@ -44,7 +44,8 @@ EPSILON = 0.3
 class SimulatedGame:
     """A puzzle in play.
 
-    Decoys stay in all lists until the log nears its end. Only early lists exclude returning items,
+    Decoys stay in all lists until shortly before the log's end. Only early lists exclude returning
+    items,
     so the last lists alone do not reveal the hidden item. `heard` has each atom in the feedback,
     with the last round that mentioned it.
     """
@@ -102,7 +103,7 @@ class SimulatedGame:
                 kept = kept | self._peak_item  # the guess must be in the list
             drawn = self._draw(self._aimed() if closing else self._remembered(), kept, closing)
             room = limit - self.tokens
-            # Early rounds leave room for the minimum number of rounds.
+            # Early rounds must leave enough items for the minimum number of rounds.
             share = room // max(1, FEWEST - len(self.rounds))
             if not by_rounds and drawn.tokens > share:
                 fitting = self._fitting(share, kept) if not isolating or share < room else None

@@ -30,8 +30,7 @@ class Habits(Config):
     """Options of the simulated agent (section C.3).
 
     Attributes:
-        min_list: The minimum number of items in a list; conditions that would shorten it further
-            are omitted.
+        The messages of a round: call, result, guess and feedback; round 1 has only the last two.
         published: Whether the tool and the codes have the names that the published prompts use, such
             as `attr_1`.
     """

@@ -274,7 +274,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return (*queries, *CallSet("guess", "name", self.belief.pool or ()))
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return the query with all knowledge, and a guess of each candidate: `items + 1` calls.
+        """Return the query with all knowledge, and a guess for each candidate: `items + 1` calls.
 
         A missing candidate has an empty name.
         """

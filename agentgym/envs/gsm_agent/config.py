@@ -14,8 +14,8 @@ from agentgym.world.config import CallsPerTurn, Choice
 from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 from agentgym.world.world import SplitName
 
-# Measured turns of the scripted searcher per premise, and in addition. Problems with more premises
-# than the third number take long to read.
+# The scripted searcher's measured turns: per premise, and a constant. Problems with more premises
+# than the third number are slow to read.
 _PER_PREMISE, _ENDS, _LONGEST = 0.69, 1.7, 12
 
 
@@ -78,10 +78,10 @@ class SearchConfig(DatabaseOptions, TurnBudget):
 
 
 def options_for_turns(turns: int) -> dict[str, int]:
-    """Return the options of a task that takes the scripted searcher about this long."""
+    """Return task options for which the scripted searcher takes about this many turns."""
     premises = min(max(1, round((turns - _ENDS) / _PER_PREMISE)), _LONGEST)
     options = {"premises": premises, "tasks": 2_000 // premises, "max_rounds": 3 * turns + 20}
     if premises == _LONGEST:
-        # Longer problems take long to read, so longer episodes require more search turns instead.
+        # Longer problems are slow to read, so longer episodes require more search turns instead.
         options["min_rounds"] = turns - 1
     return options

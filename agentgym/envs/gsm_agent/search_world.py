@@ -95,7 +95,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return f"{self.problem.question} #### {self.problem.answer}"
 
     def split_keys(self) -> Collection[str]:
-        """Return the template, the people in its documents, or else the problem."""
+        """Return the template, the people in its documents, or otherwise the problem."""
         template, drawn, _ = self.problem.id.partition("#")
         if drawn:
             return (template,)

@@ -1,4 +1,4 @@
-"""Compare the final state of services with the expected one."""
+"""Compare the services' final state with the expected one."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator
         "SELECT 1 FROM bigquery_jobs WHERE statement <> 'SELECT' AND kind <> 'EXTRACT'"
     ):
         return  # only queries ran, so no table can differ
-    # A change of a description and its reversal fail as well.
+    # A change to a description fails even if it is reverted.
     if cloud.store.value("SELECT 1 FROM bigquery_jobs WHERE statement LIKE 'ALTER%'"):
         yield "a table or dataset was altered"
     for name, state in before.items():

