@@ -35,7 +35,8 @@ _TERMINAL = ("world", "failed_rounds", "referee")  # ends of the task; other rea
 class Game:
     """Loop that plays a team's episodes.
 
-    A cycle asks each agent that is awake at its start for a reply, which is played at once. Mail
+    In each cycle, every agent that is awake at the start gives one reply, which is played at once.
+    Mail
     and the end of the episode reach everyone at the end of the cycle.
 
     Args:

@@ -28,7 +28,7 @@ def _from_json(text: str) -> Any:
 _DECODERS: dict[str, Callable[[Any], Any]] = {"JSON": _from_json, "BOOL": bool}
 
 
-# One server's records, which each copy of an env copies.
+# One server's records; each copy of an env copies them.
 MAX_BYTES = 256 * 2**20
 _PAGE_BYTES = 1_024
 
@@ -44,7 +44,7 @@ class Store:
     """Tables of records, created by SQL. JSON columns contain any JSON value, BOOL columns
     booleans.
 
-    A column name has one type across a schema, and an `id` is always the primary key.
+    A column name has the same type across a schema, and `id` is always the primary key.
     """
 
     def __init__(self, schema: str) -> None:
@@ -149,7 +149,7 @@ class Store:
         return self._db.total_changes + self._undone
 
     def version(self) -> object:
-        """Return a value that changes exactly when the records change."""
+        """Return a value that changes if and only if the records change."""
         return self._db, self.changes
 
     def derive(self, key: Hashable, tables: Collection[str], make: Callable[[], ValueT]) -> ValueT:

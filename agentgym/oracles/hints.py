@@ -294,12 +294,13 @@ class StateOracle(HintOracle):
 class HistoryOracle(
     StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
 ):
-    """Oracle that shows only the system message, the restated task and the newest hints; at the
-    end, the whole chat (LUMINA, figure 1c).
+    """Oracle that shows only the system message, the restated task and the newest hints; at the end
+    of the episode it shows the whole chat (LUMINA, figure 1c).
 
     Args:
         env: An env with a `StateOracle`.
-        keep_last_error: Whether to show the error of a failed reply; the paper's oracle drops it.
+        keep_last_error: Whether to keep showing the error of a failed reply; the paper's oracle
+            drops it.
 
     Example:
         >>> env = HistoryOracle(StateOracle(gymnasium.make("agentgym/ListWorld-v0")))
@@ -329,7 +330,7 @@ class HistoryOracle(
             task = replace(task, text=restated)
         if self.keep_last_error and newest.id != TASK_ID and newest.text.startswith("error:"):
             task = replace(task, text=f"{task.text}\n\nYour last reply failed. {newest.text}")
-        # The task describes the present, so it gets the newest message's moment.
+        # The task describes the present, so it takes the newest message's moment.
         task = replace(task, moment=source.moment())
         return Chat((*prefix[:-1], with_hints(task, self.hints)), source.tools)
 

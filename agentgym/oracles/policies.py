@@ -108,7 +108,7 @@ class ScriptedPolicy:
     def draw(self, parsed: ParsedChat) -> np.random.Generator:
         """Return a generator for this moment, equal in every arm.
 
-        In chats from plain text, the task and the number of replies replace the moment.
+        In chats parsed from plain text, the task and the number of replies replace the moment.
         """
         moment = parsed.moment or f"{parsed.task}:{parsed.past.turns}"
         return np.random.default_rng((self.seed, zlib.crc32(moment.encode())))
@@ -121,7 +121,7 @@ def ask_for_state(parsed: ParsedChat) -> ToolCall | None:
 
 
 class OraclePolicy(ScriptedPolicy):
-    """Policy that plays the first optimal call, or a legal call in a lost state."""
+    """Policy that plays the first optimal call, or a legal call if the state is lost."""
 
     hooks = (*ScriptedPolicy.hooks, "optimal_calls")
 
@@ -152,7 +152,7 @@ class RandomPolicy(ScriptedPolicy):
 
 
 class NoisyPolicy(ScriptedPolicy):
-    """Policy that errs with probability `p` and else plays optimally."""
+    """Policy that errs with probability `p` and otherwise plays optimally."""
 
     hooks = (*OraclePolicy.hooks, "legal_calls")
 
@@ -195,8 +195,8 @@ class Deficits(Config):
 class ControlPolicy(ScriptedPolicy):
     """Policy that plays optimally except for its deficits.
 
-    It is the positive control of an ablation over the oracle arms, which must find exactly these
-    deficits. It follows plan hints instead of planning, and takes the state from hints.
+    It is the positive control of an oracle ablation, which must find exactly these deficits. It
+    follows plan hints instead of planning, and takes the state from hints.
     """
 
     hooks = NoisyPolicy.hooks

@@ -39,8 +39,8 @@ class _TeamReading(ChatReading):
     """Reading of a team agent's chat: the state, and whose turn it is.
 
     Attributes:
-        has_floor: Whether it should act; None if unknown.
-        parts: The number of the last part received of a long state, and the number of parts.
+        has_floor: Whether it is the agent's turn to act; None if unknown.
+        parts: The last received part of a long state, and the number of parts.
     """
 
     def __init__(self, chat: Chat) -> None:
@@ -81,7 +81,7 @@ class _TeamReading(ChatReading):
             self.begun = part[3]
         elif self.parts == (number - 1, count):
             self.begun += part[3]
-        else:  # a part was lost from the chat, so the older state stays
+        else:  # a part is missing from the chat, so keep the older state
             number = count + 1
         self.parts = (number, count)
         if number == count:

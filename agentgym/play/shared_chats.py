@@ -30,7 +30,7 @@ from agentgym.text.messages import Chat
 
 _HEAD = struct.Struct("<QQ")  # number of the newest record, its length in bytes
 _SEEN = struct.Struct("<Q")  # number of the last record read
-_PAGE = 4096  # a memory page; the first one of each env contains head and seen number
+_PAGE = 4096  # a memory page; the first page of each env contains the head and the last number read
 _SLOT = 1 << 32  # maximum bytes of a record; untouched pages use no memory
 _SLOTS = 2  # the reader may still use the previous record
 _PART = _SLOTS * _SLOT  # bytes per env
@@ -40,7 +40,8 @@ class SharedChats(Sequence[Chat]):
     """The newest chat of each env of a vector env, written by other processes.
 
     A deep copy is a tuple of the current chats. A record is the difference from the previous one,
-    or a whole chat if the reader missed it. Raises CustomSpaceError if the system cannot pass an
+    or a whole chat if the reader missed a record. Raises CustomSpaceError if the system cannot pass
+    an
     open file.
     """
 

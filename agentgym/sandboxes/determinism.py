@@ -51,7 +51,7 @@ class RunSeed:
     def pack(self, began: int) -> bytes:
         """Return the struct for the library; `began` is the sandbox's real start, ns since 1970."""
         digest = self.digest()
-        # A real clock is read at any fraction of a second, and bash seeds $RANDOM from it.
+        # A real clock has arbitrary fractions of a second, and bash seeds $RANDOM from them.
         fraction = int.from_bytes(digest[8:16], "little") % _SECOND
         start = int(self.now.timestamp()) * _SECOND + fraction
         return _STRUCT.pack(start, began, int.from_bytes(digest[:8], "little"), 0)
@@ -69,7 +69,8 @@ def preload_arguments() -> tuple[str, ...]:
 
 @contextmanager
 def fixed_addresses() -> Iterator[None]:
-    """Start processes inside this block, and thread, with fixed addresses, or raise OSError."""
+    """Start processes inside this block with fixed addresses, or raise OSError; affects only this
+    thread."""
     library = ctypes.CDLL(None)
     before = library.personality(_ASK)
     if before < 0 or library.personality(before | _FIXED_ADDRESSES) < 0:

@@ -33,7 +33,8 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class LawResult:
-    """The verdict on one law, `holds`, `broken` or `skipped`; `line` reproduces an error."""
+    """The verdict on one law: `holds`, `broken` or `skipped`; `line` is code that reproduces an
+    error."""
 
     name: str
     verdict: Verdict

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from string import Template
 
-# A member name of a JSON object, which becomes an argument name in Python.
+# A member name of a JSON object; in Python it becomes an argument name.
 _MEMBER = re.compile(r'"(\w+)": ')
 
 _TEXTS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))

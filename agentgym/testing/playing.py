@@ -28,7 +28,7 @@ _SEARCHES = 50
 
 @dataclass(frozen=True)
 class Transcript:
-    """The chat of an episode, split up; `turns` are the calls of each reply with their results."""
+    """The chat of an episode, divided into turns: the calls of each reply with their results."""
 
     task: str
     tools: Sequence[Tool]

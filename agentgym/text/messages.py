@@ -192,7 +192,7 @@ class Messages(Sequence[Message]):
         return longest
 
     def with_last(self, *messages: Message) -> Messages:
-        """Return this sequence followed by private messages."""
+        """Return this sequence followed by messages that later versions do not share."""
         return self._version(self._buffer, self._length, (*self._tail, *messages))
 
     def without_last(self) -> Messages:

@@ -30,7 +30,7 @@ MAX_REPLY_CHARS = 1_000_000
 MAX_BLOCKS = 1_024
 # More than any office tool takes; a container costs far more than a character.
 MAX_CONTAINERS = 10_000
-MAX_TOKENS = 10_000  # of a Python call, read one by one
+MAX_TOKENS = 10_000  # tokens of a Python call, read one by one
 # `explain` starts with this if the reply does not attempt a call.
 NO_CALL = "no tool call found"
 
@@ -68,7 +68,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "\
 
 
 class _Unreadable(ValueError):
-    """The reply contains no readable call; the text states why."""
+    """The reply contains no readable call; the message explains why."""
 
 
 class _PlainCall(msgspec.Struct, forbid_unknown_fields=True):
@@ -179,7 +179,8 @@ def _scan(raw: str) -> tuple[str, str, list[str], list[str], str]:
         mark = opener[0]
         begin, start = opener.span()
         if mark == "</think>":
-            # If the chat template wrote the opening tag, everything before this is thinking.
+            # If the chat template wrote the opening tag, everything before the closing tag is
+            # thinking.
             prose, fences, tags = [], [], []
             thinking = [raw[:begin].replace("<think>", "").replace("</think>", "")]
             position = start
@@ -233,7 +234,7 @@ def _call(body: str, call_id: str) -> ToolCall:
 def _plain_call(body: str, call_id: str) -> ToolCall | None:
     """Read a call with msgspec; return None if `_call` must look closer.
 
-    msgspec keeps the last member of a repeated name, and only then the `str` of a dict has fewer
+    msgspec silently keeps the last member of a repeated name; the `str` of the dict then has fewer
     colons than its JSON text.
     """
     if "\\u" in body or body.count("{") + body.count("[") > MAX_DEPTH:

@@ -26,7 +26,7 @@ def needs_extra(purpose: str, extra: str) -> Iterator[None]:
     except ImportError as error:
         if (error.name or "").startswith(
             "agentgym"
-        ):  # a fault of this package, which no extra cures
+        ):  # a bug in this package, which no extra fixes
             raise
         # Report the outermost purpose, which the user knows, and the innermost cause, which names
         # the package.

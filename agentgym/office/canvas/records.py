@@ -172,7 +172,7 @@ def fields_of(row: Mapping[str, Any], *hidden: str) -> Row:
 
 
 def moment(value: When) -> str | None:
-    """Convert an author's time, by default in UTC, to table format."""
+    """Convert a task author's time, by default in UTC, to table format."""
     if not value:
         return None
     parsed = datetime.fromisoformat(value) if isinstance(value, str) else value

@@ -31,9 +31,9 @@ MAX_CHARS = 2_048  # as in the published tasks
 
 _ENV = "/usr/bin/env"  # runs a program by name without a shell
 
-# Their first argument is a script or pattern, so `/x/d` in it is not a path.
+# The first argument of these programs is a script or pattern, so `/x/d` in it is not a path.
 _SCRIPTED = ("awk", "grep", "sed")
-# These flags take the next word, which then is not the script.
+# These flags take the next word as their value; it is then not the script.
 _VALUED_FLAGS = ("-A", "-B", "-C", "-F", "-e", "-m", "-v")
 
 # Quoted text, an escaped character, an operator, other text; `.` matches an unpaired quotation

@@ -23,7 +23,7 @@ class Area:
     right: int | None
 
     def clip(self, rows: int, columns: int) -> Area:
-        """Return the part within a sheet, possibly empty (`bottom < top`)."""
+        """Return the area within a sheet, possibly empty (`bottom < top`)."""
         return Area(
             self.top,
             self.left,

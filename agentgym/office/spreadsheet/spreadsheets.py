@@ -49,7 +49,7 @@ class SheetCell(NamedTuple):
 
     @property
     def shown(self) -> Any:
-        """The value in results: typed texts unchanged, dates as texts, formulas computed."""
+        """The value in results: typed text unchanged, dates as text, formulas computed."""
         if not isinstance(self.content, dict) or "f" not in self.content:
             return self.typed
         return (
@@ -58,7 +58,7 @@ class SheetCell(NamedTuple):
 
     @property
     def exact(self) -> Any:
-        """The value with numbers in texts as numbers, and dates as typed."""
+        """The value with numeric strings as numbers, and dates as typed."""
         is_number = isinstance(self.content, dict) and "v" in self.content
         return self.content["v"] if is_number and not self.content.get("k") else self.shown
 
@@ -293,7 +293,7 @@ class Spreadsheets:
                 f"invalid argument: count must be at least 1, start 0 to {size}; got "
                 f"{echo(count)} and {echo(start)}"
             )
-        if start < size:  # formulas and later cells would have to follow
+        if start < size:  # formulas and later cells would have to move too
             raise ToolError(
                 f"not supported: inserting {axis}s between others; add them at the end, without "
                 f"start_{axis}"

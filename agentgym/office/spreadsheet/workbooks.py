@@ -25,7 +25,7 @@ MAX_ROWS = 100_000  # equal to the maximum number of cells
 MAX_COLUMNS = 16_384  # as in Excel
 MAX_SPREAD = 1_000_000  # cells from the first column to each row's last non-empty one, in total
 MAX_OTHERS = 30_000  # XML elements of other kinds, such as styles and rules
-# Longest formula's length times the cells that share one; opening a workbook expands each.
+# The longest formula's length times the cells that share it; opening a workbook expands each.
 MAX_SHARED = 2_000_000
 MAX_TEXT = 32_767  # characters of a cell, as in Excel; the library cuts longer texts
 
@@ -75,9 +75,10 @@ def write_workbook(
 
 
 def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
-    """Return the sheets' values by title, without empty rows and cells at the ends.
+    """Return the sheets' values by title, without trailing empty rows and cells.
 
-    Whole numbers are int, dates are `datetime`. A formula is its stored value, or None.
+    Whole numbers are int, dates are `datetime`. A formula is represented by its stored value, or
+    None.
     """
     check_workbook(data)
     sheets = {}

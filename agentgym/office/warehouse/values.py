@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 from agentgym.text.tools import ToolError
 from agentgym.text.validation import check_choice
 
-MAX_BYTES = 1 << 20  # of a result's records as JSON, more than any context window
+MAX_BYTES = 1 << 20  # characters of a result's records as JSON, more than any context window
 
-to_json = json.JSONEncoder(ensure_ascii=False).encode  # cached, because creating one takes long
+to_json = json.JSONEncoder(ensure_ascii=False).encode  # cached, because creating one is slow
 
 # Columns and records of an information schema view.
 View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
@@ -27,8 +27,7 @@ View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
 class Rows:
     """A query's column names, and records of plain JSON values.
 
-    `total` counts the records cut off too; `too_long` is whether some were omitted for their
-    length.
+    `total` includes the omitted records; `too_long` is whether some were omitted for their length.
     """
 
     names: list[str]

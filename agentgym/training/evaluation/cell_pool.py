@@ -56,7 +56,7 @@ class _Worker(Generic[CellT]):
             self.process.join(GRACE)
             self.close()
             if self.process.exitcode == UNGUARDED:
-                # The script itself has to change; a traceback would only show where it called.
+                # The user must change the script; a traceback would only show the calling line.
                 raise SystemExit(f"error: {describe_exit(UNGUARDED)}") from None
             raise _Killed(describe_exit(self.process.exitcode)) from None
         if not succeeded:
@@ -105,7 +105,8 @@ def play_in_threads(
 
 
 class _Waiting(Generic[CellT]):
-    """Batches, then the cells of killed workers, when an overloaded host may have recovered."""
+    """First all batches, then the cells of killed workers, when an overloaded host may have
+    recovered."""
 
     def __init__(self, batches: Iterable[Sequence[CellT]], retries: int) -> None:
         self._batches, self._retries = iter(batches), retries
@@ -116,7 +117,7 @@ class _Waiting(Generic[CellT]):
         return next(self._batches, ()) or (self._again.popleft() if self._again else ())
 
     def put_back(self, cells: Sequence[CellT], cause: _Killed) -> Iterator[Lost[CellT]]:
-        """Yield the cell being played if it was the last attempt."""
+        """Yield the cell being played if that was its last attempt."""
         cell, *others = cells
         if others:
             self._again.append(others)

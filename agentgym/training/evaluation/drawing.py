@@ -68,7 +68,8 @@ _DPI = 200
 
 
 def line_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return a distinct colour, marker and dashes for each name; an arm's are always the same."""
+    """Return a distinct colour, marker and dashes for each name; arms always have the same
+    style."""
     styles = {}
     for name, place in _places(names).items():
         styles[name] = {
@@ -99,7 +100,7 @@ def _places(names: Sequence[str]) -> dict[str, int]:
 
 
 def line_names(rows: Sequence[Result]) -> dict[tuple[str, str], str]:
-    """Name each pair of arm and context, without what all pairs share."""
+    """Name each pair of arm and context, without the parts that all pairs share."""
     arms, contexts = ordered_arms(rows), ordered_contexts(rows)
     there = {(row.arm, row.context) for row in rows}
     names = {}
@@ -167,7 +168,7 @@ def _figure(panel: Axes) -> Figure:
 def fit(text: str, inches: float) -> str:
     """Break a text into lines of some inches, and a name at its capitals."""
     width = max(7, round(_PER_INCH * inches))
-    text = text.replace(" %", "\u00a0%")  # a line does not start with the unit
+    text = text.replace(" %", "\u00a0%")  # a line must not start with the unit
     if " " in text:
         return fill(text, width).replace("\u00a0", " ")
     return fill(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text), width).replace(" ", "")
@@ -348,7 +349,7 @@ def _make_drawable(figure: Figure) -> None:
     for panel in figure.axes:
         for axis in (panel.xaxis, panel.yaxis):
             formatter = axis.get_major_formatter()
-            if isinstance(formatter, FuncFormatter):  # it writes the names of ticks again
+            if isinstance(formatter, FuncFormatter):  # drawing writes the tick names again
                 labels = formatter.func
                 formatter.func = lambda *tick, labels=labels: _drawable(labels(*tick))
 

@@ -21,7 +21,7 @@ from agentgym.world.digests import digest
 
 # the fields of `Result` that identify a cell of the tables
 CELL = ("policy", "world", "arm", "context", "horizon")
-# Env arguments that change an instance's presentation only.
+# Env arguments that change only an instance's presentation.
 _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
 # Reasons of endpoints and wrappers for exceeding the model's window.
 _OVER_WINDOW = {"over_window", "context_overflow"}
@@ -33,7 +33,7 @@ _NO_EDITORS = {"ContextAwareness", "Trim"}
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The figures of one episode, or an expected episode that is `missing`.
+    """The metrics of one episode, or of an expected episode that is `missing`.
 
     Attributes:
         arm: The oracle arm: ``""``, `S`, `P`, `SP`, `SH` or `SPH`.
@@ -44,7 +44,7 @@ class Result:
         instance: A digest of everything that determines the instance; equal for all arms.
         opening: A digest of the first prompt and reply, which identifies equal draws of policies
             whose sampling depends on the text. Empty for scripted policies, which draw by instance.
-        missing: `lost`, `invalid` or `not played` for an episode without figures.
+        missing: `lost`, `invalid` or `not played` for an episode without metrics.
     """
 
     world: str

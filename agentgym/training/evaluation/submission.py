@@ -32,7 +32,7 @@ from agentgym.training.rollout import DamagedFileError, Trajectory
 from agentgym.world.digests import digest
 
 SUBMISSION = "submission.json"
-# The split that training leaves alone.
+# The split that training does not use.
 SPLIT = "test"
 # Seconds for small worlds, and minutes for offices.
 REPLAYS = 200
@@ -72,9 +72,9 @@ class Submission:
 
     Attributes:
         format: The version of this schema.
-        commit: That of a checkout, if known.
+        commit: The commit of a checkout, if known.
         log: The SHA-256 of the episodes' file.
-        policies: What identifies each policy: its model, its files or its code.
+        policies: The identity of each policy: its model, its files or its code.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)

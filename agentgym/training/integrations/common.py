@@ -30,9 +30,9 @@ _ONE_CHAT = {"manager": MANAGER, "host": GUESSER}
 
 
 def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str, Any]) -> EnvSpec:
-    """Return the spec of an append-only env, for a trainer that keeps the history itself.
+    """Return the spec of an append-only env, for a trainer that manages the history itself.
 
-    Errors for other stacks advise `otherwise`.
+    Errors for other stacks suggest `otherwise`.
     """
     edits = [name for name in stacks.check_context(options.get("context", "")) if name in _EDITS]
     edits += ["oracle H"] if "H" in stacks.check_arm(options.get("oracles", "")) else []

@@ -132,7 +132,7 @@ def play(world: str, horizon: int, tools: str, options: dict[str, Any]) -> Solve
                 reply = Reply(_reply_text(state.output, tool_env(env).dialect))
                 await asyncio.to_thread(episode.play, reply)
             state.messages = _messages(episode.chat, native)
-        finally:  # also after one of Inspect's limits, which then scores the sample
+        finally:  # also runs after one of Inspect's limits, which then scores the sample
             if not episode.over:
                 episode.leave()
             state.metadata[KEY] = json.loads(episode.trajectory().to_json())

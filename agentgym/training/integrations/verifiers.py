@@ -1,4 +1,4 @@
-"""verifiers adapter, and so prime-rl, which trains on verifiers' environments.
+"""Adapter for verifiers, and so for prime-rl, which trains on verifiers' environments.
 
 The harness plays the whole stack in this process: the model's requests are the env's chat, and
 verifiers records each context edit as a branch of the trace.
@@ -140,7 +140,7 @@ class WorldHarnessConfig(vf.HarnessConfig):  # type: ignore[misc]
 
     Attributes:
         tools: `text` sends only messages; `native` also sends the tool schemas, for servers that
-            only then parse calls.
+            parse calls only if given schemas.
     """
 
     id: str = PLUGIN
@@ -151,7 +151,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
     """Play an episode in this process, with every model call through verifiers' endpoint.
 
     verifiers' limits truncate the episode with its current score, like the turn budget. A failure
-    through no fault of the policy is an error of the trace, which then has no reward. `TeamSeats`
+    that is not the policy's fault is an error of the trace, which then has no reward. `TeamSeats`
     sets the team's episode, `shared`, and the `seat` in it.
     """
 
@@ -161,7 +161,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
     seat = ALONE
 
     async def setup(self, runtime: vf.Runtime) -> None:
-        """Raise `ValueError` if a box is requested: nothing would run in it."""
+        """Raise `ValueError` if a sandbox is requested: nothing would run in it."""
         if runtime.config.type != "subprocess":
             raise ValueError(
                 f"worlds are played in this process, not in {runtime.config.type!r}; set "

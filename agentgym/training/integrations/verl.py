@@ -118,7 +118,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         request_id: str,
         metrics: dict[str, Any],
     ) -> dict[str, Any]:
-        """Play while the episode runs and fits; return the engine's weight versions."""
+        """Play until the episode ends or no longer fits; return the engine's weight versions."""
         extra: dict[str, Any] = {}
         row: Sequence[int] = ()
         start, limits = 0, self.rollout_config
@@ -185,7 +185,8 @@ def _stop_ids(model: str) -> list[int]:
 
 
 def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
-    """Return a world's dataset: a seed per instance, and a prompt, which verl only measures."""
+    """Return a world's dataset: a seed per instance, and a prompt, which verl uses only to measure
+    length."""
     env = make(env_id, **options)
     fixed = {
         "data_source": resolve(env_id),

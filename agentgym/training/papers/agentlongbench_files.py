@@ -123,8 +123,8 @@ class Plan(Config):
 def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, str, int]]:
     """Write the rows into one folder per setting and length, keeping existing cells.
 
-    Yields:
-        Setting, length and the number of rows after each log, with 0 after each existing cell.
+    Yields: Setting, length and the number of rows written so far, after each log; the number is 0
+        for a cell that already exists.
     """
     for setting, length in plan.cells():
         folder, counts = out / setting / length, plan.counts(setting, length)
@@ -173,8 +173,7 @@ def answer(
     A rerun retries only rows without a reply. `shorten` selects the part of a row that the policy
     sees.
 
-    Yields:
-        After each row, an empty text, or the reason for a missing answer.
+    Yields: An empty string after each row, or the reason for a missing answer.
 
     Raises:
         PolicyError: The policy failed on several consecutive rows.

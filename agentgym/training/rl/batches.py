@@ -155,9 +155,9 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
 
 
 def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
-    """Return each episode's share per part, such as a token.
+    """Return the share of each part (such as a token) in the objective, for each episode.
 
-    With `episode`, all episodes have equal shares; otherwise all parts have. Shares sum to 1; with
+    With `episode`, all episodes have equal shares; otherwise all parts do. Shares sum to 1; with
     `constant`, to the mean episode length divided by `most`.
     """
     total = sum(lengths)
@@ -242,5 +242,5 @@ def checkpoint_activations(model: Any) -> None:
     # Checkpointing requires training mode.
     enable = getattr(model, "activation_checkpointing_enable", None)
     (enable or model.gradient_checkpointing_enable)()
-    model.enable_input_require_grads()  # otherwise nothing behind a frozen first layer is kept
+    model.enable_input_require_grads()  # otherwise backpropagation stops at a frozen first layer
     model.train()

@@ -34,7 +34,7 @@ class CloningConfig(TrainerConfig):
 
 class Cloning(Trainer[CloningConfig]):
     """Maximises the likelihood of a teacher's replies, on new instances at every step. The teacher
-    needs no tokens.
+    need not produce tokens.
     """
 
     def __init__(self, teacher: PolicyLike, *args: Any, **kwargs: Any) -> None:
@@ -59,7 +59,7 @@ class Cloning(Trainer[CloningConfig]):
 
 
 class Tokenized:
-    """Policy whose replies carry the tokens that a model would have sampled."""
+    """Policy that adds to each reply the tokens that a model would have sampled."""
 
     def __init__(self, policy: PolicyLike, renderer: Renderer) -> None:
         self.policy, self.renderer = adapt(policy), renderer

@@ -19,7 +19,7 @@ TRAIN_SEED = 10_000_000
 
 @dataclass
 class EpisodeBatch:
-    """Completed episodes, the figures of each round, and the seeds and causes of failures."""
+    """Completed episodes, the metrics of each round, and the seeds and causes of failures."""
 
     episodes: list[Trajectory] = field(default_factory=list)
     figures: list[dict[str, float]] = field(default_factory=list)

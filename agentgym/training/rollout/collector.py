@@ -32,7 +32,7 @@ from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, is_policy
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
-# Wait this share of the last reply's time for more chats: a fuller batch is worth that delay.
+# Wait up to this share of the last reply's time for more chats: a fuller batch is worth the delay.
 LINGER = 0.1
 
 

@@ -70,7 +70,8 @@ def _pivot(node: Node) -> Node:
 
 
 def _literal(node: Node) -> Node:
-    """Make a number with a point a FLOAT64 (DuckDB: a decimal), except in an inserted row."""
+    """Make a number with a decimal point a FLOAT64 (a decimal in DuckDB), except in an inserted
+    row."""
     holder = node.parent.parent if isinstance(node.parent, exp.Neg) else node.parent
     if (
         node.is_string
@@ -124,14 +125,14 @@ def _trunc(kind: str) -> Callable[[Node], Node]:
 
 
 def _as_date(node: Node) -> Node:
-    """DATE_ADD and similar functions return a DATE, DuckDB a timestamp."""
+    """DATE_ADD and similar functions return a DATE; DuckDB's return a timestamp."""
     if isinstance(node.parent, exp.Cast) and node.parent.to.is_type("date"):
         return node
     return exp.Cast(this=node.copy(), to=exp.DataType.build("DATE"))
 
 
 def _between_moments(node: Node) -> Node:
-    """TIMESTAMP_DIFF counts whole units, DuckDB's date_diff unit boundaries."""
+    """TIMESTAMP_DIFF counts whole units; DuckDB's date_diff counts unit boundaries."""
     return duck(f"date_sub('{node.args['unit'].name}', {{1}}, {{0}})", node.this, node.expression)
 
 
@@ -170,7 +171,8 @@ def _string(node: Node) -> Node:
 
 
 def _from_epoch(node: Node) -> Node:
-    """TIMESTAMP_MILLIS and TIMESTAMP_MICROS return UTC times, DuckDB's functions local ones."""
+    """TIMESTAMP_MILLIS and TIMESTAMP_MICROS return UTC times; DuckDB's functions return local
+    ones."""
     return duck("timezone('UTC', {0})", node.copy()) if node.args.get("scale") else node
 
 
@@ -199,7 +201,7 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.DataType: _type,
     exp.ArrayAgg: _without_limit,
     exp.GroupConcat: _without_limit,
-    # DuckDB knows it in window functions only.
+    # DuckDB supports it only in window functions.
     exp.IgnoreNulls: refuse("IGNORE NULLS; filter with WHERE"),
     exp.Unnest: refuse("WITH OFFSET; use GENERATE_ARRAY for the places", "offset"),
     exp.Pivot: _pivot,

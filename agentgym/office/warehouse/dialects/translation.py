@@ -91,7 +91,7 @@ class Warehouse(ABC):
         if isinstance(tree, exp.Command):
             return str(tree.this).upper()
         kind = tree.args.get("kind")
-        if not kind or kind is True:  # a COPY has True for its INTO
+        if not kind or kind is True:  # COPY has True as its INTO
             return tree.key.upper()
         return f"{tree.key.upper()} {str(kind).upper()}"
 

@@ -47,7 +47,7 @@ class League(Config):
 
     Attributes:
         world: The id of a team.
-        episodes: Instances, on which all line-ups play.
+        episodes: The number of instances, on which all line-ups play.
         options: Keyword arguments of the team and its world.
     """
 
@@ -100,7 +100,7 @@ class LeagueGame(NamedTuple):
 
     Attributes:
         instance: The digest of the instance; seeds of small worlds may share one.
-        won: Whether each seat is among the named winners, or else among those with the largest
+        won: Whether each seat is among the named winners, or otherwise among those with the largest
             reward.
     """
 

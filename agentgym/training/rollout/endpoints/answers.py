@@ -1,4 +1,4 @@
-"""Answer parsing shared by all APIs. Readers raise only errors in `MALFORMED`."""
+"""Answer parsing shared by all APIs. Readers raise only errors listed in `MALFORMED`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def quote(value: Any) -> str:
 
 
 def text_of(value: Any, thoughts: list[str] | None = None) -> str:
-    """Return a field's text (a text, list of parts or None); thinking goes to `thoughts`."""
+    """Return a field's text (a string, list of parts or None); thinking goes to `thoughts`."""
     if value is None or isinstance(value, str):
         return value or ""
     texts: list[str] = []

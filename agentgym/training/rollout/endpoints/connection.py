@@ -47,7 +47,7 @@ class Connection:
         process = os.getpid()
         if process not in self._sessions:
             new = Session(self._client, self._config)
-            # Another thread may have been faster. A lock here could be held during a fork.
+            # Another thread may have opened it first. A lock here could be held during a fork.
             if self._sessions.setdefault(process, new) is new:
                 weakref.finalize(self, new.close)
         return self._sessions[process]
