@@ -21,7 +21,7 @@ _LOW = 8 / 15  # 0.4 of the window for a trigger at 0.75
 
 
 class ClearThinking(ContextWrapper):
-    """Wrapper that keeps the thinking of only the newest replies with thinking.
+    """Wrapper that keeps thinking only in the newest replies that contain any.
 
     Args:
         budget: The window.
@@ -48,7 +48,7 @@ class ClearThinking(ContextWrapper):
         self.keep = keep
         super().__init__(env, budget, trigger=self.trigger, keep=keep)
         if isinstance(keep, int):  # replies cleared at every turn are among the newest
-            tail = min(keep + 1, 16)  # a longer tail would slow every step
+            tail = min(keep + 1, 16)  # a longer tail would slow down every step
             self.view.editable_tail = max(self.view.editable_tail, tail)
 
     def begin(self) -> None:

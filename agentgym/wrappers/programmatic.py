@@ -110,7 +110,7 @@ class PythonTool(Toolset):
             code: The program. A call that is refused raises ToolError, which the code may catch.
         """
         started = time.monotonic()
-        with reply_work.shared_room():  # with the other calls of this code
+        with reply_work.shared_room():  # counted with the other calls of this code
             result = self.sandbox.run(code, self._functions(), self.limits, self._seed())
         reply_work.spend_seconds(time.monotonic() - started)
         if result.kind == "refused":

@@ -195,7 +195,7 @@ def _describe(descriptor: int) -> str:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Write a temporary file and rename it when complete and flushed."""
     part = path.with_name(f"{path.name}.new")
-    part.unlink(missing_ok=True)  # of an earlier process, or a link
+    part.unlink(missing_ok=True)  # left by an earlier process, or a link
     try:
         with part.open("xb") as file:
             yield file

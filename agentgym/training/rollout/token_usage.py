@@ -15,7 +15,7 @@ class Usage:
     """Tokens of one episode.
 
     Attributes:
-        trajectory_tokens: Every text once, with removed and without inserted text.
+        trajectory_tokens: Every text counted once, including removed and excluding inserted text.
         reusable_prompt_tokens: The part that each prompt shares with the previous one.
         policy_tokens: The replies, including thinking and summaries.
         summary_tokens: The summaries and their requests.
@@ -71,7 +71,8 @@ class EndpointUsage:
 
     Prompt tokens include cached ones, completion tokens include reasoning. `cut` counts replies
     that the server cut short; `seconds` includes retries but no waits for a slot. `unmetered`
-    replies had no readable counts. `cached_replies` came from the cache on disk.
+    counts replies without readable token counts. `cached_replies` counts replies from the cache on
+    disk.
     """
 
     replies: int = 0

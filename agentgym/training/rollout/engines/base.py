@@ -165,10 +165,10 @@ def failure_of(error: Exception) -> Failure:
 
 @contextmanager
 def rare_garbage_collection(slots: int) -> Iterator[None]:
-    """Raise the garbage collector's threshold for some slots."""
+    """Raise the garbage collector's threshold according to the number of slots."""
     # Interleaved collections may restore each other's threshold, which only delays a collection.
     before = gc.get_threshold()
-    if before[0]:  # 0 means that the user disabled collection
+    if before[0]:  # 0 means that the user has disabled collection
         gc.set_threshold(max(YOUNG, YOUNG_PER_SLOT * slots, before[0]), *before[1:])
     try:
         yield

@@ -112,7 +112,7 @@ def describe_exit(code: int | None) -> str:
     return text
 
 
-# Errors of a connection whose parent has closed its end, as an interrupted one does.
+# Errors of a connection whose parent has closed its end, as happens after an interrupt.
 GONE = (EOFError, ConnectionError)
 
 
