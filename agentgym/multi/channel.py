@@ -1,4 +1,4 @@
-"""context wrappers update their token counts"""
+"""Channel for the messages between agents: a limit per cycle, a word budget and noise."""
 
 from __future__ import annotations
 

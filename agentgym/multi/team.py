@@ -90,8 +90,7 @@ class Team:
         return channel.garble(text, moment)
 
     def post(self, sender: str, receiver: str, verb: str, text: str, channel: Channel) -> None:
-        """Add a text to an agent's mail, with its length, so that it cannot pass for several
-        texts."""
+        """Add a text to an agent's mail, with its length so that it cannot pass for several."""
         if not text.strip():
             raise ToolError("the text is empty; say something")
         room = channel.max_message - self._posted[receiver]

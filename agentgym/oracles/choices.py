@@ -36,8 +36,7 @@ _STARTS = [0, *(place + 1 for place, unit in enumerate(_UNITS[:-1]) if unit == "
 
 
 def best_call(world: World[object]) -> ToolCall:
-    """Return the first optimal call, or otherwise the first legal one; raise ValueError if optimal
-    calls are unknown."""
+    """Return the first optimal call, else the first legal one; raise ValueError without optima."""
     calls = world.optimal_calls()
     if calls is None:
         # A legal call would be mistaken for the oracle's, and its score for the oracle's score.

@@ -69,8 +69,7 @@ def preload_arguments() -> tuple[str, ...]:
 
 @contextmanager
 def fixed_addresses() -> Iterator[None]:
-    """Start processes inside this block with fixed addresses, or raise OSError; affects only this
-    thread."""
+    """Start processes with fixed addresses in this block and thread, or raise OSError."""
     library = ctypes.CDLL(None)
     before = library.personality(_ASK)
     if before < 0 or library.personality(before | _FIXED_ADDRESSES) < 0:

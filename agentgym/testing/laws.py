@@ -85,8 +85,7 @@ def world_of(env_id: str) -> type[World[Any]]:
 
 
 def erring_policy(env_id: str, p: float = _NOISE) -> ScriptedPolicy:
-    """Return a policy that sometimes errs; if the world lacks the hooks for optimal play, a random
-    policy."""
+    """Return a policy that sometimes errs, or a random one if the world lacks the hooks."""
     world = world_of(env_id)
     if all(has_hook(world, hook) for hook in (*SCRIPTED, "legal_calls")):
         return NoisyPolicy(env_id, p)
@@ -303,8 +302,7 @@ def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
 
 
 def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
-    """Check that a world rebuilt from the chat or from `state()` gives the same hints; return their
-    number."""
+    """Check that a world rebuilt from the chat or `state()` gives the same hints; count them."""
     policy, compared = RandomPolicy(env_id), 0
     has_slack = "budget_slack" in registry.config_schema(env_id)["properties"]
     options: dict[str, Any] = {"budget_slack": 5} if has_slack else {}

@@ -147,8 +147,7 @@ class BoundTool(msgspec.Struct, eq=False):
     def run(
         self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], ResultT]
     ) -> ResultT:
-        """Run the method on valid arguments or raise ToolError; if `convert` fails, the call is
-        undone."""
+        """Run the method on valid arguments or raise ToolError; undo it if `convert` fails."""
         try:
             checked = self.checks.validate(arguments)
         except ValidationError as error:

@@ -114,8 +114,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         self._action = ""
 
     def is_due(self, level: float) -> bool:
-        """Report whether the trigger is reached; it fires slightly earlier if a memory must be
-        warned."""
+        """Report whether the trigger is reached, or nearly reached if a memory must be warned."""
         self._peak = max(self._peak, level)
         return level >= (_NEAR if self.lossy and self.has_memory else 1)
 

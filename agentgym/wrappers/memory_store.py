@@ -84,8 +84,7 @@ def canonical(path: str) -> str:
 
 
 def run(files: Files, command: str, arguments: Mapping[str, Any], limits: MemoryLimits) -> Result:
-    """Return the state after a command, and the tool result; raise ToolError if the command is
-    invalid."""
+    """Return the state after a command, and the tool result; raise ToolError if invalid."""
     method, takes = _COMMANDS[command]
     missing = [name for name in takes if name not in arguments and name != "view_range"]
     if missing or arguments.keys() - set(takes):

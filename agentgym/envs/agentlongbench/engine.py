@@ -1,5 +1,4 @@
-"""The query tool and the feedback on a guess, with writers and parsers for both worlds (section
-2.1)."""
+"""The query tool and the feedback on a guess, with writers and parsers (section 2.1)."""
 
 from __future__ import annotations
 

@@ -151,8 +151,7 @@ class PublishedRow:
 
 @dataclass(frozen=True, eq=False)
 class OpenRow:
-    """A row with its log and question; if proven, also with the question in this package's
-    wording."""
+    """A row with its log and question; if proven, also the question in our wording."""
 
     setting: str
     length: int

@@ -1,5 +1,4 @@
-"""Turn budgets that do not depend on the hidden item: they follow a player that guesses the first
-candidate."""
+"""Turn budgets of a player that guesses the first candidate; independent of the hidden item."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Optimal play of tasks whose questions have no parser; the oracle knows their documents and
-answer."""
+"""Optimal play without a question parser; the oracle knows the task's documents and answer."""
 
 from __future__ import annotations
 
@@ -70,8 +69,7 @@ class GoldPlay:
         self._missing = set() if self.static else set(problem.documents)
 
     def _choose(self, shown: str) -> None:
-        """Switch to another data set with the same question if only that one has the shown
-        texts."""
+        """Switch to a data set with the same question if only that one has the shown texts."""
         tasks = _played[self.problem.question]
         for options, problem in tasks if shown and len(tasks) > 1 else ():
             documents = get_database(options).documents

@@ -1,5 +1,4 @@
-"""Convert facts to sentences and back. One table writes and parses several wordings of each
-fact."""
+"""Convert facts to sentences and back; one table writes and parses all wordings."""
 
 from __future__ import annotations
 
@@ -80,8 +79,7 @@ def _table(fact: Fact) -> str:
 
 
 def _is_part(fact: Fact) -> bool:
-    """Return whether the fact takes a part of a quantity instead of comparing two people's
-    quantities."""
+    """Return whether the fact takes a part of a quantity instead of comparing people."""
     if fact.kind in ("percent", "rest"):
         return True
     mine, whole = fact.target, fact.sources[0] if fact.sources else fact.target
@@ -321,8 +319,7 @@ def to_pattern(wording: str, slots: Mapping[str, str]) -> re.Pattern[str]:
 
 @cache
 def _number_patterns() -> Sequence[tuple[str, str, re.Pattern[str]]]:
-    """Return the numeric wordings with their kinds and tables; wordings of `is` also fit other
-    kinds."""
+    """Return the numeric wordings with kinds and tables; those of `is` also fit other kinds."""
     kinds = ("raise", "cut", "more", "fewer", "times", "percent", "part", "rest", "is")
     return [
         (kind, table, to_pattern(wording, SLOTS))

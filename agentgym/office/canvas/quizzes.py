@@ -39,8 +39,7 @@ class Quizzes(CanvasPart):
         question_count: int = 0,
         **extra: Any,
     ) -> int:
-        """Add a quiz and return its id. The time limit is in minutes; -1 means unlimited
-        attempts."""
+        """Add a quiz and return its id. The time limit is in minutes; -1 attempts are unlimited."""
         return self._records.add(
             "quizzes",
             course_id=course_id,

@@ -140,8 +140,7 @@ class Evaluator:
         return 0.0 if value is None else value
 
     def _compute(self, node: Node, sheet: str) -> Any:
-        """Return a tree's value, possibly an error; raise `FormulaError` if it takes too much
-        work."""
+        """Return a tree's value or cell error; raise `FormulaError` if it takes too much work."""
         self._spend(2)
         match node[0]:
             case "value":

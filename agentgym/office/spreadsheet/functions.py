@@ -64,8 +64,7 @@ class Grid:
 
 
 def single(value: Any) -> Any:
-    """Return a value, or a one-cell range's value, unless it is an error; raise `FormulaError`
-    otherwise."""
+    """Return a value, or a one-cell range's value; raise `FormulaError` for an error."""
     if isinstance(value, Grid):
         is_cell = (value.height, value.width) == (1, 1)
         value = value.cells.get((0, 0)) if is_cell else VALUE

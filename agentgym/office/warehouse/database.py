@@ -146,8 +146,7 @@ def _process() -> _Process:
 
 
 class DuckDBSession:
-    """One engine's DuckDB. A statement that exceeds the limits ends all of this process's DuckDB
-    databases."""
+    """One engine's DuckDB. A statement above the limits ends every DuckDB of this process."""
 
     def __init__(self, dialect: str) -> None:
         with sql_hint():

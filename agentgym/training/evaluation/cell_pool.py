@@ -105,8 +105,7 @@ def play_in_threads(
 
 
 class _Waiting(Generic[CellT]):
-    """First all batches, then the cells of killed workers, when an overloaded host may have
-    recovered."""
+    """First all batches, then the cells of killed workers, once an overloaded host may recover."""
 
     def __init__(self, batches: Iterable[Sequence[CellT]], retries: int) -> None:
         self._batches, self._retries = iter(batches), retries

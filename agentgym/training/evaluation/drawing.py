@@ -68,8 +68,7 @@ _DPI = 200
 
 
 def line_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return a distinct colour, marker and dashes for each name; arms always have the same
-    style."""
+    """Return a distinct colour, marker and dashes for each name; an arm's style never changes."""
     styles = {}
     for name, place in _places(names).items():
         styles[name] = {

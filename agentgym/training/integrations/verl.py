@@ -185,8 +185,7 @@ def _stop_ids(model: str) -> list[int]:
 
 
 def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
-    """Return a world's dataset: a seed per instance, and a prompt, which verl uses only to measure
-    length."""
+    """Return a dataset: a seed per instance, and a prompt, whose length verl measures."""
     env = make(env_id, **options)
     fixed = {
         "data_source": resolve(env_id),

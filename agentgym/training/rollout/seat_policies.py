@@ -133,8 +133,7 @@ def adapt(policy: Any) -> UserPolicy:
 def against(
     policy: PolicyLike, opponents: Mapping[str, PolicyLike], agents: Sequence[str]
 ) -> UserPolicy:
-    """Return a policy with frozen opponents; raise `ValueError` for a wrong seat, or if no seat is
-    left."""
+    """Return a policy with frozen opponents; `ValueError` for a wrong seat, or if none is left."""
     if not opponents:
         return adapt(policy)
     own = [agent for agent in agents if agent not in opponents]

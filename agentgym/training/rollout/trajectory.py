@@ -233,8 +233,7 @@ class TrajectoryLog:
         return self.path.with_name(self.path.name + ".settings.json")
 
     def __iter__(self) -> Iterator[Trajectory]:
-        """Yield the trajectories; raise `DamagedFileError` if a line before the last is
-        unreadable."""
+        """Yield the trajectories; `DamagedFileError` if a line before the last is unreadable."""
         for number, line in whole_lines(self.path):
             try:
                 yield Trajectory.from_json(line.decode("utf-8"))

@@ -44,8 +44,7 @@ _WINDOW_BY_DEFAULT = 128_000
 
 
 def split_notes(text: str, tags: frozenset[str]) -> list[tuple[str, str]]:
-    """Split a text, in linear time, into the text itself (without a tag) and the blocks appended to
-    it."""
+    """Split a text, in linear time, into its own part (without a tag) and the appended blocks."""
     notes: list[tuple[str, str]] = []
     end = len(text.rstrip())
     while end:

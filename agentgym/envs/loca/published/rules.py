@@ -116,8 +116,7 @@ def academic_warning_failures(
 
 
 def nhl_failures(files: Workspace, sheets: GoogleSheet, expected: Records) -> Iterator[str]:
-    """Compare the file and the spreadsheet with the expected counts and with each other; extra
-    teams are allowed."""
+    """Compare the file and the spreadsheet with the counts and each other; allow extra teams."""
     tables = []
     for path in files.walk():
         name = path.rpartition("/")[2].lower()
@@ -270,8 +269,7 @@ def _critical_messages(cloud: GoogleCloud) -> Iterator[str]:
 
 
 def _shown_table(sheets: GoogleSheet, book: str) -> Sequence[Sequence[Any]]:
-    """Return the relevant part of the first sheet that has four of the columns, or of the first
-    sheet."""
+    """Return the relevant part of the first sheet with four of the columns, else the first."""
     tables = [sheets.values(book, name) for name in sheets.sheet_titles(book)]
     for table in tables:
         heads = [as_text(cell).lower() for cell in table[0]] if len(table) > 1 else []

@@ -139,8 +139,7 @@ class ShopOrder:
 
 
 def load_workspace(state: Path, files: Workspace, needed: Sequence[str], *outputs: str) -> None:
-    """Copy the agent's files; raise ValueError if one is missing or an agent has already used the
-    state."""
+    """Copy the agent's files; raise ValueError if one is missing or an agent has used the state."""
     folder = state / "agent_workspace"
     if not folder.is_dir():
         raise ValueError(f"{folder} must be the folder of the agent's files")

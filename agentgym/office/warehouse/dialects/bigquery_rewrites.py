@@ -70,8 +70,7 @@ def _pivot(node: Node) -> Node:
 
 
 def _literal(node: Node) -> Node:
-    """Make a number with a decimal point a FLOAT64 (a decimal in DuckDB), except in an inserted
-    row."""
+    """Make a number with a point a FLOAT64 (a decimal in DuckDB), except in inserted rows."""
     holder = node.parent.parent if isinstance(node.parent, exp.Neg) else node.parent
     if (
         node.is_string
@@ -171,8 +170,7 @@ def _string(node: Node) -> Node:
 
 
 def _from_epoch(node: Node) -> Node:
-    """TIMESTAMP_MILLIS and TIMESTAMP_MICROS return UTC times; DuckDB's functions return local
-    ones."""
+    """TIMESTAMP_MILLIS and TIMESTAMP_MICROS return UTC times; DuckDB's return local ones."""
     return duck("timezone('UTC', {0})", node.copy()) if node.args.get("scale") else node
 
 

@@ -263,8 +263,7 @@ def dialect_of(chat: Chat) -> Dialect:
 
 
 class FromEnvironment(Generic[ConfigT]):
-    """Factory of policies that share connections; with the prefix `OPENAI`, it reads `OPENAI_MODEL`
-    etc."""
+    """Factory of policies that share connections; prefix `OPENAI` means `OPENAI_MODEL` etc."""
 
     def __init__(
         self, prefix: str, config: type[ConfigT], policy: type[HttpPolicy[ConfigT]]

@@ -46,8 +46,7 @@ class ChatDelta(NamedTuple):
 
 
 class ReplyDelta(NamedTuple):
-    """A reply as its difference from an earlier one; `new` contains the prompt ids after the `kept`
-    ones."""
+    """Reply as its difference from an earlier one; `new` follows the `kept` prompt ids."""
 
     text: str
     kept: int
