@@ -30,7 +30,8 @@ class Habits(Config):
     """Options of the simulated agent (section C.3).
 
     Attributes:
-        The messages of a round: call, result, guess and feedback; round 1 has only the last two.
+        min_list: The minimum number of items in a list; conditions that would shorten it further
+            are omitted.
         published: Whether the tool and the codes have the names that the published prompts use, such
             as `attr_1`.
     """
@@ -45,7 +46,7 @@ class Habits(Config):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundMessages:
-    """The messages of a round: call, result, guess and feedback; in round 1 only the last two."""
+    """The messages of a round: call, result, guess and feedback; round 1 has only the last two."""
 
     number: int
     messages: tuple[Message, ...]

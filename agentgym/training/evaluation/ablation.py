@@ -60,7 +60,7 @@ class Ablation(Config):
 
     Attributes:
         horizons: Task sizes on the `axis`.
-        horizons: Task sizes on the `axis`.
+        seeds: The number of instances per world and horizon.
         policy: A trained model plays a cell's episodes together, `policy.model.batch_size` at a
             time.
         hint_scope: `persistent` or `ephemeral`.
