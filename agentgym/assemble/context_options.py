@@ -43,7 +43,7 @@ def split_context(context: str) -> list[tuple[str, dict[str, str]]]:
 def split_arguments(text: str) -> tuple[str, dict[str, str]]:
     """Split a name from its arguments: `noisy:p=0.1` is `noisy` with `p`.
 
-    A part without `=` belongs to the one before it, so names and values may contain a `:`.
+    A part without `=` belongs to the part before it, so names and values may contain a `:`.
     """
     name, *parts = text.split(":")
     knobs: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """Worlds of other packages, named in the entry-point group `agentgym.worlds`.
 
 An entry is `module:Class`, or a module that registers worlds on import. A broken package causes a
-warning and loses its own worlds only.
+warning and loses only its own worlds.
 """
 
 from __future__ import annotations

@@ -273,7 +273,7 @@ def spec(
         context: Context strategies, joined by `+` or as a sequence; see `strategies`.
         window: The context window in tokens, such as 32_000 or `32k`.
         context_options: Arguments by strategy, including `trim` and `budget`.
-        agents: For a team: overrides by agent name.
+        agents: For a team, overrides by agent name.
         **options: Keyword arguments of `ToolEnv` and of the world's configuration; for a team also
             of `agentgym.multi.game.Game`, or `seat` and `opponents`: frozen policies that play the
             other seats (`agentgym.training.rollout.seat_env.SeatEnv`).

@@ -189,7 +189,7 @@ def main() -> None:
     with plain_output():
         try:
             app()
-        except KeyboardInterrupt:  # before typer has read the commands, which handle it
+        except KeyboardInterrupt:  # runs before typer has read the commands, which handle it
             print("interrupted", file=sys.stderr)
             sys.exit(130)
 

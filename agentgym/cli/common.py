@@ -38,7 +38,7 @@ from agentgym.training.rollout.policies import SCRIPTED, read_seats
 from agentgym.training.rollout.storage import write_text
 from agentgym.world.world import MissingHook
 
-# A name before `=`; policy options follow a `:`, and paths contain slashes.
+# The label is the name before `=`; policy options follow a `:`, and paths contain slashes.
 _LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
 _GO_ON = "rerun the command to resume"
 # Tables keep their width in files and pipes.

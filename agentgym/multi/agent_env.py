@@ -125,7 +125,7 @@ class AgentEnv(ToolEnv):
         if self.guard.broken:
             self.team.end("fault")
         elif reason := super()._ended(world):
-            with self.guard.watch("score", "the scorer broke"):  # a duel reads the score
+            with self.guard.watch("score", "the scorer broke"):  # a duel's outcome uses the score
                 self.protocol.finished(self.agent, self.team, reason)
         return ""
 

@@ -36,7 +36,7 @@ class TeamAction:
 
 
 class Team:
-    """State of a team in an episode, apart from the world's.
+    """State of a team in an episode, without the world's state.
 
     Attributes:
         worlds: Each agent's world: one shared world, or separate ones.

@@ -246,7 +246,7 @@ def check_copies(env_id: str, arms: Iterable[str] = ("",), shots: int = 0) -> No
         require(len(worlds) == len(copies), "a copy shares its world with the original", line)
         if not arm and not shots:
             inner.restore(snapshot)
-            again = list(_play_on(env, policy, chat))[:-1]  # restoring rewinds the generator too
+            again = list(_play_on(env, policy, chat))[:-1]  # also restores the generator
             require(again == ends[0][:-1], "a snapshot goes on otherwise", line)
 
 

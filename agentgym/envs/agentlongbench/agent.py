@@ -28,8 +28,8 @@ FILLED = 0.9
 FEWEST = 4
 """Minimum rounds of a log that fills a length, so each task can be asked."""
 _DECOYS = 2  # one could be excluded by chance
-_RETURNING = 3  # with the hidden item, a reader of the end has four to choose from
-_ENDING = 0.6  # share of a log; the last page of a short log is a quarter of it
+_RETURNING = 3  # a reader of the last page then has four items to choose from
+_ENDING = 0.6  # share of a log; in a short log, the last page covers a quarter
 _TRIES = 40  # candidate rounds; the largest that fits wins
 
 # The agent's habits, for which the paper gives no values (section C.3): the newest rounds whose

@@ -189,7 +189,7 @@ class Evidence:
     def _lists(self, number: int) -> list[list[str]]:
         data: Mapping[str, Any] = json.loads(self.results[number])
         lists = [part["candidates"] for part in data.get("per_section", ())]
-        # Some published verbose results show the intersection too.
+        # Some published verbose results also show the intersection.
         return [*lists, data["intersection"]] if "intersection" in data else lists
 
     def _count_lists(self) -> int:

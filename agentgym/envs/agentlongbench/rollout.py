@@ -16,7 +16,7 @@ from agentgym.text.tokens import TokenCounter
 RESERVE = 400
 """Tokens reserved for the question."""
 
-_DRAWS = 20  # with few items, some targets cannot be isolated in a short log
+_DRAWS = 20  # with few items, a short log cannot isolate some targets
 _ATTEMPTS = 12  # logs to play before giving up; every second attempt enlarges the end
 _REPLAYS = 30  # logs with a peak to play before giving up; one or two usually suffice
 # The share of a log, counted from its end, in which the lists together isolate the hidden item.

@@ -62,7 +62,7 @@ def metric(task: str, style: str) -> str:
 
 def last_tag(reply: str) -> str | None:
     """Return the content of a reply's last `<answer>`, if any."""
-    # If every opened tag is closed, this searches each one once.
+    # If every opened tag is closed, this finds each answer in one pass.
     closed = _TO_LAST_END.match(reply)
     contents = _TAG.findall(closed[0]) if closed else ()
     return contents[-1].strip() if contents else None

@@ -46,7 +46,7 @@ class LogQuestion:
     """A question about a log.
 
     Attributes:
-        scan: The evidence for a naive reader: whole tool results or profiles.
+        scan: The evidence that a naive reader needs: whole tool results or profiles.
         least: A minimal part of the log that proves the answer.
         chance: The maximum expected score of an answer that ignores the evidence.
     """

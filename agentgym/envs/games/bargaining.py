@@ -86,7 +86,7 @@ class Bargain(NamedTuple):
     demand: int
 
     def pool(self, deal: int, offer: int) -> Items:
-        """Return the items on the table at an offer."""
+        """Return the items on the table for an offer."""
         pool = self.pools[deal]
         for _ in range(offer):
             pool = shrink(pool)

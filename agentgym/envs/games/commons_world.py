@@ -77,7 +77,7 @@ class Commons(NamedTuple):
     rule: Opponent
 
     def most(self, stock: int) -> int:
-        """Return the most that a player may take."""
+        """Return the maximum that a player may take."""
         return min(self.limit, stock // 2)
 
     def next_stock(self, number: int, stock: int, taken: int) -> int:
@@ -103,7 +103,7 @@ class Commons(NamedTuple):
 
 @lru_cache(maxsize=64)
 def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
-    """Return the most that one player can still take against the scripted one.
+    """Return the maximum that one player can still take against the scripted player.
 
     Maps, for each round, the stock and the scripted player's demand to units.
     """

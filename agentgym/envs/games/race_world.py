@@ -79,7 +79,7 @@ class Race(NamedTuple):
         """Return the sum that each move takes from each part of the list.
 
         The shape is (per_move + 1, parts): the numbers taken from the left, and the part's start.
-        `moves` are the moves until the part is empty.
+        `moves` counts the moves until the part is empty.
         """
         before, length = self.before, moves * self.per_move
         start = np.arange(len(self.numbers) - length + 1)
@@ -114,9 +114,9 @@ def minimax(game: Race) -> list[NDArray[np.int32]]:
 
 @lru_cache(maxsize=16)
 def best_sums(game: Race, turns: int) -> list[int]:
-    """Return the largest sum that one player can still take against the scripted one, by move.
+    """Return the largest sum that one player can still take against the scripted player, by move.
 
-    The player moves next, in at most `turns` turns; the scripted player has the last move.
+    The player moves next, in at most `turns` turns; the scripted player makes the last move.
     """
     later = np.zeros(len(game.numbers) + 1, np.int32)
     values = np.zeros((game.per_move + 1, 1), np.int32)

@@ -24,9 +24,10 @@ class SearchConfig(DatabaseOptions, TurnBudget):
     """Options of SearchWorld.
 
     Attributes:
-        setting: `agentic`, or `static`: the task text contains all its documents, and there is no
+        setting: `agentic`, or `static`, where the task text contains all documents and there is no
             search.
-        tools: Tools in addition to `search` and `next_page`: `base` for none, or those in the name.
+        tools: Tools in addition to `search` and `next_page`: `base` for none, or the tools in the
+            name.
         prompt: The style of the instructions.
         min_rounds: The number of search turns before which an answer is met with a request to keep
             searching.

@@ -57,8 +57,8 @@ class DatabaseOptions(ProblemOptions):
         decoys: The number of unasked problems per task about the same people in the same month, so
             that names and dates do not reveal which documents matter.
         near_duplicates: The share of documents that correct an outdated document of the same month,
-            which has a different number. Half of them have a copy with another number in another
-            month.
+            which has a different number. Half of the corrections have a copy with another
+            number in another month.
         anonymised: The share of documents about one person in which `I` or a role replaces the name.
         search_by: The search method: `words` (BM25), or vectors from `wordllama` or
             `package.module:function`.

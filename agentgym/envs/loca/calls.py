@@ -22,7 +22,7 @@ from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, tools_of
 
-# Both return the text of a file.
+# Both tools return the text of a file.
 _SAME_TOOL = {"read_file": "read_text_file"}
 
 # SQL dialects by tool.

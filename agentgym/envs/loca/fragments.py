@@ -20,7 +20,7 @@ from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.text.messages import ToolCall
 
 _MAILS = 20  # the default of get_emails
-_SHOP_PAGE = 20  # products and orders are long: 20 still fit a small context window
+_SHOP_PAGE = 20  # products and orders are long: 20 still fit into a small context window
 
 
 def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:

@@ -1,4 +1,4 @@
-"""Follow an agent along the plan of an office task, using only its chat.
+"""Follow an agent's progress along an office task's plan, using only its chat.
 
 Off-plan calls count as the plan steps with the same effects, so the next steps are those whose
 effects the office still lacks.
@@ -83,10 +83,10 @@ class Progress:
         self._effects: dict[str, str] = {}  # the newest value of each item that those calls set
         self._unseen: dict[str, str] = {}  # the line prefix of each thing to look at, in order
         self._own_records: Sequence[Any] = ()
-        # Effects of off-plan calls since the last look, by thing.
+        # Effects of off-plan calls since the last look, by item.
         self._touched: dict[str, list[Effects]] = {}
         self._things: dict[str, str] = {}  # what each step with a fact writes or shows
-        self._done_effects: dict[str, tuple[str, str]] = {}  # value and step label of each thing
+        self._done_effects: dict[str, tuple[str, str]] = {}  # value and step label of each item
         self._belief = OfficeBelief()
         self._unindexed: dict[str, None] = {}  # labels not yet in the belief
 
@@ -364,7 +364,7 @@ class Progress:
         yield CLAIM
 
     def __getstate__(self) -> dict[str, Any]:
-        # Generators cannot be pickled: the copy restarts the plan and replays the facts.
+        # Generators cannot be pickled, so the copy restarts the plan and replays the facts.
         return {
             **vars(self),
             "_belief": OfficeBelief(),

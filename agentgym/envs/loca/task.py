@@ -76,7 +76,8 @@ IRREVERSIBLE_TOOLS = frozenset({"send_email", "reply_email", "forward_email", "l
 # Bounds the time of a step.
 MAX_CALLS = 128
 
-# The plan may return to a step after a repair; more often means that it makes no progress.
+# The plan may return to a step after a repair; returning more often means that it makes no
+# progress.
 _MOST_REPEATS = 3
 
 # Two sizes to estimate how plans grow, far enough apart for plans that read pages.
@@ -275,7 +276,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return {
             **published,
             "claimed": self.done,
-            "faults": failures[:100],  # a ruined office has thousands
+            "faults": failures[:100],  # a ruined office has thousands of failures
             "fault_count": len(failures),
             "description_tokens": self.tokens,
         }

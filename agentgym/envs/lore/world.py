@@ -248,9 +248,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
         """Label the next reply's successful calls.
 
-        `optimal`; `redundant`, a reread; `speculative`, a read that is not certainly needed;
-        `lucky`, a document that nothing has mentioned, or the right answer before it could be
-        known; `wrong`, another answer; `neutral`, any other tool.
+        `optimal`; `redundant`, a reread; `speculative`, a read that may not be needed; `lucky`, a
+        document that nothing has mentioned, or the right answer before it could be known; `wrong`,
+        another answer; `neutral`, any other tool.
         """
         useful = frozenset(
             call.arguments["file_id"]

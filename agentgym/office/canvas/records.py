@@ -233,7 +233,7 @@ def _show_assignment(row: Row, counts: Row, now: str, grades: bool) -> Row:
         "html_url": url,
         "submissions_download_url": f"{url}/submissions?zip=1",
     }
-    return shown | _DEFAULTS["assignment"] | shown  # own fields come first and take priority
+    return shown | _DEFAULTS["assignment"] | shown  # the record's own fields take priority
 
 
 def _uuid(kind: str, record: Row) -> str:

@@ -284,7 +284,7 @@ class TeamSeats:
                 for seat in shared.seats:
                     group.create_task(self._seat(task, getattr(agents, seat), shared, seat))
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # verifiers would report the group's message
+            raise errors.exceptions[0] from None  # otherwise it reports the group
         finally:
             shared.close()
 

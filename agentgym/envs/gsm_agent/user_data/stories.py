@@ -66,7 +66,7 @@ def split_if(sentence: str) -> tuple[str, str]:
 
 
 def take_apart(name: str, text: str, answer: str) -> RawProblem:
-    """Split a problem by punctuation: the last question, and all other sentences as premises."""
+    """Split a problem by punctuation into the last question and all other sentences as premises."""
     text = " ".join(text.split())
     sentences = split_sentences(text)
     asking = [place for place, sentence in enumerate(sentences) if sentence.endswith("?")]

@@ -30,7 +30,7 @@ _SLOT = re.compile(r"\{\s*([A-Za-z_]\w*)\s*(?:,[^{}]*)?\}")
 _SOLVED = re.compile(r"^#### *\{(.+)\}", re.MULTILINE)
 _HEADING = re.compile(r"^#(init|conditions|answer):", re.MULTILINE)
 _ASKS = re.compile(r"\?$|^(?:calculate|find|determine)\b|, (?:calculate|find) ", re.IGNORECASE)
-_MOST_TRIES = 200_000  # a second; the rarest draws of the published templates take 20,000
+_MOST_TRIES = 200_000  # a second; some published templates take 20,000 attempts
 _ALTERNATIVES = 12  # rounding hides some changes of a number, but hardly all
 
 
@@ -90,8 +90,9 @@ class Template:
     Args:
         name: The template's id.
         text: Its `question_annotated`.
-        solution: Its `answer_annotated` with the formula after `####`; empty to use `#answer:`.
-        lists: The lists that its formulas may name, such as `names`.
+        solution: The template's `answer_annotated` with the formula after `####`; empty to use
+            `#answer:`.
+        lists: The lists that formulas may name, such as `names`.
     """
 
     def __init__(self, name: str, text: str, solution: str, lists: Mapping[str, Any]) -> None:

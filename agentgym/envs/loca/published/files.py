@@ -20,7 +20,7 @@ from agentgym.text.tools import ToolError
 from agentgym.text.validation import check_shape
 
 T = TypeVar("T")
-# The conversion of each column that a table must have; it raises ValueError.
+# The conversion of each column that a table must have; a conversion raises ValueError.
 Columns: TypeAlias = Mapping[str, Callable[[Any], Any]]
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 

@@ -49,7 +49,7 @@ _STORED = {
     },
 }
 _SUBJECT, _COMMENT, _LIMIT = "process outstanding invoices", "0=Paid, 1=Outstanding", 0.01 + 1e-9
-# Addresses that must get no such mail; one differs from the generator's.
+# Addresses that must get no such mail; one differs from the generator's address.
 _STRANGERS = "JSmith MBrown AWilliams RJohnson LDavis KWilson TMiller SAnderson".split()
 _Amount: TypeAlias = Annotated[float, Field(ge=0, le=1e10)]
 _Flag: TypeAlias = Literal[0, 1]

@@ -80,7 +80,7 @@ class _Process(FarEnd):
         self._process.kill()
 
     def close(self) -> None:
-        self._connection.close()  # the process reads the end of its input, closes its envs and exits
+        self._connection.close()  # the process closes its envs and exits at the end of its input
         if not self._join():
             self.kill()
             self._join()
