@@ -148,7 +148,7 @@ class AgentEnv(ToolEnv):
 
 
 def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-    """Return a stack's observation and info after a change from outside."""
+    """Return a stack's observation and info after an external change."""
     if isinstance(env, ToolEnv):
         return env.chat, info
     if not isinstance(env, gymnasium.Wrapper):

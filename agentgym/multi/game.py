@@ -187,7 +187,7 @@ class Game:
             self.team.end("fault")
 
     def advance(self) -> None:
-        """End cycles until an agent is due or the episode is over."""
+        """End cycles until an agent must act or the episode is over."""
         while not self.over and not self.due:
             self.end_cycle()
 

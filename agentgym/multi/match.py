@@ -21,7 +21,7 @@ class Match(TeamProtocol):
 
     A move takes effect at the end of the cycle in which the last mover moves, so nobody sees
     another player's move before making a simultaneous one. A seat that runs out of turns, or of
-    failed rounds, ends the match. Each agent earns its `SeatedWorld.payoff`.
+    failed rounds, ends the match. Each agent earns its world's `SeatedWorld.payoff`.
     """
 
     kind = "match"

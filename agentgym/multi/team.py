@@ -171,7 +171,7 @@ class TeamProtocol:
         raise NotImplementedError
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """Return an agent's tools beyond the world's."""
+        """Return an agent's tools beyond the world's tools."""
         raise NotImplementedError
 
     def notes(self, agent: str) -> str:
@@ -265,7 +265,7 @@ def read_roles(roles: Roles, tools: Collection[str]) -> AgentTools:
 
 
 def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> AgentTools:
-    """Return the tools by role; by default a `closer` has those that end the task."""
+    """Return the tools by role; by default, a `closer` has the tools that end the task."""
     declared = world.roles
     if not declared:
         closing = [name for name, final in tools.items() if final]

@@ -27,7 +27,7 @@ class InitialState:
         self._values: dict[str, Any] | None = None
 
     def begin(self, owner: object) -> None:
-        """Store the attributes at the first call, and restore them later."""
+        """Store the attributes at the first call, and restore them at later calls."""
         if self._values is None:
             self._values = copy.deepcopy({name: getattr(owner, name) for name in self._names})
             return

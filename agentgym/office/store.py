@@ -17,7 +17,7 @@ Row: TypeAlias = dict[str, Any]
 ValueT = TypeVar("ValueT")
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
-_raw_decode = json.JSONDecoder().raw_decode  # our own texts have no surrounding spaces
+_raw_decode = json.JSONDecoder().raw_decode  # this package's own texts have no surrounding spaces
 
 
 def _from_json(text: str) -> Any:
@@ -63,7 +63,7 @@ class Store:
         self._derived: dict[Hashable, tuple[Hashable, Any]] = {}
 
     def rows(self, sql: str, *values: Any, **parameters: Any) -> list[Row]:
-        """Return records as dicts in column order; values fill `?`, parameters `:name`."""
+        """Return records as dicts in column order; values fill `?`, parameters fill `:name`."""
         bound = dict(zip(parameters, _encode_all(parameters.values()), strict=True))
         cursor = self._db.execute(sql, bound or _encode_all(values))
         names = [column[0] for column in cursor.description]
@@ -76,7 +76,7 @@ class Store:
         return records
 
     def tuples(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Return undecoded records, which is faster for many short ones."""
+        """Return undecoded records, which is faster for many short records."""
         return self._db.execute(sql, _encode_all(values)).fetchall()
 
     def row(self, sql: str, *values: Any) -> Row | None:

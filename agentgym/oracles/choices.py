@@ -19,7 +19,7 @@ from agentgym.world.splits import draw
 from agentgym.world.world import World, has_hook, phrase
 
 _READ_BACK = 16  # the first wrong call nearly always parses back from its wording
-_SAMPLES = 64  # a world all of whose drawn calls are optimal has no wrong call
+_SAMPLES = 64  # a world whose drawn calls are all optimal has no wrong call
 _DECOYS = 8  # one other instance may have the same state
 _AHEAD = 8  # turns: all offices start with the same empty state
 

@@ -26,7 +26,7 @@ from agentgym.text.validation import check_bool, check_choice, check_float
 from agentgym.world.step_info import StepInfo
 from agentgym.world.world import World, check_defined, check_hooks, has_hook
 
-# Notices of context wrappers, which are not the world's text.
+# Notices from context wrappers, which are not part of the world's text.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>")
 _HINT = re.compile(r"\n\n<(plan|state|note|remark|team|aside)>\n")
 _SPACE = re.compile(r"\s*")
@@ -154,7 +154,7 @@ class HintOracle(
         if not grew:
             self._shown = Chat(tuple(observation.messages[:-1]), observation.tools)
             known = count - 1
-        elif known == count:  # at the end of a team's cycle
+        elif known == count:  # runs at the end of a team's cycle
             self._shown, known = self._shown.without_last(), known - 1
         self._shown = self._shown.add(*observation.messages[known:-1], last)
         return self._shown

@@ -71,7 +71,8 @@ class InContextExamples(
         self._shown = Chat()
 
     def observation(self, observation: Chat) -> Chat:
-        # The newest message stays apart, because the next observation drops its ephemeral hint.
+        # The newest message is stored separately, because the next observation drops its ephemeral
+        # hint.
         known = len(self._source.messages)
         if not known or observation.shared_prefix(self._source) < known:
             known = 1 if observation.messages[0].id == SYSTEM_ID else 0

@@ -1,7 +1,7 @@
 """Scripted policies: stateless functions of the chats, like a model.
 
-Random choices depend on the seed, the instance and the turn (`Message.moment`), so all arms of an
-ablation repeat them.
+Random choices depend on the seed, the instance and the turn (`Message.moment`), so they are the
+same in all arms of an ablation.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class ScriptedPolicy:
         env_id: The id of the world or of a preset.
         seed: Seeds the random choices.
         dialect: The form of the calls; `auto` uses the form that the env asks for.
-        notes: Whether to save the state with the tool of `MemoryTool`, if the chat offers it,
-            before older messages are removed.
+        notes: Whether to save the state with `MemoryTool`, if the chat offers it, before older
+            messages are removed.
     """
 
     hooks: ClassVar[tuple[str, ...]] = ("read_task", "read_result")
@@ -106,7 +106,7 @@ class ScriptedPolicy:
         return parsed.past.world(self.world, parsed.task, parsed.summary)
 
     def draw(self, parsed: ParsedChat) -> np.random.Generator:
-        """Return a generator for this moment, equal in every arm.
+        """Return a random generator for this moment, equal in every arm.
 
         In chats parsed from plain text, the task and the number of replies replace the moment.
         """
@@ -180,11 +180,11 @@ class Deficits(Config):
 
     Attributes:
         planning: The probability of a wrong call although the state is known; a plan hint in the
-            newest message removes it.
-        tracking: The probability, drawn at each step, of forgetting each change since the state
-            was last shown; a state hint in the newest message removes it.
+            newest message removes this deficit.
+        tracking: The probability, drawn at each step, of forgetting each change since the state was
+            last shown; a state hint in the newest message removes this deficit.
         distraction: The probability, for each reply in the history, of playing a random call;
-            pruning the history removes it.
+            pruning the history removes this deficit.
     """
 
     planning: Share = 0.0

@@ -215,7 +215,7 @@ class Readings(Generic[ReadingT]):
         reading = self._pop(lineage, chat, shared) or self._begin(chat)
         reading.read(chat, shared)
         yield reading
-        self._keep(lineage, reading)  # not after an error, which may leave it half-updated
+        self._keep(lineage, reading)  # skip this after an error, which may leave it half-updated
 
     def _pop(self, lineage: object, chat: Chat, shared: int) -> ReadingT | None:
         with self._lock:

@@ -36,7 +36,7 @@ _PART_TAGS = len("<part 1000 of 1000>\n\n</part>")
 
 
 class _TeamReading(ChatReading):
-    """Reading of a team agent's chat: the state, and whose turn it is.
+    """State of a team agent's chat, and whose turn it is.
 
     Attributes:
         has_floor: Whether it is the agent's turn to act; None if unknown.
@@ -106,7 +106,7 @@ class _TeamReading(ChatReading):
         self.has_floor, self.parts_sent = unfinished, int(part[1]) if part and unfinished else 0
 
     def take_state(self, text: str) -> None:
-        # Unclosed blocks at the end would be searched again and again.
+        # Unclosed blocks at the end would be searched repeatedly.
         closed, end, _ = text.rpartition(_STATE_END)
         if states := _STATE.findall(closed + end):
             self.summary, self.past = states[-1], PastCalls()

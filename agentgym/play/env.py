@@ -212,7 +212,7 @@ class ToolEnv(ToolHost):
         else:
             answers, errors = self._answer(world, reply, action, turn)
         if self.guard.faults:
-            world = self.world  # a fault may have re-created it
+            world = self.world  # a fault may have re-created the world
         self.chat = chat = self.chat.extend([reply, *answers])
         if errors < len(answers):
             self._failed_rounds = 0

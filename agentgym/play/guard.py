@@ -49,7 +49,7 @@ class Guard:
         self.broken = False
 
     def take_faults(self) -> tuple[Fault, ...]:
-        """Return this step's faults and forget them."""
+        """Return and clear this step's faults."""
         faults, self.faults = self.faults, ()
         return faults
 
@@ -80,7 +80,7 @@ class Guard:
             return None, None
         with self.watch("score", "the scorer broke"):
             score, report = float(world.score()), world.report()
-            if not 0.0 <= score <= 1.0:  # NaN fails this check too
+            if not 0.0 <= score <= 1.0:  # NaN also fails this check
                 raise ValueError(
                     f"{type(world).__name__}.score must return a number in [0, 1], got {score}"
                 )

@@ -22,7 +22,7 @@ NOT_JSON = (
 )
 
 MAX_ERROR_CHARS = 1_000  # an exception's text can have any length
-_MAX_FRAMES = 6  # the innermost; a recursion has many
+_MAX_FRAMES = 6  # the innermost frames; a recursion has many
 _MAX_NAME_OR_LINE = 100  # characters of a source line or function name in an error
 
 
@@ -32,7 +32,7 @@ class Limits(Config):
 
     Attributes:
         seconds: Wall-clock time, including calls.
-        memory_mb: Memory of the interpreter beyond its size at start.
+        memory_mb: Memory of the interpreter beyond its initial size.
         calls: Function calls.
     """
 
@@ -94,7 +94,7 @@ class Stopped(Exception):
 
 
 class CallBroker:
-    """The host's side of a run: answers and counts calls, stores output."""
+    """The host's side of a run: it answers and counts calls, and stores output."""
 
     def __init__(self, code: str, functions: Functions, limits: Limits) -> None:
         self.code = code

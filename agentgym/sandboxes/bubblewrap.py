@@ -42,7 +42,7 @@ from agentgym.text.tools import MAX_CALL_CHARS, MAX_DEPTH, ToolError
 _START_MB = 64  # address space of the interpreter before the code runs
 _TMP_BYTES = 16 * 2**20  # kept in the host's memory
 _TICK = 0.1  # seconds between checks of the number of files
-_OPEN_FILES, _THREADS = 64, 64  # code rarely needs more, and each costs kernel memory
+_OPEN_FILES, _THREADS = 64, 64  # code rarely needs more, and each thread costs kernel memory
 # JSON may encode one character as six, and a call contains more than its arguments.
 _MAX_LINE = 8 * MAX_CALL_CHARS
 _CALL_LEVELS = 2  # the levels of {"call": [name, args, kwargs]}; argument lists count separately

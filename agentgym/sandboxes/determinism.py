@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 STATE_FOLDER = "/run/episode"
-# A run's processes share one clock, so all write to the struct at this path.
+# A run's processes share one clock, so all of them write to the struct at this path.
 STATE_FILE = f"{STATE_FOLDER}/state"
 
 STATE_BYTES = 65_536  # size of that folder; the struct and two pipes take a page

@@ -109,7 +109,7 @@ class _MontyRun:
             if not self._overflow:
                 self._broker.write(text)
         except Stopped as stop:
-            # An exception would only surface at the code's next call, and the code would keep
+            # An exception would only surface at the code's next call, and the code would continue
             # printing.
             self._overflow = stop
             if self._worker is not None:

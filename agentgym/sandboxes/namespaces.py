@@ -103,7 +103,7 @@ def _arguments(programs: Sequence[Path], packages: Sequence[Path]) -> tuple[str,
     ]
     libraries = shared_libraries([executable(), *modules, *programs], [library, *packages])
     for name, path in sorted(libraries.items()):
-        # Programs refer to the linker by path, and the linker to libraries by name.
+        # Programs refer to the linker by path, and the linker refers to libraries by name.
         place = name if name.startswith("/") else f"{_LIBRARIES}/{name}"
         command += ["--ro-bind", str(path), place]
     # The linker's default path, because some programs start with another environment.
@@ -189,7 +189,7 @@ class ConfinedProcess:
 
     Args:
         command: The `bwrap` command line up to the program.
-        program: The program's source. Its stdin is its end of the socket.
+        program: The program's source. The program's stdin is its end of the socket.
         seed: The clock and random seed of the processes.
         scripts: Sources of further programs, by their paths inside.
         forks: Whether the processes may start others, which then have a separate stderr.
@@ -215,7 +215,7 @@ class ConfinedProcess:
                 inputs.append(inherited.enter_context(_pipe_of(content)))
                 return str(inputs[-1].fileno())
 
-            first: list[str] = []  # before the command makes the folders read-only
+            first: list[str] = []  # runs before the command makes the folders read-only
             for path, content in scripts.items():
                 first += ["--perms", "0755", "--ro-bind-data", pipe_of(content), path]
             options = ["--file", pipe_of(seed.pack(time.time_ns())), STATE_FILE]
@@ -269,7 +269,7 @@ class ConfinedProcess:
             yield key.fileobj, data
 
     def read(self, source: Any) -> bytes | None:
-        """Read from a source: empty at its end, None if there is nothing yet."""
+        """Read from a source; empty at its end, None if nothing has arrived yet."""
         try:
             return os.read(source.fileno(), MAX_CHUNK)
         except BlockingIOError:

@@ -56,15 +56,15 @@ class RandomSource:
             self.feed(pipe)
 
     def feed(self, pipe: int) -> None:
-        """Write as much as fits, but no more than an empty pipe's capacity, lest a fast reader
-        block us.
+        """Write as much as fits, but no more than an empty pipe's capacity, so a fast reader cannot
+        block this process.
         """
         with contextlib.suppress(BlockingIOError):
             for _ in range(_PIPE_CHUNKS):
                 data = self.pipes[pipe] or self._generator.getrandbits(8 * _CHUNK).to_bytes(
                     _CHUNK, "little"
                 )
-                self.pipes[pipe] = data  # first, because the pipe may be full
+                self.pipes[pipe] = data  # comes first, because the pipe may be full
                 self.pipes[pipe] = data[os.write(pipe, data) :]
 
 

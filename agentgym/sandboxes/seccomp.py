@@ -11,8 +11,8 @@ import sys
 # fork and vfork, and of the calls that are always refused: socket, ptrace, shmget, semget, msgget,
 # unshare, setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl,
 # io_uring_setup, memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd, memfd_secret,
-# io_setup, personality, name_to_handle_at, modify_ldt. The last group is setxattr, lsetxattr,
-# fsetxattr and setxattrat: extended attributes do not count against the size of a file system in
+# io_setup, personality, name_to_handle_at, modify_ldt. The last group contains setxattr, lsetxattr,
+# fsetxattr and setxattrat: extended attributes do not count towards the size of a file system in
 # memory.
 _Machine = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _MACHINES: dict[str, _Machine] = {

@@ -21,7 +21,7 @@ Probe = Callable[[Transcript], Calls]
 # Play a probe's calls in each training episode; return the observations.
 Probing = Callable[[Probe], Sequence[Transcript]]
 
-# answers to try if a wrong one does not end the episode
+# answers to try if a wrong answer does not end the episode
 _TRIES = 3
 # ways to end an episode at once
 _ENDS = 8

@@ -127,7 +127,7 @@ class ObservationHash:
 
 
 def parting(one: Sequence[str], two: Sequence[str]) -> str:
-    """Name the step after which two episodes differ, if any."""
+    """Name the first step at which two episodes differ, if any."""
     for k, (left, right) in enumerate(zip(one, two, strict=False)):
         if left != right:
             return f"the reply {k}" if k else "the reset"

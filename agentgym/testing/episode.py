@@ -1,4 +1,4 @@
-"""Play one episode under every law that needs no knowledge of the world."""
+"""Play one episode and check every law that needs no knowledge of the world."""
 
 from __future__ import annotations
 

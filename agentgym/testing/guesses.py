@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from agentgym.testing.playing import Transcript
 
-# an observation and the answer as text
+# an observation, and the answer as text
 Example = tuple[Transcript, str]
 
 _WORD = re.compile(r'"[^"\n]+"|-?\d+(?:\.\d+)?(?![\w.])|\w(?:[\w.@/-]*\w)?')
@@ -28,7 +28,7 @@ _MARKS = 6
 _MARK_SHARE = 0.6
 # a longer line is not a record
 _LINE_CHARS = 2_000
-# Long logs would slow the audit down, so texts lose their middle.
+# Long logs would slow the audit down, so the middle of each text is removed.
 _TEXT_CHARS = 40_000
 # rules per feature value, more than there are tries
 _RULES = 10

@@ -125,7 +125,7 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _drop_caches(kind: type, one: Any, two: Any) -> None:
-    """Drop the cached properties that only one side has computed: they derive from the rest."""
+    """Drop cached properties that only one side has computed; they derive from the rest."""
     if isinstance(one, dict) and isinstance(two, dict):
         for name in one.keys() ^ two.keys():
             if isinstance(getattr(kind, str(name), None), functools.cached_property):

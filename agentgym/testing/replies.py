@@ -31,7 +31,7 @@ _VALUES = 400
 _VALUES_BY_NAME = 40
 _BOUNDARIES = (0, 1, -1, 2, 10, 100, 255, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63))
 _FRACTIONS = (0.0, -0.0, 0.5, -1.5, 1e-9, 1e15, 1e300, 5e-324, 0.1 + 0.2)
-# Share of hostile texts among those of legal calls; they fit the schema, so tools see them.
+# Share of hostile texts among the texts in legal calls; they fit the schema, so tools see them.
 _HOSTILE_TEXTS = 0.1
 # hostile texts that an episode of forty replies is likely to use
 _VALUES_PER_EPISODE = 40

@@ -24,7 +24,7 @@ from agentgym.text.tools import MAX_CALL_CHARS, MAX_DEPTH, Tool, ToolError, chec
 Dialect = Literal["auto", "json", "python"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)
 
-# A longer reply is cut in the log, and its calls do not run.
+# A longer reply is truncated in the log, and its calls do not run.
 MAX_REPLY_CHARS = 1_000_000
 # More than any env executes, and fast to parse.
 MAX_BLOCKS = 1_024
@@ -37,7 +37,7 @@ NO_CALL = "no tool call found"
 _MAX_PLAIN_CHARS = 32_768  # msgspec has no limits on numbers
 
 _OPENER = re.compile(r"<think>|</think>|<tool_call>|```python[ \t]*\n?")
-# Nearly every reply: at most one thought, some prose, one call in a tag, and no other tag.
+# Matches nearly every reply: at most one thought, some prose, one call in a tag, and no other tag.
 _COMMON = re.compile(
     r"(?:<think>((?:[^<]++|<(?![/t]))*+)</think>)?+((?:[^<`]++|<(?![/t]))*+)"
     r"<tool_call>([^<]*+)</tool_call>\s*+"
@@ -84,9 +84,10 @@ def parse(
 ) -> Message:
     """Return a reply as an assistant message, without calls if any of them is unreadable.
 
-    `tools` name the positional arguments of a Python call; `turn` is part of the ids.
+    `tools` provides the names of positional arguments in a Python call; `turn` becomes part of the
+    ids.
     """
-    # A shortcut to the result of `_read` in half the time, because it runs once per step.
+    # Gives the result of `_read` in half the time, because it runs once per step.
     is_short = len(text) <= _MAX_PLAIN_CHARS and text.isascii()
     if is_short and dialect != "python" and (common := _COMMON.fullmatch(text)):
         thought, prose, body = common.groups("")
@@ -263,7 +264,7 @@ def _load(body: str) -> Any:
         data, end = _DECODER.raw_decode(body)
     except ToolError:
         raise
-    except ValueError as error:  # JSONDecodeError, and int() of more than 4,300 digits
+    except ValueError as error:  # JSONDecodeError, or int() of more than 4,300 digits
         raise _Unreadable(f"a call is not valid JSON: {error.args[0][:120]}") from None
     if end != len(body):
         raise _Unreadable(f"a call is followed by more text: {echo(body[end : end + 60])}")
@@ -347,7 +348,7 @@ def _arguments(inside: str, tool: str, tools: Sequence[Tool]) -> str:
             out.append(_json_token(kind, value))
     if out and out[-1] == ",":
         out.pop()
-    return " ".join(out)  # without spaces, adjacent numbers would become one
+    return " ".join(out)  # without spaces, adjacent numbers would merge
 
 
 def _tokens(inside: str) -> Iterator[tuple[str, str]]:

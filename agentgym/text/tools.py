@@ -102,7 +102,8 @@ class Toolset:
 
     Attributes:
         episode_state: The attributes that belong to the episode and to snapshots.
-        tool_order: All tools in listing order; by default as defined, with the parts' tools last.
+        tool_order: All tools in listing order; by default, definition order with the parts' tools
+            last.
         parts: Objects with further `@tool` methods; they use the toolset's state and keep none
             themselves.
         renamed: New names for some tools.

@@ -48,8 +48,8 @@ class GridConfig(LuminaConfig):
         size: The rows and columns of the board.
         hole_density: The share of cells that are holes; the start is never one.
         hole_penalty: The additional moves that entering a hole costs.
-        distance: The steps between start and goal without holes, at most `2 * (size - 1)`; None
-            draws both cells freely.
+        distance: The number of steps between start and goal without holes, at most
+            `2 * (size - 1)`; None draws both cells freely.
     """
 
     texts: ClassVar[Mapping[str, str]] = TEXTS["grid"]

@@ -104,7 +104,7 @@ class TreeWorld(World[TreeConfig]):
 
     @classmethod
     def chance(cls, config: TreeConfig) -> float:
-        """Return the share of trees without the target, where `unreachable` is right."""
+        """Return the share of trees without the target, for which `unreachable` is right."""
         return config.absent_probability
 
     def _start(self, target: int, may_be_absent: bool) -> None:

@@ -20,7 +20,7 @@ from agentgym.text.tools import ToolError, echo, tool
 
 SECONDS = 60  # as in the published tasks
 
-# The published tasks' commands, without those that need a network or that some hosts lack.
+# The published tasks' commands, except those that need a network or that some hosts lack.
 ALLOWED_COMMANDS = tuple(
     "ls cat pwd echo cd mkdir touch rm cp mv find grep head tail wc sort uniq diff chmod stat which "
     "whoami date df du env sed awk cut tr basename dirname realpath md5sum sha256sum tar gzip gunzip "
@@ -49,7 +49,7 @@ class Terminal(Server):
     """Shell commands in a sandbox that contains the workspace and no network.
 
     Commands share only files: each starts in the workspace, and its processes end with it. A
-    command that fails keeps its changes; one that is stopped changes nothing.
+    command that fails keeps its changes; a command that is stopped changes nothing.
     """
 
     name: ClassVar[str] = "terminal"

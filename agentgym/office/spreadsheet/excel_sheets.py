@@ -61,7 +61,7 @@ class Workbooks:
         return sheet_of(self.look(path), title)
 
     def save(self, path: str, book: Any, *, new: bool = False) -> None:
-        """Write a workbook; `new` sets its creation time to now."""
+        """Write a workbook; with `new`, its creation time is set to now."""
         now = self._server.context.clock.now()
         data = save_workbook(book, now, created=now if new else None)
         check_workbook(data)

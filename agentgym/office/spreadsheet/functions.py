@@ -84,7 +84,7 @@ def apply(function: Callable[..., Any], *arguments: Any) -> Any:
     except (OverflowError, InvalidOperation):
         return NUMBER
     except (AttributeError, LookupError, TypeError, ValueError):
-        return VALUE  # wrong number or kind of arguments
+        return VALUE  # error for a wrong number or kind of arguments
     if isinstance(value, complex) or (isinstance(value, float) and not math.isfinite(value)):
         return NUMBER
     if isinstance(value, str) and len(value) > MAX_TEXT:
@@ -164,7 +164,7 @@ def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
 
 
 def _ordering(value: Any, other: Any) -> tuple[int, Any]:
-    """Return a sort key: numbers before texts before booleans; an empty cell takes the other's
+    """Return a sort key: numbers before texts before booleans; an empty cell sorts as the other's
     type.
     """
     if value is None:

@@ -35,7 +35,7 @@ UNREADABLE = (
     TypeError, ValueError, zipfile.BadZipFile, zlib.error, expat.ExpatError,
 )  # fmt: skip
 
-# Elements of cell values; a cell has few.
+# Elements of cell values; a cell has few of them.
 _CONTENT = frozenset(("v", "is", "t", "si"))
 # Other elements of cells; the rest are counted together.
 _CELLS = frozenset(("row", "c", "f"))
@@ -135,7 +135,7 @@ def save_workbook(book: Any, modified: datetime, created: datetime | None = None
 
 
 class _Archive(zipfile.ZipFile):
-    """An archive whose entries carry no creation times."""
+    """Archive whose entries carry no creation times."""
 
     def writestr(self, zinfo_or_arcname: Any, data: Any, *_: Any, **__: Any) -> None:
         entry = zipfile.ZipInfo(str(zinfo_or_arcname), _STAMP)
@@ -175,7 +175,7 @@ class _Look:
         self._row = self._column = self._shared = self._longest = self._began = 0
 
     def through(self, stream: Any) -> None:
-        """Count one part by chunks. Content that starts like XML is XML, whatever the name."""
+        """Count one part's elements in chunks. Content that starts like XML is XML in any file."""
         parser = self._parser = expat.ParserCreate()
         parser.StartElementHandler = self._element
         parser.StartDoctypeDeclHandler = self._doctype

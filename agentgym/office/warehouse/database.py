@@ -109,8 +109,7 @@ class _Process:
                 self.end()
                 raise
             if kind in ("memory", "broken"):
-                # Parts of DuckDB may have failed, and the next statement should start with free
-                # memory.
+                # DuckDB may be partly broken, and the next statement should start with free memory.
                 self.end()
             return kind, value, seconds
 

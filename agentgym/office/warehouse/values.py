@@ -42,7 +42,7 @@ class Rows:
 
 @dataclass(slots=True)
 class ConversionResult:
-    """A statement's effect: `kind` is SELECT, INSERT, CREATE_TABLE, …; `counts` are by action."""
+    """A statement's effect: its `kind` (SELECT, INSERT, CREATE_TABLE, …) and `counts` by action."""
 
     kind: str
     rows: Rows | None = None
@@ -54,7 +54,7 @@ class ConversionResult:
 def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
     """Return the records that fit, and a line about the others."""
     retained = rows.objects()
-    if len(to_json(retained).encode()) > MAX_BYTES:  # with separators, so maybe not all fit
+    if len(to_json(retained).encode()) > MAX_BYTES:  # with separators, so maybe not all records fit
         retained = list(_first_rows(retained))
     if len(retained) == rows.total:
         return retained, ""

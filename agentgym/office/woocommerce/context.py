@@ -53,7 +53,7 @@ class ShopContext(ServerState):
         return timedelta(hours=float(self.session.get("gmt_offset", 0)))
 
     def site_time(self, gmt: str | None) -> str | None:
-        """Convert a stored date to site time, as in all answers."""
+        """Convert a stored date to site time, as all answers do."""
         offset = self.offset()
         if not gmt or not offset:
             return gmt
@@ -93,7 +93,7 @@ class ShopContext(ServerState):
         page: int | None = None,
         size: int = 100,
     ) -> list[int]:
-        """Return sorted record ids, all of them or the page with a number from 1.
+        """Return sorted record ids: all of them, or the page with a number from 1.
 
         `where` maps SQL conditions to values and ignores None; `order` is an SQL expression.
         """
@@ -171,7 +171,7 @@ def check_fields(record: Mapping[str, Any], names: Sequence[str]) -> None:
 
 
 def given_fields(record: Row) -> Row:
-    """Return an address's or line's non-blank fields."""
+    """Return the non-blank fields of an address or line."""
     return {name: value for name, value in record.items() if value not in ("", None)}
 
 
@@ -227,7 +227,7 @@ def words(search: str | None) -> list[str] | None:
     """Split a search into words for `words_in`."""
     if not search:
         return None
-    # SQLite's lower() handles ASCII only, as lowering bytes does.
+    # SQLite's lower() handles ASCII only, as bytes.lower() does.
     parts = search.encode().lower().decode().split()
     if len(parts) > MAX_WORDS:
         raise ToolError(f"limit exceeded: a search has at most {MAX_WORDS} words, not {len(parts)}")

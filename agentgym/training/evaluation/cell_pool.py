@@ -142,7 +142,7 @@ def play_cells(
                 pool.append(_start(play))
                 pool[-1].send(batch)
             for worker in pool:
-                # before the last cell ends, so that a worker never idles
+                # runs before the last cell ends, so that a worker never idles
                 while len(worker.cells) < 2 and (batch := waiting.take()):
                     worker.send(batch)
             busy = {worker.connection: worker for worker in pool if worker.cells}

@@ -76,7 +76,7 @@ def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict
     Groups share the fields `by` of `Result`. The metrics are `success`, `step_accuracy` (an
     episode's share of optimal steps), `alive_step_accuracy` (among steps before which success was
     possible), `calls`, `edits` of the context, and `TOKENS`. Episodes without the metric are
-    omitted; without any, the value is nan.
+    omitted; if none has it, the value is nan.
     """
     intervals = {}
     for key, rows in _groups(results, by, metric).items():
@@ -108,7 +108,8 @@ def differences(
     """Return each arm's gain over a baseline arm on the instances that both played.
 
     `factor` may also compare contexts or policies. Arms without common instances are omitted;
-    policies without them are compared unpaired. A group without the baseline raises `ValueError`.
+    policies without common instances are compared unpaired. A group without the baseline raises
+    `ValueError`.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
@@ -183,7 +184,7 @@ def _size(row: Result, *more: str) -> Key:
 
 
 def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[list[Result]]:
-    """Keep common instances only; policies without any stay independent samples."""
+    """Keep only common instances; policies without any remain independent samples."""
     names = {"policy", "world", "horizon", "seed", "arm", "context", "instance"} - set(factors)
     instance = attrgetter(*sorted(names))
     common = set.intersection(*(set(map(instance, side)) for side in sides))
@@ -288,6 +289,6 @@ def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cel
         means[cell] = {}
         for seed, some in by_seed.items():
             means[cell][seed] = fmean(value for value, _ in some)
-            # One of several samples changes its instance's mean by that much less.
+            # One of several samples changes its instance's mean by correspondingly less.
             steps.append(fmean(step for _, step in some) / len(some))
     return means

@@ -23,11 +23,11 @@ from agentgym.world.digests import digest
 CELL = ("policy", "world", "arm", "context", "horizon")
 # Env arguments that change only an instance's presentation.
 _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
-# Reasons of endpoints and wrappers for exceeding the model's window.
+# Reasons by which endpoints and wrappers report that the model's window was exceeded.
 _OVER_WINDOW = {"over_window", "context_overflow"}
 # Endpoint failures that end such an episode.
 _OVER_WINDOW_FAILURES = ("over_window", "ContextLengthError")
-# Wrappers with a budget that are no strategies.
+# Wrappers that have a budget but are not strategies.
 _NO_EDITORS = {"ContextAwareness", "Trim"}
 
 
@@ -190,7 +190,7 @@ def _model_of(labels: Mapping[str, Any]) -> str:
     return "" if name == labels.get("policy", "") else str(name)
 
 
-@lru_cache(maxsize=4_096)  # the arms of an ablation ask for the same ones in turn
+@lru_cache(maxsize=4_096)  # the arms of an ablation request the same ones in turn
 def instance_of(spec: str, seed: int) -> str:
     """Return the digest of a spec's world, options and seed."""
     kwargs = json.loads(spec).get("kwargs", {})

@@ -1,8 +1,8 @@
 """Intervals of shares and of differences, from the contributions of independent clusters.
 
 Rates have Wilson intervals with the effective number of episodes (Korn and Graubard 1998).
-Differences have t intervals over the clusters plus two artificial ones, one on each side of zero
-(Bonett and Price 2012). This ensures that no interval has zero width.
+Differences have t intervals over the clusters plus two artificial clusters, one on each side of
+zero (Bonett and Price 2012). This ensures that no interval has zero width.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Interval:
             excludes 0; None for a share.
         count: The number of episodes, or of complete pairs for a difference.
         missing: The number of missing episodes.
-        worst: The share if all missing episodes fail; `best`, if all succeed.
+        worst: The share if all missing episodes fail; `best`: the share if all succeed.
     """
 
     value: float
@@ -75,7 +75,7 @@ def holm_by_key(changes: Mapping[KeyT, Interval]) -> dict[KeyT, float | None]:
 
 
 def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: float) -> Interval:
-    """Return the Wilson interval of a share, the mean of the clusters' parts.
+    """Return the Wilson interval of a share, which is the mean of the clusters' parts.
 
     `freedom` is the degrees of freedom of the parts' variance, `draws` the number of independent
     episodes if no variance is observed, and `most` the maximum effective number of episodes.
@@ -118,7 +118,7 @@ def around_zero(
 @lru_cache  # the same few degrees of freedom recur in all rows of a table
 def t_quantile(freedom: int) -> float:
     """Return the 97.5 % quantile of Student's t."""
-    low, high = 0.0, 16.0  # 12.7 is the largest one, at one degree of freedom
+    low, high = 0.0, 16.0  # 12.7 is the largest quantile, at one degree of freedom
     for _ in range(60):
         middle = (low + high) / 2
         if _two_sided(middle, freedom) > _ALPHA:

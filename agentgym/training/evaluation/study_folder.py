@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl.zst"
-# An existing uncompressed log is kept.
+# Keep an existing uncompressed log.
 _PLAIN = "trajectories.jsonl"
 _AXES = ("worlds", "arms", "contexts", "horizons")
 _COUNTS = ("seeds", "samples")

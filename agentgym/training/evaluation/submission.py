@@ -36,7 +36,7 @@ SUBMISSION = "submission.json"
 SPLIT = "test"
 # Seconds for small worlds, and minutes for offices.
 REPLAYS = 200
-# Objections of one kind to list; more would hide the others.
+# Maximum number of listed objections of one kind; more would hide the others.
 _SHOWN = 5
 
 
@@ -45,8 +45,8 @@ class CellCounts:
     """The counts of one cell of a results table.
 
     Attributes:
-        episodes: Includes lost ones, which count as unsolved.
-        unreadable: Replies without a call or answer.
+        episodes: The number of episodes, including lost ones, which count as unsolved.
+        unreadable: The number of replies without a call or answer.
         prompts: A digest of the first prompts, in order of seeds and samples.
     """
 

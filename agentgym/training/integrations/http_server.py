@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # hosts that only this machine can reach
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# several times the connections of an episode's clients
+# several times the number of connections of an episode's clients
 MAX_CONNECTIONS = 128
 # time for the longest program, behind as many as may wait
 REQUEST_SECONDS = 900.0

@@ -376,7 +376,7 @@ def _method(tool: Tool) -> Callable[..., str | list[dict[str, Any]]]:
 def _annotation(
     name: str, schema: Mapping[str, Any], definitions: Mapping[str, Any]
 ) -> tuple[Any, str]:
-    """Return an argument's type and description, with the schema if no type expresses it."""
+    """Return an argument's type and description, plus the schema if no type expresses it."""
     plain = {key: value for key, value in schema.items() if key not in ("description", "default")}
     # Transformers parses description lines of the form `name: text` as arguments, and requires one
     # for every argument.
@@ -393,7 +393,7 @@ def _annotation(
 
 
 def _hint(schema: Mapping[str, Any]) -> Any:
-    """Return a schema's type; raise `KeyError` if transformers knows none."""
+    """Return the type of a schema; raise `KeyError` if transformers knows none."""
     keys = schema.keys() - {"type"}
     if keys in ({"enum"}, {"const"}):
         return Literal[tuple(schema.get("enum", [schema.get("const")]))]

@@ -58,7 +58,7 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
 
     @property
     def key(self) -> str:
-        """The key of a group, equal in every process."""
+        """A group's key, equal in every process."""
         return str(self.data.id)
 
     async def validate(self, runtime: vf.Runtime) -> bool:
@@ -68,7 +68,7 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
 
     @vf.reward  # type: ignore[untyped-decorator]
     async def world_score(self, trace: vf.Trace) -> float:
-        """Return the episode's reward; an untouched trace scores like doing nothing."""
+        """Return the episode's reward; an untouched trace scores the same as doing nothing."""
         return float((await self._played(trace))["reward"])
 
     @vf.metric  # type: ignore[untyped-decorator]
@@ -226,7 +226,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
             trace.info["agentgym"] = shared.outcome(self.seat)
             raise
         await shared.end(trace.stop_condition or "")
-        if shared.failure:  # verifiers omits a trace with an error
+        if shared.failure:  # verifiers omits a trace that contains an error
             raise RuntimeError(f"the episode does not measure the policy: {shared.failure}")
         outcome = trace.info["agentgym"] = shared.outcome(self.seat)
         if outcome["truncated"]:
@@ -254,7 +254,7 @@ class TeamSeatsConfig(vf.EnvConfig):  # type: ignore[misc]
         frozen: Seats whose tokens are not trained, such as a fixed opponent's.
     """
 
-    # A seat holds its permit while it waits for the others.
+    # Each seat holds its permit while it waits for the others.
     max_concurrent_agents: int | None = None
     frozen: list[str] = Field(default_factory=list)
 

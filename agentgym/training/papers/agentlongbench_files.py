@@ -57,7 +57,7 @@ class LongBenchResult:
     """The score of one answer.
 
     Attributes:
-        score: In [0, 1], in the task's metric; 0 without an answer.
+        score: In [0, 1], by the task's metric; 0 without an answer.
         chance: The expected score of the best constant answer.
         last_page: The expected score of an answer from the log's last page alone; None, like the
             next two, if the row has only published fields.
@@ -221,7 +221,8 @@ def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
     """Score predictions as the published evaluator does, except that rows without one score 0.
 
     Prediction files have the names of the row files; their lines have an `id` and a `raw_response`
-    (or a `pred_answer`). The last of several predictions counts. The published fields suffice.
+    (or a `pred_answer`). If an `id` has several predictions, the last one counts. The published
+    fields suffice.
     Missing or malformed rows raise `ValueError`.
     """
     results, replies = [], dict[Path, dict[str, str]]()

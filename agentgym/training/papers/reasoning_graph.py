@@ -187,7 +187,7 @@ def means_table(
     means: Mapping[str, Mapping[str, float]],
     shares: Collection[str],
 ) -> Table:
-    """Return a table of means per setting, with `shares` written in %."""
+    """Return a table of means per setting; values in `shares` are shown in %."""
     rows = [
         [setting, *(_format(row[name], share=name in shares) for name in names)]
         for setting, row in means.items()

@@ -24,7 +24,7 @@ class CloningConfig(TrainerConfig):
 
     Attributes:
         episodes: Demonstrations per step; each is used once.
-        min_reward: Demonstrations with a smaller reward are not cloned; None to clone all. With a
+        min_reward: Minimum reward of the demonstrations to clone; None to clone all. With a
             model as the teacher, this is rejection fine-tuning.
     """
 

@@ -63,7 +63,7 @@ class EpisodeSource:
     def play(self, policy: Policy, seeds: Iterable[int], step: int) -> EpisodeBatch:
         """Play one episode per seed; raise `RuntimeError` if all fail.
 
-        The policy plays the seats without an opponent.
+        The policy plays the seats that have no opponent.
         """
         collector = self._open(step)
         policy = against(policy, self.opponents, collector.agents)

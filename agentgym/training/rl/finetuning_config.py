@@ -47,7 +47,7 @@ class FineTuneConfig(TaskConfig):
         clone_rate: The learning rate of cloning; None for a usual one.
         rl_rate: The learning rate of GRPO; None for a usual one.
         save_every: Steps between checkpoints.
-        curve_episodes: Episodes per point of the curve, in the first arm and context.
+        curve_episodes: Episodes per point of the curve, played in the first arm and context.
         eval_arms: Arms of the evaluations before and after; None for the training arms.
         eval_horizons: The horizons of these evaluations; None for the training horizons.
         episodes: Episodes per cell before and after; 0 to skip these evaluations.

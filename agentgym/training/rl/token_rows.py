@@ -19,7 +19,7 @@ class TrainingRow:
         sampled: 1 for tokens sampled by the policy, 0 for context.
         logprobs: In nats, at sampling time; 0 for context; None if any is unknown.
         steps: The steps whose replies the row contains.
-        agent: The team agent that wrote them; empty without a team.
+        agent: The team agent that wrote the replies; empty without a team.
     """
 
     ids: tuple[int, ...]

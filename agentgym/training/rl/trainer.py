@@ -200,7 +200,7 @@ class Trainer(Generic[ConfigT]):
 
 
 def _weights(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
-    # Only adapters are trained, if there are any.
+    # If there are adapters, only they are trained.
     weights = module.state_dict()
     if not has_adapter(module):
         return weights

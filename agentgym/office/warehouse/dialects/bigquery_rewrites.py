@@ -17,7 +17,7 @@ from agentgym.office.warehouse.dialects.trees import (
 )
 from agentgym.text.tools import ToolError
 
-# SQLGlot does not know these; DuckDB has them with the same meaning.
+# SQLGlot does not know these functions; DuckDB has them with the same meaning.
 FUNCTIONS = frozenset(
     "error bit_count ascii chr array_reverse array_first array_last unicode cbrt".split()
 )
@@ -31,7 +31,7 @@ _PARTS = {
 # The first day of a week, in the order from DuckDB's.
 _DAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
 _WEEKS = {"WEEK": "SUNDAY", "ISOWEEK": "MONDAY"}
-# Format elements with the same meaning in DuckDB. SQLGlot spells out others, such as `%F`.
+# Format elements with the same meaning in DuckDB. SQLGlot spells out other elements, such as `%F`.
 _ELEMENTS = frozenset(f"%{letter}" for letter in "AaBbdHIjMmpSUuWwYy%") | {"%f", "%-d"}
 _ELEMENT = re.compile(r"%-?.?", re.DOTALL)
 

@@ -111,7 +111,7 @@ class LeagueGame(NamedTuple):
     won: tuple[bool, ...]
 
     def score(self, seat: int) -> float:
-        """Return 1 if a seat wins and no other does, 0 if only others do, else 0.5."""
+        """Return 1 if only this seat wins, 0 if only others win, else 0.5."""
         others = any(won for k, won in enumerate(self.won) if k != seat)
         return (1 + self.won[seat] - others) / 2
 
