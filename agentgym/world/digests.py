@@ -64,7 +64,7 @@ def _canonical(value: Any, above: tuple[int, ...]) -> Any:
 
 
 def _attributes(value: object) -> Mapping[str, Any]:
-    if is_dataclass(value):  # it may have slots instead of a dict
+    if is_dataclass(value):  # the object may have slots instead of a dict
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if hasattr(value, "__dict__"):
         return vars(value)

@@ -16,13 +16,13 @@ from agentgym.world.world import SplitName, World
 
 SPLITS: tuple[SplitName, ...] = ("train", "test")
 
-# A reset for training then draws 1.25 instances on average.
+# A training reset then draws 1.25 instances on average.
 TEST_SHARE = 0.2
 
 # With fewer instances, about twenty would be left for testing.
 MIN_INSTANCES = 100
 
-# 64 draws from 100 equally likely instances show about 47 different ones, from 1,000 about 62.
+# 64 draws from 100 equally likely instances show about 47 different instances, from 1,000 about 62.
 _PROBES = 64
 
 # The expected number of distinct instances in 64 draws from 100 equally likely ones.

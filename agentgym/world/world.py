@@ -61,7 +61,8 @@ class World(Generic[ConfigT]):
         rng: The only source of randomness.
         instance: A digest of class and seed, which reveals nothing about the instance.
         done: Whether the world has ended.
-        turn: The used turns, including unreadable replies; the env increments it before each turn.
+        turn: The number of used turns, including unreadable replies; the env increments it before
+            each turn.
         max_turns: The turn budget, or None for no limit. It may shrink during the episode.
         max_calls: The maximum calls per reply, or None for no limit; set before `generate`.
         call_log: The completed calls, from which the env re-creates the world after a fault.
@@ -126,7 +127,8 @@ class World(Generic[ConfigT]):
     def split_keys(self) -> Collection[str]:
         """Return the digests or names that must all be in a split for this instance to be in it.
 
-        By default only its key. Override it if instances share something, such as people, that must
+        By default, only its key. Override it if instances share something, such as people, that
+        must
         not occur in both splits.
         """
         return (self.instance_key(),)
@@ -142,7 +144,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def instance_count(cls, config: ConfigT) -> float | None:
-        """Return the number of a configuration's instances or a lower bound, or None."""
+        """Return the number of a configuration's instances, a lower bound, or None."""
         return None
 
     @classmethod
@@ -161,7 +163,7 @@ class World(Generic[ConfigT]):
         return None
 
     def board(self) -> str:
-        """Draw the visible state for people; by default empty."""
+        """Draw the visible state for people; empty by default."""
         return ""
 
     # Hooks for oracles and labels, which depend only on the shown history and change nothing.
@@ -186,7 +188,7 @@ class World(Generic[ConfigT]):
     def subtask(self, with_state: bool) -> str:
         """Return the next step of an optimal plan in words, without requiring lookahead.
 
-        It may refer to `state()` if `with_state`.
+        It may refer to `state()` if `with_state` is set.
         """
         raise MissingHook(type(self), "subtask")
 
@@ -399,9 +401,7 @@ def world_path(world: type[World[Any]] | str) -> str:
 
 
 def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
-    """Return the class of a world, or raise `MissingHook` or ValueError if its path or hooks are
-    wrong.
-    """
+    """Return a world's class; raise `MissingHook` or ValueError if its path or hooks are wrong."""
     if isinstance(world, str):
         module, _, name = world.partition(":")
         try:

@@ -88,7 +88,7 @@ class ClearToolResults(ContextWrapper):
         trigger: When to clear.
         target: The level to clear down to; by default 8/15 of the trigger. A low target makes
             edits, which rewrite the prompt, rare.
-        ratio: Instead of a target, the share of uncleared results to clear each time (0.5 in the
+        ratio: The share of uncleared results to clear each time, instead of a target (0.5 in the
             paper).
         keep: The number of newest results that stay. Results of the newest reply always stay.
         exclude: Tools whose results are never cleared and do not count for `keep`.

@@ -82,7 +82,7 @@ class Compaction(ContextWrapper):
         super().begin()
         self._asking = False
         self._number = 0
-        self._is_fruitless = False  # whether the last summary did not shorten the view
+        self._is_fruitless = False  # whether the last summary failed to shorten the view
 
     def edit(self) -> None:
         level = self.trigger.level(self.view.load)

@@ -78,7 +78,7 @@ class FeatureObservations(
 
 
 def _key(call: ToolCall) -> str:
-    # This is cheaper than rendering the call.
+    # Cheaper than rendering the call.
     return f"{call.name}{sorted(call.arguments.items())}"
 
 

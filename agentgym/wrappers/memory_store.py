@@ -29,7 +29,7 @@ Result: TypeAlias = tuple[Files, str]
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """Limits of a memory; one that already exceeds a limit must not grow."""
+    """Limits of a memory; a memory that already exceeds a limit must not grow."""
 
     file_chars: int
     total_chars: int

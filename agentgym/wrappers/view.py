@@ -69,7 +69,8 @@ class ContextView:
         overlay: This episode's edits by message id; None for a dropped message.
         summaries: Ids of replies that summarise older messages.
         new_messages: The unpinned messages that the last observation added or changed.
-        was_rebuilt: Whether the env rewrote older messages, so `new_messages` is the whole view.
+        was_rebuilt: Whether the env rewrote older messages, so that `new_messages` is the whole
+            view.
         warned: Whether the policy has been warned of a lossy edit since the previous one.
         overflow: Whether the minimum view exceeds the window.
         request: A request in the newest message, shown once and not logged.
@@ -267,7 +268,7 @@ class ContextView:
         return {old.id: (old, new) for old, new in _whole_turns(shown, edits) if new is not old}
 
     def annotate(self, message_id: str, owner: str, text: str) -> None:
-        """Append a text to one of the newest messages, replacing the owner's last one."""
+        """Append a text to one of the newest messages, replacing the owner's previous text."""
         before = self._tail()
         edits = {
             message.id: self.with_note(message, owner, text)

@@ -99,8 +99,8 @@ class PolicyConfig(Config):
         model: Options of a trained model, which is greedy by default. A factory receives the
             options that are set; an endpoint's factory receives `temperature` and `max_new_tokens`.
         label: Name in tables and figures; if empty, `name` is used.
-        transport: Options of a factory that do not affect replies, such as an endpoint's `cache`;
-            records of a run omit them.
+        transport: Options of a factory that do not affect replies, such as an endpoint's `cache`; a
+            run's records omit them.
     """
 
     name: str = "control"
@@ -310,7 +310,7 @@ def _load(folder: str, written: int, options: str, seed: int) -> Policy:
 
 
 def tokens_by_ids(trajectory: Trajectory) -> tuple[int, int] | None:
-    """Return the prompt and reply tokens of an episode; None without ids."""
+    """Return the prompt and reply tokens of an episode; None without token ids."""
     replies = [step.reply for step in trajectory.steps]
     if not any(reply.ids for reply in replies):
         return None

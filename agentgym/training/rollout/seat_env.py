@@ -25,8 +25,8 @@ from agentgym.world.world import load_world, world_path
 class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     """Env of one seat of a team; frozen policies play the other seats in between.
 
-    The seat's own reward comes once, at the end; `info["detail"].report["team"]` contains
-    everyone's. If a frozen policy fails, the episode is truncated without a score, and
+    The seat's own reward comes once, at the end; `info["detail"].report["team"]` contains all
+    seats' rewards. If a frozen policy fails, the episode is truncated without a score, and
     `StepInfo.invalid` names its seat. If the others end the episode before the seat's first turn,
     the first step only reports the end. `opponents` maps the other agents to names of
     `PolicyConfig`; `options` are those of `agentgym.multi.game.Game`.

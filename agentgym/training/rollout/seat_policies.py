@@ -20,7 +20,7 @@ class SeatPolicies(UserPolicy):
     """Policies of a team's seats; each policy receives all waiting chats of its seats at once.
 
     Args:
-        policies: Any form that `UserPolicy` takes, for each agent. Agents with the same object
+        policies: Any form that `UserPolicy` takes, for each agent. Agents mapped to the same object
             share it.
         frozen: Agents that are not trained; the token ids of their replies are dropped.
 

@@ -51,8 +51,8 @@ class Trajectory:
             `spec`, `seed` and the replies determine the episode.
         last: The chat after the last step; in a team, the chat of the agent that took it.
         labels: Labels of the run, such as the policy's name or the arm.
-        failure: Why the episode is no evidence about the policy, such as a dead worker, an
-            unresponsive endpoint or an invalid episode (`StepInfo.invalid`). Failed episodes are
+        failure: Why the episode does not measure the policy, such as a dead worker, an unresponsive
+            endpoint or an invalid episode (`StepInfo.invalid`). Failed episodes are
             neither scored nor trained on.
     """
 
@@ -263,7 +263,7 @@ class TrajectoryLog:
                 )
 
     def readable(self) -> Iterator[tuple[int, Trajectory | None]]:
-        """Yield line numbers and trajectories; None for a damaged line."""
+        """Yield line numbers and trajectories; a damaged line gives None."""
         for number, line in whole_lines(self.path):
             try:
                 yield number, Trajectory.from_json(line.decode("utf-8"))
@@ -396,7 +396,7 @@ def _chat_from_json(data: Mapping[str, Any], agent: str) -> ChatDelta:
 
 
 def _reply_to_json(delta: ReplyDelta) -> dict[str, Any]:
-    """Return the non-empty fields; `prompt_ids` are the ids after the `kept_ids`."""
+    """Return the non-empty fields; `prompt_ids` contains the ids after the `kept_ids`."""
     data = {
         "text": delta.text,
         "kept_ids": delta.kept,

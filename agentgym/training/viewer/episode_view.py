@@ -143,7 +143,7 @@ class Timeline:
         """Apply a turn's chat: `kept` messages of the previous chat, then others.
 
         In the result, `set` replaces entries by position, `add` appends entries, and `clear`
-        removes all earlier ones. Too large a `kept` raises `ValueError`.
+        removes all earlier entries. A `kept` that is too large raises `ValueError`.
         """
         if not 0 <= kept <= len(self._shown):
             raise ValueError(f"a chat keeps {kept} messages of {len(self._shown)}")
@@ -205,7 +205,7 @@ class Timeline:
     def _begin(self, messages: Sequence[Message]) -> dict[str, Any]:
         self._restarted, self._first = False, {}
         changes = self._rebuild(messages)
-        self.new = []  # the opening of a chat is no result of an earlier reply
+        self.new = []  # the opening of a chat is not a result of an earlier reply
         return changes
 
     def _rebuild(self, messages: Sequence[Message]) -> dict[str, Any]:

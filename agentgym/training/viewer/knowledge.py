@@ -32,8 +32,9 @@ class _Fact:
 
     Attributes:
         number: The call's position in the reply.
-        result: The number of the message with the result; None if no chat shows it.
-        receiver: The seat that the call addresses; empty for none, or an unknown worker.
+        result: The number of the message that contains the result; None if no chat shows it.
+        receiver: The seat that the call addresses; empty if there is none, or the worker is
+            unknown.
         known: The first turn at which each seat knows the fact.
         arrived: What another seat read, if it differs from the call's text.
     """

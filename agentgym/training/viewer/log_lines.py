@@ -12,7 +12,7 @@ import msgspec
 
 
 class LoggedReply(msgspec.Struct, frozen=True):
-    """Reply of a policy, without token ids."""
+    """A policy's reply, without token ids."""
 
     text: str = ""
 
@@ -149,13 +149,13 @@ _ORACLES = {"PlanOracle": "P", "StateOracle": "S", "HistoryOracle": "H"}
 
 
 def arm_of(head: Head) -> str:
-    """Return an episode's oracle arm, from label or wrappers; `none` without one."""
+    """Return an episode's oracle arm, from its label or wrappers; `none` without oracles."""
     letters = "".join(_ORACLES.get(name, "") for name in wrapper_names(head.spec))
     return str(head.labels.get("arm", "".join(sorted(letters, key="SPH".index)))) or "none"
 
 
 def context_of(head: Head) -> str:
-    """Return an episode's context strategies, from label or wrappers."""
+    """Return an episode's context strategies, from its label or wrappers."""
     if "context" in head.labels:
         return str(head.labels["context"])
     names = [

@@ -116,7 +116,7 @@ def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, 
 
 
 def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> Iterator[str]:
-    """Yield elements of JSON lines; an id is the number of the first episode."""
+    """Yield elements of JSON lines; an element's id is the number of its first episode."""
     lines: list[str] = []
     for row in index.rows:
         lines.append(json.dumps(episode_or_problem(index, row.number, view_of)))
@@ -133,8 +133,8 @@ def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> It
 def episode_or_problem(
     index: RunIndex, number: int, view_of: Callable[[bytes], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return an episode's view, or the problem that prevents it; an unknown one raises
-    `LookupError`.
+    """Return an episode's view, or the problem that prevents it; raise `LookupError` for an unknown
+    episode.
     """
     try:
         return view_of(index.line(number))
@@ -145,7 +145,7 @@ def episode_or_problem(
 def run_key(runs: Iterable[Path]) -> str:
     """Return the key of runs, which is stable across restarts and which only this user can compute.
 
-    It derives from a secret in the user's cache folder; without one, the key is random.
+    It derives from a secret in the user's cache folder; without that file, the key is random.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "agentgym")
     names = "\0".join(str(run.resolve()) for run in runs)

@@ -40,7 +40,7 @@ class RunRow:
         number: Its position in the index, which may change at the next start.
         place: Its position in the log, which never changes.
         outcome: `solved`, `lost`, the reason for a truncation, `broken` or `damaged`.
-        optimal: The share of optimal steps among labelled ones, if any.
+        optimal: The share of optimal steps among labelled steps, if there are any.
         instance: A key shared by all episodes of one instance.
         tokens: The largest number of visible tokens, if counted.
         prompt_tokens: All replies' prompt tokens, as counted by the server or tokenizer;
@@ -77,7 +77,7 @@ class RunRow:
 
 @dataclass(slots=True)
 class _Log:
-    """A log file and its read position; `identity` reveals a replacement."""
+    """A log file and its read position; `identity` reveals that the file was replaced."""
 
     path: Path
     name: str

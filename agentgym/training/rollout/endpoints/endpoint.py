@@ -34,7 +34,7 @@ from agentgym.world.digests import digest
 
 # The SDKs' maximum retry delay in seconds, if a server requests one.
 _MAX_RETRY_AFTER_S = 120.0
-# The SDKs' `with_raw_response`, for any path: the answer unparsed, with the number of retries.
+# The SDKs' `with_raw_response` for any path: the unparsed answer with the number of retries.
 _RAW = {"headers": {"X-Stainless-Raw-Response": "true"}}
 # Cache field with the error for a chat that exceeds the context window.
 _REFUSED = "over the context window"
@@ -99,7 +99,7 @@ class HttpPolicy(Generic[ConfigT]):
         try:
             return future.result()
         finally:
-            future.cancel()  # cancel the requests if this thread is interrupted
+            future.cancel()  # cancels the requests if this thread is interrupted
 
     async def areply(self, chat: Chat) -> Reply:
         """Reply to one chat without blocking the event loop."""

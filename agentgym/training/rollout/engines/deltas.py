@@ -40,7 +40,8 @@ class ChatDelta(NamedTuple):
         )
         if self.kept == len(before.messages) or not self.messages:
             return prefix.extend(self.messages)
-        # Ephemeral hints replace the last message of each chat, so share the messages before it.
+        # Ephemeral hints replace the last message of each chat, so share only the messages before
+        # it.
         *stay, newest = self.messages
         return prefix.extend(stay).with_last(newest)
 

@@ -39,9 +39,9 @@ class _Run:
     attempt: int = 1
     id: str = ""  # for a policy with state
     recording: Recording | None = None
-    asked: int = 0  # the number of the slot's open request; 0 if there is none
+    asked: int = 0  # number of the slot's open request; 0 if there is none
     reply: Reply | None = None  # the last chat given to the slot
-    replayed: int | None = None  # the steps replayed so far in another worker
+    replayed: int | None = None  # steps replayed so far in another worker
 
 
 class Dispatcher:

@@ -94,7 +94,7 @@ class _Process(FarEnd):
 
 def exit_while_importing() -> None:
     """Exit quietly if this worker is still importing the user's script."""
-    # The script starts workers at its top level, which would fail in each of them.
+    # The script starts workers at its top level, which would fail in each worker.
     if getattr(current_process(), "_inheriting", False):
         os._exit(UNGUARDED)
 

@@ -34,7 +34,7 @@ from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 # Tools that can wait at once; a thread takes about 50 kB.
 THREADS = 512
-# Threads that start without probing the interpreter.
+# Threads that start without a probe of the interpreter.
 FEW_THREADS = 4
 # Seconds per probe of the interpreter; negligible compared with a tool slow enough to need a
 # thread.
@@ -42,7 +42,7 @@ PROBE = 0.003
 
 
 class ThreadPool:
-    """Starts threads on demand: a few at once, more while slots and all threads wait.
+    """Starts a few threads at once on demand, and more while slots and all threads wait.
 
     In a busy interpreter, more threads would only compete for it. A hung daemon thread does not
     block interpreter exit.
@@ -116,7 +116,7 @@ class ThreadPool:
 
     def _work_for(self, slot: ThreadSlot) -> bool:
         """Return False if the slot was abandoned in the meantime."""
-        # A lock would make threads wait in turn and switch several times a step.
+        # A lock would make threads wait in turn and switch several times per step.
         if slot.dead:  # not registered, so `abandon` does not replace this thread
             slot.deliver(None)
             return True

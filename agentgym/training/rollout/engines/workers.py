@@ -37,7 +37,7 @@ from agentgym.training.rollout.engines.servers import FarAnswer, Request
 from agentgym.training.rollout.episode import StepOutcome
 from agentgym.training.rollout.faults import describe
 
-# Default number of workers: with about 18 MB each they add 30 kB to each of 10,000 slots.
+# Default number of workers: at about 18 MB each, they add 30 kB to each of 10,000 slots.
 WORKERS = 16
 # After this many consecutive deaths without an answer, the first request is not the cause.
 BARREN = 3
@@ -48,7 +48,7 @@ _LOST = Failure("its worker ended", lost=True)
 
 
 class WorkerDied(RuntimeError):
-    """A worker's process or actor is gone; `fatal` if every other worker would end too."""
+    """A worker's process or actor is gone; `fatal` if every other worker would also end."""
 
     def __init__(self, cause: str, *, fatal: bool = False) -> None:
         super().__init__(cause)
@@ -73,7 +73,7 @@ class FarEnd(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End the worker when its envs are closed."""
+        """End the worker once its envs are closed."""
 
 
 class WorkerEngine(Engine):
@@ -169,7 +169,7 @@ class Worker:
         self._queue.put(slot)
 
     def give_up(self, slot: WorkerSlot) -> None:
-        """Close a dead slot, and the worker if it runs the slot's step."""
+        """Close a dead slot, and the worker if it is running the slot's step."""
         with self._lock:
             if self._head is slot:
                 self._kill_for(slot)
