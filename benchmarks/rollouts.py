@@ -218,7 +218,7 @@ def print_sampler() -> None:
 
 
 def sampler_busy(slots: int, in_flight: int) -> tuple[float, float]:
-    """Return the share of time with a busy sampler, and its replies per second."""
+    """Return the share of time in which the sampler is busy, and its replies per second."""
     sampler = Sampler()
     make_slow = lambda: HeavyTailed(make_env().env, 0.0)  # type: ignore[attr-defined]  # noqa: E731
     with Collector(make_slow, slots, engine="threads", in_flight=in_flight) as collector:

@@ -33,7 +33,7 @@ _ENV = "/usr/bin/env"  # runs a program by name without a shell
 
 # The first argument of these programs is a script or pattern, so `/x/d` in it is not a path.
 _SCRIPTED = ("awk", "grep", "sed")
-# These flags take the next word as their value; it is then not the script.
+# These flags consume the next word, so it is not the script.
 _VALUED_FLAGS = ("-A", "-B", "-C", "-F", "-e", "-m", "-v")
 
 # Quoted text, an escaped character, an operator, other text; `.` matches an unpaired quotation

@@ -90,7 +90,7 @@ PUBLISHED_OFFERS = replace(
     },
 )
 LETTER = text_of("letters", "FilterLowSellingProducts")
-# Shop tables other than products that no step changes.
+# Shop tables that no step changes, apart from products.
 PROTECTED = (
     "tags",
     "product_tags",
