@@ -69,7 +69,7 @@ class AgentEnv(ToolEnv):
         return self.protocol.restated_task(self.agent, self.team)
 
     def _moment(self, world: World[Any]) -> str:
-        # Rivals need different moments, or they would make the same random choices.
+        # Different moments, or rivals would make the same random choices.
         rival = "" if self.protocol.one_world else f"-{self.agent}"
         return f"{world.instance}{rival}:{world.turn}"
 

@@ -1,7 +1,7 @@
 """Scripted policies: stateless functions of the chats, like a model.
 
-Random choices depend on the seed, the instance and the turn (`Message.moment`), so they are the
-same in all arms of an ablation.
+Random choices depend on the seed, the instance and the turn (`Message.moment`), so all arms share
+them.
 """
 
 from __future__ import annotations

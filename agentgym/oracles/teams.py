@@ -39,7 +39,7 @@ class _TeamReading(ChatReading):
     """State of a team agent's chat, and whose turn it is.
 
     Attributes:
-        has_floor: Whether it is the agent's turn to act; None if unknown.
+        has_floor: Whether it is the agent's turn; None if unknown.
         parts: The last received part of a long state, and the number of parts.
     """
 

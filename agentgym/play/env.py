@@ -39,7 +39,7 @@ from agentgym.world.world import SplitName, World, load_world
 # Further calls of a reply return an error, which bounds the time of a step.
 MAX_CALLS = 128
 
-# Errors stay in the context, so they must be short.
+# Errors stay in the context, so keep them short.
 MAX_ERROR_CHARS = 2_000
 
 # About 250,000 tokens, more than the oracle reads at once in any office.

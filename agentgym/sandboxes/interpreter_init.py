@@ -65,8 +65,7 @@ def describe(error: BaseException, kind: str) -> Report:
     if isinstance(error, SyntaxError):
         text = error.msg
         frames = frames or [(error.lineno or 0, "<module>")]
-    # The host shows less of both; limit them so that a line on the channel cannot grow without
-    # bound.
+    # The host shows less of both; this bounds the lines on the channel.
     return kind, f"{type(error).__name__}: {text[:10_000]}".removesuffix(": "), frames[-10:]
 
 

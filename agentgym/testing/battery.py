@@ -223,7 +223,7 @@ def find_ceiling(
     estimated = score_interval(random_scores)
     if enumerated > estimated.value:
         return Ceiling(enumerated, "enumerated")
-    # If chance exceeds the cap, its own sampling error must not flag a world.
+    # Above the cap, chance's own sampling error must not flag a world.
     return Ceiling(estimated.high if estimated.value > CAP else estimated.value, "estimated")
 
 

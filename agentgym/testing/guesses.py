@@ -28,7 +28,7 @@ _MARKS = 6
 _MARK_SHARE = 0.6
 # a longer line is not a record
 _LINE_CHARS = 2_000
-# Long logs would slow the audit down, so the middle of each text is removed.
+# Long logs would slow the audit down, so texts lose their middle.
 _TEXT_CHARS = 40_000
 # rules per feature value, more than there are tries
 _RULES = 10

@@ -40,8 +40,7 @@ _FINAL_SHARE = 0.04
 # maximum length of a mutated reply
 _MAX_REPLY = 200_000
 
-# Weights of the reply kinds. Half of the calls fit a schema, because only those can change
-# anything.
+# Weights of the reply kinds. Half fit a schema, because only those calls can change anything.
 _KINDS: Mapping[str, float] = {
     "legal": 0.38,
     "suggested": 0.12,

@@ -19,7 +19,7 @@ from agentgym.text.validation import list_names
 # Markup around one message, as in ChatML.
 MESSAGE_OVERHEAD = 4
 
-# Tokens of a 1024 x 1024 picture, also used if the size is unreadable.
+# Tokens of a 1024 x 1024 picture, also for an unreadable size.
 IMAGE_TOKENS = 765
 
 _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"

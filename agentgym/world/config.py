@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-# pydantic's bounds type, because pydantic's own `Field` is slow to import
+# pydantic's bounds type; pydantic's `Field` is slow to import
 from annotated_types import Interval
 from pydantic_core import ValidationError, core_schema, to_jsonable_python
 

@@ -35,7 +35,7 @@ class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
 
     Args:
         sandbox: The interpreter: `monty` or `bubblewrap` (see `agentgym.sandboxes`).
-        code_only: Tools that code can call as functions but that are not offered for direct calls.
+        code_only: Tools that only code can call.
         direct_only: Tools that code cannot call as functions.
         also: Other wrappers' tools, such as a memory, that code can call too.
         seconds: The maximum time of a run.

@@ -26,8 +26,7 @@ from agentgym.envs.agentlongbench.questions import QuestionSpec
 from agentgym.envs.agentlongbench.scoring import Answer
 from agentgym.text.tokens import TokenCounter
 
-# The longest verbose intersection to ask for if there is a choice, because the model must write it
-# out.
+# The longest verbose intersection to ask for, if possible: the model must write it out.
 _SHORT = 100
 _LIST = re.compile(r'"(?:intersection|candidates)": \[')
 
@@ -141,7 +140,7 @@ def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
     masks = [within_any(turn.lists, len(log.table)) for turn in turns]
     both = masks[0] & masks[1]
     one = masks[0] ^ masks[1]
-    # Prefer an item that is in only one list: reading a single result would give the wrong answer.
+    # Prefer an item in only one list, which a reader of one result would get wrong.
     wrong = one if one.any() else ~both
     # Both answers are equally likely, if both are possible.
     drawn = both if rng.random() < 0.5 or not wrong.any() else wrong
@@ -287,7 +286,7 @@ def _common(log: Log, rng: np.random.Generator) -> LogQuestion:
         for turn in log.rounds[1:]
     ]
     several = [k for k, (single, size) in enumerate(sizes) if not single and size <= _SHORT]
-    # Otherwise take the shortest, with one list if there is no other.
+    # Otherwise the shortest, with one list as a last resort.
     k = several[rng.integers(len(several))] if several else sizes.index(min(sizes))
     turn = log.rounds[1 + k]
     names = sorted(log.table.listed(within(turn.lists, len(log.table))))

@@ -285,7 +285,7 @@ class BargainWorld(GameWorld[BargainConfig]):
         return self.earned >= self.target
 
     def report(self) -> Mapping[str, Any]:
-        """Return the value of each player's items, and the value in the equilibrium."""
+        """Return the value of each player's items, now and in the equilibrium."""
         worths = {name: worth(self.values[name], items) for name, items in self.held.items()}
         return {"worths": worths, "equilibrium": dict(self.worths)}
 

@@ -218,7 +218,7 @@ def agreements(pool: Items, offers: int, mine: Items, theirs: Items) -> list[Ite
     """Return the shares of the next offerer in a subgame-perfect equilibrium of a deal.
 
     A player accepts a share that is worth as much to it as rejecting, and offers the division that
-    is best for itself; ties go to the division that is better for the other. `mine` are the
+    is best for itself; ties go to the one that is best for the other. `mine` are the
     offerer's values;
     both players know them.
     """

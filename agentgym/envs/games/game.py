@@ -19,7 +19,7 @@ ConfigT = TypeVar("ConfigT")
 ValueT = TypeVar("ValueT")
 
 TEXTS: Mapping[str, Mapping[str, str]] = load_texts(__file__, "prompts")
-# Text that appears in the task of every match, and in no other task.
+# Text in the task of every match, and in no other task.
 FREE = "decides freely"
 # The remaining turns after a restated task without a state; more than any game has.
 _MANY = 1_000_000
@@ -31,7 +31,7 @@ class GameWorld(SeatedWorld[ConfigT]):
     """Seated world whose moves are calls of one tool with one argument.
 
     Attributes:
-        texts: The rules, the plan hint for a move (`plan`), and the hint for a lost game (`lost`).
+        texts: The rules, and the hints for a move (`plan`) and for a lost game (`lost`).
         move_call: The tool that makes a move, and its argument.
         task_format: The format of a task and of `restate()`.
         line_format: The format of a line of `play`.

@@ -76,7 +76,7 @@ class PursuitConfig(TurnBudget):
 
 
 class Board(NamedTuple):
-    """A board with cells numbered by row; `cells` lists the cells where the evader (re)appears."""
+    """A board with cells numbered by row; the evader (re)appears in `cells`."""
 
     size: int
     walls: tuple[int, ...]
@@ -113,7 +113,7 @@ class Board(NamedTuple):
 
 
 class CatchValues(NamedTuple):
-    """The minimax number of moves that the pursuer still needs until the next catch.
+    """The minimax number of moves until the next catch.
 
     `pursuer` and `evader` are indexed by both cells, pursuer first, and named after the next
     player; `caught` is indexed by the pursuer's cell after the catch.

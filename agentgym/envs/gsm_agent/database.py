@@ -141,7 +141,7 @@ class Database:
 
 
 def colour(casts: Sequence[Sequence[str]]) -> list[int]:
-    """Colour the tasks so that tasks with a common person differ (Welsh and Powell)."""
+    """Colour tasks; those with a common person differ (Welsh and Powell)."""
     tasks_of: dict[str, list[int]] = {}
     for number, cast in enumerate(casts):
         for person in cast:

@@ -20,7 +20,7 @@ from agentgym.text.messages import ToolCall
 
 PAGE = 5
 """Documents per page of results."""
-# Ten times the length of a sentence; each word is looked up in all documents.
+# Ten times a sentence's length; each word is looked up in all documents.
 MAX_QUERY_CHARS = 2_000
 PAGES = 20
 """Pages per search: the first and 19 more (Zhu et al., section 3.1)."""
@@ -240,7 +240,7 @@ class GoldKnowledge(SearchKnowledge):
 
 
 def knowledge_of(question: str) -> SearchKnowledge:
-    """Return the initial knowledge, from a question that may or may not be drawn."""
+    """Return the initial knowledge of a question, drawn or not."""
     known = SearchKnowledge.of(question)
     return GoldKnowledge(None) if known.question is None else known
 

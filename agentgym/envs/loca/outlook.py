@@ -1,4 +1,4 @@
-"""Failures of an office task, and whether its plan still succeeds."""
+"""Failures of an office task, and its plan's outcome."""
 
 from __future__ import annotations
 

@@ -69,8 +69,7 @@ class GridWorld(World[GridConfig]):
     """Walk from a start to a goal on a board with holes.
 
     Every turn except `done` uses one move of the budget, even if it fails; entering a hole also
-    uses the penalty. The turn budget is one more than the number of moves and shrinks with each
-    penalty.
+    uses the penalty. The turn budget exceeds the moves by one and shrinks with each penalty.
     """
 
     Config = GridConfig

@@ -31,7 +31,7 @@ MAX_CHARS = 2_048  # as in the published tasks
 
 _ENV = "/usr/bin/env"  # runs a program by name without a shell
 
-# The first argument of these programs is a script or pattern, so `/x/d` in it is not a path.
+# The first argument of these programs is a script or pattern, so `/x/d` in it is no path.
 _SCRIPTED = ("awk", "grep", "sed")
 # These flags consume the next word, so it is not the script.
 _VALUED_FLAGS = ("-A", "-B", "-C", "-F", "-e", "-m", "-v")

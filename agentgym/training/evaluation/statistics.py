@@ -32,8 +32,8 @@ class Interval:
     """A share or a difference of shares with its interval, at 95 % by default.
 
     Attributes:
-        p_value: Two-sided, for a difference from 0; it is below 0.05 if and only if the interval
-            excludes 0; None for a share.
+        p_value: Two-sided, for a difference from 0; below 0.05 exactly if the interval excludes 0;
+            None for a share.
         count: The number of episodes, or of complete pairs for a difference.
         missing: The number of missing episodes.
         worst: The share if all missing episodes fail; `best`: the share if all succeed.

@@ -45,8 +45,8 @@ class CellCounts:
     """The counts of one cell of a results table.
 
     Attributes:
-        episodes: The number of episodes, including lost ones, which count as unsolved.
-        unreadable: The number of replies without a call or answer.
+        episodes: Includes lost episodes, which count as unsolved.
+        unreadable: Counts replies without a call or answer.
         prompts: A digest of the first prompts, in order of seeds and samples.
     """
 

@@ -127,7 +127,7 @@ def server_config(app: ASGIApp, host: str, port: int) -> Any:
         http="h11",
         ws="none",
         limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=5,  # time for running calls to finish after an interrupt
+        timeout_graceful_shutdown=5,  # grace period for running calls after an interrupt
         server_header=False,
         log_level="warning",
     )

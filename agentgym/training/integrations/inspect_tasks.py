@@ -5,7 +5,7 @@ The solver plays the whole stack in this process. Each sample's metadata contain
     inspect eval agentgym/world -T world=ListWorld -T oracles=SP --model openai/gpt-5
 """
 
-# The library is not in the environment of the type checker.
+# Not installed for the type checker.
 # mypy: disable-error-code="import-not-found,untyped-decorator"
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Example:
     >>> chat, info = env.reset(seed=7)
 """
 
-# The library is not in the environment of the type checker.
+# Not installed for the type checker.
 # mypy: disable-error-code="import-not-found,misc,no-any-return"
 
 from __future__ import annotations

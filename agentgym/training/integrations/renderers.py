@@ -8,7 +8,7 @@ Example:
     >>> trajectory = rollout(policy, agentgym.make("ListWorld"), seed=0)
 """
 
-# The library is not in the environment of the type checker.
+# Not installed for the type checker.
 # mypy: disable-error-code="import-not-found"
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Episodes that verifiers' agents play: one agent, or a team's seats."""
 
-# The library is not in the environment of the type checker.
+# Not installed for the type checker.
 # mypy: disable-error-code="import-not-found"
 
 from __future__ import annotations

@@ -123,8 +123,8 @@ class Plan(Config):
 def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, str, int]]:
     """Write the rows into one folder per setting and length, keeping existing cells.
 
-    Yields: Setting, length and the number of rows written so far, after each log; the number is 0
-        for a cell that already exists.
+    Yields: Setting, length and the number of rows so far, after each log; 0 after a cell that
+        exists.
     """
     for setting, length in plan.cells():
         folder, counts = out / setting / length, plan.counts(setting, length)
@@ -221,7 +221,7 @@ def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
     """Score predictions as the published evaluator does, except that rows without one score 0.
 
     Prediction files have the names of the row files; their lines have an `id` and a `raw_response`
-    (or a `pred_answer`). If an `id` has several predictions, the last one counts. The published
+    (or a `pred_answer`). The last prediction for an `id` counts. The published
     fields suffice.
     Missing or malformed rows raise `ValueError`.
     """

@@ -155,7 +155,7 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
 
 
 def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
-    """Return the share of each part (such as a token) in the objective, for each episode.
+    """Return each part's share of the objective, by episode.
 
     With `episode`, all episodes have equal shares; otherwise all parts do. Shares sum to 1; with
     `constant`, to the mean episode length divided by `most`.

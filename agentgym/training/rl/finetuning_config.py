@@ -49,7 +49,7 @@ class FineTuneConfig(TaskConfig):
         save_every: Steps between checkpoints.
         curve_episodes: Episodes per point of the curve, played in the first arm and context.
         eval_arms: Arms of the evaluations before and after; None for the training arms.
-        eval_horizons: The horizons of these evaluations; None for the training horizons.
+        eval_horizons: Their horizons; None for the training horizons.
         episodes: Episodes per cell before and after; 0 to skip these evaluations.
         dtype: As in `ModelOptions`, as is `device`; trained weights default to `float32`.
         batch_size: The maximum number of concurrent episodes.

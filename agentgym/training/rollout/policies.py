@@ -97,7 +97,7 @@ class PolicyConfig(Config):
             one policy for each seat of a team, as in `player_0=oracle,player_1=noisy:p=0.2`.
         seed: Seed of a trained model, and of scripted policies without a `seed` option.
         model: Options of a trained model, which is greedy by default. A factory receives the
-            options that are set; an endpoint's factory receives `temperature` and `max_new_tokens`.
+            options that are set; an endpoint's, `temperature` and `max_new_tokens`.
         label: Name in tables and figures; if empty, `name` is used.
         transport: Options of a factory that do not affect replies, such as an endpoint's `cache`; a
             run's records omit them.

@@ -1,8 +1,7 @@
 """The facts of a team's episode, and the turn from which each seat knew them.
 
-A fact is a call with its result or its message. The caller knows it at its turn; the receiver of a
-message knows it once its chat shows the mail; others know it once oracle C's log, or the moves of a
-match, show it.
+A fact is a call with its result or its message. The caller knows it at its turn, the receiver of a
+message once its chat shows the mail, and others once oracle C's log, or a match's moves, show it.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ class _Fact:
     Attributes:
         number: The call's position in the reply.
         result: The number of the message that contains the result; None if no chat shows it.
-        receiver: The seat that the call addresses; empty if there is none, or the worker is
-            unknown.
+        receiver: The seat that the call addresses; empty if none, or if the worker is unknown.
         known: The first turn at which each seat knows the fact.
         arrived: What another seat read, if it differs from the call's text.
     """
@@ -110,7 +108,7 @@ def _facts(
 
 
 def _task(step: Mapping[str, Any]) -> int:
-    """Return the seat's chat number; the chat after the last turn does not count as a new one."""
+    """Return the seat's chat number; the chat after the last turn is not a new one."""
     return int(step.get("info", {}).get("task", 0))
 
 

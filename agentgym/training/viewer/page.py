@@ -143,7 +143,7 @@ def episode_or_problem(
 
 
 def run_key(runs: Iterable[Path]) -> str:
-    """Return the key of runs, which is stable across restarts and which only this user can compute.
+    """Return the key of runs, which survives restarts and which only this user can compute.
 
     It derives from a secret in the user's cache folder; without that file, the key is random.
     """

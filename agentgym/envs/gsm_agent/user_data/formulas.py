@@ -113,7 +113,7 @@ _GLOBALS = {"__builtins__": {}, **_FUNCTIONS}
 
 
 class _Exact(ast.NodeTransformer):
-    """Exact replacements for functions that would round in floating point."""
+    """Exact replacements for functions that round."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)

@@ -203,7 +203,7 @@ class Template:
         return False
 
     def _groups(self, draw: _Draw, rng: Random) -> list[list[str]]:
-        """Group the sentences so that each group contains a number that affects the answer."""
+        """Group the sentences; each group's numbers must affect the answer."""
         # An equation lets one of its numbers be computed from the others.
         equated = set().union(*(each.names for each in self.conditions if each.has_equality))
         deciding = [

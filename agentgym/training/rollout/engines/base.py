@@ -165,7 +165,7 @@ def failure_of(error: Exception) -> Failure:
 
 @contextmanager
 def rare_garbage_collection(slots: int) -> Iterator[None]:
-    """Raise the garbage collector's threshold according to the number of slots."""
+    """Scale the garbage collector's threshold with the slots."""
     # Interleaved collections may restore each other's threshold, which only delays a collection.
     before = gc.get_threshold()
     if before[0]:  # 0 means that the user has disabled collection

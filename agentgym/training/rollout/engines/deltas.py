@@ -1,4 +1,4 @@
-"""Differences between steps, so that stored and sent data grow only with new text and tokens."""
+"""Differences between steps, so that data grows only with new text and tokens."""
 
 from __future__ import annotations
 
