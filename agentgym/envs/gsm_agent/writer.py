@@ -16,7 +16,7 @@ from agentgym.envs.gsm_agent.vocabulary import TOWNS
 class Writer:
     """Writer of problems' documents, with the rates of `DatabaseOptions`.
 
-    `spare` are months without tasks.
+    `spare` lists months without tasks.
     """
 
     near_duplicates: float

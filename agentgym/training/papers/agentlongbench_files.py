@@ -196,7 +196,7 @@ def _answers_to(path: Path, data: Path, out: Path) -> Path:
 def _answer_file(
     path: Path, target: Path, policy: Policy, shorten: Callable[[Row], Row]
 ) -> Iterator[PolicyError | None]:
-    """Answer a file's open rows; yield each row's error, or None."""
+    """Answer a file's unanswered rows; yield each row's error, or None."""
     target.parent.mkdir(parents=True, exist_ok=True)
     cut_torn_line(target)
     answered = set(_replies(target))
