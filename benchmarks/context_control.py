@@ -128,7 +128,7 @@ class HonestReader:
         return "<think>One page after the other.</think>" + render(call)
 
     def read(self, chat: Chat) -> tuple[Known | None, int]:
-        """Return the progress in the chat and the pages in no note; None if pages are missing."""
+        """Return the progress in the chat and the pages not in notes; None if some are missing."""
         start = re.search(r"key (\w+)\.", chat.messages[1].text)
         assert start is not None
         known: Known | None = Known(0, 0, start[1])

@@ -49,7 +49,7 @@ class PageWorld(World[PageConfig]):
         self.chain = [f"k{key}" for key in self.rng.choice(9_000, count, replace=False) + 1_000]
         self.hidden = (self.rng.choice(900, count) + 100).tolist()
         self._start(self.chain[0])
-        self.max_turns = 2 * count + 4  # half of them for notes
+        self.max_turns = 2 * count + 4  # half of the tokens are for notes
 
     def _start(self, key: str) -> None:
         self.values: dict[str, int] = {}

@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def row(size: int, policy: Tokenized) -> str:
-    """Return a table row; figures are per step from the third column on."""
+    """Return a table row; values are per step from the third column on."""
     played = rollout(policy, make(WORLD, operations=size), 0)
     steps = len(played.steps)
     line, prompts = played.to_json(), [list(step.reply.prompt_ids) for step in played.steps]

@@ -102,7 +102,7 @@ def cost(env: Env, text: Callable[[int], str], size: int, rounds: int) -> float:
                 break
 
     env.reset(seed=0)
-    # Other work can only slow a round down.
+    # Other processes can only slow a round down.
     return min(in_fork(play) for _ in range(rounds))
 
 

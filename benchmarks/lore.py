@@ -1,7 +1,7 @@
 """Measure the cost of drawing a LORE task and of playing it with a script, against its size:
 `python benchmarks/lore.py`.
 
-Sizes alternate for several rounds and the median counts. One policy reads only each chat's new
+Sizes alternate for several rounds, and the median counts. One policy reads only each chat's new
 messages; fresh policies read a sample of chats whole, scaled to the episode.
 """
 

@@ -1,8 +1,9 @@
 """Compare the cost of the office servers with their limits: `python benchmarks/office.py [SERVER
 …]` (needs `agentgym-suite[office]`).
 
-An empty office with all servers should take at most 20 ms and 20 MB; the median call 1 ms, or 10 ms
-with SQL. Sandbox runs have no limit. A server that cannot be imported is reported and skipped.
+An empty office with all servers should take at most 20 ms and 20 MB; the median call should take 1
+ms, or 10 ms with SQL. Sandbox runs have no limit. A server that cannot be imported is reported and
+skipped.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ def show_copies(names: list[str], made: float) -> None:
 def rows_of(name: str) -> Iterator[str]:
     server: Any = server_class(name)()
     for tool, (limit, arguments) in CALLS[name](server).items():
-        call(server, tool, arguments(0))  # exclude the imports of the first call
+        call(server, tool, arguments(0))  # exclude the first call's imports
         times = milliseconds(
             lambda k, tool=tool, arguments=arguments: call(server, tool, arguments(k + 1)),
             ROUNDS if limit else 20,

@@ -37,7 +37,7 @@ from agentgym.training.rollout import ENGINES, Collector
 SLOTS = 16
 # Slots of the large runs.
 MANY = (1_000, 10_000)
-# The best counts, because other work can only slow a round down.
+# The best round counts, because other processes can only slow a round down.
 ROUNDS = 3
 # Slots of the simulated sampler.
 SAMPLED = (64, 512, 4_096)
@@ -46,7 +46,7 @@ SAMPLING = 5.0
 TURNS = 12
 # Milliseconds of policy and tool.
 DELAYS = (0, 5, 50)
-# Seconds per figure, with at least one round over all slots.
+# Seconds per measurement, with at least one round over all slots.
 BUDGET = 1.5
 # A refused pop, so every episode lasts until its turn budget ends.
 POP = Reply(render(ToolCall("pop", {"id": 99})))
@@ -218,7 +218,7 @@ def print_sampler() -> None:
 
 
 def sampler_busy(slots: int, in_flight: int) -> tuple[float, float]:
-    """Return the share of time with a busy sampler, and its replies per second."""
+    """Return the share of time in which the sampler is busy, and its replies per second."""
     sampler = Sampler()
     make_slow = lambda: HeavyTailed(make_env().env, 0.0)  # type: ignore[attr-defined]  # noqa: E731
     with Collector(make_slow, slots, engine="threads", in_flight=in_flight) as collector:
@@ -275,7 +275,7 @@ def collectors() -> dict[str, Run]:
     with contextlib.suppress(ImportError):
         import ray  # noqa: PLC0415
 
-        # No reports to Ray's servers.
+        # Disable usage reports to Ray's servers.
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         ray.init(
             log_to_driver=False,

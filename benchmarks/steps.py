@@ -129,7 +129,7 @@ def growth(arm: str) -> float:
         times = list(step_times(env, LONG + 100))
         early.append(statistics.median(times[:100]))
         late.append(statistics.median(times[-100:]))
-    # Other work can only slow a step down.
+    # Other processes can only slow a step down.
     return min(late) / min(early)
 
 

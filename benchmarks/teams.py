@@ -1,6 +1,6 @@
 """Compare a team with a single agent: `python benchmarks/teams.py`.
 
-The table shows turns, replies and tokens of scripted play, mean ± standard deviation of five
+The table shows turns, replies and tokens of scripted play, as mean ± standard deviation over five
 instances. A worker plays up to 32 turns of a sub-task.
 """
 

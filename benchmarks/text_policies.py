@@ -163,7 +163,7 @@ def find_students(world: Any) -> float:
             and match[1] in enrolled
             and any(name.endswith(".pdf") for name in mail.attachments)
         ):
-            # Among a student's mails, the one with the fewest words about drafts counts.
+            # Among a student's mails, the mail with the fewest words about drafts counts.
             before = texts.get(enrolled[match[1]], mail.body)
             texts[enrolled[match[1]]] = before if not re.search(_DRAFT, before) else mail.body
     every = set(enrolled.values())

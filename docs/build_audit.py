@@ -1,6 +1,7 @@
 """Write docs/audit.md: the scores of shortcuts in each world, next to chance and honest play.
 
-`python docs/build_audit.py [ID …]` audits the named worlds, or all in about an hour of CPU time.
+`python docs/build_audit.py [ID …]` audits the named worlds, or all of them in about an hour of CPU
+time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from agentgym.testing import MEASURES, Audit, AuditConfig, run_audit
 from agentgym.training.evaluation import percent, to_markdown
 
 PAGE = Path(__file__).with_name("audit.md")
-# Episodes per policy. An office takes long to draw, and 60 without a success show a score below 0.10.
+# Episodes per policy. Drawing an office is slow, and 60 episodes without a success show a score
+# below 0.10.
 SEEDS, OFFICE_SEEDS = 200, 60
 # More episodes where a shortcut comes close to the ceiling.
 MORE_SEEDS = {"GridWorld": 600}

@@ -1,7 +1,4 @@
-"""Write docs/loca_checks.md: the differences that the checks of the office tasks ignore.
-
-`make docs` runs this script, and a test compares the committed page with its output.
-"""
+"""Write docs/loca_checks.md: the differences that the checks of the office tasks ignore."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Write docs/controls.md: the controls of the oracle method, and the coverage of its intervals.
 
 `PYTHONPATH=. python docs/build_controls.py [WORLD ...]` plays the named worlds, or all. Results in
-runs/controls are not played again. `--coverage N` also simulates N studies.
+runs/controls are not replayed. `--coverage N` also simulates N studies.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Write docs/gallery.md and its figures: `python docs/build_gallery.py [NAME ...]`.
 
-It runs the page's commands in runs/gallery, where finished episodes are not played again, and keeps
+It runs the page's commands in runs/gallery, where finished episodes are not replayed, and keeps
 each figure in light and in dark colours. `--page` only rewrites the page.
 """
 

@@ -1,6 +1,7 @@
 """Write docs/results.md: reference results, and the submissions in docs/results.
 
-`python docs/build_results.py --play` plays what runs/reference lacks; rerun it after an interruption.
+`python docs/build_results.py --play` plays the episodes missing from runs/reference; rerun it after
+an interruption.
 Models play once `make learn` and `make rl` have trained them. Without `--play` the script only
 rewrites the page from the files in docs/results.
 """
@@ -53,8 +54,8 @@ SMOLLM2 = {
     "start": "runs/rl/start0",
     "reward": "runs/rl/reward0",
 }
-# Only `--study` plays them: their episodes have hundreds of turns, take seconds, or differ from
-# another preset's only in size.
+# Only `--study` plays these worlds: their episodes have hundreds of turns, take seconds, or differ
+# from another preset's only in size.
 LONG = re.compile(r"-(long|extreme|k[if]-[cv]|n\d+|lengths)$|SearchWorld-(small|medium|full)$")
 OTHER_LENGTHS = (16_000, 64_000, 96_000, 128_000, 256_000)
 
@@ -115,10 +116,10 @@ def play(
     submission = Submission.of(out)
     if reasons := list(objections(submission, out, replays=0)):
         raise ValueError("; ".join(reasons))
-    # A rerun must not claim that its commit played.
+    # A rerun must not claim that its commit played the episodes.
     if not path.exists() or Submission.load(path).log != submission.log:
         write_text(path, submission.to_json())
-    # The profile of an office is that of its two main lengths.
+    # An office's profile covers its two main lengths.
     return times, {} if name.endswith("-lengths") else profiles(out)
 
 

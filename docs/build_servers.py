@@ -1,7 +1,4 @@
-"""Write docs/loca_servers.md: a comparison of each office tool with the published one.
-
-`make docs` runs this script, and a test compares the committed page with its output.
-"""
+"""Write docs/loca_servers.md: a comparison of each office tool with the published one."""
 
 from __future__ import annotations
 

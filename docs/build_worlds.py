@@ -1,7 +1,4 @@
-"""Write docs/worlds.md from the registry: the worlds by paper, and a table of options for each.
-
-`make docs` runs this script, and a test compares the committed page with its output.
-"""
+"""Write docs/worlds.md from the registry: the worlds by paper, and a table of options for each."""
 
 from __future__ import annotations
 

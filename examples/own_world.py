@@ -59,7 +59,7 @@ class GuessWorld(World[GuessConfig]):
             self.high = min(self.high, call.arguments["number"] - 1)
 
     @classmethod
-    def read_task(cls, task: str) -> "GuessWorld":  # the world as far as its task text reveals it
+    def read_task(cls, task: str) -> "GuessWorld":  # the world as described by its task text
         world = cls(GuessConfig(), 0)
         world.low, world.high, world.max_turns = map(int, re.findall(r"\d+", task))
         return world

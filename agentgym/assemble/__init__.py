@@ -1,4 +1,4 @@
-"""Assembly: the registry, the order of wrappers and the stack that an id and its options describe.
+"""Assembly: the registry, the wrapper order, and the stack described by an id and its options.
 
-The top floor of the core. It may import `text`, `world`, `play` and `multi`.
+The top layer of the core. It may import `text`, `world`, `play` and `multi`.
 """

@@ -1,4 +1,4 @@
-"""Context strategies with arguments as text: `clear_results:trigger=60k:keep=3+compaction`.
+"""Parse context strategies with arguments, such as `clear_results:trigger=60k:keep=3+compaction`.
 
 The window's arguments may follow any strategy, or `none`.
 """
@@ -19,12 +19,12 @@ from agentgym.text.validation import list_names, parse_count
 BUDGET: Mapping[str, Any] = {"window": int, "reserve_output": int, "counter": str}
 _NOT_KNOBS = ("self", "env", "env_id", "budget")
 
-# A text joined by `+`, or a sequence.
+# A string joined by `+`, or a sequence.
 Context = str | Sequence[str] | None
 
 
 def join_context(context: Context) -> str:
-    """Join context strategies into one text; empty for None."""
+    """Join context strategies into one string; empty for None."""
     if context is None or isinstance(context, str):
         return context or ""
     if not isinstance(context, (list, tuple)) or not all(isinstance(part, str) for part in context):
@@ -36,14 +36,14 @@ def join_context(context: Context) -> str:
 
 
 def split_context(context: str) -> list[tuple[str, dict[str, str]]]:
-    """Split a text into strategies with their arguments."""
+    """Split a string into strategies with their arguments."""
     return [split_arguments(text) for text in context.split("+")]
 
 
 def split_arguments(text: str) -> tuple[str, dict[str, str]]:
     """Split a name from its arguments: `noisy:p=0.1` is `noisy` with `p`.
 
-    A part without `=` belongs to the one before it, so names and values may contain a `:`.
+    A part without `=` belongs to the part before it, so names and values may contain a `:`.
     """
     name, *parts = text.split(":")
     knobs: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """Worlds of other packages, named in the entry-point group `agentgym.worlds`.
 
 An entry is `module:Class`, or a module that registers worlds on import. A broken package causes a
-warning and loses its own worlds only.
+warning and loses only its own worlds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agentgym.world.world import load_world, world_path
 
 GROUP = "agentgym.worlds"
 
-# The entries whose modules have not been imported yet, by value.
+# Entries whose modules have not been imported yet, by value.
 _unused: dict[str, EntryPoint] = {}
 
 

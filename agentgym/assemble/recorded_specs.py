@@ -1,4 +1,4 @@
-"""Envs of recorded episodes. A log is data: its spec must not choose what runs."""
+"""Envs of recorded episodes. A log is data: its spec must not choose the code that runs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from agentgym.text.imports import import_named
 
 
 def make_recorded(spec: str) -> gymnasium.Env[Any, Any]:
-    """Make the env of a recorded spec, from worlds and wrappers only.
+    """Make the env of a recorded spec, using only worlds and wrappers.
 
     `gymnasium.make` would call any function that the spec names, such as `os:system`. Raises
-    ValueError for an entry point of another kind, ImportError for a missing or untrusted module.
+    ValueError for another kind of entry point, ImportError for a missing or untrusted module.
     """
     env_spec = EnvSpec.from_json(spec)
     if env_spec.entry_point not in ENTRY_POINTS:

@@ -92,7 +92,7 @@ def register(
     Args:
         world: The class, or its path `module:Class`, which is imported on first use.
         presets: Options of the world and of `ToolEnv`, by preset name.
-        teams: Further kinds of teams that can play it; see `TEAMS`.
+        teams: Further kinds of teams that can play the world; see `TEAMS`.
         namespace: The first part of the ids.
 
     Raises:
@@ -273,7 +273,7 @@ def spec(
         context: Context strategies, joined by `+` or as a sequence; see `strategies`.
         window: The context window in tokens, such as 32_000 or `32k`.
         context_options: Arguments by strategy, including `trim` and `budget`.
-        agents: For a team: overrides by agent name.
+        agents: For a team, overrides by agent name.
         **options: Keyword arguments of `ToolEnv` and of the world's configuration; for a team also
             of `agentgym.multi.game.Game`, or `seat` and `opponents`: frozen policies that play the
             other seats (`agentgym.training.rollout.seat_env.SeatEnv`).
@@ -328,7 +328,7 @@ def _bare_spec(
     world = load_world(env_spec.kwargs["world"])
     own = {name: value for name, value in env_spec.kwargs.items() if name not in others}
     config = make_config(world, own, (*others, *(spec.__kwdefaults__ or ())))
-    # "8k" is 8000 in the spec too, and a dataset its path.
+    # "8k" becomes 8000 in the spec too, and a dataset its path.
     for name in options.keys() & vars(config).keys():
         if isinstance(options[name], str) or isinstance(getattr(config, name), str):
             env_spec.kwargs[name] = getattr(config, name)

@@ -59,7 +59,7 @@ class Layer:
     stage: Stage
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
-        """Name the wrapper by its outermost package, because its file may move."""
+        """Specs name the wrapper by its outermost package, because its file may move."""
         name, path = self.wrapper.__name__, ""
         for part in self.wrapper.__module__.split("."):
             path = f"{path}.{part}" if path else part
@@ -85,7 +85,7 @@ def register_strategy(name: str, wrapper: AnyWrapper, stage: Stage | None = None
         name: The name in `context` and `context_options`.
         wrapper: The class, importable from its module. It accepts the env, the `context_options`
             and, after the examples' stage, `budget`, like `ContextWrapper`.
-        stage: Its position; by default its attribute `stage`.
+        stage: The wrapper's position; by default its attribute `stage`.
     """
     if not name.isidentifier() or name in ("none", "budget", *_options):
         raise ValueError(
@@ -116,12 +116,12 @@ def register_oracle(
     """Offer a wrapper as an oracle, `make(..., oracles=letter)`.
 
     Args:
-        letter: Its capital letter in an arm.
-        name: Its name in errors.
+        letter: The oracle's capital letter in an arm.
+        name: The oracle's name in errors.
         wrapper: The class, with an attribute `stage`.
-        arguments: Returns its arguments in an arm.
-        needs: The letter of an oracle it requires.
-        reason: Why it requires the other.
+        arguments: Returns the wrapper's arguments in an arm.
+        needs: The letter of the oracle that this one requires.
+        reason: Why it requires that oracle.
     """
     _oracles[letter] = Oracle(Layer(name, wrapper, wrapper.stage), arguments, needs, reason)  # type: ignore[attr-defined]
 
@@ -137,14 +137,14 @@ def strategies() -> tuple[str, ...]:
 
 
 def import_owner(name: str) -> str:
-    """Import the module of a `module:name` and return the name."""
+    """Import the module of a `module:name` string and return the name."""
     module, _, short = name.rpartition(":")
     if module:
         try:
             import_named(module)
         except UntrustedModule as error:
             raise ValueError(str(error)) from None
-        except Exception as error:  # the module is code of anyone
+        except Exception as error:  # the module may be untrusted code
             raise ValueError(
                 f"the module of {name!r} cannot be imported ({type(error).__name__}: {error}); "
                 "write package.module:name"
@@ -325,7 +325,7 @@ def _context_layers(
     layers = [_options["trim"], *(layer for name, layer in _strategies.items() if name in names)]
     arguments = {layer.name: dict(options.get(layer.name, {})) for layer in layers}
     edits = (layer for layer in layers if layer.stage > Stage.EXAMPLES)
-    innermost = min(edits, key=lambda layer: layer.stage).name  # it sets the budget of all
+    innermost = min(edits, key=lambda layer: layer.stage).name  # sets the budget of all strategies
     arguments[innermost]["budget"] = {**options.get("budget", {}), "window": size}
     return [(layer, arguments[layer.name]) for layer in layers]
 

@@ -83,7 +83,7 @@ def check_out(out: Path) -> None:
 
 
 def add_paper_commands(app: typer.Typer) -> None:
-    """Add the commands of all papers to an app."""
+    """Add every paper's commands to an app."""
     groups: dict[str, typer.Typer] = {}
     for command in (command for paper in papers() for command in paper.commands):
         if command.group and command.group not in groups:
@@ -189,7 +189,7 @@ def main() -> None:
     with plain_output():
         try:
             app()
-        except KeyboardInterrupt:  # before typer has read the commands, which handle it
+        except KeyboardInterrupt:  # runs before typer has read the commands, which handle it
             print("interrupted", file=sys.stderr)
             sys.exit(130)
 

@@ -38,7 +38,7 @@ from agentgym.training.rollout.policies import SCRIPTED, read_seats
 from agentgym.training.rollout.storage import write_text
 from agentgym.world.world import MissingHook
 
-# A name before `=`; policy options follow a `:`, and paths contain slashes.
+# The label is the name before `=`; policy options follow a `:`, and paths contain slashes.
 _LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
 _GO_ON = "rerun the command to resume"
 # Tables keep their width in files and pipes.
@@ -220,12 +220,12 @@ def show_table(table: Table) -> None:
 
 
 def split(text: str) -> list[str]:
-    """Split a text at commas."""
+    """Split a string at commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def join_seats(names: Sequence[str], agents: Sequence[str]) -> list[tuple[str, str]]:
-    """Return labels and policies; names that are all seats, one each, become one policy."""
+    """Return labels and policies; if each name is a seat, they form one policy."""
     seats = [list(read_seats(name)) for name in names]
     if all(len(each) == 1 and each[0] in agents for each in seats):
         return [("", ",".join(names))]
@@ -234,7 +234,7 @@ def join_seats(names: Sequence[str], agents: Sequence[str]) -> list[tuple[str, s
 
 
 def split_label(text: str) -> tuple[str, str]:
-    """Split a label from a text such as `small=runs/train`."""
+    """Split a label from a string such as `small=runs/train`."""
     found = None if Path(text).exists() else _LABEL.fullmatch(text)
     return (found[1], found[2]) if found else ("", text)
 

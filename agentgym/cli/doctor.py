@@ -30,7 +30,7 @@ from agentgym.training.viewer.log_lines import is_trajectory
 
 # suffix of files that receive damaged parts
 SIDE = ".damaged"
-# Seconds for small worlds, and a few minutes for offices.
+# Takes seconds for small worlds, and a few minutes for offices.
 REPLAYS = 30
 TRAIN, FINETUNE = "train.json", "finetune.json"
 # Its slow module is imported on demand.
@@ -69,7 +69,7 @@ class FileFault:
     """A problem in a file.
 
     Attributes:
-        cost: The cost of moving the damaged part aside.
+        cost: The data lost by moving the damaged part aside.
         line: The damaged line, from 1; None for the whole file.
     """
 
@@ -200,7 +200,7 @@ def _log_faults(path: Path, replays: int) -> Iterator[FileFault]:
 
 
 def _contradiction(study: Study, trajectory: Trajectory, *, replay: bool) -> str:
-    # Without `agentgym --import MODULE`, episodes of a user's world are not checked.
+    # Without `agentgym --import MODULE`, episodes of user-defined worlds are not checked.
     with suppress(ImportError, ValueError, gymnasium.error.Error):
         return contradiction(study, trajectory, replay=replay)
     return ""
@@ -232,7 +232,7 @@ def _move_file(path: Path) -> None:
     path.rename(next(place for place in places if not place.exists()))
 
 
-# Readers by file name, with the cost of moving a damaged file aside.
+# Readers by file name, with the data lost by moving a damaged file aside.
 _WHOLE_FILES: Mapping[str, tuple[Callable[[Path], object], str]] = {
     SETTINGS: (
         lambda path: load_study(path.parent),

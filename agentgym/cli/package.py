@@ -63,5 +63,5 @@ def package(
         write_templates(folder, files, words)
         if target == "openenv":
             write_text(folder / "server" / "__init__.py", "")
-    # pip looks up a bare name on PyPI, even if a folder has it.
+    # pip looks up a bare name on PyPI, even if a folder with that name exists.
     typer.echo(f"wrote {folder}; next: pip install {folder.resolve()}")

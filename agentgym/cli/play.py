@@ -44,7 +44,7 @@ class TerminalGame:
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
-        # By system message, which distinguishes the agents of a team.
+        # Distinguishes the agents of a team by their system messages.
         self._shown: dict[str, int] = {}
         self._commands: dict[str, Callable[[], str]] = {
             "help": self._help,
@@ -58,7 +58,7 @@ class TerminalGame:
         """Return the new messages and the board."""
         messages = self.episode.chat.messages
         key = messages[0].text
-        # The player's own reply is omitted; with a pruned history, the last message is new.
+        # Omit the player's own reply; with a pruned history, the last message is new.
         new = messages[self._shown.get(key, -1) + 1 :] or messages[-1:]
         self._shown[key] = len(messages)
         return _paragraphs(Chat(tuple(map(self._brief, new))).to_text(), self._board())

@@ -73,7 +73,7 @@ def _plain(stream: Any) -> Any:
 class PlainConsole(Console):
     """Console that escapes control characters in texts and tables, and reads no markup in them.
 
-    Its own colours and cursor movements pass.
+    These colours and cursor movements pass.
     """
 
     def __init__(self, *, width: int | None = None) -> None:

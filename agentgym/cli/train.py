@@ -234,7 +234,7 @@ def train(
 
 
 def _read_config(command: typer.Context, path: Path) -> dict[str, Any]:
-    # Releases of typer have different classes of sources, with the same names.
+    # Different typer releases have different source classes with the same names.
     sources = {name: command.get_parameter_source(name) for name in command.params}
     given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
     if other := sorted(set(given) - {"config", "model", "seed", "setting", "out"}):

@@ -49,7 +49,7 @@ def view(
             return
         server = ViewerServer(index, view_of, port)
     typer.echo(f"serving {', '.join(map(str, runs))} at {server.url} (press Ctrl-C to stop)")
-    sys.stdout.flush()  # for a reader of a pipe, which waits for the address
+    sys.stdout.flush()  # lets a reader of a pipe, which waits for the address, continue
     if browser:
         webbrowser.open(server.url)
     try:

@@ -69,7 +69,7 @@ class AgentEnv(ToolEnv):
         return self.protocol.restated_task(self.agent, self.team)
 
     def _moment(self, world: World[Any]) -> str:
-        # Rivals need different moments, or they would draw alike.
+        # Different moments, or rivals would make the same random choices.
         rival = "" if self.protocol.one_world else f"-{self.agent}"
         return f"{world.instance}{rival}:{world.turn}"
 
@@ -87,7 +87,7 @@ class AgentEnv(ToolEnv):
             raise ToolError("the episode has ended; this call was not run")
         with self.team.transaction():
             if name in self._team_tools and name in tools:
-                # An answer of the host is not a call of the world, which may have ended before it.
+                # A host's answer is not a world call; the world may have ended before it.
                 result: str = tools[name](arguments)
                 return result
             go = partial(super()._run, world, tools, name, arguments)
@@ -125,7 +125,7 @@ class AgentEnv(ToolEnv):
         if self.guard.broken:
             self.team.end("fault")
         elif reason := super()._ended(world):
-            with self.guard.watch("score", "the scorer broke"):  # a duel reads the score
+            with self.guard.watch("score", "the scorer broke"):  # a duel's outcome uses the score
                 self.protocol.finished(self.agent, self.team, reason)
         return ""
 
@@ -148,7 +148,7 @@ class AgentEnv(ToolEnv):
 
 
 def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-    """Return a stack's observation and info after a change from outside."""
+    """Return a stack's observation and info after an external change."""
     if isinstance(env, ToolEnv):
         return env.chat, info
     if not isinstance(env, gymnasium.Wrapper):
@@ -156,5 +156,5 @@ def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, d
     chat, info = refresh(env.env, info)
     if isinstance(env, gymnasium.ObservationWrapper):
         return env.observation(chat), info
-    hook = getattr(env, "refresh", None)  # context wrappers update their accounts
+    hook = getattr(env, "refresh", None)  # context wrappers update their token counts
     return hook(chat, info) if hook is not None else (chat, info)

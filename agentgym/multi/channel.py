@@ -13,9 +13,9 @@ from agentgym.text.validation import check_float, check_int
 # Characters per cycle; protects the other agents' contexts.
 MAX_MESSAGE = 16_384
 
-# Longer runs count as several words, or a text without spaces would be free.
+# Longer runs of characters count as several words, or a text without spaces would be free.
 _WORD_CHARS = 20
-# Announces noise in system messages.
+# Text that announces noise in system messages.
 NOISE_NOTE = "Words of a message may be lost or swapped on the way."
 _WORD = re.compile(rf"(\S{{1,{_WORD_CHARS}}})")
 
@@ -25,7 +25,7 @@ class Channel:
     """Limits and noise of the messages between agents.
 
     Attributes:
-        max_message: The maximum characters that an agent can be sent per cycle.
+        max_message: The maximum number of characters that an agent can receive per cycle.
         message_words: The words that each agent may send per episode; None for no limit.
         message_noise: The probability, in [0, 1], that a word is lost or swapped with the next.
     """
@@ -54,7 +54,7 @@ class Channel:
         return note
 
     def garble(self, text: str, moment: str) -> str:
-        """Return the text as it arrives; the moment determines the noise."""
+        """Return the text as received; the moment determines the noise."""
         if not self.message_noise:
             return text
         rng = np.random.default_rng(zlib.crc32(f"{moment}:noise".encode()))

@@ -29,13 +29,14 @@ PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
 }
 _ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds", "max_result_chars", "on_fault")
 _PROTOCOL_OPTIONS = ("roles", "reward", "max_message", "message_words", "message_noise")
-_TERMINAL = ("world", "failed_rounds", "referee")  # ends of the task; other reasons truncate
+_TERMINAL = ("world", "failed_rounds", "referee")  # reasons to end the task; others truncate
 
 
 class Game:
     """Loop that plays a team's episodes.
 
-    A cycle asks each agent that is awake at its start for a reply, which is played at once. Mail
+    In each cycle, every agent that is awake at the start gives one reply, which is played at once.
+    Mail
     and the end of the episode reach everyone at the end of the cycle.
 
     Args:
@@ -186,7 +187,7 @@ class Game:
             self.team.end("fault")
 
     def advance(self) -> None:
-        """End cycles until an agent is due or the episode is over."""
+        """End cycles until an agent must act or the episode is over."""
         while not self.over and not self.due:
             self.end_cycle()
 

@@ -18,8 +18,8 @@ from agentgym.text.validation import check_choice, check_reset
 class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     """Env that plays a team reply by reply. The observation is the chat of the next agent.
 
-    `info["agent"]` is the agent whose reply was played, and `info["task"]` the number of its chats
-    in this episode. The reward is the team's score, once, at the end;
+    `info["agent"]` names the agent whose reply was played, and `info["task"]` counts its chats in
+    this episode. The reward is the team's score, once, at the end;
     `info["detail"].report["team"]` contains each agent's reward.
 
     Args:

@@ -1,4 +1,4 @@
-"""Team of a host that knows the answer and a guesser; a referee checks the host."""
+"""Team of a guesser and a host that knows the answer; a referee checks the host."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from agentgym.text.tools import ToolError, Toolset, tool, tools_of
 from agentgym.world.world import World
 
 HOST, GUESSER = "host_0", "guesser_0"
-MOST_FAULTS = 3  # one wrong answer may be a slip
+MOST_FAULTS = 3  # a single wrong answer may be a slip
 ANSWERS = f"{HOST} answers:"
 
 
 @runtime_checkable
 class Hosted(Protocol):
-    """World whose results a host must find independently of the world."""
+    """World whose results a host must work out without the world."""
 
     def host_rules(self) -> str:
         """Return the rules for the host."""
 
     def questions(self) -> object:
-        """Return the owner of the guesser's tools for questions."""
+        """Return the object that owns the guesser's question tools."""
 
     def question(self, call: ToolCall) -> str:
         """Return the question that a call asks the host, if any."""
@@ -121,7 +121,7 @@ class Hosting(TeamProtocol):
             team.end(reason)
 
     def take_answer(self, team: Team, text: str) -> str:
-        """Let the referee check the host's answer, and pass it on."""
+        """Let the referee check the host's answer, then pass it on."""
         if not team.question:
             raise ToolError("there is no open question to answer")
         objection = self._hosted(team.worlds[HOST]).objection(text, team.answer)

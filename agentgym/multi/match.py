@@ -21,7 +21,7 @@ class Match(TeamProtocol):
 
     A move takes effect at the end of the cycle in which the last mover moves, so nobody sees
     another player's move before making a simultaneous one. A seat that runs out of turns, or of
-    failed rounds, ends the match. Each agent earns its `SeatedWorld.payoff`.
+    failed rounds, ends the match. Each agent earns its world's `SeatedWorld.payoff`.
     """
 
     kind = "match"
@@ -42,7 +42,7 @@ class Match(TeamProtocol):
         return Toolset()
 
     def toolsets(self, agent: str, world: World[Any]) -> Sequence[object]:
-        """Return the world's tools, and the referee's, which no agent has."""
+        """Return the world's tools, and the referee's tool, which no agent has."""
         return (*world.toolsets(), _Referee(_seated(world)))
 
     def notes(self, agent: str) -> str:
@@ -87,7 +87,7 @@ class Match(TeamProtocol):
                 news = carry_out(world, referee, "resolve", {"moves": moves})
                 if agent in team.unseated and agent in world.movers():
                     team.unseated.discard(agent)
-                    team.restarting.add(agent)  # its task includes the moves so far
+                    team.restarting.add(agent)  # the other seat's task includes the moves so far
                 elif news:
                     team.mail[agent].append(f"{PLAYED}\n{news}")
             if next(iter(seated.values())).done:

@@ -36,10 +36,10 @@ class TeamAction:
 
 
 class Team:
-    """State of a team in an episode, apart from the world's.
+    """State of a team in an episode, without the world's state.
 
     Attributes:
-        worlds: The world of each agent: one for all, or one each.
+        worlds: Each agent's world: one shared world, or separate ones.
         mail: The texts that each agent sees at the end of the cycle.
         idle: The agents that are not asked until they have mail.
         restarting: The agents that start a new chat at the end of the cycle.
@@ -48,7 +48,7 @@ class Team:
         faults: The number of rejected answers, by agent.
         question: The host's open question, or an empty text.
         pending_end: Why the episode will end after the answer; in a duel, why the last world ended.
-        stopped_by: The agent that ended a match because it could not go on.
+        stopped_by: The agent that ended a match because it could not continue.
     """
 
     def __init__(self, agents: Sequence[str]) -> None:
@@ -90,7 +90,7 @@ class Team:
         return channel.garble(text, moment)
 
     def post(self, sender: str, receiver: str, verb: str, text: str, channel: Channel) -> None:
-        """Add a text, with its length so that it cannot pass for several, to an agent's mail."""
+        """Add a text to an agent's mail, with its length so that it cannot pass for several."""
         if not text.strip():
             raise ToolError("the text is empty; say something")
         room = channel.max_message - self._posted[receiver]
@@ -111,7 +111,7 @@ class Team:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Restore the team after an exception."""
-        # Actions are added after the transaction, because copying the list would take long.
+        # Actions are added after the transaction, because copying the list would be slow.
         before = {name: copy.copy(v) for name, v in vars(self).items() if name != "actions"}
         before["mail"] = {agent: list(texts) for agent, texts in self.mail.items()}
         try:
@@ -132,7 +132,7 @@ class TeamProtocol:
 
     Args:
         roles: World tools by role or agent, overriding the protocol's.
-        reward: `shared`, or a factor of the score by role or agent; others get nothing.
+        reward: `shared`, or a factor of the score by role or agent; others earn nothing.
         **limits: Arguments of `Channel`.
 
     Attributes:
@@ -171,7 +171,7 @@ class TeamProtocol:
         raise NotImplementedError
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
-        """Return an agent's tools beyond the world's."""
+        """Return an agent's tools beyond the world's tools."""
         raise NotImplementedError
 
     def notes(self, agent: str) -> str:
@@ -199,7 +199,7 @@ class TeamProtocol:
     def run(
         self, agent: str, team: Team, call: ToolCall, go: Callable[[], str | Content]
     ) -> str | Content:
-        """Run an agent's call, which `go` performs."""
+        """Run an agent's call by calling `go`."""
         return go()
 
     def rouse(self, team: Team) -> None:
@@ -265,7 +265,7 @@ def read_roles(roles: Roles, tools: Collection[str]) -> AgentTools:
 
 
 def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> AgentTools:
-    """Return the tools by role; by default a `closer` has those that end the task."""
+    """Return the tools by role; by default, a `closer` has the tools that end the task."""
     declared = world.roles
     if not declared:
         closing = [name for name, final in tools.items() if final]
@@ -276,7 +276,7 @@ def default_roles(world: type[World[Any]], tools: Mapping[str, bool]) -> AgentTo
     roles = {}
     for role, names in declared.items():
         roles[role] = tuple(name for name in (*names, *rest) if name in tools)
-        rest = []  # the first role gets the tools without a role
+        rest = []  # the first role gets the tools that no role claims
     return roles
 
 

@@ -72,8 +72,8 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
     def state(self) -> Chat:
         """Return the hidden state for a central critic: a chat with one message of JSON.
 
-        It contains the cycle, the agents that are due, undelivered messages, and each distinct
-        world.
+        It contains the cycle number, the agents still to act, undelivered messages, and each
+        distinct world.
         """
         game = self.game
         if not game.chats:
@@ -90,7 +90,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
     @override
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         known = vars(self.game.config)
-        # PettingZoo's tests pass options that no env has.
+        # PettingZoo's tests pass options that no env accepts.
         check_reset({key: value for key, value in (options or {}).items() if key in known}, known)
         if seed is not None:
             self._generator, _ = gymnasium.utils.seeding.np_random(seed)

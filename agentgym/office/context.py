@@ -16,8 +16,8 @@ START = datetime(2025, 1, 15, 9, tzinfo=UTC)
 
 
 class InitialState:
-    """An object's attributes at the start of its first episode, restored at the start of each later
-    one.
+    """Saves an object's attributes at the start of its first episode, and restores them at each
+    later start.
 
     They are copied together.
     """
@@ -27,7 +27,7 @@ class InitialState:
         self._values: dict[str, Any] | None = None
 
     def begin(self, owner: object) -> None:
-        """Store the attributes at the first call, and restore them later."""
+        """Store the attributes at the first call, and restore them at later calls."""
         if self._values is None:
             self._values = copy.deepcopy({name: getattr(owner, name) for name in self._names})
             return
@@ -96,7 +96,7 @@ class OfficeContext:
         return restore
 
     def version(self) -> object:
-        """Return a value that changes exactly when the state changes."""
+        """Return a value that changes if and only if the state changes."""
         return self.clock.now(), self._ids, self.files.version()
 
     def begin(self) -> None:
@@ -104,7 +104,7 @@ class OfficeContext:
         self._initial.begin(self)
 
 
-@functools.lru_cache(maxsize=1_024)  # many records share the clock's time, or a day
+@functools.lru_cache(maxsize=1_024)  # many records have the same time or date
 def iso(moment: datetime) -> str:
     """Format a time like the services: `2025-01-15T09:00:00Z`."""
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"

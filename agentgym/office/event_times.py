@@ -119,7 +119,7 @@ def to_python(value: Mapping[str, str]) -> datetime | date:
 
 
 def seconds_of(value: Mapping[str, str]) -> int:
-    """Return seconds since 1970; days start in UTC."""
+    """Return seconds since 1970; dates start at midnight UTC."""
     when = to_python(value)
     moment = when if isinstance(when, datetime) else datetime.combine(when, time(), UTC)
     return int(moment.timestamp())

@@ -150,7 +150,7 @@ class KnowledgeGraph(Server):
         return _subgraph(graph, [entity for entity in graph["entities"] if entity["name"] in names])
 
     def load(self) -> MemoryGraph:
-        """Return the graph, empty without a file."""
+        """Return the graph, which is empty without a file."""
         graph = MemoryGraph(entities=[], relations=[])
         if not self.context.files.exists(self.path):
             return graph

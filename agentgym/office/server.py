@@ -33,7 +33,7 @@ class Server(Toolset):
     """An office service. It is self-contained: mount it on any env, or serve it over MCP.
 
     A server defines `schema` and `@tool` methods, which return text, `Content` or JSON-serialisable
-    data, read the time from `self.context.clock` and refuse a call with `ToolError`. A failed call
+    data, read the time from `self.context.clock` and reject calls with `ToolError`. A failed call
     changes nothing: each runs in a transaction over the context, store, session and `undo_points`.
 
     A large server has `parts`: plain classes that receive the server and share its state.
@@ -66,7 +66,7 @@ class Server(Toolset):
         self._initial.begin(self)
 
     def version(self) -> object:
-        """Return a value that changes exactly when the state changes, context excluded."""
+        """Return a value that changes if and only if the state changes, context excluded."""
         return self.store.version(), pickle.dumps(self.session)
 
     def undo_points(self) -> Iterator[Callable[[], None]]:

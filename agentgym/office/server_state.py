@@ -12,7 +12,8 @@ from agentgym.office.store import Store
 class ServerState:
     """A server's store, context and session (connection state, such as the logged-in user's id).
 
-    They are properties because the server replaces them at episode start and snapshot restore.
+    These are properties because the server replaces the objects at episode start and snapshot
+    restore.
     """
 
     def __init__(self, server: Server) -> None:

@@ -17,7 +17,7 @@ Row: TypeAlias = dict[str, Any]
 ValueT = TypeVar("ValueT")
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
-_raw_decode = json.JSONDecoder().raw_decode  # our own texts have no surrounding spaces
+_raw_decode = json.JSONDecoder().raw_decode  # this package's own texts have no surrounding spaces
 
 
 def _from_json(text: str) -> Any:
@@ -28,7 +28,7 @@ def _from_json(text: str) -> Any:
 _DECODERS: dict[str, Callable[[Any], Any]] = {"JSON": _from_json, "BOOL": bool}
 
 
-# One server's records, which each copy of an env copies.
+# One server's records; each copy of an env copies them.
 MAX_BYTES = 256 * 2**20
 _PAGE_BYTES = 1_024
 
@@ -44,7 +44,7 @@ class Store:
     """Tables of records, created by SQL. JSON columns contain any JSON value, BOOL columns
     booleans.
 
-    A column name has one type across a schema, and an `id` is always the primary key.
+    A column name has the same type across a schema, and `id` is always the primary key.
     """
 
     def __init__(self, schema: str) -> None:
@@ -63,7 +63,7 @@ class Store:
         self._derived: dict[Hashable, tuple[Hashable, Any]] = {}
 
     def rows(self, sql: str, *values: Any, **parameters: Any) -> list[Row]:
-        """Return records as dicts in column order; values fill `?`, parameters `:name`."""
+        """Return records as dicts in column order; values fill `?`, parameters fill `:name`."""
         bound = dict(zip(parameters, _encode_all(parameters.values()), strict=True))
         cursor = self._db.execute(sql, bound or _encode_all(values))
         names = [column[0] for column in cursor.description]
@@ -76,7 +76,7 @@ class Store:
         return records
 
     def tuples(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Return undecoded records, which is faster for many short ones."""
+        """Return undecoded records, which is faster for many short records."""
         return self._db.execute(sql, _encode_all(values)).fetchall()
 
     def row(self, sql: str, *values: Any) -> Row | None:
@@ -149,7 +149,7 @@ class Store:
         return self._db.total_changes + self._undone
 
     def version(self) -> object:
-        """Return a value that changes exactly when the records change."""
+        """Return a value that changes if and only if the records change."""
         return self._db, self.changes
 
     def derive(self, key: Hashable, tables: Collection[str], make: Callable[[], ValueT]) -> ValueT:

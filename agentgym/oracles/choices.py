@@ -1,4 +1,4 @@
-"""Choices among a world's calls, wrong hints that look like right ones, and placebos."""
+"""Selection of calls, plausible wrong hints, and placebos."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from agentgym.text.tokens import counter
 from agentgym.world.splits import draw
 from agentgym.world.world import World, has_hook, phrase
 
-_READ_BACK = 16  # nearly always the first wrong call reads back from its wording
-_SAMPLES = 64  # a world all of whose drawn calls are optimal has no wrong call
-_DECOYS = 8  # one other instance is not enough, because its state may agree
+_READ_BACK = 16  # the first wrong call nearly always parses back from its wording
+_SAMPLES = 64  # a world whose drawn calls are all optimal has no wrong call
+_DECOYS = 8  # one other instance may have the same state
 _AHEAD = 8  # turns: all offices start with the same empty state
 
 _COUNTER = "cl100k_base"  # each word and period below is one token
@@ -36,10 +36,10 @@ _STARTS = [0, *(place + 1 for place, unit in enumerate(_UNITS[:-1]) if unit == "
 
 
 def best_call(world: World[object]) -> ToolCall:
-    """Return the first optimal or else the first legal call; raise ValueError without optima."""
+    """Return the first optimal call, else the first legal one; raise ValueError without optima."""
     calls = world.optimal_calls()
     if calls is None:
-        # A legal call would pass for the oracle's, and its score for the oracle's.
+        # A legal call would be mistaken for the oracle's, and its score for the oracle's score.
         raise ValueError(
             f"{type(world).__name__} has no oracle for this chat, which does not tell where its data "
             "is; play the oracle in the process that made the env, or play another policy"
@@ -137,7 +137,7 @@ def _advance(env: ToolEnv) -> None:
 
 
 def placebo_for(hint: str, turn: int) -> str:
-    """Return uninformative text with a hint's token count."""
+    """Return uninformative text with the same token count as a hint."""
     start = _STARTS[turn % len(_STARTS)]
     units = range(start, start + counter(_COUNTER).length(hint))
     return "".join(_UNITS[k % len(_UNITS)] for k in units).lstrip()

@@ -26,7 +26,7 @@ from agentgym.text.validation import check_bool, check_choice, check_float
 from agentgym.world.step_info import StepInfo
 from agentgym.world.world import World, check_defined, check_hooks, has_hook
 
-# Notices of context wrappers, which are not the world's text.
+# Notices from context wrappers, which are not part of the world's text.
 _NOTICE = re.compile(r"\n\n<(system_warning|context_warning)>")
 _HINT = re.compile(r"\n\n<(plan|state|note|remark|team|aside)>\n")
 _SPACE = re.compile(r"\s*")
@@ -154,7 +154,7 @@ class HintOracle(
         if not grew:
             self._shown = Chat(tuple(observation.messages[:-1]), observation.tools)
             known = count - 1
-        elif known == count:  # at the end of a team's cycle
+        elif known == count:  # runs at the end of a team's cycle
             self._shown, known = self._shown.without_last(), known - 1
         self._shown = self._shown.add(*observation.messages[known:-1], last)
         return self._shown
@@ -294,12 +294,13 @@ class StateOracle(HintOracle):
 class HistoryOracle(
     StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
 ):
-    """Oracle that shows only the system message, the restated task and the newest hints; at the
-    end, the whole chat (LUMINA, figure 1c).
+    """Oracle that shows only the system message, the restated task and the newest hints; at the end
+    of the episode it shows the whole chat (LUMINA, figure 1c).
 
     Args:
         env: An env with a `StateOracle`.
-        keep_last_error: Whether to show the error of a failed reply; the paper's oracle drops it.
+        keep_last_error: Whether to keep showing the error of a failed reply; the paper's oracle
+            drops it.
 
     Example:
         >>> env = HistoryOracle(StateOracle(gymnasium.make("agentgym/ListWorld-v0")))
@@ -329,7 +330,7 @@ class HistoryOracle(
             task = replace(task, text=restated)
         if self.keep_last_error and newest.id != TASK_ID and newest.text.startswith("error:"):
             task = replace(task, text=f"{task.text}\n\nYour last reply failed. {newest.text}")
-        # The task describes the present, so it gets the newest message's moment.
+        # The task describes the present, so it takes the newest message's moment.
         task = replace(task, moment=source.moment())
         return Chat((*prefix[:-1], with_hints(task, self.hints)), source.tools)
 

@@ -22,7 +22,7 @@ def choose_memory_call(parsed: ParsedChat, describe: Callable[[], str]) -> ToolC
     The policy saves the state that `describe` returns when the context is nearly full, and looks
     for a note whenever the chat shows no memory call.
     """
-    # A state hint or a summary already contains what a note would.
+    # A state hint or a summary already contains the note's contents.
     if "state" in parsed.hints or not any(tool.name == _TOOL for tool in parsed.tools):
         return None
     used = [event for event in parsed.past.events if event and event[0].name == _TOOL]

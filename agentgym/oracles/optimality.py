@@ -35,7 +35,7 @@ class InContextExamples(
 
     Each example is another instance, solved by optimal calls in a second env of the same spec: the
     observations as first seen, each followed by the world's reasoning and the call. In a team,
-    `TeamPolicy` solves the instance, and each agent sees its own last chat of it.
+    `TeamPolicy` solves the instance, and each agent sees its own final chat.
 
     Args:
         env: The env, with its oracles.
@@ -71,7 +71,8 @@ class InContextExamples(
         self._shown = Chat()
 
     def observation(self, observation: Chat) -> Chat:
-        # The newest message stays apart, because the next observation drops its ephemeral hint.
+        # The newest message is stored separately, because the next observation drops its ephemeral
+        # hint.
         known = len(self._source.messages)
         if not known or observation.shared_prefix(self._source) < known:
             known = 1 if observation.messages[0].id == SYSTEM_ID else 0
@@ -116,7 +117,7 @@ def _roll_team(agent_env: AgentEnv, shot: int) -> list[Message]:
         if due != agent:
             game.play(due, text)
         else:
-            if game.infos[agent]["task"] != task:  # a new chat, with a worker's next sub-task
+            if game.infos[agent]["task"] != task:  # a new chat, for a worker's next sub-task
                 task, messages = game.infos[agent]["task"], []
             messages += _newest(chat)
             calls, start = parse(text, game.dialect).calls, len(mine.chat.messages)
@@ -152,7 +153,7 @@ def _close_example(messages: list[Message], shot: int) -> list[Message]:
 
 
 def _think_and_call(inner: ToolEnv, chat: Chat, call: ToolCall) -> str:
-    # The next step replaces a reasoning that is empty or repeats the visible state.
+    # Reasoning that is empty or repeats the visible state is replaced by the next step.
     world = inner.world
     shows_state = "state" in split_hints(chat.messages[-1].text)[1]
     repeats = shows_state and not has_hook(inner.world_class, "reasoning")

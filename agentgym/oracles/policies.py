@@ -1,7 +1,7 @@
 """Scripted policies: stateless functions of the chats, like a model.
 
-Random choices depend on the seed, the instance and the turn (`Message.moment`), so all arms of an
-ablation repeat them.
+Random choices depend on the seed, the instance and the turn (`Message.moment`), so all arms share
+them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class ScriptedPolicy:
         env_id: The id of the world or of a preset.
         seed: Seeds the random choices.
         dialect: The form of the calls; `auto` uses the form that the env asks for.
-        notes: Whether to save the state with the tool of `MemoryTool`, if the chat offers it,
-            before older messages are removed.
+        notes: Whether to save the state with `MemoryTool`, if the chat offers it, before older
+            messages are removed.
     """
 
     hooks: ClassVar[tuple[str, ...]] = ("read_task", "read_result")
@@ -106,9 +106,9 @@ class ScriptedPolicy:
         return parsed.past.world(self.world, parsed.task, parsed.summary)
 
     def draw(self, parsed: ParsedChat) -> np.random.Generator:
-        """Return a generator for this moment, equal in every arm.
+        """Return a random generator for this moment, equal in every arm.
 
-        In chats from plain text, the task and the number of replies replace the moment.
+        In chats parsed from plain text, the task and the number of replies replace the moment.
         """
         moment = parsed.moment or f"{parsed.task}:{parsed.past.turns}"
         return np.random.default_rng((self.seed, zlib.crc32(moment.encode())))
@@ -121,7 +121,7 @@ def ask_for_state(parsed: ParsedChat) -> ToolCall | None:
 
 
 class OraclePolicy(ScriptedPolicy):
-    """Policy that plays the first optimal call, or a legal call in a lost state."""
+    """Policy that plays the first optimal call, or a legal call if the state is lost."""
 
     hooks = (*ScriptedPolicy.hooks, "optimal_calls")
 
@@ -152,7 +152,7 @@ class RandomPolicy(ScriptedPolicy):
 
 
 class NoisyPolicy(ScriptedPolicy):
-    """Policy that errs with probability `p` and else plays optimally."""
+    """Policy that errs with probability `p` and otherwise plays optimally."""
 
     hooks = (*OraclePolicy.hooks, "legal_calls")
 
@@ -180,11 +180,11 @@ class Deficits(Config):
 
     Attributes:
         planning: The probability of a wrong call although the state is known; a plan hint in the
-            newest message removes it.
-        tracking: The probability, drawn at each step, of forgetting each change since the state
-            was last shown; a state hint in the newest message removes it.
+            newest message removes this deficit.
+        tracking: The probability, drawn at each step, of forgetting each change since the state was
+            last shown; a state hint in the newest message removes this deficit.
         distraction: The probability, for each reply in the history, of playing a random call;
-            pruning the history removes it.
+            pruning the history removes this deficit.
     """
 
     planning: Share = 0.0
@@ -195,8 +195,8 @@ class Deficits(Config):
 class ControlPolicy(ScriptedPolicy):
     """Policy that plays optimally except for its deficits.
 
-    It is the positive control of an ablation over the oracle arms, which must find exactly these
-    deficits. It follows plan hints instead of planning, and takes the state from hints.
+    It is the positive control of an oracle ablation, which must find exactly these deficits. It
+    follows plan hints instead of planning, and takes the state from hints.
     """
 
     hooks = NoisyPolicy.hooks

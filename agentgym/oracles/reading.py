@@ -21,7 +21,7 @@ from agentgym.world.world import World
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.wrappers.context import WARNING
 
-# More episodes than a process plays at once; a reading is as large as a world.
+# More episodes than a process plays at once; a parsed chat is as large as a world.
 _MOST_CHATS = 1_024
 _MOST_VERSIONS = 4  # threads and repeated passes read different versions of a chat
 
@@ -69,7 +69,7 @@ class PastCalls:
         self.take(replace(newest, text=text))
 
     def world(self, kind: type[World[Any]], task: str, state: str) -> World[object]:
-        """Return the world after these calls, which started from the task's state or the given one.
+        """Return the world after these calls, starting from the task's state or the given one.
 
         The next call with equal arguments returns the same object, with later events applied.
         """
@@ -129,12 +129,12 @@ class ParsedChat:
         return reading.parsed(chat)
 
     def render(self, call: ToolCall, dialect: Dialect) -> str:
-        """Render a call; the dialect `auto` is the env's."""
+        """Render a call; `auto` selects the env's dialect."""
         return render(call, self.dialect if dialect == "auto" else dialect)
 
 
 class ChatReading:
-    """The reading of a chat up to one of its messages."""
+    """The parsed chat up to one of its messages."""
 
     def __init__(self, chat: Chat) -> None:
         self.past, self.summary = PastCalls(), ""
@@ -195,7 +195,7 @@ ReadingT = TypeVar("ReadingT", bound=ChatReading)
 
 
 class Readings(Generic[ReadingT]):
-    """Readings of a policy's chats, shared by threads. Copies and pickles contain none."""
+    """Parsed chats of a policy, shared by threads. Copies and pickles start without any."""
 
     def __init__(self, begin: Callable[[Chat], ReadingT]) -> None:
         self._begin = begin
@@ -210,12 +210,12 @@ class Readings(Generic[ReadingT]):
         """Lend the reading of a chat up to its newest message; raise ValueError without a task."""
         messages = chat.messages
         if not isinstance(messages, Messages):
-            messages = Messages(messages)  # the reading stays with this buffer
+            messages = Messages(messages)  # the parsed chat belongs to this buffer
         lineage, shared = messages.lineage()
         reading = self._pop(lineage, chat, shared) or self._begin(chat)
         reading.read(chat, shared)
         yield reading
-        self._keep(lineage, reading)  # not after an error, which may leave it half-updated
+        self._keep(lineage, reading)  # skip this after an error, which may leave it half-updated
 
     def _pop(self, lineage: object, chat: Chat, shared: int) -> ReadingT | None:
         with self._lock:
@@ -245,7 +245,7 @@ def _read_alike(one: Message, other: Message) -> bool:
 
 
 def read_state(world: World[object], state: str) -> bool:
-    """Read a state into a world; return False if it is empty or cut."""
+    """Load a state into a world; return False if it is empty or truncated."""
     if state:
         with suppress(ValueError):
             world.read_state(state)
@@ -254,6 +254,6 @@ def read_state(world: World[object], state: str) -> bool:
 
 
 def apply_result(world: World[object], call: ToolCall, result: str) -> None:
-    """Read a result into a world, unless it was cleared or cut."""
+    """Apply a result to a world, unless it was cleared or truncated."""
     with suppress(ValueError, KeyError):
         world.read_result(call, result)

@@ -27,7 +27,7 @@ class StatePages(Toolset):
     """Toolset of an agent that sees a state instead of the history.
 
     Attributes:
-        count: The pages of the last state; 0 if the hint was complete.
+        count: The number of pages of the last state; 0 if the hint was complete.
     """
 
     episode_state: ClassVar[tuple[str, ...]] = ("count", "shown")

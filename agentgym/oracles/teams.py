@@ -36,11 +36,11 @@ _PART_TAGS = len("<part 1000 of 1000>\n\n</part>")
 
 
 class _TeamReading(ChatReading):
-    """Reading of a team agent's chat: the state, and whose turn it is.
+    """State of a team agent's chat, and whose turn it is.
 
     Attributes:
-        has_floor: Whether it should act; None if unknown.
-        parts: The number of the last part received of a long state, and the number of parts.
+        has_floor: Whether it is the agent's turn; None if unknown.
+        parts: The last received part of a long state, and the number of parts.
     """
 
     def __init__(self, chat: Chat) -> None:
@@ -81,7 +81,7 @@ class _TeamReading(ChatReading):
             self.begun = part[3]
         elif self.parts == (number - 1, count):
             self.begun += part[3]
-        else:  # a part was lost from the chat, so the older state stays
+        else:  # a part is missing from the chat, so keep the older state
             number = count + 1
         self.parts = (number, count)
         if number == count:
@@ -106,7 +106,7 @@ class _TeamReading(ChatReading):
         self.has_floor, self.parts_sent = unfinished, int(part[1]) if part and unfinished else 0
 
     def take_state(self, text: str) -> None:
-        # Unclosed blocks at the end would be searched again and again.
+        # Unclosed blocks at the end would be searched repeatedly.
         closed, end, _ = text.rpartition(_STATE_END)
         if states := _STATE.findall(closed + end):
             self.summary, self.past = states[-1], PastCalls()

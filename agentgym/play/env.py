@@ -39,13 +39,13 @@ from agentgym.world.world import SplitName, World, load_world
 # Further calls of a reply return an error, which bounds the time of a step.
 MAX_CALLS = 128
 
-# Errors stay in the context.
+# Errors stay in the context, so keep them short.
 MAX_ERROR_CHARS = 2_000
 
-# About 250,000 tokens: more than the oracle reads at once in any office.
+# About 250,000 tokens, more than the oracle reads at once in any office.
 DEFAULT_RESULT_CHARS = 1_000_000
 
-# Shorter results are free, because counting them would take longer than keeping them.
+# Shorter results are not charged, because counting them would take longer than keeping them.
 _SHORT_RESULT = 10_000
 
 # Shared, because building a `StepInfo` costs as much as a call.
@@ -81,7 +81,7 @@ class ToolEnv(ToolHost):
     Attributes:
         most_calls: The maximum calls per reply; None for no limit.
         instance_key: The key of the instance if there is a split, else empty.
-        sees_all: Whether its chat contains everything the world has shown.
+        sees_all: Whether the agent's chat contains everything the world has shown.
 
     Raises:
         ValueError: An option is invalid, or a split has too few instances.
@@ -212,7 +212,7 @@ class ToolEnv(ToolHost):
         else:
             answers, errors = self._answer(world, reply, action, turn)
         if self.guard.faults:
-            world = self.world  # a fault may have re-created it
+            world = self.world  # a fault may have re-created the world
         self.chat = chat = self.chat.extend([reply, *answers])
         if errors < len(answers):
             self._failed_rounds = 0
@@ -275,7 +275,7 @@ class ToolEnv(ToolHost):
         return answers, errors
 
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
-        """Run one call without a chat: for code, TRL or an MCP server.
+        """Run one call outside the chat, for code, TRL or an MCP server.
 
         With `nested`, `StepInfo.nested` lists it. Raises `ToolError` if the tool rejected the call.
         """

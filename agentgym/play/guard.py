@@ -25,7 +25,7 @@ FAULT = "the tool failed for a reason of its own, and nothing was changed; try a
 # Longer results are logged as checksums, which cost more than they save for short ones.
 _SHORT = 80
 
-# The ends of a deep recursion's traceback contain everything useful.
+# Both ends of a deep recursion's traceback contain everything useful.
 _MAX_TRACEBACK_CHARS = 10_000
 _MAX_CAUSE_CHARS = 200
 
@@ -49,7 +49,7 @@ class Guard:
         self.broken = False
 
     def take_faults(self) -> tuple[Fault, ...]:
-        """Return this step's faults and forget them."""
+        """Return and clear this step's faults."""
         faults, self.faults = self.faults, ()
         return faults
 
@@ -80,7 +80,7 @@ class Guard:
             return None, None
         with self.watch("score", "the scorer broke"):
             score, report = float(world.score()), world.report()
-            if not 0.0 <= score <= 1.0:  # NaN fails this check too
+            if not 0.0 <= score <= 1.0:  # NaN also fails this check
                 raise ValueError(
                     f"{type(world).__name__}.score must return a number in [0, 1], got {score}"
                 )
@@ -112,8 +112,8 @@ def _show(world: World[Any], call: ToolCall, result: Any, indent: int | None) ->
 def rebuild(
     world: World[Any], new: World[Any], tools: Mapping[str, BoundTool], calls: int
 ) -> World[Any]:
-    """Replay a world's first calls in `new`, of the same seed; raise RollbackError if a result
-    differs.
+    """Replay a world's first calls in `new`, which has the same seed; raise RollbackError if a
+    result differs.
     """
     for record in world.call_log[:calls]:
         new.turn = record.turn
@@ -145,7 +145,7 @@ class _Watch:
 
 def is_stop(error: BaseException) -> bool:
     """Report whether an exception stops the program from outside."""
-    # asyncio cannot raise before it is imported, which takes a tenth of this package's import time.
+    # asyncio errors require its import, which would take a tenth of this package's import time.
     asyncio = sys.modules.get("asyncio.exceptions")
     cancelled = (asyncio.CancelledError,) if asyncio else ()
     return isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, *cancelled))

@@ -16,8 +16,8 @@ class Reply:
 
     Attributes:
         text: The action for `env.step`.
-        prompt_ids: The prompt's token ids, if known; as `TokenIds`, an episode's prompts share
-            memory.
+        prompt_ids: The prompt's token ids, if known; if they are `TokenIds`, an episode's prompts
+            share memory.
         ids: The sampled token ids.
         logprobs: Their log-probabilities under the sampler, in nats, one per id.
         ended: Why the policy stopped, such as `over_window`: the episode then ends with the world's

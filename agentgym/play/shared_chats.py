@@ -1,6 +1,6 @@
 """Shared memory for chats, so Gymnasium's `AsyncVectorEnv` works with `shared_memory=True`.
 
-Each env has a section of one unnamed in-memory file. A step writes only the new messages.
+Each env has a section of one unnamed in-memory file. Each step writes only the new messages.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from gymnasium.vector.utils import (
 from agentgym.play.spaces import ChatSpace
 from agentgym.text.messages import Chat
 
-_HEAD = struct.Struct("<QQ")  # number of the newest record, its length in bytes
-_SEEN = struct.Struct("<Q")  # number of the last record read
-_PAGE = 4096  # a memory page; the first one of each env contains head and seen number
+_HEAD = struct.Struct("<QQ")  # sequence number of the newest record, and its length in bytes
+_SEEN = struct.Struct("<Q")  # sequence number of the last record read
+_PAGE = 4096  # a memory page; the first page of each env contains the head and the last number read
 _SLOT = 1 << 32  # maximum bytes of a record; untouched pages use no memory
-_SLOTS = 2  # the reader may still use the previous record
+_SLOTS = 2  # the reader may still be using the previous record
 _PART = _SLOTS * _SLOT  # bytes per env
 
 
@@ -40,7 +40,8 @@ class SharedChats(Sequence[Chat]):
     """The newest chat of each env of a vector env, written by other processes.
 
     A deep copy is a tuple of the current chats. A record is the difference from the previous one,
-    or a whole chat if the reader missed it. Raises CustomSpaceError if the system cannot pass an
+    or a whole chat if the reader missed a record. Raises CustomSpaceError if the system cannot pass
+    an
     open file.
     """
 
@@ -72,7 +73,7 @@ class SharedChats(Sequence[Chat]):
                 "shared_memory=False"
             )
         _write(self._file, data, _slot(start, number + 1))
-        # Last, because a reader must find a complete record.
+        # Written last, because a reader must find a complete record.
         _write(self._file, _HEAD.pack(number + 1, len(data)), start)
         self._chats[index], self._numbers[index] = chat, number + 1
 

@@ -19,7 +19,7 @@ from agentgym.text.tools import BoundTool, Tool, Toolset, tools_of
 from agentgym.text.validation import list_names
 from agentgym.world.world import World
 
-# Gymnasium creates the generator at the first reset, so an env may lack it.
+# Gymnasium creates the random generator at the first reset, so an env may lack one.
 _EPISODE = (
     *("_world", "_over", "_failed_rounds", "guard", "instance_key"),
     *("chat", "_np_random", "_np_random_seed"),

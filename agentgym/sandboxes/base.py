@@ -22,7 +22,7 @@ NOT_JSON = (
 )
 
 MAX_ERROR_CHARS = 1_000  # an exception's text can have any length
-_MAX_FRAMES = 6  # the innermost; a recursion has many
+_MAX_FRAMES = 6  # the innermost frames; a recursion has many
 _MAX_NAME_OR_LINE = 100  # characters of a source line or function name in an error
 
 
@@ -32,7 +32,7 @@ class Limits(Config):
 
     Attributes:
         seconds: Wall-clock time, including calls.
-        memory_mb: Memory of the interpreter beyond its size at start.
+        memory_mb: Memory of the interpreter beyond its initial size.
         calls: Function calls.
     """
 
@@ -52,7 +52,7 @@ class RunResult:
 
     Attributes:
         error: The reason for an early end, for the policy; empty if the code finished.
-        kind: The class of that reason. Only after `refused` has nothing run.
+        kind: The category of that reason. Only `refused` means that nothing has run.
     """
 
     stdout: str
@@ -64,8 +64,8 @@ class Sandbox(Protocol):
     """Interpreter for untrusted code; each run is a fresh session, and runs may be concurrent.
 
     Attributes:
-        rules: The peculiarities of this interpreter, for the policy.
-        requirement: Its requirement on the host (`agentgym.text.requirements`).
+        rules: The interpreter's peculiarities, described for the policy.
+        requirement: The interpreter's host requirement (`agentgym.text.requirements`).
     """
 
     rules: ClassVar[str]
@@ -82,7 +82,7 @@ class Sandbox(Protocol):
 
 
 class SandboxUnavailable(RuntimeError):
-    """This host cannot run programs in a sandbox."""
+    """Raised if this host cannot run programs in a sandbox."""
 
 
 class Stopped(Exception):
@@ -94,7 +94,7 @@ class Stopped(Exception):
 
 
 class CallBroker:
-    """The host's side of a run: answers and counts calls, stores output."""
+    """The host's side of a run: it answers and counts calls, and stores output."""
 
     def __init__(self, code: str, functions: Functions, limits: Limits) -> None:
         self.code = code
@@ -115,7 +115,7 @@ class CallBroker:
             )
 
     def start_clock(self) -> None:
-        """Start counting the code's seconds."""
+        """Start the clock for the code's time limit."""
         self.deadline = time.monotonic() + self.limits.seconds
 
     def left(self) -> float:
@@ -160,7 +160,7 @@ class CallBroker:
     ) -> RunResult:
         """Return the result of the run; `refused` applies only if nothing was called or printed.
 
-        `frames` has line and function of each active call, outermost first.
+        `frames` contains the line and function of each active call, outermost first.
         """
         stdout = "".join(self._printed)
         if kind == "refused" and (self._calls or stdout):
@@ -172,5 +172,5 @@ class CallBroker:
             source = lines[line - 1].strip()[:_MAX_NAME_OR_LINE] if 0 < line <= len(lines) else ""
             place = "" if function == "<module>" else f" in {function[:_MAX_NAME_OR_LINE]}"
             message += f"\n  at line {line}{place}: {source}"
-        # Code may raise a text with lone surrogates, which a chat cannot contain.
+        # Code may raise an error with lone surrogates, which a chat cannot contain.
         return RunResult(stdout, message.encode("utf-8", "replace").decode("utf-8"), kind)

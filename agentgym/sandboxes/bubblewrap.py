@@ -40,9 +40,9 @@ from agentgym.text.parsing import nesting_depth
 from agentgym.text.tools import MAX_CALL_CHARS, MAX_DEPTH, ToolError
 
 _START_MB = 64  # address space of the interpreter before the code runs
-_TMP_BYTES = 16 * 2**20  # held in the host's memory
+_TMP_BYTES = 16 * 2**20  # kept in the host's memory
 _TICK = 0.1  # seconds between checks of the number of files
-_OPEN_FILES, _THREADS = 64, 64  # code rarely needs more, and each costs kernel memory
+_OPEN_FILES, _THREADS = 64, 64  # code rarely needs more, and each thread costs kernel memory
 # JSON may encode one character as six, and a call contains more than its arguments.
 _MAX_LINE = 8 * MAX_CALL_CHARS
 _CALL_LEVELS = 2  # the levels of {"call": [name, args, kwargs]}; argument lists count separately
@@ -130,7 +130,7 @@ class _Conversation:
                 self.drain()
 
     def close(self) -> None:
-        # A finished process exits by itself, unless its code impersonated it.
+        # A finished process exits by itself, unless its code impersonated the interpreter.
         self._process.close(patience=1.0 if self.result else 0.0)
 
     def _listen(self, seconds: float) -> None:
@@ -154,7 +154,7 @@ class _Conversation:
         """Answer the received lines; empty `data` means that the process has ended."""
         ended = data == b""
         self._received += data or b""
-        # One answer at a time, or code that reads no answers would fill the host's memory.
+        # Send one answer at a time, or code that reads no answers would fill the host's memory.
         while (
             (not self._process.pending or ended) and self.result is None and b"\n" in self._received
         ):

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 STATE_FOLDER = "/run/episode"
-# A run's processes share one clock, so all write to the struct at this path.
+# A run's processes share one clock, so all of them write to the struct at this path.
 STATE_FILE = f"{STATE_FOLDER}/state"
 
 STATE_BYTES = 65_536  # size of that folder; the struct and two pipes take a page
@@ -51,7 +51,7 @@ class RunSeed:
     def pack(self, began: int) -> bytes:
         """Return the struct for the library; `began` is the sandbox's real start, ns since 1970."""
         digest = self.digest()
-        # A real clock is read at any fraction of a second, and bash seeds $RANDOM from it.
+        # A real clock has arbitrary fractions of a second, and bash seeds $RANDOM from them.
         fraction = int.from_bytes(digest[8:16], "little") % _SECOND
         start = int(self.now.timestamp()) * _SECOND + fraction
         return _STRUCT.pack(start, began, int.from_bytes(digest[:8], "little"), 0)
@@ -69,7 +69,7 @@ def preload_arguments() -> tuple[str, ...]:
 
 @contextmanager
 def fixed_addresses() -> Iterator[None]:
-    """Start processes inside this block, and thread, with fixed addresses, or raise OSError."""
+    """Start processes with fixed addresses in this block and thread, or raise OSError."""
     library = ctypes.CDLL(None)
     before = library.personality(_ASK)
     if before < 0 or library.personality(before | _FIXED_ADDRESSES) < 0:

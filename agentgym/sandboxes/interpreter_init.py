@@ -65,7 +65,7 @@ def describe(error: BaseException, kind: str) -> Report:
     if isinstance(error, SyntaxError):
         text = error.msg
         frames = frames or [(error.lineno or 0, "<module>")]
-    # The host shows less of both; a line on the channel must not grow without bound.
+    # The host shows less of both; this bounds the lines on the channel.
     return kind, f"{type(error).__name__}: {text[:10_000]}".removesuffix(": "), frames[-10:]
 
 
@@ -108,7 +108,7 @@ def main() -> None:
     end = execute(job["code"], {"__name__": "__main__", "ToolError": refusal, **functions})
     with contextlib.suppress(
         OSError, ValueError, AttributeError
-    ):  # the code may have closed or replaced it
+    ):  # the code may have closed or replaced stdout
         sys.stdout.flush()
     send(channel, {"done": end})
     os._exit(0)

@@ -91,7 +91,7 @@ class _MontyRun:
         try:
             return resume(*args, **kwargs)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
-            # Call arguments become host objects here; an integer of 5,000 digits does not.
+            # Call arguments become host objects here; a 5,000-digit integer cannot.
             raise Stopped("exception", f"a value cannot leave the sandbox: {error}") from None
 
     def _answer(self, step: Any) -> dict[str, Any]:
@@ -109,13 +109,13 @@ class _MontyRun:
             if not self._overflow:
                 self._broker.write(text)
         except Stopped as stop:
-            # An exception would only surface at the code's next call, and the code would keep
+            # An exception would only surface at the code's next call, and the code would continue
             # printing.
             self._overflow = stop
             if self._worker is not None:
                 os.kill(
                     self._worker, getattr(signal, "SIGKILL", signal.SIGTERM)
-                )  # Windows terminates a process with the latter
+                )  # Windows terminates the process if it receives the latter
 
     def explain(self, error: Any) -> RunResult:
         end = self._broker.end
@@ -158,10 +158,10 @@ def _pool() -> Any:
         return _POOLS[os.getpid()]
 
 
-_MAX_WORKERS = 64  # so that many threads do not start a process each
+_MAX_WORKERS = 64  # so that many threads do not each start a process
 _STARTING = threading.Lock()
-_POOLS: dict[int, Any] = {}  # by the process that started it; at most one
-# All other requests give the same in every run.
+_POOLS: dict[int, Any] = {}  # set by the process that started it; at most one
+# All other OS requests give the same answer in every run.
 _OS_POLICY: dict[str, Any] = {
     "datetime": dt.datetime(2025, 1, 1, tzinfo=dt.UTC),
     "sleep": "zero",

@@ -103,7 +103,7 @@ def _arguments(programs: Sequence[Path], packages: Sequence[Path]) -> tuple[str,
     ]
     libraries = shared_libraries([executable(), *modules, *programs], [library, *packages])
     for name, path in sorted(libraries.items()):
-        # Programs refer to the linker by path, and the linker to libraries by name.
+        # Programs refer to the linker by path, and the linker refers to libraries by name.
         place = name if name.startswith("/") else f"{_LIBRARIES}/{name}"
         command += ["--ro-bind", str(path), place]
     # The linker's default path, because some programs start with another environment.
@@ -139,7 +139,7 @@ def _candidates() -> list[str]:
 
 
 def _problem(path: str) -> str:
-    """Return why a `bwrap` is unusable: it is old, set-uid or restricted, or shows the host's
+    """Return why a `bwrap` is unusable: it is too old, set-uid or restricted, or exposes the host's
     clock.
     """
     program = "import os, time; os.write(1, str(int(time.time())).encode())"
@@ -176,7 +176,7 @@ def resource_limits(
     """Return the kernel's limits per process, by the names in `resource`."""
     return {
         "RLIMIT_AS": memory_mb * 2**20,
-        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # in case the clock's check comes late
+        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # in case the clock check runs late
         "RLIMIT_FSIZE": file_bytes,
         "RLIMIT_NOFILE": open_files,
         "RLIMIT_CORE": 0,
@@ -184,11 +184,12 @@ def resource_limits(
 
 
 class ConfinedProcess:
-    """Processes in namespaces. The first is our own program, which talks to the host over a socket.
+    """Processes in namespaces. The first process runs our own program, which talks to the host over
+    a socket.
 
     Args:
         command: The `bwrap` command line up to the program.
-        program: The program's source. Its stdin is its end of the socket.
+        program: The program's source. The program's stdin is its end of the socket.
         seed: The clock and random seed of the processes.
         scripts: Sources of further programs, by their paths inside.
         forks: Whether the processes may start others, which then have a separate stderr.
@@ -214,7 +215,7 @@ class ConfinedProcess:
                 inputs.append(inherited.enter_context(_pipe_of(content)))
                 return str(inputs[-1].fileno())
 
-            first: list[str] = []  # before the command makes the folders read-only
+            first: list[str] = []  # runs before the command makes the folders read-only
             for path, content in scripts.items():
                 first += ["--perms", "0755", "--ro-bind-data", pipe_of(content), path]
             options = ["--file", pipe_of(seed.pack(time.time_ns())), STATE_FILE]
@@ -268,7 +269,7 @@ class ConfinedProcess:
             yield key.fileobj, data
 
     def read(self, source: Any) -> bytes | None:
-        """Read from a source: empty at its end, None if there is nothing yet."""
+        """Read from a source; empty at its end, None if nothing has arrived yet."""
         try:
             return os.read(source.fileno(), MAX_CHUNK)
         except BlockingIOError:
@@ -277,12 +278,12 @@ class ConfinedProcess:
             return b""
 
     def close(self, patience: float = 0.0) -> None:
-        """Kill everything inside, unless it ends by itself within `patience` seconds."""
+        """Kill all processes inside, unless they end by themselves within `patience` seconds."""
         self._selector.close()
         self.channel.close()
         if not self._has_ended(patience):
             # Kill the first process inside, which `bwrap` reaps; without `bwrap`, a container may
-            # lack an init for that.
+            # have no init to reap it.
             with contextlib.suppress(OSError):
                 for child in children(self.pid):
                     os.kill(child, signal.SIGKILL)
@@ -296,7 +297,7 @@ class ConfinedProcess:
     def made_files(self, folders: Iterable[str]) -> int:
         """Count the folders' files, even deleted ones that are still open.
 
-        A file system in memory limits its size, but each file takes kernel memory besides.
+        An in-memory file system limits its size, but each file takes additional kernel memory.
         """
         most = 0
         with contextlib.suppress(OSError, IndexError):  # the processes have ended

@@ -20,7 +20,7 @@ from agentgym.sandboxes.namespaces import (
     children,
 )
 
-MAX_PROCESSES = 64  # a pipeline takes a dozen; this stops a fork bomb before the host suffers
+MAX_PROCESSES = 64  # a pipeline takes a dozen; this limit stops a fork bomb before the host suffers
 MAX_TASKS = 2 * MAX_PROCESSES  # processes and threads together
 # Excess output is discarded; endless output is stopped at this size.
 MAX_OUTPUT_BYTES = 64 * 2**20
@@ -41,7 +41,7 @@ class ProgramResult:
         stopped: The reason for stopping it, for the policy; empty if it ended by itself.
         files: The bytes of each file by its path below `/workspace`, None for a directory; None if
             stopped.
-        left_out: Paths that were not returned: files beyond the limits, symlinks, pipes.
+        left_out: Paths that were not returned: files beyond the limits, symlinks and pipes.
         seconds: The time that passed on the episode's clock.
     """
 
@@ -135,7 +135,7 @@ class ProgramRun:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return ProgramResult("", "", None, "stopped because the machine gave out")
         code, files, left_out, elapsed = parsed
-        # Programs can write to their clock, which no wait takes beyond the time limit.
+        # Programs can write to their clock, but no wait exceeds the time limit.
         seconds = min(max(0.0, elapsed), self._limits.seconds)
         return ProgramResult(
             self._show(stdout), self._show(stderr), code, "", files, left_out, seconds
@@ -169,7 +169,7 @@ def _usage(pid: int) -> tuple[int, int, int]:
     """Count the programs' processes below `bwrap`, their threads included, and bytes of memory."""
     processes, tasks, pages, parents = -1, -1, 0, [pid]  # the first process is ours
     while parents and processes <= MAX_PROCESSES:
-        with contextlib.suppress(OSError, ValueError):  # one that has just ended
+        with contextlib.suppress(OSError, ValueError):  # a process that has just ended
             for child in children(parents.pop()):
                 virtual, resident = map(int, Path(f"/proc/{child}/statm").read_bytes().split()[:2])
                 parents.append(child)

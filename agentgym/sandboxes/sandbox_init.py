@@ -24,7 +24,7 @@ _STATE = f"{_DEVICES}/state"  # read by the preloaded library
 _ELAPSED = slice(24, 32)  # of the state: elapsed nanoseconds of the clock
 _CHUNK = 4_096  # a pipe accepts this much completely or not at all
 _PIPE_CHUNKS = 16  # the default capacity of a Linux pipe
-_TICK_MS = 100  # how often ended processes are collected whose parents ended before
+_TICK_MS = 100  # interval for reaping processes whose parents ended first
 
 
 def lay_out(top: str, files: Any, stream: Any) -> None:
@@ -56,15 +56,15 @@ class RandomSource:
             self.feed(pipe)
 
     def feed(self, pipe: int) -> None:
-        """Write as much as fits, but no more than an empty pipe's capacity, lest a fast reader
-        block us.
+        """Write as much as fits, but no more than an empty pipe's capacity, so a fast reader cannot
+        block this process.
         """
         with contextlib.suppress(BlockingIOError):
             for _ in range(_PIPE_CHUNKS):
                 data = self.pipes[pipe] or self._generator.getrandbits(8 * _CHUNK).to_bytes(
                     _CHUNK, "little"
                 )
-                self.pipes[pipe] = data  # first, because the pipe may be full
+                self.pipes[pipe] = data  # comes first, because the pipe may be full
                 self.pipes[pipe] = data[os.write(pipe, data) :]
 
 
@@ -173,7 +173,7 @@ def main(top: str) -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.umask(0o022)  # independent of the host's
-    # The one signal that Python handles and that programs could send to this process.
+    # The only signal that Python handles and that programs could send to this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Programs may remove the file.
     state = os.open(_STATE, os.O_RDONLY | os.O_CLOEXEC)

@@ -11,8 +11,8 @@ import sys
 # fork and vfork, and of the calls that are always refused: socket, ptrace, shmget, semget, msgget,
 # unshare, setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl,
 # io_uring_setup, memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd, memfd_secret,
-# io_setup, personality, name_to_handle_at, modify_ldt. The last group is setxattr, lsetxattr,
-# fsetxattr and setxattrat: extended attributes do not count against the size of a file system in
+# io_setup, personality, name_to_handle_at, modify_ldt. The last group contains setxattr, lsetxattr,
+# fsetxattr and setxattrat: extended attributes do not count towards the size of a file system in
 # memory.
 _Machine = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _MACHINES: dict[str, _Machine] = {
@@ -26,7 +26,7 @@ _MACHINES: dict[str, _Machine] = {
         (188, 189, 190, 463),
     ),
     "aarch64": (
-        *(0xC00000B7, 220, (435, 278), ()),  # it has neither fork nor vfork
+        *(0xC00000B7, 220, (435, 278), ()),  # this architecture has neither fork nor vfork
         (
             *(198, 117, 194, 190, 186, 97, 268, 40, 280, 241),
             *(282, 217, 218, 219, 425, 279, 270, 271, 272, 438, 447),
@@ -62,7 +62,7 @@ def seccomp(*, processes: bool = False) -> bytes:
     allow, stop, refuse, absent, unsupported = 0x7FFF0000, 1 << 31, 0x50001, 0x50026, 0x5005F
     # Each instruction: code, instructions to skip if true and if false, operand.
     program = [(load, 0, 0, 4), (equal, 1, 0, architecture), (give, 0, 0, stop)]
-    # Numbers from 2**30 are the x32 calls of x86-64, other numbers for the same calls.
+    # Numbers from 2**30 are the x32 calls of x86-64: other numbers for the same calls.
     program += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), (give, 0, 0, refuse)]
     for number in missing:
         program += [(equal, 0, 1, number), (give, 0, 0, absent)]

@@ -1,7 +1,7 @@
 """Run programs on files: bash, common tools and full CPython in Linux namespaces.
 
 Each run has its own copy of the files in memory at `/workspace`, which it returns at its end;
-nothing is written on the host. It has no network, and its processes end with it.
+nothing is written on the host. A run has no network access, and its processes end with it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from agentgym.sandboxes.program_run import (
 from agentgym.text.requirements import install_command
 
 TOP = "/workspace"
-# importable inside in addition to the standard library, with their dependencies
+# packages importable inside, in addition to the standard library, with their dependencies
 PACKAGES = (
     *(
         "PIL",
@@ -53,7 +53,8 @@ PACKAGES = (
     *("pillow.libs", "pypdf", "pytz", "reportlab", "six.py", "tzdata"),
 )
 
-# Announced to the model. If one is missing, no program runs, so episodes are equal on every host.
+# Announced to the model. If a package is missing, no program runs, so episodes are equal on every
+# host.
 PROMISED_PACKAGES = ("PIL", "numpy", "openpyxl", "pandas", "pypdf", "reportlab")
 
 # Part of every distribution.
@@ -72,7 +73,7 @@ _MAX_FILE_BYTES = 32 * 2**20  # per returned file
 _TOP_BYTES, _TMP_BYTES = (
     160 * 2**20,
     64 * 2**20,
-)  # the folder may exceed the returned size for temporary files
+)  # larger than the returned size, to leave space for temporary files
 _MAX_FILES = 6_000  # returned files
 _OPEN_FILES = 256  # per process: its libraries, and more files than a script needs at once
 
@@ -162,7 +163,7 @@ def _scripts() -> Mapping[str, bytes]:
 @functools.cache
 def _command() -> tuple[str, ...]:
     """Return the `bwrap` command line up to the first process, or raise `SandboxUnavailable`."""
-    find_bwrap()  # first, because most unsuitable hosts lack it
+    find_bwrap()  # comes first, because most unsuitable hosts lack it
     tools = {
         name: path.resolve() for name in TOOLS.split() if (path := Path("/usr/bin", name)).exists()
     }

@@ -1,4 +1,4 @@
-"""Toolbox of world authors: laws (`agentgym check`), a fuzzer (`agentgym fuzz`) and an audit for
+"""Toolbox for world authors: laws (`agentgym check`), a fuzzer (`agentgym fuzz`) and an audit for
 shortcuts (`agentgym audit`).
 """
 

@@ -223,7 +223,7 @@ def find_ceiling(
     estimated = score_interval(random_scores)
     if enumerated > estimated.value:
         return Ceiling(enumerated, "enumerated")
-    # Above the cap, chance's own error must not flag a world.
+    # Above the cap, chance's own sampling error must not flag a world.
     return Ceiling(estimated.high if estimated.value > CAP else estimated.value, "estimated")
 
 
@@ -238,7 +238,7 @@ def _share_of_options(lessons: Sequence[Transcript]) -> float:
 
 
 def answers_of(tool: Tool) -> int:
-    """Return the number of a tool's different calls; 0 if unlimited or one."""
+    """Return the number of distinct calls of a tool; 0 if unlimited or only one."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     total = prod(map(_count, properties.values()))  # 1 if there is no choice
     return 0 if total == 1 else total

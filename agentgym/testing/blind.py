@@ -18,10 +18,10 @@ from agentgym.text.tools import Tool
 
 Calls = Sequence[ToolCall]
 Probe = Callable[[Transcript], Calls]
-# Plays a probe's calls in each training episode; returns the observations.
+# Play a probe's calls in each training episode; return the observations.
 Probing = Callable[[Probe], Sequence[Transcript]]
 
-# answers to try if a wrong one does not end the episode
+# answers to try if a wrong answer does not end the episode
 _TRIES = 3
 # ways to end an episode at once
 _ENDS = 8
@@ -37,7 +37,7 @@ class Shortcut(Protocol):
 
 
 class Answer:
-    """Final call with arguments guessed from examples."""
+    """Policy that makes one final call with arguments guessed from examples."""
 
     def __init__(self, examples: Sequence[tuple[Transcript, ToolCall]]) -> None:
         shapes = Counter((call.name, *sorted(call.arguments)) for _, call in examples)
@@ -92,13 +92,13 @@ class ScriptedShortcut:
 
 
 class OptionAnswer:
-    """Shortcut that answers with an option in the prompt."""
+    """Shortcut that answers with an option from the prompt."""
 
     def __init__(self, name: str, answer: Answer, choose: Callable[[list[str]], str]) -> None:
         self.name, self._answer, self._choose = name, answer, choose
 
     def act(self, seen: Transcript) -> Calls:
-        """Answer with the option, once."""
+        """Answer once, with the option."""
         listed = options(seen.task)
         if seen.turns or not listed or len(self._answer.guesses) != 1:
             return ()
@@ -110,7 +110,7 @@ class OptionAnswer:
 
 
 class ProbeAnswer:
-    """Shortcut that makes some calls and answers by a rule learnt elsewhere."""
+    """Shortcut that makes some calls and answers by a rule learnt on other seeds."""
 
     def __init__(self, name: str, probe: Probe, answer: Answer, repeats: int = 1) -> None:
         self.name, self._probe, self._answer, self._repeats = name, probe, answer, repeats

@@ -16,7 +16,7 @@ from agentgym.training.evaluation import Table
 _TEXTS = 40
 # An id is skipped after this many episodes without a text.
 _BARREN = 6
-# Marks of these kinds name a place in the code, common to all worlds.
+# Marks of these kinds name a location in the code, common to all worlds.
 _NAMELESS = frozenset({"raise", "oracle"})
 
 
@@ -84,7 +84,7 @@ class Campaign:
 
 
 def shorten(finding: Finding) -> Finding:
-    """Return the finding with its last reply alone, if that suffices."""
+    """Return the finding with only its last reply, if that suffices."""
     actions = list(finding.case.actions or ())[-1:]
     again = play(replace(finding.case, actions=actions)).findings
     cause = finding.kind, finding.mark

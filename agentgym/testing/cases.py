@@ -24,7 +24,7 @@ _ARMS = (*ARMS, "P0.5S_")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One episode to play; `id`, `seed` and `index` determine it.
+    """One episode to play, determined by `id`, `seed` and `index`.
 
     Attributes:
         options: The options of `agentgym.make`; None draws a stack by the index.
@@ -127,6 +127,6 @@ def _context(turn: int) -> dict[str, Any]:
         "context": "+".join(chosen),
         "window": _WINDOWS[turn // 2 % len(_WINDOWS)],
     }
-    if "programmatic" in chosen:  # an endless loop uses all of it
+    if "programmatic" in chosen:  # an endless loop uses up all of it
         context["context_options"] = {"programmatic": {"seconds": 1.0}}
     return context

@@ -107,13 +107,13 @@ def _faults_of_message(message: Message) -> Iterator[str]:
 
 
 def is_refused(info: Mapping[str, Any]) -> bool:
-    """Report whether no request of a reply had an effect."""
+    """Report whether none of a reply's calls had an effect."""
     detail = info["detail"]
     return not info["valid"] and detail.errors >= max(1, detail.calls) and not detail.nested
 
 
 class ObservationHash:
-    """Hash of an episode's observations, in order."""
+    """Hash an episode's observations, in order."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -127,7 +127,7 @@ class ObservationHash:
 
 
 def parting(one: Sequence[str], two: Sequence[str]) -> str:
-    """Name the step after which two episodes differ, if any."""
+    """Name the first step at which two episodes differ, if any."""
     for k, (left, right) in enumerate(zip(one, two, strict=False)):
         if left != right:
             return f"the reply {k}" if k else "the reset"

@@ -33,7 +33,7 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class LawResult:
-    """The verdict on one law, `holds`, `broken` or `skipped`; `line` reproduces an error."""
+    """Verdict on one law: `holds`, `broken` or `skipped`; the code `line` reproduces an error."""
 
     name: str
     verdict: Verdict

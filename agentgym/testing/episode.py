@@ -1,4 +1,4 @@
-"""Play one episode under every law that needs no knowledge of the world."""
+"""Play one episode and check every law that needs no knowledge of the world."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from agentgym.world.world import MissingHook, World, has_hook
 
 # one step in this many is also played by a copy
 _COPY_EVERY = 10
-# Larger states are compared for a share of the refused replies only, for speed.
+# Larger states are compared only for a share of the refused replies, for speed.
 _STATE_BYTES = 300_000
 # calls of each kind to consider at a time; a world may suggest thousands
 _SUGGESTED = 50
@@ -44,7 +44,7 @@ _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "p
 
 
 class _Stop(Exception):
-    """A finding ended the episode."""
+    """Raised when a finding ends the episode."""
 
 
 def play(case: Case) -> Report:
@@ -147,7 +147,7 @@ class _Player:
     ) -> tuple[StepResult, bytes]:
         self.report.actions.append(action)
         state = state or state_of(env)
-        # Draw in any case, or findings would influence the replies.
+        # Always draw, or findings would influence later replies.
         draws = self._rng.random(3)
         share = min(1.0, _STATE_BYTES / len(state))
         copies = [0, 1, 2] if self.thorough else [int(draws[1] * 3)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from agentgym.testing.playing import Transcript
 
-# an observation and the answer as text
+# an observation, and the answer as text
 Example = tuple[Transcript, str]
 
 _WORD = re.compile(r'"[^"\n]+"|-?\d+(?:\.\d+)?(?![\w.])|\w(?:[\w.@/-]*\w)?')
@@ -181,7 +181,7 @@ def _number(place: int) -> Feature:
     return feature
 
 
-# simple facts about an observation on which an answer must not depend
+# simple features of an observation that must not predict the answer
 FEATURES: Mapping[str, Feature] = {
     "nothing": lambda seen: "",
     "length of the prompt": lambda seen: str(len(seen.task)),
@@ -225,7 +225,7 @@ def learn_guess(examples: Sequence[Example]) -> Guess:
     def hits(feature: str) -> int:
         return sum(_hits(_fit(feature, one), two) for one, two in (halves, halves[::-1]))
 
-    return _fit(max(FEATURES, key=hits), lessons)  # on ties the first, which is the simplest
+    return _fit(max(FEATURES, key=hits), lessons)  # ties go to the first, which is the simplest
 
 
 def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:
@@ -244,7 +244,7 @@ def _fit(feature: str, lessons: Sequence[Lesson]) -> Guess:
     bins: dict[str, Counter[Rule]] = defaultdict(Counter)
     for seen, right in lessons:
         bins[FEATURES[feature](seen)].update(right)
-    # Ties are broken by performance elsewhere.
+    # Break ties by performance on other values.
     known = {
         value: sorted(hits, key=lambda rule: (-hits[rule], -total[rule], str(rule)))[:_RULES]
         for value, hits in bins.items()

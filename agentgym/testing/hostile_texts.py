@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from string import Template
 
-# A member name of a JSON object, which becomes an argument name in Python.
+# A member name of a JSON object; in Python it becomes an argument name.
 _MEMBER = re.compile(r'"(\w+)": ')
 
 _TEXTS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
@@ -22,7 +22,7 @@ LITERALS: tuple[str, ...] = (
     *_TEXTS["literals"],
     *("1" * 4_400, '{"a":' * 66 + "1" + "}" * 66, "[" + "0, " * 300 + "0]"),
 )
-# replies without a call, or with only the beginning or end of one
+# replies without a call, or with only its beginning or end
 PROSE: tuple[str, ...] = (
     *_TEXTS["prose"],
     *("<tool_call>" * 200, "</think>" * 200, "```python\n" * 100),

@@ -35,14 +35,14 @@ from agentgym.world.world import World, has_hook, load_world
 
 # the hooks that `OraclePolicy` needs to play from the chat
 SCRIPTED = ("read_task", "read_result", "optimal_calls")
-# An episode without actions is endless after ten times the package's longest budget.
+# An episode without actions is considered endless after ten times the package's longest budget.
 MOST_REPLIES = 20_000
-_NOISE = 0.3  # as many errors as still leave most episodes long enough to be informative
+_NOISE = 0.3  # the highest error rate that still leaves most episodes long enough to be informative
 _IDLE = "I would rather not."
 _INFO_KEYS = {"turn", "valid", "success", "detail"}
 _PLAIN = (str, int, float, bytes, bool, type(None), dict, list, tuple)
 _PLAIN_MODULES = ("agentgym.text.messages", "agentgym.text.tools")
-# A world's module may register it, and may print.
+# Importing a world's module may register it, and may print.
 _DIGEST = """
 import contextlib, importlib, sys
 from agentgym.testing.laws import play_lines
@@ -85,7 +85,7 @@ def world_of(env_id: str) -> type[World[Any]]:
 
 
 def erring_policy(env_id: str, p: float = _NOISE) -> ScriptedPolicy:
-    """Return a policy that errs sometimes, or a random one without the hooks for optimal play."""
+    """Return a policy that sometimes errs, or a random one if the world lacks the hooks."""
     world = world_of(env_id)
     if all(has_hook(world, hook) for hook in (*SCRIPTED, "legal_calls")):
         return NoisyPolicy(env_id, p)
@@ -246,7 +246,7 @@ def check_copies(env_id: str, arms: Iterable[str] = ("",), shots: int = 0) -> No
         require(len(worlds) == len(copies), "a copy shares its world with the original", line)
         if not arm and not shots:
             inner.restore(snapshot)
-            again = list(_play_on(env, policy, chat))[:-1]  # restoring rewinds the generator too
+            again = list(_play_on(env, policy, chat))[:-1]  # also restores the generator
             require(again == ends[0][:-1], "a snapshot goes on otherwise", line)
 
 
@@ -302,7 +302,7 @@ def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
 
 
 def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
-    """Check that a world rebuilt from the chat, or `state()`, gives the same hints; count them."""
+    """Check that a world rebuilt from the chat or `state()` gives the same hints; count them."""
     policy, compared = RandomPolicy(env_id), 0
     has_slack = "budget_slack" in registry.config_schema(env_id)["properties"]
     options: dict[str, Any] = {"budget_slack": 5} if has_slack else {}

@@ -28,7 +28,7 @@ _SEARCHES = 50
 
 @dataclass(frozen=True)
 class Transcript:
-    """The chat of an episode, split up; `turns` are the calls of each reply with their results."""
+    """The chat of an episode, divided into turns: the calls of each reply with their results."""
 
     task: str
     tools: Sequence[Tool]
@@ -59,7 +59,8 @@ def start(env: ToolEnv, seed: int) -> ToolEnv:
 def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
     """Play an episode with a function of the observations; return score and transcript.
 
-    Calls that the env does not accept in one reply are played one by one and observed as one.
+    Calls that the env does not accept in one reply are played one by one and reported as one
+    observation.
     """
     seen = Transcript(env.chat.messages[1].text, env.chat.tools, ())
     for _ in range(_MAX_REPLIES):
@@ -100,7 +101,7 @@ def demonstrations(
 ) -> Iterator[tuple[ToolEnv, Transcript]]:
     """Yield the starts of episodes on consecutive seeds with successful transcripts.
 
-    Without known optimal calls, these are random episodes that happened to succeed.
+    If optimal calls are unknown, these are random episodes that happened to succeed.
     """
     knows = has_hook(type(start(env, first_seed).world), "optimal_calls")
 

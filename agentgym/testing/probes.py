@@ -1,4 +1,4 @@
-"""Probes of an episode without knowledge of the world: state, differences and copies."""
+"""Probes of an episode that know nothing of the world: state, differences and copies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _VALUES = (
     *(str, int, float, bytes, complex, type(None), set, frozenset, np.ndarray, type),
     *(types.FunctionType, types.BuiltinFunctionType),
 )
-# The place of an object's state among its parts.
+# Key of an object's state among its parts.
 _STATE = 2
 # A team's state besides its worlds and its mail, which the end of a cycle delivers.
 _TEAM_FIELDS = ("messages", "tasks", "winners", "faults", "question", "answer")
@@ -125,7 +125,7 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _drop_caches(kind: type, one: Any, two: Any) -> None:
-    """Drop the cached properties that only one side has computed: they derive from the rest."""
+    """Drop cached properties that only one side has computed; they derive from the rest."""
     if isinstance(one, dict) and isinstance(two, dict):
         for name in one.keys() ^ two.keys():
             if isinstance(getattr(kind, str(name), None), functools.cached_property):

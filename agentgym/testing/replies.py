@@ -31,7 +31,7 @@ _VALUES = 400
 _VALUES_BY_NAME = 40
 _BOUNDARIES = (0, 1, -1, 2, 10, 100, 255, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63))
 _FRACTIONS = (0.0, -0.0, 0.5, -1.5, 1e-9, 1e15, 1e300, 5e-324, 0.1 + 0.2)
-# Share of hostile texts among those of legal calls; they fit the schema, so tools see them.
+# Share of hostile texts among the texts in legal calls; they fit the schema, so tools see them.
 _HOSTILE_TEXTS = 0.1
 # hostile texts that an episode of forty replies is likely to use
 _VALUES_PER_EPISODE = 40
@@ -40,7 +40,7 @@ _FINAL_SHARE = 0.04
 # maximum length of a mutated reply
 _MAX_REPLY = 200_000
 
-# Weights of the reply kinds. Half fit a schema, because only those change anything.
+# Weights of the reply kinds. Half fit a schema, because only those calls can change anything.
 _KINDS: Mapping[str, float] = {
     "legal": 0.38,
     "suggested": 0.12,
@@ -53,7 +53,7 @@ _KINDS: Mapping[str, float] = {
 
 
 class Vocabulary:
-    """Values shown in an episode, by name if they had one."""
+    """Values shown in an episode, by name if they have one."""
 
     def __init__(self) -> None:
         self._texts: deque[str] = deque(maxlen=_VALUES)
@@ -74,7 +74,7 @@ class Vocabulary:
         self._named.setdefault(name, deque(maxlen=_VALUES_BY_NAME)).append(value)
 
     def text(self, rng: np.random.Generator, name: str) -> str:
-        """Return a text from the episode, preferably with this name, or a new one."""
+        """Return a string from the episode, preferably one with this name, or a new string."""
         value = self._value(rng, name, str)
         if isinstance(value, str):
             return value
@@ -90,7 +90,7 @@ class Vocabulary:
         return self._numbers[int(rng.integers(len(self._numbers)))]
 
     def _value(self, rng: np.random.Generator, name: str, kind: type) -> Value | None:
-        """Return a value of a type with this name or its end: `id` for `course_id`."""
+        """Return a value of a type with this name or its suffix: `id` for `course_id`."""
         values = self._named.get(name) or self._named.get(name.rpartition("_")[2])
         fitting = [value for value in values or () if type(value) is kind]
         if not fitting or rng.random() < 0.3:
@@ -164,7 +164,7 @@ class ReplyGenerator:
 
     def _with_literal(self, tools: Sequence[Tool]) -> str:
         call = self._call(tools, hostile=0.0)
-        mark = "\u2603"  # not a value of any legal call
+        mark = "\u2603"  # a value that no legal call contains
         arguments = {**call.arguments, self._pick(list(call.arguments) or ["id"]): mark}
         text = render(ToolCall(call.name, arguments), self.dialect)
         return text.replace(f'"{mark}"', self._pick(LITERALS))

@@ -19,7 +19,7 @@ _trusted: set[str] | None = None
 
 
 class UntrustedModule(ImportError):
-    """Error of a module that only a file names; it says how to allow the import."""
+    """Error for a module that only a file names; it explains how to allow the import."""
 
 
 def trust_package(module: str) -> None:
@@ -28,7 +28,7 @@ def trust_package(module: str) -> None:
 
 
 def trust_only(modules: Iterable[str]) -> None:
-    """Import no other modules by name, except agentgym's and installed packages' worlds.
+    """Restrict imports by name to agentgym's modules and installed packages' worlds.
 
     A run folder names modules too, and its author must not choose the imports.
     """

@@ -45,7 +45,7 @@ def _dataclass_fields(owner: type[msgspec.Struct]) -> dict[str, dataclasses.Fiel
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Frozen record, which `dataclasses.replace`, `fields` and `asdict` accept.
+    """Frozen record, supported by `dataclasses.replace`, `fields` and `asdict`.
 
     Building a msgspec struct takes a tenth of a frozen dataclass's time.
     """
@@ -108,7 +108,7 @@ class Message(Record, frozen=True):
         id: Deterministic and unique in its chat: `"{turn}:{k}"`, or `"{wrapper}:{k}"` for a
             wrapper's message.
         raw: An assistant's exact text.
-        moment: `"{digest}:{turn}"`, the seed of scripted policies' choices; models never see it.
+        moment: `"{digest}:{turn}"`, which seeds scripted policies' choices; models never see it.
     """
 
     role: Role
@@ -160,7 +160,7 @@ class Messages(Sequence[Message]):
     """An immutable sequence of messages that grows in O(new messages).
 
     Adding to the longest version extends a buffer that all versions share; adding to any other
-    version copies.
+    version copies the messages.
     """
 
     __slots__ = ("_buffer", "_length", "_tail")
@@ -192,7 +192,7 @@ class Messages(Sequence[Message]):
         return longest
 
     def with_last(self, *messages: Message) -> Messages:
-        """Return this sequence followed by private messages."""
+        """Return this sequence followed by messages that later versions do not share."""
         return self._version(self._buffer, self._length, (*self._tail, *messages))
 
     def without_last(self) -> Messages:
@@ -207,7 +207,7 @@ class Messages(Sequence[Message]):
         return self._version(self._buffer, min(count, self._length), tail)
 
     def lineage(self) -> tuple[object, int]:
-        """Return the shared buffer, and the number of its messages in this version."""
+        """Return the shared buffer, and how many of its messages belong to this version."""
         return self._buffer, self._length
 
     def shared_prefix(self, other: Sequence[Message]) -> int:
@@ -332,7 +332,7 @@ class Chat(Record, frozen=True):
     def to_openai(self, *, json_arguments: bool = True) -> list[dict[str, Any]]:
         """Return the messages as chat-completions dicts, with pictures as data URLs.
 
-        A user message carries a tool result's pictures, because the API allows none in tool
+        A tool result's pictures follow in a user message, because the API allows none in tool
         messages. `json_arguments=False` gives call arguments as objects, as in transformers' chat
         templates.
         """

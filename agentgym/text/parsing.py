@@ -24,20 +24,20 @@ from agentgym.text.tools import MAX_CALL_CHARS, MAX_DEPTH, Tool, ToolError, chec
 Dialect = Literal["auto", "json", "python"]
 DIALECTS: tuple[str, ...] = get_args(Dialect)
 
-# A longer reply is cut in the log, and its calls do not run.
+# A longer reply is truncated in the log, and its calls do not run.
 MAX_REPLY_CHARS = 1_000_000
 # More than any env executes, and fast to parse.
 MAX_BLOCKS = 1_024
 # More than any office tool takes; a container costs far more than a character.
 MAX_CONTAINERS = 10_000
-MAX_TOKENS = 10_000  # of a Python call, read one by one
+MAX_TOKENS = 10_000  # tokens of a Python call, read one by one
 # `explain` starts with this if the reply does not attempt a call.
 NO_CALL = "no tool call found"
 
 _MAX_PLAIN_CHARS = 32_768  # msgspec has no limits on numbers
 
 _OPENER = re.compile(r"<think>|</think>|<tool_call>|```python[ \t]*\n?")
-# Nearly every reply: at most one thought, some prose, one call in a tag, and no other tag.
+# Matches nearly every reply: at most one thought, some prose, one call in a tag, and no other tag.
 _COMMON = re.compile(
     r"(?:<think>((?:[^<]++|<(?![/t]))*+)</think>)?+((?:[^<`]++|<(?![/t]))*+)"
     r"<tool_call>([^<]*+)</tool_call>\s*+"
@@ -68,7 +68,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "\
 
 
 class _Unreadable(ValueError):
-    """The reply contains no readable call; the text states why."""
+    """The reply contains no readable call; the message explains why."""
 
 
 class _PlainCall(msgspec.Struct, forbid_unknown_fields=True):
@@ -84,9 +84,10 @@ def parse(
 ) -> Message:
     """Return a reply as an assistant message, without calls if any of them is unreadable.
 
-    `tools` name the positional arguments of a Python call; `turn` is part of the ids.
+    `tools` provides the names of positional arguments in a Python call; `turn` becomes part of the
+    ids.
     """
-    # A shortcut to the result of `_read` in half the time, because it runs once per step.
+    # Gives the result of `_read` in half the time, because it runs once per step.
     is_short = len(text) <= _MAX_PLAIN_CHARS and text.isascii()
     if is_short and dialect != "python" and (common := _COMMON.fullmatch(text)):
         thought, prose, body = common.groups("")
@@ -179,7 +180,8 @@ def _scan(raw: str) -> tuple[str, str, list[str], list[str], str]:
         mark = opener[0]
         begin, start = opener.span()
         if mark == "</think>":
-            # If the chat template wrote the opening tag, everything before this is thinking.
+            # If the chat template wrote the opening tag, everything before the closing tag is
+            # thinking.
             prose, fences, tags = [], [], []
             thinking = [raw[:begin].replace("<think>", "").replace("</think>", "")]
             position = start
@@ -233,7 +235,7 @@ def _call(body: str, call_id: str) -> ToolCall:
 def _plain_call(body: str, call_id: str) -> ToolCall | None:
     """Read a call with msgspec; return None if `_call` must look closer.
 
-    msgspec keeps the last member of a repeated name, and only then the `str` of a dict has fewer
+    msgspec silently keeps the last member of a repeated name; the `str` of the dict then has fewer
     colons than its JSON text.
     """
     if "\\u" in body or body.count("{") + body.count("[") > MAX_DEPTH:
@@ -262,7 +264,7 @@ def _load(body: str) -> Any:
         data, end = _DECODER.raw_decode(body)
     except ToolError:
         raise
-    except ValueError as error:  # JSONDecodeError, and int() of more than 4,300 digits
+    except ValueError as error:  # JSONDecodeError, or int() of more than 4,300 digits
         raise _Unreadable(f"a call is not valid JSON: {error.args[0][:120]}") from None
     if end != len(body):
         raise _Unreadable(f"a call is followed by more text: {echo(body[end : end + 60])}")
@@ -346,7 +348,7 @@ def _arguments(inside: str, tool: str, tools: Sequence[Tool]) -> str:
             out.append(_json_token(kind, value))
     if out and out[-1] == ",":
         out.pop()
-    return " ".join(out)  # without spaces, adjacent numbers would become one
+    return " ".join(out)  # without spaces, adjacent numbers would merge
 
 
 def _tokens(inside: str) -> Iterator[tuple[str, str]]:

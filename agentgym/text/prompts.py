@@ -18,7 +18,7 @@ _FENCE = "one call in a Python code block"
 def document_tools(tools: Sequence[Tool], dialect: Dialect, most_calls: int | None) -> str:
     """Return the tools as JSON function schemas, and the form of calls in the dialect.
 
-    `most_calls` is the maximum per reply; None for no limit.
+    `most_calls` is the maximum number per reply; None for no limit.
     """
     schemas = "\n".join(
         json.dumps(tool.to_openai()["function"], ensure_ascii=False) for tool in tools

@@ -1,7 +1,7 @@
 """The work that the calls of one reply share.
 
-Shares count steps or characters, so every host refuses the same calls; only those of SQL and
-programs count time.
+Shares count steps or characters, so every host refuses the same calls; only SQL and programs count
+time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agentgym.text.tools import ToolError
 ROOM = 10.0
 
 # A short program is free, because its time depends on the host; all others together may take as
-# long as one.
+# long as one program.
 _FREE_SECONDS = 1.0
 _SECONDS_PER_CALL = 12.0
 
@@ -53,7 +53,7 @@ def spend_seconds(seconds: float) -> None:
 
 
 def check_room() -> None:
-    """Raise `ToolError` if the reply has no room for another call."""
+    """Raise `ToolError` if the reply has used up its work."""
     if _room.left <= 0:
         raise ToolError(
             "limit exceeded: the calls of this reply have used up their work, and this one was not "

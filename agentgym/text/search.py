@@ -74,7 +74,7 @@ class Dense:
 
 
 def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, ...]:
-    """Return the indices of the `count` highest scores; `positive` drops the others."""
+    """Return the indices of the `count` highest scores; `positive` drops scores of 0 or less."""
     count = min(count, len(scores))
     # Sorting only the best scores keeps a search linear in the documents.
     least = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf

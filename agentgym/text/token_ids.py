@@ -84,7 +84,7 @@ class TokenIds(Sequence[int]):
         return self._length == len(other) == self.shared_prefix(other)
 
     def __hash__(self) -> int:
-        return hash(tuple(self))  # equals the hash of the equal tuple
+        return hash(tuple(self))  # equals the hash of an equal tuple
 
     def __repr__(self) -> str:
         return f"TokenIds({list(self)!r})"

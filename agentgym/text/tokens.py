@@ -19,12 +19,12 @@ from agentgym.text.validation import list_names
 # Markup around one message, as in ChatML.
 MESSAGE_OVERHEAD = 4
 
-# A 1024 x 1024 picture, and one whose size is unreadable.
+# Tokens of a 1024 x 1024 picture, also for an unreadable size.
 IMAGE_TOKENS = 765
 
 _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
-# Context edits recount a chat: a long one has fewer texts, a context window fewer long texts.
+# Context edits recount a chat: a long chat has fewer texts, a context window fewer long texts.
 _CACHED_TEXTS = 4_096
 _CACHED_LONG_TEXTS = 256
 _LONG_TEXT = 8_192  # characters
@@ -38,7 +38,7 @@ _CL100K_WORDS = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
     r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
 )
-# The same for texts without runs of `_SPACES`; it never backtracks and is twice as fast.
+# Equivalent for texts without runs of `_SPACES`; it never backtracks and is twice as fast.
 _CL100K_PLAIN_WORDS = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s+$|\s*[\r\n]|\s"
@@ -53,7 +53,7 @@ _LINE_END = re.compile(r"\n(?=[^\S\r\n]*+\S)")
 _CACHED_BLOCKS = 1_024  # more than the longest texts of a step have
 # Merging one long word takes superlinear time, so texts are encoded in blocks.
 _BLOCK_CHARS = 8_192
-_LONGEST_WORD = 24_576  # no human text contains a longer word
+_LONGEST_WORD = 24_576  # no human-written text contains a longer word
 # Matched at block ends only, because a search would try every position of a long run.
 _WORD_END = re.compile(r"[\W_]*+[^\W_]++(?=[\W_])")
 
@@ -66,7 +66,7 @@ class TokenCounter:
     """Counter of the tokens of messages and chats; special tokens count as text.
 
     Args:
-        name: The vocabulary, under which `counter` finds the counter again, for example after
+        name: The vocabulary, by which `counter` finds the counter again, for example after
             pickling.
         length: The number of tokens of a text.
     """
@@ -108,8 +108,8 @@ class TokenCounter:
 def image_tokens(png: bytes) -> int:
     """Count the tokens of a picture, like OpenAI's vision models in full detail.
 
-    A picture is scaled to fit 2048 x 2048 pixels, then its shorter side to at most 768; it takes 85
-    tokens plus 170 per 512 x 512 tile.
+    A picture is scaled to fit 2048 x 2048 pixels, and then until its shorter side has at most 768;
+    it takes 85 tokens plus 170 per 512 x 512 tile.
     """
     sides = int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
     if not png.startswith(_PNG) or not all(sides):
@@ -119,7 +119,7 @@ def image_tokens(png: bytes) -> int:
 
 
 def heuristic() -> TokenCounter:
-    """Return a counter by word length, with one token per sign."""
+    """Return a counter that estimates from word length, with one token per punctuation mark."""
 
     def length(block: str) -> int:
         # A cl100k_base token covers about seven letters of an English word.
@@ -132,7 +132,7 @@ def cl100k() -> TokenCounter:
     """Return a counter with the GPT-4 vocabulary, as in the papers; it needs no download.
 
     Encoding takes linear time, in blocks that end at word boundaries. A run of more than 24,576
-    characters without one is cut anyway, which may change adjacent tokens.
+    characters without a boundary is cut anyway, which may change adjacent tokens.
     """
     encode = cl100k_encoder(_CL100K_PLAIN_WORDS)
 
@@ -163,7 +163,7 @@ def count_texts(texts: Iterable[str]) -> int:
 
 
 def cl100k_encoder(words: str = _CL100K_WORDS) -> Callable[[str], list[int]]:
-    """Return the function from a text to its GPT-4 tokens."""
+    """Return a function that counts GPT-4 tokens in a string."""
     import tiktoken  # noqa: PLC0415 - it takes 0.1 s to load
 
     return tiktoken.Encoding(
@@ -187,7 +187,7 @@ def _cl100k_ranks() -> dict[bytes, int]:
 
 
 def _by_blocks(length: Callable[[str], int]) -> Callable[[str], int]:
-    # A new end costs only the last block.
+    # Appending to a text costs only its last block.
     of_block = functools.lru_cache(maxsize=_CACHED_BLOCKS)(length)
 
     def of_text(text: str) -> int:

@@ -33,7 +33,7 @@ ResultT = TypeVar("ResultT")
 
 
 class ToolError(Exception):
-    """Error of a rejected call, read as `error: …`; the world must be unchanged."""
+    """Error for a rejected call, shown as `error: …`; the world must be unchanged."""
 
 
 class HostLimitError(ToolError):
@@ -91,20 +91,21 @@ def tool(
 
 
 def tool_with_schema(schema: Tool, method: MethodT) -> MethodT:
-    """Offer a method under a ready schema; a call passes its arguments unchecked."""
+    """Offer a method with a given schema; a call passes its arguments unchecked."""
     method.__agentgym_tool__ = (schema.name, schema.final)  # type: ignore[attr-defined]
     method.__agentgym_schema__ = schema  # type: ignore[attr-defined]
     return method
 
 
 class Toolset:
-    """Tools mounted on an env besides its world's.
+    """Tools mounted on an env in addition to its world's.
 
     Attributes:
         episode_state: The attributes that belong to the episode and to snapshots.
-        tool_order: All tools in listing order; by default as defined, with the parts' tools last.
-        parts: Objects with further `@tool` methods, which refer to the toolset's state and own
-            none.
+        tool_order: All tools in listing order; by default, definition order with the parts' tools
+            last.
+        parts: Objects with further `@tool` methods; they use the toolset's state and keep none
+            themselves.
         renamed: New names for some tools.
         json_indent: The indentation of data in results; None for one line.
     """
@@ -125,7 +126,7 @@ class Toolset:
     def transaction(self) -> AbstractContextManager[None] | None:
         """Return a context manager that restores the episode's state after an exception.
 
-        It raises `RollbackError` if it cannot. With None, a tool must reject a call before it
+        It raises `RollbackError` if it cannot. If it is None, a tool must reject a call before it
         changes anything.
         """
         return None
@@ -147,7 +148,7 @@ class BoundTool(msgspec.Struct, eq=False):
     def run(
         self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], ResultT]
     ) -> ResultT:
-        """Run the method on valid arguments or raise ToolError; a failing `convert` undoes it."""
+        """Run the method on valid arguments or raise ToolError; undo it if `convert` fails."""
         try:
             checked = self.checks.validate(arguments)
         except ValidationError as error:

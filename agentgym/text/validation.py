@@ -53,7 +53,7 @@ def check_reset(options: Mapping[str, object] | None, known: Iterable[str]) -> N
 
 def suggest(value: object, choices: Iterable[str]) -> str:
     """Return a question that suggests close choices, if any."""
-    # Reversed, because the first of several that differ only in case wins.
+    # Reversed, so that the first of several names that differ only in case wins.
     by_key = {choice.casefold(): choice for choice in reversed([*choices])}
     key = str(value).casefold()
     # 0.7 accepts one or two wrong letters in a short name, but not merely equal endings.
@@ -75,7 +75,7 @@ _POWERS = {"": 0, "k": 3, "m": 6}
 
 
 def read_tokens(name: str, value: object, low: int, high: int) -> int:
-    """Return a number of tokens, which may be a text such as `8k`."""
+    """Return a number of tokens, which may be a string such as `8k`."""
     number = parse_count(name, value) if isinstance(value, str) else value
     check_int(name, number, low, high)
     return cast(int, number)
@@ -92,7 +92,7 @@ def parse_count(name: str, text: str) -> int:
 
 
 def check_shape(shape: TypeAdapter[T], data: object) -> T:
-    """Return data, or the JSON in bytes, in a shape; the ValueError names the first wrong place."""
+    """Validate data, or JSON bytes, against a type; the ValueError names the first wrong field."""
     try:
         if isinstance(data, bytes):
             return shape.validate_json(data, strict=True)

@@ -24,9 +24,7 @@ def needs_extra(purpose: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        if (error.name or "").startswith(
-            "agentgym"
-        ):  # a fault of this package, which no extra cures
+        if (error.name or "").startswith("agentgym"):  # a bug in this package, which no extra fixes
             raise
         # Report the outermost purpose, which the user knows, and the innermost cause, which names
         # the package.

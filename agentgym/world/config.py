@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-# pydantic's bounds type; pydantic's own `Field` imports slowly
+# pydantic's bounds type; pydantic's `Field` is slow to import
 from annotated_types import Interval
 from pydantic_core import ValidationError, core_schema, to_jsonable_python
 
@@ -55,7 +55,7 @@ class Config:
 
 @dataclass(frozen=True)
 class TokenCount:
-    """Annotation for a number of tokens, which may also be a text such as `8k`."""
+    """Annotation for a number of tokens, which may also be a string such as `8k`."""
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -69,7 +69,7 @@ def _read_tokens(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Choice:
-    """Annotation for an option with listed values; unlike `Literal`, it refuses True for 1."""
+    """Annotation for an option with listed values; unlike `Literal`, it rejects True for 1."""
 
     values: Collection[Any]
 

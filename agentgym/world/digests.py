@@ -22,10 +22,10 @@ _PRINTED = (bytes, complex, date, time, timedelta, Decimal, Fraction, PurePath, 
 
 
 def digest(value: object) -> str:
-    """Return a digest of a value made of numbers, texts, collections, records and plain objects.
+    """Return a digest of a value made of numbers, strings, collections, records and plain objects.
 
-    Mappings and sets are unordered, a tuple equals a list, an object counts by its class name and
-    attributes, and a function by its name. Raises TypeError for anything else, and for cycles.
+    Mappings and sets are unordered, tuples equal lists, objects are represented by class name and
+    attributes, and functions by name. Raises TypeError for anything else, and for cycles.
     """
     return hashlib.sha256(json.dumps(_canonical(value, ())).encode()).hexdigest()[:_HEX_DIGITS]
 
@@ -64,7 +64,7 @@ def _canonical(value: Any, above: tuple[int, ...]) -> Any:
 
 
 def _attributes(value: object) -> Mapping[str, Any]:
-    if is_dataclass(value):  # it may have slots instead of a dict
+    if is_dataclass(value):  # the object may have slots instead of a dict
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if hasattr(value, "__dict__"):
         return vars(value)

@@ -18,20 +18,21 @@ Move = int | str
 # The result of a move in a match, until the players' moves have been played.
 COMMITTED = "Your move is made. It is played once every player whose turn it is has moved."
 
-# The plan hint of a seat that has moved, or whose turn it is not.
+# The plan hint for a seat that has moved, or that must wait for its turn.
 WAIT = "Wait for the other player's move."
 
 
 class SeatedWorld(World[ConfigT]):
-    """World in which each player's moves change the situation of all.
+    """World in which each player's moves affect everyone's situation.
 
-    Alone, an agent plays one seat, and scripted moves of the others follow its own. In a match
+    A single agent plays one seat, and scripted moves of the others follow its own.
+    In a match
     (`agentgym.multi.match`), every seat has a copy of the world. Tools check a move and return
     `self.make_move(...)`.
 
     Attributes:
         players: The seats, in turn order.
-        seat: The player whose view this world is.
+        seat: The player whose view this world shows.
         in_match: Whether agents play all seats.
         pending: This seat's move that has not been played yet, or None.
         stopped_by: The player who ended a match early by running out of turns, if any.
@@ -52,17 +53,17 @@ class SeatedWorld(World[ConfigT]):
 
     @abstractmethod
     def play(self, moves: Mapping[str, Move]) -> str:
-        """Play the movers' moves; return a line that tells them."""
+        """Play the movers' moves; return a line that reports them."""
 
     @abstractmethod
     def read_line(self, line: str) -> None:
-        """Take the situation from a line of `play`, even without earlier lines; or raise
-        ValueError.
+        """Apply a line of `play` to the situation, even without earlier lines; raise ValueError if
+        it does not fit.
         """
 
     @abstractmethod
     def scripted_move(self, player: str) -> Move:
-        """Return the move of a player whom no agent plays."""
+        """Return the scripted move of a player that no agent plays."""
 
     @abstractmethod
     def payoff(self) -> float:
@@ -77,7 +78,7 @@ class SeatedWorld(World[ConfigT]):
         self.seat, self.in_match, self._news = seat, True, []
 
     def make_move(self, move: Move) -> str:
-        """Make this seat's move; without a match, play until its next turn and tell all moves."""
+        """Make this seat's move; without a match, play until its next turn and report all moves."""
         if self.pending is not None:
             raise ToolError("you have moved; wait for the other players")
         if self.in_match:

@@ -62,7 +62,7 @@ class StepInfo:
 
 @dataclass(frozen=True, slots=True)
 class NestedCall:
-    """A call made by code; the result of a failed one starts with `error:`."""
+    """A call made by code; a failed call's result starts with `error:`."""
 
     name: str
     arguments: Mapping[str, Any]

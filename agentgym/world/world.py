@@ -27,7 +27,7 @@ _EXAMPLE = "an example is in agentgym/envs/lumina/list_world.py"
 
 
 class MissingHook(NotImplementedError):
-    """Error of a world that lacks a hook, or `Config`, which `feature` needs."""
+    """Error for a world that lacks a hook, or `Config`, which `feature` needs."""
 
     def __init__(self, world: type[World[Any]], hook: str, feature: str = "") -> None:
         self.world, self.hook, self.feature = world, hook, feature
@@ -46,9 +46,10 @@ class World(Generic[ConfigT]):
 
     Attributes:
         Config: A frozen dataclass of the options, such as an `agentgym.Config`.
-        parallel_calls: Whether one reply may contain several calls. False in worlds whose optimal
+        parallel_calls: Whether one reply may contain several calls. False for worlds whose optimal
             sets contain single calls.
-        labels_decide: Whether `label_calls` decides if a reply is optimal, not `optimal_calls`.
+        labels_decide: Whether `label_calls` instead of `optimal_calls` decides if a reply is
+            optimal.
         prose_fails: Whether a reply without an attempted call counts as a failed round.
         roles: The tools of each role in a team, by lower-case role names (`agentgym.multi`). The
             first role has all unlisted tools. By default, a `closer` has the tools that end the
@@ -60,7 +61,8 @@ class World(Generic[ConfigT]):
         rng: The only source of randomness.
         instance: A digest of class and seed, which reveals nothing about the instance.
         done: Whether the world has ended.
-        turn: The used turns, including unreadable replies; the env increments it before each turn.
+        turn: The number of used turns, including unreadable replies; the env increments it before
+            each turn.
         max_turns: The turn budget, or None for no limit. It may shrink during the episode.
         max_calls: The maximum calls per reply, or None for no limit; set before `generate`.
         call_log: The completed calls, from which the env re-creates the world after a fault.
@@ -77,7 +79,7 @@ class World(Generic[ConfigT]):
     _is_complete: ClassVar[bool]
 
     def __init__(self, config: ConfigT, seed: int) -> None:
-        if "_is_complete" not in vars(type(self)):  # a parent's mark proves nothing
+        if "_is_complete" not in vars(type(self)):  # a mark on the parent class proves nothing
             check_world(type(self))
             type(self)._is_complete = True
         self.config = config
@@ -117,15 +119,16 @@ class World(Generic[ConfigT]):
     def instance_key(self) -> str:
         """Return a digest of everything that defines this instance except budgets and prompts.
 
-        It is read once, after `generate`. By default it covers the attributes that not every world
-        has.
+        It is read once, after `generate`. By default it covers the attributes that the subclass
+        adds.
         """
         return digest({name: value for name, value in vars(self).items() if name not in COMMON})
 
     def split_keys(self) -> Collection[str]:
         """Return the digests or names that must all be in a split for this instance to be in it.
 
-        By default only its key. Override it if instances share something, such as people, that must
+        By default, only its key. Override it if instances share something, such as people, that
+        must
         not occur in both splits.
         """
         return (self.instance_key(),)
@@ -141,13 +144,13 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def instance_count(cls, config: ConfigT) -> float | None:
-        """Return the number of a configuration's instances or a lower bound, or None."""
+        """Return the number of a configuration's instances, a lower bound, or None."""
         return None
 
     @classmethod
     def chance(cls, config: ConfigT) -> float | None:
-        """Return the expected score of the best policy without task and results; None to estimate
-        it.
+        """Return the expected score of the best policy that sees neither task nor results; None to
+        estimate it.
         """
         return None
 
@@ -156,11 +159,11 @@ class World(Generic[ConfigT]):
         return (self,)
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Return the call that a reply without one means, such as an answer in prose, or None."""
+        """Return the call implied by a reply without one, such as an answer in prose, or None."""
         return None
 
     def board(self) -> str:
-        """Draw the visible state for people; by default empty."""
+        """Draw the visible state for people; empty by default."""
         return ""
 
     # Hooks for oracles and labels, which depend only on the shown history and change nothing.
@@ -179,13 +182,13 @@ class World(Generic[ConfigT]):
         return self.state()
 
     def state_chars(self) -> int:
-        """Return the number of characters of `state()`."""
+        """Return the number of characters in `state()`."""
         return len(self.state())
 
     def subtask(self, with_state: bool) -> str:
         """Return the next step of an optimal plan in words, without requiring lookahead.
 
-        It may refer to `state()` if `with_state`.
+        It may refer to `state()` if `with_state` is set.
         """
         raise MissingHook(type(self), "subtask")
 
@@ -194,8 +197,8 @@ class World(Generic[ConfigT]):
         return phrase(call)
 
     def restate(self) -> str | None:
-        """Return the task without outdated parts, for a view with `state()` instead of the history,
-        or None.
+        """Return the task without outdated parts, for a view that shows `state()` instead of the
+        history, or None.
         """
         return None
 
@@ -208,8 +211,8 @@ class World(Generic[ConfigT]):
         return None
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
-        """Return a function that labels the next reply's calls after it was played, as of the state
-        before.
+        """Return a function that labels the next reply's calls after they have been played,
+        relative to the state before.
 
         None if calls are simply optimal or not.
         """
@@ -235,7 +238,7 @@ class World(Generic[ConfigT]):
         raise MissingHook(type(self), "read_subtask")
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        """Return the calls that would succeed now, as far as the shown history tells."""
+        """Return the calls that would succeed now, as far as the shown history reveals."""
         raise MissingHook(type(self), "legal_calls")
 
     # Hooks for classical agents (`agentgym.wrappers.discrete`), which depend only on the shown
@@ -245,7 +248,7 @@ class World(Generic[ConfigT]):
         """Return every call that this configuration can require; their order and number depend only
         on it.
 
-        A slot for an unknown call contains one that fails.
+        The slot of an unknown call contains a call that fails.
         """
         raise MissingHook(type(self), "action_catalog")
 
@@ -257,7 +260,7 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def undefined_hooks(cls, config: Any) -> Mapping[str, str]:
-        """Return the hooks without a true answer, with reasons."""
+        """Return the hooks that have no true answer, with reasons."""
         return {}
 
     @classmethod
@@ -273,7 +276,7 @@ class World(Generic[ConfigT]):
         raise MissingHook(cls, "config_for_horizon")
 
     def set_turns_left(self, turns: int) -> None:
-        """Set the remaining turns, the budget if it is unknown."""
+        """Set the remaining turns, and the budget if it is unknown."""
         if self.max_turns is None:
             self.max_turns, self.turn = turns, 0
         else:
@@ -369,7 +372,7 @@ class CallSet(Sequence[ToolCall]):
         ):
             return False
         value = call.arguments[self._argument]
-        # A dict treats True and 1.0 as 1; call validation does not.
+        # Dicts treat True and 1.0 as 1; call validation does not.
         return (
             isinstance(value, (str, int)) and not isinstance(value, bool) and value in self._values
         )
@@ -398,9 +401,7 @@ def world_path(world: type[World[Any]] | str) -> str:
 
 
 def load_world(world: type[World[Any]] | str) -> type[World[Any]]:
-    """Return the class of a world, or raise `MissingHook` or ValueError if its path or hooks are
-    wrong.
-    """
+    """Return a world's class; raise `MissingHook` or ValueError if its path or hooks are wrong."""
     if isinstance(world, str):
         module, _, name = world.partition(":")
         try:

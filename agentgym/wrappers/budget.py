@@ -144,9 +144,9 @@ _TRIGGERS: Mapping[str, Callable[[Any], Trigger]] = {
 
 
 def read_trigger(name: str, value: Any) -> Trigger:
-    """Read a trigger from an instance, a dict, or a text.
+    """Parse a trigger from an instance, a dict, or a string.
 
-    A text is a number of tokens (`60k`), a share of the window (`0.75`, `75%`), `20uses`,
+    A string is a number of tokens (`60k`), a share of the window (`0.75`, `75%`), `20uses`,
     `10turns`, or several joined by `|`. Anything else raises ValueError.
     """
     if isinstance(value, str):
@@ -185,7 +185,7 @@ def _parse_trigger(name: str, text: str) -> Trigger:
 
 
 def read_budget(value: ContextBudget | Mapping[str, Any] | None) -> ContextBudget | None:
-    """Read a budget from an instance, a dict, or None."""
+    """Parse a budget from an instance, a dict, or None."""
     if value is None or isinstance(value, ContextBudget):
         return value
     if isinstance(value, Mapping):

@@ -21,7 +21,7 @@ _LOW = 8 / 15  # 0.4 of the window for a trigger at 0.75
 
 
 class ClearThinking(ContextWrapper):
-    """Wrapper that keeps the thinking of only the newest replies with thinking.
+    """Wrapper that keeps thinking only in the newest replies that contain any.
 
     Args:
         budget: The window.
@@ -48,7 +48,7 @@ class ClearThinking(ContextWrapper):
         self.keep = keep
         super().__init__(env, budget, trigger=self.trigger, keep=keep)
         if isinstance(keep, int):  # replies cleared at every turn are among the newest
-            tail = min(keep + 1, 16)  # a longer tail would slow every step
+            tail = min(keep + 1, 16)  # a longer tail would slow down every step
             self.view.editable_tail = max(self.view.editable_tail, tail)
 
     def begin(self) -> None:
@@ -88,7 +88,7 @@ class ClearToolResults(ContextWrapper):
         trigger: When to clear.
         target: The level to clear down to; by default 8/15 of the trigger. A low target makes
             edits, which rewrite the prompt, rare.
-        ratio: Instead of a target, the share of uncleared results to clear each time (0.5 in the
+        ratio: The share of uncleared results to clear each time, instead of a target (0.5 in the
             paper).
         keep: The number of newest results that stay. Results of the newest reply always stay.
         exclude: Tools whose results are never cleared and do not count for `keep`.

@@ -38,12 +38,12 @@ class Compaction(ContextWrapper):
 
     By default the policy writes the summary in a separate step, which the view requests. That step
     uses no turn, has reward 0, and is recorded and trained like any other. A rule-based summary
-    replaces an empty one, and one longer than the text it replaces.
+    replaces a summary that is empty or longer than the text it replaces.
 
     Args:
         budget: The window.
         trigger: When to compact; a turn trigger counts visible replies, including summaries.
-        keep_last_turns: The number of newest turns to keep, at least 1; a summary is no turn.
+        keep_last_turns: The number of newest turns to keep, at least 1; a summary is not a turn.
         summarizer: `policy`, `rules` (the calls with the beginnings of their results), a function
             from the replaced chat to text, or its path (`package.module:function`).
         max_summary: The maximum summary tokens; by default a quarter of the usable window.
@@ -82,7 +82,7 @@ class Compaction(ContextWrapper):
         super().begin()
         self._asking = False
         self._number = 0
-        self._is_fruitless = False  # whether the last summary did not shorten the view
+        self._is_fruitless = False  # whether the last summary failed to shorten the view
 
     def edit(self) -> None:
         level = self.trigger.level(self.view.load)
@@ -194,7 +194,7 @@ class Trim(ContextWrapper):
 
     Args:
         budget: The window.
-        target: The level to drop turns down to; a low one makes rewrites of the prompt rare.
+        target: The level to drop turns down to; a low level makes rewrites of the prompt rare.
 
     Example:
         >>> env = Trim(agentgym.make("ListWorld"), ContextBudget(window=4_000))
@@ -272,7 +272,7 @@ register_option("trim", Trim, Trim.stage)
 
 
 def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Replace the middle of a text above `tokens` with a note of its length."""
+    """Replace the middle of a text longer than `tokens` with a note of its length."""
     if counter.length(text) <= tokens:
         return text
     keep = int(len(text) * tokens / counter.length(text))

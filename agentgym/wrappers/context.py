@@ -26,7 +26,7 @@ WARNING = (
 # Maps the editable messages to their replacements.
 MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
 
-# At this share of the trigger one turn usually remains to write notes.
+# At this share of the trigger, one turn usually remains for writing notes.
 _NEAR = 0.9
 # Episodes of a world rarely differ tenfold in length.
 _IDLE = 0.1
@@ -70,9 +70,10 @@ class ContextRecord:
 
 
 class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
-    """Base of wrappers that edit the view which the strategies of a stack share.
+    """Base of wrappers that edit the chat view shared by a stack's strategies.
 
-    Subclasses implement `edit` and set `stage`, and `lossy` if the policy may lose information. The
+    Subclasses implement `edit` and set `stage`; they set `lossy` if the policy may lose
+    information. The
     innermost strategy sets the budget for all; the default is 128,000 tokens.
     """
 
@@ -113,7 +114,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         self._action = ""
 
     def is_due(self, level: float) -> bool:
-        """Report whether the trigger is reached; a little earlier to warn a memory."""
+        """Report whether the trigger is reached, or nearly reached if a memory must be warned."""
         self._peak = max(self._peak, level)
         return level >= (_NEAR if self.lossy and self.has_memory else 1)
 
@@ -255,7 +256,7 @@ class EditMessages(ContextWrapper):
         >>> env = EditMessages(agentgym.make("ListWorld"), keep_last_ten)
     """
 
-    stage = Stage.CLEAR_TOOL_RESULTS  # before compaction, which it may save
+    stage = Stage.CLEAR_TOOL_RESULTS  # runs before compaction, which it may make unnecessary
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ class FeatureObservations(
 
 
 def _key(call: ToolCall) -> str:
-    # This is cheaper than rendering the call.
+    # Cheaper than rendering the call.
     return f"{call.name}{sorted(call.arguments.items())}"
 
 
@@ -89,7 +89,7 @@ def mask_of(world: World[Any]) -> NDArray[np.bool_]:
 
 
 def example_world(env: ToolEnv) -> World[Any]:
-    """Return an instance that has the shapes of all instances."""
+    """Return an instance whose shapes hold for all instances."""
     world = env.world_class(env.config, 0)
     world.generate()
     if isinstance(env, AgentEnv):

@@ -16,7 +16,7 @@ from agentgym.text.messages import ToolCall
 from agentgym.text.parsing import render
 from agentgym.wrappers.discrete import example_world, mask_of
 
-# Seats of the others must write texts, such as sub-tasks.
+# The other kinds' seats must write texts, such as sub-tasks.
 _KINDS = ("split", "duel", "match")
 
 
@@ -28,7 +28,8 @@ class DiscreteTeam(BaseParallelWrapper):  # type: ignore[misc]  # it has no type
     action while the agent's action is ignored.
 
     An observation consists of the world's features, which cover everything that the team has seen,
-    and the action mask; `state` of everyone's observations. An exhausted budget terminates the
+    and the action mask; `state` concatenates everyone's observations. An exhausted budget
+    terminates the
     episode, as in `FeatureObservations`.
 
     Args:

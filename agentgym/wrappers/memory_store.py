@@ -1,6 +1,6 @@
 """Commands of the memory tool.
 
-A state maps canonical paths to texts; directories are the proper prefixes of its paths.
+A state maps canonical paths to texts; every proper prefix of a path is a directory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agentgym.text.tools import ToolError, echo
 
 ROOT = "/memories"
 MAX_DEPTH = 8  # more than notes need, and few enough for any file system
-MAX_NAME_BYTES = 255  # the limit of common file systems, in UTF-8
+MAX_NAME_BYTES = 255  # UTF-8 bytes; the limit of common file systems
 _MAX_PATH_CHARS = 4_096  # normalising some texts takes quadratic time
 _VIEW_DEPTH = 2  # the directory, its entries and their entries
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -29,7 +29,7 @@ Result: TypeAlias = tuple[Files, str]
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """Limits of a memory; one that already exceeds a limit must not grow."""
+    """Limits of a memory; a memory that already exceeds a limit must not grow."""
 
     file_chars: int
     total_chars: int
@@ -84,7 +84,7 @@ def canonical(path: str) -> str:
 
 
 def run(files: Files, command: str, arguments: Mapping[str, Any], limits: MemoryLimits) -> Result:
-    """Return the state after a command, and its answer; raise ToolError if it is invalid."""
+    """Return the state after a command, and the tool result; raise ToolError if invalid."""
     method, takes = _COMMANDS[command]
     missing = [name for name in takes if name not in arguments and name != "view_range"]
     if missing or arguments.keys() - set(takes):
@@ -247,7 +247,7 @@ def _rename(files: Files, old_path: str, new_path: str) -> Result:
     after: dict[str, str] = {}
     for name, text in files.items():
         moved = new_path + name[len(old_path) :] if within(name, old_path) else name
-        after[canonical(moved)] = text  # the contents of a directory may end up too deep
+        after[canonical(moved)] = text  # the contents of a moved directory may end up too deep
     return after, f"renamed {old_path} to {new_path}"
 
 

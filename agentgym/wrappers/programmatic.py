@@ -35,9 +35,9 @@ class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
 
     Args:
         sandbox: The interpreter: `monty` or `bubblewrap` (see `agentgym.sandboxes`).
-        code_only: Tools that are functions and not offered for direct calls.
-        direct_only: Tools that are not functions.
-        also: Tools of other wrappers, such as a memory, that are functions too.
+        code_only: Tools that only code can call.
+        direct_only: Tools that code cannot call as functions.
+        also: Other wrappers' tools, such as a memory, that code can call too.
         seconds: The maximum time of a run.
         memory_mb: The maximum memory of a run.
         output_chars: The maximum printed characters of a run.
@@ -110,7 +110,7 @@ class PythonTool(Toolset):
             code: The program. A call that is refused raises ToolError, which the code may catch.
         """
         started = time.monotonic()
-        with reply_work.shared_room():  # with the other calls of this code
+        with reply_work.shared_room():  # counted with the other calls of this code
             result = self.sandbox.run(code, self._functions(), self.limits, self._seed())
         reply_work.spend_seconds(time.monotonic() - started)
         if result.kind == "refused":

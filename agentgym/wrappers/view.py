@@ -1,4 +1,4 @@
-"""The chat under the edits of a stack's context wrappers, with exact token accounts.
+"""The chat with the edits of a stack's context wrappers, and exact token accounts.
 
 An edit is an overlay entry, {message id: replacement or None}, or an insertion after a message.
 Only editing an older message costs O(view).
@@ -69,8 +69,9 @@ class ContextView:
         overlay: This episode's edits by message id; None for a dropped message.
         summaries: Ids of replies that summarise older messages.
         new_messages: The unpinned messages that the last observation added or changed.
-        was_rebuilt: Whether the env rewrote older messages, so `new_messages` is the whole view.
-        warned: Whether the policy was warned of a lossy edit since the last one.
+        was_rebuilt: Whether the env rewrote older messages, so that `new_messages` is the whole
+            view.
+        warned: Whether the policy has been warned of a lossy edit since the previous one.
         overflow: Whether the minimum view exceeds the window.
         request: A request in the newest message, shown once and not logged.
         chat: The visible chat; the same object while nothing changes.
@@ -137,7 +138,7 @@ class ContextView:
         return self._newest[-1]
 
     def find(self, ids: Collection[str]) -> list[Message]:
-        """Return visible messages, oldest first; O(new) for the newest ones, else O(view)."""
+        """Return visible messages, oldest first; O(new) for the newest ones, otherwise O(view)."""
         recent = [message for message in self._tail() if message.id in ids]
         if len(recent) == len(ids):
             return recent
@@ -253,7 +254,7 @@ class ContextView:
         self, edits: Mapping[str, Message | None]
     ) -> dict[str, tuple[Message, Message | None]]:
         tail = self._tail()
-        if edits.keys() <= {message.id for message in tail}:  # older messages need no check then
+        if edits.keys() <= {message.id for message in tail}:  # older messages then need no check
             shown = [message for message in tail if message.id not in self._pinned]
         else:
             shown = self.editable()
@@ -267,7 +268,7 @@ class ContextView:
         return {old.id: (old, new) for old, new in _whole_turns(shown, edits) if new is not old}
 
     def annotate(self, message_id: str, owner: str, text: str) -> None:
-        """Append a text to one of the newest messages, replacing the owner's last one."""
+        """Append a text to one of the newest messages, replacing the owner's previous text."""
         before = self._tail()
         edits = {
             message.id: self.with_note(message, owner, text)

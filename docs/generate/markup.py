@@ -27,7 +27,7 @@ _LINES = 16
 
 
 def cut(text: str, limit: int) -> str:
-    """Return a cut text, and the number of omitted characters."""
+    """Truncate a text; return it with the number of omitted characters."""
     head = "\n".join(text.split("\n")[:_LINES])[:limit]
     if head == text:
         return text

@@ -36,7 +36,7 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The additions of a wrapper's page to its docstring."""
+    """Additions to the docstring on a wrapper's page."""
 
     wrapper: type[Any]
     group: str

@@ -28,8 +28,8 @@ FILLED = 0.9
 FEWEST = 4
 """Minimum rounds of a log that fills a length, so each task can be asked."""
 _DECOYS = 2  # one could be excluded by chance
-_RETURNING = 3  # with the hidden item, a reader of the end has four to choose from
-_ENDING = 0.6  # share of a log; the last page of a short log is a quarter of it
+_RETURNING = 3  # a reader of the last page then has four items to choose from
+_ENDING = 0.6  # share of a log; in a short log, the last page covers a quarter
 _TRIES = 40  # candidate rounds; the largest that fits wins
 
 # The agent's habits, for which the paper gives no values (section C.3): the newest rounds whose
@@ -44,7 +44,8 @@ EPSILON = 0.3
 class SimulatedGame:
     """A puzzle in play.
 
-    Decoys stay in all lists until the log nears its end. Only early lists exclude returning items,
+    Decoys stay in all lists until shortly before the log's end. Only early lists exclude returning
+    items,
     so the last lists alone do not reveal the hidden item. `heard` has each atom in the feedback,
     with the last round that mentioned it.
     """
@@ -102,7 +103,7 @@ class SimulatedGame:
                 kept = kept | self._peak_item  # the guess must be in the list
             drawn = self._draw(self._aimed() if closing else self._remembered(), kept, closing)
             room = limit - self.tokens
-            # Early rounds leave room for the minimum number of rounds.
+            # Early rounds must leave enough items for the minimum number of rounds.
             share = room // max(1, FEWEST - len(self.rounds))
             if not by_rounds and drawn.tokens > share:
                 fitting = self._fitting(share, kept) if not isolating or share < room else None

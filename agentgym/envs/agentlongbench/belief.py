@@ -142,7 +142,7 @@ class Belief:
     def add_lists(self, lists: Iterable[tuple[Sequence[Atom], Sequence[str]]]) -> None:
         """Add a query's lists, each with the atoms that its items satisfy."""
         for atoms, names in lists:
-            # The hidden item may be missing from this list.
+            # The list may not contain the hidden item.
             if not all(map(self.known.implies, atoms)):
                 continue
             # The first list sets the order of the candidates.
@@ -289,7 +289,7 @@ class OptimalMoves(Sequence[ToolCall]):
     """
 
     def __init__(self, hunt: Hunt) -> None:
-        # Labels look a call up after it was played, so store the guesses now. A query cannot change
+        # Labels look up a call after it was played, so store the guesses now. A query cannot change
         # which queries make candidates exact.
         belief = hunt.belief
         query = ToolCall(TOOL, {"conditions": belief.conditions()})

@@ -112,7 +112,8 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
     Attributes:
         task: The benchmark task to ask.
         rounds: The rounds of the log.
-        length: The tokens of the log with its question, instead of `rounds`; 0 to use `rounds`.
+        length: The length of the log with its question in tokens, instead of `rounds`; 0 to use
+            `rounds`.
         counter: The counter of these tokens: `cl100k_base`, `heuristic` or
             `package.module:factory`.
         delivery: Whether the task contains the log (`task`), or a tool reads it page by page
@@ -121,8 +122,8 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
         data: A file or folder of published rows. They replace the drawn logs, so options of items,
             agent, task and length have no effect.
         row: The row of `data` to play, from 0; None for a random one.
-        verified: Whether only rows are played whose answer follows from their log. Only these have
-            hints and labels.
+        verified: Whether to play only rows whose answer follows from their log. Only these rows
+            have hints and labels.
     """
 
     task: Annotated[str, Choice(TASKS)] = "find_target_offsets_tool"
@@ -169,8 +170,8 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
         hidden: The number of hidden items per puzzle. With one, the first guess is drawn and its
             feedback given, as in the paper. With several, all items are listed, and the hidden
             ones are guessed in turn.
-        rounds: The guesses allowed for each hidden item, including a drawn one. With few, some
-            puzzles need luck.
+        rounds: The guesses allowed for each hidden item, including the drawn first guess. With few
+            rounds, some puzzles need luck.
         puzzles: The number of consecutive puzzles, each with its own table.
     """
 

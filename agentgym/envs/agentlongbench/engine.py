@@ -1,4 +1,4 @@
-"""The query tool and the feedback on a guess, written and parsed, for both worlds (section 2.1)."""
+"""The query tool and the feedback on a guess, with writers and parsers (section 2.1)."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def read_lists(
 ) -> list[tuple[list[Atom], list[str]]]:
     """Parse the lists in a result, each with the atoms that its items satisfy.
 
-    Raise ValueError for other texts, such as a cut result.
+    Raise ValueError for other texts, such as a truncated result.
     """
     try:
         data = json.loads(result)

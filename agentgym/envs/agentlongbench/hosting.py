@@ -63,7 +63,7 @@ class QuestionTool:
 
 
 def learn(belief: Belief, condition: Mapping[str, Any], answer: str) -> None:
-    """Add an answer to the knowledge."""
+    """Add an answer to the player's knowledge."""
     atoms = to_atoms([condition])
     if answer == "yes":
         belief.known.update(atoms)

@@ -32,7 +32,7 @@ _COMPARISONS: Mapping[Operator, Callable[[NDArray[np.int64], int], Mask]] = {
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of every profile; `weight` counts in the weighted summation."""
+    """A section of every profile; `weight` is its weight in the weighted summation."""
 
     name: str
     numeric: bool
@@ -196,7 +196,7 @@ OPERATORS: Mapping[str, tuple[Operator, Operator]] = {
 
 
 def compare(guess: Value, target: Value) -> Operator:
-    """Compare the target's number with a guess's."""
+    """Compare the target's number with a guess's number."""
     if guess == target:
         return "=="
     return ">" if int(guess) < int(target) else "<"

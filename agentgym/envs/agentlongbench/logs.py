@@ -46,7 +46,7 @@ class Habits(Config):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundMessages:
-    """The messages of a round: call, result, guess and feedback; in round 1 only the last two."""
+    """The messages of a round: call, result, guess and feedback; round 1 has only the last two."""
 
     number: int
     messages: tuple[Message, ...]
@@ -55,7 +55,7 @@ class RoundMessages:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round(RoundMessages):
-    """One round of a log; `lists` has the items of each list in the tool result."""
+    """One round of a log; `lists` contains the items of each list in the tool result."""
 
     guess: int
     lists: tuple[NDArray[np.intp], ...]
@@ -119,8 +119,9 @@ def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
 class Peak:
     """The guess with the largest number in a log, whose round is drawn before the log is played.
 
-    All rounds must be equally likely; otherwise long logs show the largest number early. Before it,
-    only items with a smaller number are allowed, after it those with at most the same number.
+    All rounds must be equally likely; otherwise long logs show the largest number early. Before
+    that round, only items with a smaller number are allowed; after it, items with at most the same
+    number.
     """
 
     number: int

@@ -1,7 +1,7 @@
 """Rows with only the published fields: loading, and proofs of their answers from their logs.
 
-A proof reads the question with the conventions of this package. Where these lead to the row's
-answer, the row has an oracle; elsewhere it has none.
+A proof reads the question with the conventions of this package. If they lead to the row's answer,
+the row has an oracle; otherwise it has none.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ _ANSWERS = {kind: TypeAdapter[Any](shape) for kind, shape in _SHAPES.items()}
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """A row without its messages, which stay in the file.
+    """A row whose messages stay in the file.
 
     Attributes:
         offset: The position of its line in the file, in bytes.
         setting: `ki-c`, `ki-v`, `kf-c` or `kf-v`.
-        length: The tokens of the bucket.
+        length: The token length of the row's bucket.
         chance: The share of the most frequent answer to the file's questions of this task.
     """
 
@@ -151,7 +151,7 @@ class PublishedRow:
 
 @dataclass(frozen=True, eq=False)
 class OpenRow:
-    """A row with its log and question; with a proof, the question also in our words."""
+    """A row with its log and question; if proven, also the question in our wording."""
 
     setting: str
     length: int
@@ -195,7 +195,7 @@ def split_turns(messages: Sequence[Message]) -> tuple[Message, list[RoundMessage
     for place, message in enumerate(messages, 1):
         feedback = _ROUND.match(message.text) if message.role == "user" else None
         if feedback:
-            # The index counts the system message.
+            # The index also counts the system message.
             turns.append(RoundMessages(int(feedback[1]), tuple(messages[start:place]), start + 1))
             start = place
     return system, turns
@@ -204,8 +204,8 @@ def split_turns(messages: Sequence[Message]) -> tuple[Message, list[RoundMessage
 def retriever(count: int, embed: str = "") -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """Return a function that keeps a row's rounds most similar to its question, `count` at most.
 
-    It is the paper's RAG baseline (appendix E: the five best chunks). `embed` names a function for
-    vectors, as in SearchWorld; without one, BM25 decides.
+    This is the paper's RAG baseline (appendix E: the five best chunks). `embed` names an embedding
+    function, as in SearchWorld; without one, BM25 ranks the rounds.
     """
     vectors = load_embed(embed) if embed else None
 
@@ -214,7 +214,7 @@ def retriever(count: int, embed: str = "") -> Callable[[Mapping[str, Any]], dict
         _, turns = split_turns(Chat.from_openai(messages).messages)
         texts = [Chat(turn.messages).to_text() for turn in turns]
         index = Dense.of(texts, vectors) if vectors else Lexical.of(texts)
-        # Without any common word, the last rounds are as good as others.
+        # If no words match, the last rounds are as good as others.
         best = index.best(row["question"], count) or range(len(turns))[-count:]
         first = int(messages[0]["role"] == "system")
         kept = list(messages[:first])

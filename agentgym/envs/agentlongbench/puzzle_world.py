@@ -98,12 +98,12 @@ class PuzzleWorld(World[PuzzleConfig]):
         config, rng = self.config, np.random.default_rng(self._seeds[number - 1])
         most, deepest = limits(config)
         turns = most + 1
-        # Rare: the limits exceed almost every draw.
+        # Rarely needed: the limits exceed almost every draw.
         while turns > most:
             self.table = config.table(rng)
             first, counts = draw_reference(config, self.table, rng)
             able = counts.rounds <= deepest
-            # The first guess must be wrong if its feedback opens the puzzle.
+            # If its feedback opens the puzzle, the first guess must be wrong.
             able[first] &= self._hidden > 1
             targets = rng.choice(np.flatnonzero(able), self._hidden).tolist()
             turns = int(counts.turns[targets].sum())
@@ -211,7 +211,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return self._found / (self._puzzles * self._hidden)
 
     def report(self) -> Mapping[str, Any]:
-        """Return the numbers of puzzles, hidden and found items, and the next item's last round."""
+        """Return the counts of puzzles, hidden and found items, and the next item's last round."""
         return {
             "puzzles": self._puzzles,
             "hidden": self._puzzles * self._hidden,
@@ -274,7 +274,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return (*queries, *CallSet("guess", "name", self.belief.pool or ()))
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return the query with all knowledge, and a guess of each candidate: `items + 1` calls.
+        """Return the query with all knowledge, and a guess for each candidate: `items + 1` calls.
 
         A missing candidate has an empty name.
         """

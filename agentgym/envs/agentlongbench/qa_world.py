@@ -212,8 +212,8 @@ class LongContextQA(World[QAConfig]):
         return None if value is None else ToolCall("answer", {"value": value})
 
     def score(self) -> float:
-        """Return the score of the answer in the task's metric; 0 without one. For a published row it
-        is the published evaluator's.
+        """Return the score of the answer in the task's metric; 0 without one. A published row is
+        scored by the published evaluator.
         """
         return self._points(self._submitted or "") or 0.0
 

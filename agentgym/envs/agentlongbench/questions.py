@@ -43,7 +43,7 @@ _READERS = {kind: _reader(kind) for kind in TEXTS["questions"]}
 class QuestionSpec:
     """Parameters of a question.
 
-    `i` is the round, or the first of two rounds i < j; `last` the last round, if all count.
+    `i` is the round, or the first of two rounds i < j; `last` is the last round, if all count.
     """
 
     task: str
@@ -105,9 +105,9 @@ _ANY_BULLET = re.compile(r"\n {1,2}- ")
 
 @dataclass
 class Evidence:
-    """The evidence read so far, without what can no longer change the answer.
+    """The evidence read so far, without parts that can no longer change the answer.
 
-    Tool results and feedback by round; of feedback only the section in question.
+    Tool results and feedback by round; only the relevant section of the feedback is kept.
     """
 
     spec: QuestionSpec
@@ -189,7 +189,7 @@ class Evidence:
     def _lists(self, number: int) -> list[list[str]]:
         data: Mapping[str, Any] = json.loads(self.results[number])
         lists = [part["candidates"] for part in data.get("per_section", ())]
-        # Some published verbose results show the intersection too.
+        # Some published verbose results also show the intersection.
         return [*lists, data["intersection"]] if "intersection" in data else lists
 
     def _count_lists(self) -> int:

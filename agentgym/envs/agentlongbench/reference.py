@@ -1,4 +1,4 @@
-"""Budgets that do not use the hidden item: turns of a player that guesses the first candidate."""
+"""Turn budgets of a player that guesses the first candidate; independent of the hidden item."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym.envs.agentlongbench.items import Atom, ItemTable
 
 # Tables that determine a configuration's budget, with the turns of all their items.
 _SAMPLES = 8
-# Arbitrary: a configuration has the same budget for every seed.
+# Arbitrary, but the same for every seed of a configuration.
 _SAMPLE_SEED = 20
 # Standard deviations from the average to the bound; one draw in several hundred exceeds it.
 SPREAD = 3.0
@@ -23,7 +23,7 @@ SPREAD = 3.0
 class ReferenceTurns:
     """Turns (queries and guesses) and rounds (guesses) of each target, int arrays by item.
 
-    The drawn first guess takes no turn, but a round.
+    The drawn first guess takes a round but no turn.
     """
 
     turns: NDArray[np.int64]
@@ -47,7 +47,7 @@ def draw_reference(
 
 @lru_cache(256)  # a run has few configurations
 def limits(config: PuzzleConfig) -> tuple[int, int]:
-    """Return the turns of a puzzle's budget, and the most rounds that a hidden item takes."""
+    """Return a puzzle's turn budget, and the maximum number of rounds for a hidden item."""
     # They depend only on the configuration, so the budget reveals nothing about the episode.
     turns, rounds = 0, config.rounds
     for sample in range(_SAMPLES):

@@ -16,7 +16,7 @@ from agentgym.text.tokens import TokenCounter
 RESERVE = 400
 """Tokens reserved for the question."""
 
-_DRAWS = 20  # with few items, some targets cannot be isolated in a short log
+_DRAWS = 20  # with few items, a short log cannot isolate some targets
 _ATTEMPTS = 12  # logs to play before giving up; every second attempt enlarges the end
 _REPLAYS = 30  # logs with a peak to play before giving up; one or two usually suffice
 # The share of a log, counted from its end, in which the lists together isolate the hidden item.
@@ -42,7 +42,7 @@ def play(
 ) -> Log:
     """Play whole rounds without finding the hidden item, in time and memory linear in the length.
 
-    One of `rounds` (at least 3) and `length` sets the end. `length` counts the tokens of the log
+    Either `rounds` (at least 3) or `length` sets the end. `length` counts the tokens of the log
     with its question, at least `SHORTEST`; 90 to 100 % are filled. With `isolate`, all lists
     together have exactly the hidden item in common, and not before their end. `peak` is the
     position in [0, 1) of the first guess with the largest number.
@@ -89,8 +89,7 @@ def _with_peak(
         if top is not None and log is not None:
             if top.number <= len(log.rounds):
                 return log
-            # The log ended before the drawn round. Another one leaves all its rounds equally
-            # likely.
+            # The log ended before the drawn round. Another attempt keeps all rounds equally likely.
             place = rng.random()
     return None
 

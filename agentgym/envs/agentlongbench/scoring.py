@@ -2,7 +2,7 @@
 
 `score_published` is the published evaluator, for files and published rows. LongContextQA scores its
 own questions with `read` and `score`, which also accept code fences, accents and numbered lists,
-and never take digits in a name for a list number.
+and never mistake digits in a name for a list number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FENCE = re.compile(r"```[a-z]*\n?|```")
 _PREFIX = re.compile(
     r"^(?:the )?(?:final )?(?:answer|item|hidden item|target)(?: is:?|:)\s*", re.IGNORECASE
 )
-# Match whitespace only from its start; every position would take quadratic time.
+# Match whitespace only at its start; matching at every position would take quadratic time.
 _BREAK = re.compile(r"(?<!\s)\s+and\s+|[,;|\n]|(?<!\s)\s+&\s+", re.IGNORECASE)
 _NO = re.compile(r"\b(?:no|false|not|none|neither|doesn't)\b", re.IGNORECASE)
 _YES = re.compile(r"\b(?:yes|true|contains|appears|does|both)\b", re.IGNORECASE)
@@ -62,7 +62,7 @@ def metric(task: str, style: str) -> str:
 
 def last_tag(reply: str) -> str | None:
     """Return the content of a reply's last `<answer>`, if any."""
-    # If every opened tag is closed, this searches each one once.
+    # If every opened tag is closed, this finds each answer in one pass.
     closed = _TO_LAST_END.match(reply)
     contents = _TAG.findall(closed[0]) if closed else ()
     return contents[-1].strip() if contents else None
@@ -113,7 +113,7 @@ def _score_pair(given: Sequence[str], right: Sequence[str]) -> float:
 def score_published(kind: str, setting: str, answer: Answer, text: str) -> float | None:
     """Score the content of an answer tag as the published evaluator does; None if it is unreadable.
 
-    Unlike it, callers count missing answers as wrong.
+    Unlike the evaluator, callers count missing answers as wrong.
     """
     if kind == "int":
         return _score_number(answer, text)
@@ -160,7 +160,7 @@ def _read_bool(text: str) -> bool | None:
 
 
 def _split_published(text: str, kind: str) -> list[str]:
-    """Split a text into names; of a pair, a lone name in brackets keeps them."""
+    """Split a text into names; a lone bracketed name in a pair keeps its brackets."""
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError, TypeError):

@@ -26,7 +26,7 @@ from agentgym.envs.agentlongbench.questions import QuestionSpec
 from agentgym.envs.agentlongbench.scoring import Answer
 from agentgym.text.tokens import TokenCounter
 
-# Longest verbose intersection to ask for, if there is a choice: it must be written.
+# The longest verbose intersection to ask for, if possible: the model must write it out.
 _SHORT = 100
 _LIST = re.compile(r'"(?:intersection|candidates)": \[')
 
@@ -45,7 +45,7 @@ class LogQuestion:
     """A question about a log.
 
     Attributes:
-        scan: The evidence for a naive reader: whole tool results or profiles.
+        scan: The evidence that a naive reader needs: whole tool results or profiles.
         least: A minimal part of the log that proves the answer.
         chance: The maximum expected score of an answer that ignores the evidence.
     """
@@ -90,7 +90,7 @@ def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
         return question.chance
     if spec.task == "find_duplicates_tool":
         listed = within_any(shown[0].lists, len(log.table))[log.table.find(spec.name)]
-        # A missing item settles the question; a listed one leaves it to a guess of yes.
+        # A missing item settles the question; for a listed item, guess yes.
         return float(bool(question.answer)) if listed else 1.0
     if spec.task == "intersection" and spec.style == "concise":
         left = within([places for each in shown for places in each.lists], len(log.table))
@@ -140,7 +140,7 @@ def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
     masks = [within_any(turn.lists, len(log.table)) for turn in turns]
     both = masks[0] & masks[1]
     one = masks[0] ^ masks[1]
-    # Prefer an item of one list, which a reader of one result would get wrong.
+    # Prefer an item in only one list, which a reader of one result would get wrong.
     wrong = one if one.any() else ~both
     # Both answers are equally likely, if both are possible.
     drawn = both if rng.random() < 0.5 or not wrong.any() else wrong
@@ -178,7 +178,7 @@ def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
         answer=names[1:],
         scan=(_whole(turn),),
         least=(Span(turn.start + 1, 0, _entry(turn, k, names[2]).end),),
-        # The first of two items is worth half.
+        # One correct item of the pair earns half.
         chance=0.5 / (len(log.table) - 1),
         extra={"round": turn.number, "i_round": turn.number, "guess_name": names[0]},
     )
@@ -286,7 +286,7 @@ def _common(log: Log, rng: np.random.Generator) -> LogQuestion:
         for turn in log.rounds[1:]
     ]
     several = [k for k, (single, size) in enumerate(sizes) if not single and size <= _SHORT]
-    # Otherwise the shortest, with one list if nothing else exists.
+    # Otherwise the shortest, with one list as a last resort.
     k = several[rng.integers(len(several))] if several else sizes.index(min(sizes))
     turn = log.rounds[1 + k]
     names = sorted(log.table.listed(within(turn.lists, len(log.table))))

@@ -42,7 +42,7 @@ from agentgym.world.digests import digest
 from agentgym.world.seated import Move
 from agentgym.world.turn_budget import TurnBudget
 
-_MOST_ITEMS = 4  # of a kind in a deal
+_MOST_ITEMS = 4  # items of each kind in a deal
 _MOST_VALUE = 9
 _DRAWS = 50  # most draws are accepted at once
 _TEXTS = TEXTS["bargain"]
@@ -126,7 +126,7 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     @property
     def pool(self) -> Items:
-        """Items on the table; none after the last deal."""
+        """Items on the table; empty after the last deal."""
         return (0, 0, 0) if self.done else self.game.pool(self.deal, self.offers_made)
 
     @property
@@ -285,7 +285,7 @@ class BargainWorld(GameWorld[BargainConfig]):
         return self.earned >= self.target
 
     def report(self) -> Mapping[str, Any]:
-        """Return the worth of each player's items, and in the equilibrium."""
+        """Return the value of each player's items, now and in the equilibrium."""
         worths = {name: worth(self.values[name], items) for name, items in self.held.items()}
         return {"worths": worths, "equilibrium": dict(self.worths)}
 

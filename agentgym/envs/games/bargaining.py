@@ -40,12 +40,12 @@ def call_for(move: str) -> ToolCall:
 
 
 def to_items(numbers: NDArray[np.int64]) -> tuple[Items, ...]:
-    """Return the rows of an array of shape (rows, 3)."""
+    """Return the rows of an array with shape (rows, 3)."""
     return tuple((books, hats, balls) for books, hats, balls in numbers.tolist())
 
 
 def add(first: Items, second: Items) -> Items:
-    """Return the items of both."""
+    """Return the items that both players hold."""
     return (first[0] + second[0], first[1] + second[1], first[2] + second[2])
 
 
@@ -55,12 +55,12 @@ def worth(values: Items, items: Items) -> int:
 
 
 def rest(pool: Items, kept: Items) -> Items:
-    """Return the rest of a pool."""
+    """Return the items left in a pool."""
     return (pool[0] - kept[0], pool[1] - kept[1], pool[2] - kept[2])
 
 
 def divisions(pool: Items) -> Iterator[Items]:
-    """Yield all that a player may keep, the whole pool first."""
+    """Yield every division that a player may propose, starting with the whole pool."""
     books, hats, balls = (range(count, -1, -1) for count in pool)
     return product(books, hats, balls)
 
@@ -86,7 +86,7 @@ class Bargain(NamedTuple):
     demand: int
 
     def pool(self, deal: int, offer: int) -> Items:
-        """Return the items on the table at an offer."""
+        """Return the items on the table for an offer."""
         pool = self.pools[deal]
         for _ in range(offer):
             pool = shrink(pool)
@@ -115,7 +115,7 @@ class Bargain(NamedTuple):
         return frozenset(k for k, each in enumerate(self.types) if self.accepts(each, pool, gets))
 
     def offering(self, pool: Items) -> dict[Items, Types]:
-        """Return the types by their share in their offer."""
+        """Group the types by the share that they would offer."""
         found: dict[Items, set[int]] = defaultdict(set)
         for number, values in enumerate(self.types):
             found[self.scripted_offer(values, pool)].add(number)
@@ -126,7 +126,7 @@ class Guarantee:
     """The largest total that the agent can still guarantee against every type.
 
     Backward induction over the deals, the offers, the types that are still possible, and the turns.
-    Each offer takes one turn: the agent makes it or answers it.
+    Each offer takes one turn, whether the agent makes or answers it.
     """
 
     def __init__(self, game: Bargain) -> None:
@@ -217,8 +217,9 @@ def guarantee(game: Bargain) -> Guarantee:
 def agreements(pool: Items, offers: int, mine: Items, theirs: Items) -> list[Items]:
     """Return the shares of the next offerer in a subgame-perfect equilibrium of a deal.
 
-    A player accepts a share that is worth as much to it as rejecting, and offers a division that is
-    best for itself; among equal ones, the best for the other. `mine` are the offerer's values;
+    A player accepts a share that is worth as much to it as rejecting, and offers the division that
+    is best for itself; ties go to the one that is best for the other. `mine` are the
+    offerer's values;
     both players know them.
     """
     least = reserve(pool, offers, mine, theirs)

@@ -57,9 +57,9 @@ class CommonsConfig(TurnBudget):
         rounds: The number of rounds.
         limit: The maximum units that a player may take in a round.
         capacity: The largest stock.
-        opponent: The other player's rule, unless an agent plays it: `imitator` asks for what the
-            agent took before, `grudger` for half of the limit until the agent takes more, `greedy`
-            for the limit.
+        opponent: The other player's rule, unless an agent plays it: `imitator` requests what the
+            agent took last, `grudger` requests half of the limit until the agent takes more,
+            `greedy` requests the limit.
     """
 
     rounds: Annotated[int, Field(ge=2, le=_MAX_ROUNDS)] = 8
@@ -77,11 +77,11 @@ class Commons(NamedTuple):
     rule: Opponent
 
     def most(self, stock: int) -> int:
-        """Return the most that a player may take."""
+        """Return the maximum that a player may take."""
         return min(self.limit, stock // 2)
 
     def next_stock(self, number: int, stock: int, taken: int) -> int:
-        """Return the stock after a round (from 0), given the total taken."""
+        """Return the stock after a round (counted from 0), given the total taken."""
         left = stock - taken - taken % 2
         return min(self.capacity, left + left * self.growth[number] // 100)
 
@@ -103,9 +103,9 @@ class Commons(NamedTuple):
 
 @lru_cache(maxsize=64)
 def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
-    """Return the most that one player can still take against the scripted one.
+    """Return the maximum that one player can still take against the scripted player.
 
-    By round, a dict from the stock and the scripted player's demand to units.
+    Maps, for each round, the stock and the scripted player's demand to units.
     """
     pairs = list(product(range(game.capacity + 1), range(game.limit + 1)))
     totals = [dict.fromkeys(pairs, 0)]
@@ -124,7 +124,8 @@ def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
 def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
     """Return the best symmetric subgame-perfect equilibrium in pure strategies.
 
-    By round and stock: what each player takes, and what each still gets in total. A player who
+    Gives, for each round and stock, what each player takes and the total that each still gets. A
+    player who
     takes one unit more gains it and loses future units as if two had been taken, since an odd total
     wastes one. So every x that maximises 2x + V(stock after both take x) is an equilibrium of a
     round.
@@ -137,7 +138,7 @@ def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
             best = take = future = -1
             for x in range(game.most(stock) + 1):
                 left = later[game.next_stock(number, stock, 2 * x)]
-                # The smallest of equally good x leaves both players the most.
+                # Among equally good x, the smallest leaves both players the most.
                 if 2 * x + left > best:
                     best, take, future = 2 * x + left, x, left
             chosen.append(take)
@@ -151,7 +152,7 @@ def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
 class CommonsWorld(GameWorld[CommonsConfig]):
     """Share a stock with another player over several rounds and take as much as possible.
 
-    Both take at the same time, and what they leave grows. Alone, the agent plays against a known
+    Both take at the same time; the remaining stock grows. Alone, the agent plays against a known
     rule and must reach the largest total possible. In a match, each agent earns its total divided by
     its equilibrium total: 1.0 for equilibrium play, more if both hold back.
     """

@@ -19,7 +19,7 @@ ConfigT = TypeVar("ConfigT")
 ValueT = TypeVar("ValueT")
 
 TEXTS: Mapping[str, Mapping[str, str]] = load_texts(__file__, "prompts")
-# In the task of every match, and in no other task.
+# Text in the task of every match, and in no other task.
 FREE = "decides freely"
 # The remaining turns after a restated task without a state; more than any game has.
 _MANY = 1_000_000
@@ -31,7 +31,7 @@ class GameWorld(SeatedWorld[ConfigT]):
     """Seated world whose moves are calls of one tool with one argument.
 
     Attributes:
-        texts: The rules, the plan hint of a move (`plan`), and of a lost game (`lost`).
+        texts: The rules, and the hints for a move (`plan`) and for a lost game (`lost`).
         move_call: The tool that makes a move, and its argument.
         task_format: The format of a task and of `restate()`.
         line_format: The format of a line of `play`.
@@ -139,7 +139,7 @@ class GameWorld(SeatedWorld[ConfigT]):
         found = expect(cls.task_format.match(task), f"a task of {cls.__name__}", task)
         world.seat, world.in_match = found["seat"], FREE in task
         world.read_instance(found)
-        # A restated task has no situation; the state contains it.
+        # A restated task describes no situation; the state does.
         if situation := cls.situation_format.search(task):
             world.read_situation(situation)
         budget = _BUDGET.search(task)
@@ -158,7 +158,7 @@ class GameWorld(SeatedWorld[ConfigT]):
 
 
 def share(part: float, whole: float) -> float:
-    """Return a part as a share of a whole, at most 1."""
+    """Return a part as a fraction of a whole, at most 1."""
     return min(1.0, part / max(1, whole))
 
 

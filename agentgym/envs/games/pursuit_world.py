@@ -76,14 +76,14 @@ class PursuitConfig(TurnBudget):
 
 
 class Board(NamedTuple):
-    """A board with cells numbered by row; `cells` lists where the evader (re)appears."""
+    """A board with cells numbered by row; the evader (re)appears in `cells`."""
 
     size: int
     walls: tuple[int, ...]
     cells: tuple[int, ...]
 
     def target(self, cell: int, direction: str) -> int | None:
-        """Return the cell in a direction; None for a wall or off the board."""
+        """Return the neighbouring cell in a direction; None for a wall or off the board."""
         row, column = divmod(cell, self.size)
         down, right = _STEPS[direction]
         row, column = row + down, column + right
@@ -113,10 +113,10 @@ class Board(NamedTuple):
 
 
 class CatchValues(NamedTuple):
-    """The minimax number of the pursuer's moves to come, between two catches.
+    """The minimax number of moves until the next catch.
 
-    `pursuer` and `evader` are indexed by both cells, pursuer first, and named for the next player;
-    `caught` by the pursuer's cell, after the catch.
+    `pursuer` and `evader` are indexed by both cells, pursuer first, and named after the next
+    player; `caught` is indexed by the pursuer's cell after the catch.
     """
 
     pursuer: NDArray[np.int32]
@@ -302,7 +302,7 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         N is the number of the pursuer's moves. If the other seat stopped playing, N includes the
         moves that perfect play would still take. A pursuer earns 0 if it did not finish by itself.
         """
-        # A game that stops before the first move pays nobody.
+        # If the game stops before the first move, nobody scores.
         moves, stopped = self.moves, self.moves > 0 and self.stopped_by == self.other
         if stopped and not self.done:
             stage, places = solve(self.grid)[self.catches], self.places

@@ -79,7 +79,7 @@ class Race(NamedTuple):
         """Return the sum that each move takes from each part of the list.
 
         The shape is (per_move + 1, parts): the numbers taken from the left, and the part's start.
-        `moves` are the moves until the part is empty.
+        `moves` counts the moves until the part is empty.
         """
         before, length = self.before, moves * self.per_move
         start = np.arange(len(self.numbers) - length + 1)
@@ -101,7 +101,7 @@ class Race(NamedTuple):
 def minimax(game: Race) -> list[NDArray[np.int32]]:
     """Return the sum of the player who moves, if both play perfectly.
 
-    By the number of moves to come, an array by the start of the part of the list.
+    Maps the number of remaining moves to an array indexed by the start of the remaining list.
     """
     values = [np.zeros(len(game.numbers) + 1, np.int32)]
     before = game.before
@@ -114,9 +114,9 @@ def minimax(game: Race) -> list[NDArray[np.int32]]:
 
 @lru_cache(maxsize=16)
 def best_sums(game: Race, turns: int) -> list[int]:
-    """Return the largest sum that one player can still take against the scripted one, by move.
+    """Return the largest sum that one player can still take against the scripted player, by move.
 
-    The player moves next, in at most `turns` turns; the scripted player has the last move.
+    The player moves next, in at most `turns` turns; the scripted player makes the last move.
     """
     later = np.zeros(len(game.numbers) + 1, np.int32)
     values = np.zeros((game.per_move + 1, 1), np.int32)
@@ -131,7 +131,7 @@ def best_sums(game: Race, turns: int) -> list[int]:
 
 
 def scripted_replies(game: Race, moves: int) -> NDArray[np.int64]:
-    """Return the scripted player's count from the left, by part of the list."""
+    """Return how many numbers the scripted player takes from the left, by part of the list."""
     worth = game.sums(moves)
     if game.rule == "farsighted":
         worth = -game.parts_after(minimax(game)[moves - 1])
@@ -173,7 +173,7 @@ class RaceWorld(GameWorld[RaceConfig]):
         self.sums = dict.fromkeys(self.players, 0)
 
     def _sum_of(self, always: int | None) -> int:
-        """Return the sum of a player who always makes one move, or greedy moves if None."""
+        """Return the sum of a player that always makes the same move, or greedy moves if None."""
         game, total = self.game, 0
         while game.numbers:
             sums = game.sums(game.moves)[:, 0]

@@ -35,7 +35,7 @@ _KINDS = [kind.split() for kind in _TEXTS["words"].splitlines()]
 _MAX_ROUNDS = 200
 _WORDS_PER_ROUND = 2.1  # on average with default options
 _MORE = "more"  # the listener's request for another word
-_NEVER = 1_000_000  # words; if a state of another moment excludes the object
+_NEVER = 1_000_000  # words; applies if the state does not fit the object
 _TASK = re.compile(
     r"You are (?P<seat>\w+)\.\nRounds: (?P<rounds>[0-9]+)\nObjects:\n(?P<objects>(?:[A-Z]: .*\n)+)"
     r"(?:Object of each round: (?P<targets>[A-Z, ]+)\n)?(?:Rule: .*\n)?.* (?P<least>[0-9]+) words"
@@ -85,9 +85,9 @@ def fitting(objects: Sequence[Object], words: Collection[str]) -> list[int]:
 def words_needed(
     objects: tuple[Object, ...], target: int, said: frozenset[str], wrong: frozenset[int]
 ) -> int:
-    """Return the least number of further words after which only the target fits.
+    """Return the minimum number of further words after which only the target fits.
 
-    `target` and `wrong`, the wrong picks, are numbers of objects.
+    `target` and `wrong`, the wrong picks, are object numbers.
     """
     for count in range(len(objects[target]) + 1):
         for words in combinations(objects[target], count):
@@ -139,7 +139,7 @@ class SignalWorld(GameWorld[SignalConfig]):
 
     @property
     def candidates(self) -> list[int]:
-        """Numbers of the objects that the words and wrong picks allow."""
+        """Numbers of the objects that match the words and are not wrong picks."""
         return [each for each in fitting(self.objects, self.said) if each not in self.wrong]
 
     def instance_key(self) -> str:

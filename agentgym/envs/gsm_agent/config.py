@@ -14,8 +14,8 @@ from agentgym.world.config import CallsPerTurn, Choice
 from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 from agentgym.world.world import SplitName
 
-# Measured turns of the scripted searcher per premise, and in addition. Problems with more premises
-# than the third number take long to read.
+# The scripted searcher's measured turns: per premise, and a constant. Problems with more premises
+# than the third number are slow to read.
 _PER_PREMISE, _ENDS, _LONGEST = 0.69, 1.7, 12
 
 
@@ -24,9 +24,10 @@ class SearchConfig(DatabaseOptions, TurnBudget):
     """Options of SearchWorld.
 
     Attributes:
-        setting: `agentic`, or `static`: the task text contains all its documents, and there is no
+        setting: `agentic`, or `static`, where the task text contains all documents and there is no
             search.
-        tools: Tools in addition to `search` and `next_page`: `base` for none, or those in the name.
+        tools: Tools in addition to `search` and `next_page`: `base` for none, or the tools in the
+            name.
         prompt: The style of the instructions.
         min_rounds: The number of search turns before which an answer is met with a request to keep
             searching.
@@ -78,10 +79,10 @@ class SearchConfig(DatabaseOptions, TurnBudget):
 
 
 def options_for_turns(turns: int) -> dict[str, int]:
-    """Return the options of a task that takes the scripted searcher about this long."""
+    """Return task options for which the scripted searcher takes about this many turns."""
     premises = min(max(1, round((turns - _ENDS) / _PER_PREMISE)), _LONGEST)
     options = {"premises": premises, "tasks": 2_000 // premises, "max_rounds": 3 * turns + 20}
     if premises == _LONGEST:
-        # Longer problems take long to read, so longer episodes require more search turns instead.
+        # Longer problems are slow to read, so longer episodes require more search turns instead.
         options["min_rounds"] = turns - 1
     return options

@@ -36,7 +36,7 @@ SIZES = {"full": 1, "medium": 4, "small": 16}
 MAX_TASKS = 1_000_000
 FIRST_YEAR, YEARS = 1960, 60  # 720 months, enough colours for the largest database
 
-_TASKS_PER_PERSON = 6  # a name alone must not lead to one task
+_TASKS_PER_PERSON = 6  # a name alone must not identify a task
 _FEWEST_PEOPLE = 12  # small databases would otherwise be about the same three people
 # Bits above seed and number. Without them, tasks of two splits with the same seeds would differ
 # only in names.
@@ -52,12 +52,13 @@ class DatabaseOptions(ProblemOptions):
         tasks: The number of tasks in Full; a task has 4.4 documents on average.
         size: The part of Full in the database: `full`, `medium` (a quarter) or `small` (a
             sixteenth).
-        distractors: The number of tasks per asked task that are never asked; their documents
-            are in the database too.
-        decoys: The number of problems per task that are never asked and involve the same people in
-            the same month, so that names and dates do not reveal which documents matter.
+        distractors: The number of unasked tasks per asked task; their documents are in the database
+            too.
+        decoys: The number of unasked problems per task about the same people in the same month, so
+            that names and dates do not reveal which documents matter.
         near_duplicates: The share of documents that correct an outdated document of the same month,
-            which has another number. Half of them have a copy with another number in another month.
+            which has a different number. Half of the corrections have a copy with another
+            number in another month.
         anonymised: The share of documents about one person in which `I` or a role replaces the name.
         search_by: The search method: `words` (BM25), or vectors from `wordllama` or
             `package.module:function`.
@@ -98,7 +99,7 @@ class Database:
 
     @classmethod
     def of(cls, documents: Sequence[Document], tasks: Sequence[Task], search_by: str) -> Database:
-        # Static tasks need no documents, but the index a text.
+        # Static tasks need no documents, but the index must not be empty.
         texts = [document.content for document in documents] or ["none"]
         if search_by == "words":
             index: Lexical | Dense = Lexical.of(texts)
@@ -140,7 +141,7 @@ class Database:
 
 
 def colour(casts: Sequence[Sequence[str]]) -> list[int]:
-    """Colour tasks; those that share a person differ (Welsh and Powell)."""
+    """Colour tasks; those with a common person differ (Welsh and Powell)."""
     tasks_of: dict[str, list[int]] = {}
     for number, cast in enumerate(casts):
         for person in cast:

@@ -1,4 +1,4 @@
-"""Take GSM8K apart with a model, as in GSM-Agent (Zhu et al., section 3.2), or by hand."""
+"""Decompose GSM8K problems with a model, as in GSM-Agent (Zhu et al., section 3.2), or by hand."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _TRIES = 3  # documents per premise
 
 
 def decompose(problems: Sequence[RawProblem], folder: Path, ask: Ask) -> None:
-    """Take problems apart with a model, and write tasks and documents when all are.
+    """Decompose problems with a model; once all are decomposed, write tasks and documents.
 
-    `replies.jsonl` keeps each reply, so an interrupted run asks only for the others when repeated.
-    Problems that the model does not take apart, or whose documents state other premises, stay
+    `replies.jsonl` keeps each reply, so a repeated run asks only for the missing ones.
+    Problems that the model fails to decompose, or whose documents state other premises, stay
     unclear.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -35,10 +35,10 @@ def decompose(problems: Sequence[RawProblem], folder: Path, ask: Ask) -> None:
 
 
 def read_parts(problems: Sequence[RawProblem], path: Path) -> list[RawProblem]:
-    """Take problems apart with the questions and premises in a file.
+    """Decompose problems with the questions and premises in a file.
 
     The file has JSON lines with `id`, `question`, `premises`, and `documents` unless the premises
-    are the documents. Problems that it lacks are returned unchanged. A ValueError lists all
+    are the documents. Problems missing from the file are returned unchanged. A ValueError lists all
     malformed lines.
     """
     mistakes: list[str] = []

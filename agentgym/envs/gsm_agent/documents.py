@@ -82,8 +82,8 @@ def write_document(
 ) -> Document:
     """Write one premise's facts, the numeric one last, into a record without an id.
 
-    If `anonymous`, facts about one person name them by `I` or a role. `mark` is the name of a list
-    of sentences on the validity of the figure.
+    If `anonymous`, facts about one person name them by `I` or a role. `mark` names a list of
+    sentences about the validity of the number.
     """
     people = tuple(dict.fromkeys(owner for fact in facts for owner in fact.owners))
     kind = rng.choice(_KINDS)

@@ -1,4 +1,4 @@
-"""Drafts of problems: a tree of quantities of one story, drawn with whole numbers.
+"""Drafts of problems: a tree of quantities from one story, drawn with whole numbers.
 
 Numbers are drawn from the leaves up and leave whole numbers in range for the quantities that
 depend on them.
@@ -26,7 +26,7 @@ from agentgym.envs.gsm_agent.stories import (
 
 STEPS = ("more", "fewer", "times", "part", "raise", "cut")
 _PARTS = ("percent", "part", "rest")
-# Splitting a quantity requires this much room per premise, or the parts could get none.
+# A split quantity must be this large per premise, or the parts could be zero.
 _ROOM = 40
 # The smallest and the largest count that a document states.
 _LEAST, _LARGEST = 3, 400
@@ -40,7 +40,7 @@ _PLAIN = frozenset(
 
 
 def words_of(quantities: Iterable[Quantity]) -> set[str]:
-    """Return the owners and the telling words of phrases."""
+    """Return the owners and the distinctive words of phrases."""
     found: set[str] = set()
     for quantity in quantities:
         found.add(quantity.owner)
@@ -64,7 +64,7 @@ class Blank(NamedTuple):
 class Draft:
     """A problem under construction, about people of the cast.
 
-    `asked` has the words of the question, if some document must share none of them.
+    `asked` contains the question's words if one document must share none of them.
     """
 
     rng: Random
@@ -129,7 +129,7 @@ class Draft:
             high = min(most, UNITS.get(quantity.unit, _LARGEST))
             return self.put(Fact(quantity, "is", self.number(_LEAST, max(_LEAST, high))))
         schemas = self.story.schemas.get(term.frame, ()) if most >= _ROOM * budget else ()
-        # The last relation is the last chance of a document far from the question.
+        # The last relation is the last chance for a document unrelated to the question's words.
         if schemas and not (self.asked and budget == 2) and self.rng.random() < 0.6:
             return self.compose(term, self.rng.choice(schemas), budget, most)
         return self.relate(term, budget, most)
@@ -186,7 +186,7 @@ class Draft:
             raise DeadEndError
         usable = ["more", "fewer", "times"] if term.frame == AGE else list(kinds)
         self.rng.shuffle(usable)
-        # A part of some numbers is never whole, but any number has smaller ones.
+        # A part of some numbers is never whole, but every number has smaller ones.
         for kind in (*usable, "fewer"):
             number = self.step(kind, value, most)
             if number is not None:
@@ -194,7 +194,7 @@ class Draft:
         raise DeadEndError
 
     def far(self, term: Blank) -> Blank:
-        """Draw an unused quantity that shares no telling word with the question."""
+        """Draw an unused quantity that shares no distinctive word with the question."""
         for _ in range(12):
             drawn = self.other(term)
             if self.asked.isdisjoint(words_of([drawn.quantity])):
@@ -206,10 +206,10 @@ class Draft:
         """Draw an unused quantity of the same unit to compare with."""
         for attempt in range(24):
             if attempt == 12:
-                # A long problem uses up a story.
+                # A long problem exhausts a story.
                 self.story = STORIES[self.rng.choice(tuple(STORIES))]
             frames = self.story.frames.get(unit_of(term.frame), (term.frame,))
-            # Often about somebody and something else, which takes another search to find.
+            # Often about another person and another item, which takes another search to find.
             owner, frame, item = self.rng.choice(self.cast), term.frame, term.item
             way = self.rng.random()
             if frame == AGE or way < 0.15:
@@ -219,7 +219,7 @@ class Draft:
             else:
                 frame = self.rng.choice(frames)
                 item = self.rng.choice(self.story.items) if way > 0.55 else item
-            # Quantities of one schema would have to fit each other.
+            # Several quantities of one schema would have to be consistent.
             linked = self.story.linked.get(frame, (frame,))
             near = {Blank(owner, each, item).quantity for each in linked}
             if near.isdisjoint(self._claimed) and near.isdisjoint(self._asked):
@@ -247,7 +247,7 @@ class Draft:
         """Draw a quantity to ask for."""
         frames = [frame for some in self.story.frames.values() for frame in some]
         if budget == 2 and self.asked:
-            # Documents about one unit have its word in common.
+            # Documents about the same unit share its word.
             frames = list(self.story.frames[""])
         composed = [frame for frame in frames if frame in self.story.schemas]
         frame = self.rng.choice(composed if self.rng.random() < 0.7 else frames)

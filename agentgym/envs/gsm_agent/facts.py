@@ -92,7 +92,7 @@ class Fact:
 
 
 def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
-    """Compute a quantity from facts; None if something is missing."""
+    """Compute a quantity from facts; None if some are missing."""
     values: dict[Quantity, int | None] = {}
     pending = [target]
     while pending:

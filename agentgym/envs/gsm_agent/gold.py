@@ -1,4 +1,4 @@
-"""Play of tasks whose questions no parser reads; the oracle knows their documents and answer."""
+"""Optimal play without a question parser; the oracle knows the task's documents and answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def remember(options: DatabaseOptions, task: Task) -> None:
 
 
 class GoldPlay:
-    """Mixin with a world's knowledge of a task that no parser reads."""
+    """Mixin that holds a world's knowledge of a task without a parser."""
 
     config: SearchConfig
     known: SearchKnowledge
@@ -69,7 +69,7 @@ class GoldPlay:
         self._missing = set() if self.static else set(problem.documents)
 
     def _choose(self, shown: str) -> None:
-        """Change to another data set with the question if only that has the shown texts."""
+        """Switch to a data set with the same question if only that one has the shown texts."""
         tasks = _played[self.problem.question]
         for options, problem in tasks if shown and len(tasks) > 1 else ():
             documents = get_database(options).documents
@@ -84,7 +84,7 @@ class GoldPlay:
         if isinstance(self.known, GoldKnowledge) and hasattr(self, "problem"):
             self._choose(text)
             documents = self.database.documents
-            # A context strategy may have cut documents off.
+            # A context strategy may have truncated documents.
             self._missing = {each for each in self._missing if documents[each].show() not in text}
             self._results = self.database.index.best(self.known.last, PAGE * PAGES)
             self._record()
@@ -96,7 +96,7 @@ class GoldPlay:
 
 
 class GoldSearches(Sequence[ToolCall]):
-    """Calls that show a missing document of the task, or lead to one.
+    """Calls that show a missing task document, or lead to one.
 
     Membership runs the search. Iteration yields a call for each missing document: a query for the
     question or a shown document, if that finds it on the first page, else for its own words,

@@ -1,6 +1,7 @@
 """An agent's knowledge after reading the results so far, and its next searches.
 
-Drawn questions need nothing hidden. For other data, knowledge comes from the task's hidden document
+Drawn questions need no hidden information. For other data, knowledge comes from the task's hidden
+document
 list, so it serves only oracles and labels.
 """
 
@@ -19,11 +20,11 @@ from agentgym.text.messages import ToolCall
 
 PAGE = 5
 """Documents per page of results."""
-# Ten times a sentence; each word is looked up in all documents.
+# Ten times a sentence's length; each word is looked up in all documents.
 MAX_QUERY_CHARS = 2_000
 PAGES = 20
 """Pages per search: the first and 19 more (Zhu et al., section 3.1)."""
-# Pages to read of each query before the next depth. Most documents are on a first page, so all
+# Pages of each query to read before the next depth. Most documents are on a first page, so all
 # queries come before any further page.
 DEPTHS = (1, 4, PAGES)
 
@@ -113,7 +114,7 @@ class SearchKnowledge:
             for fact in fresh:
                 self.facts.setdefault(fact.target, fact)
                 people.update(fact.owners)
-        # Drop queries for found quantities, which shortens the state.
+        # Drop queries for quantities already found, to shorten the state.
         open_queries = {query for quantity in self.missing() for query in self.queries(quantity)}
         self.pages = {
             query: count
@@ -239,7 +240,7 @@ class GoldKnowledge(SearchKnowledge):
 
 
 def knowledge_of(question: str) -> SearchKnowledge:
-    """Return the knowledge from a question alone, drawn or not."""
+    """Return the initial knowledge of a question, drawn or not."""
     known = SearchKnowledge.of(question)
     return GoldKnowledge(None) if known.question is None else known
 

@@ -1,7 +1,7 @@
 """Load GSM8K, templates of GSM-Symbolic, and folders like GSM-Agent's (Zhu et al., section 3.2).
 
-`agentgym.make("SearchWorld", data=path)` plays any of them, and `data=` a dataset of GSM8K. One
-error reports all mistakes, and then nothing is loaded.
+`agentgym.make("SearchWorld", data=path)` plays any of them; `data=` also takes a GSM8K dataset. One
+error reports all mistakes; nothing is loaded in that case.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def publish(problems: Sequence[RawProblem], seed: int = 0) -> tuple[list[Documen
         reasons = vet(problems, documents, tasks)
         if not reasons:
             return documents, tasks
-        # Searches for other tasks would still find the documents of these.
+        # Searches for other tasks would still find these tasks' documents.
         problems = [
             replace(problem, unclear=reasons.get(problem.id, problem.unclear))
             for problem in problems

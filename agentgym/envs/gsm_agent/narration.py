@@ -1,4 +1,4 @@
-"""Facts as sentences, and back. One table writes and parses several wordings of each."""
+"""Convert facts to sentences and back; one table writes and parses all wordings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WORDINGS: Mapping[str, Mapping[str, Sequence[str]]] = {
 }
 _GENRES = load_texts(__file__, "genres")
 OUTDATED: Sequence[str] = _GENRES["marks"]["outdated"]
-# The longest first: some begin with others.
+# The longest come first, because some begin with others.
 _ALL_LEADS = sorted(
     {lead for genre in _GENRES["genres"].values() for lead in genre["leads"]} | {*_LEADS}, key=len
 )[::-1]
@@ -79,7 +79,7 @@ def _table(fact: Fact) -> str:
 
 
 def _is_part(fact: Fact) -> bool:
-    """Return whether the fact takes a part of things, instead of comparing two people's."""
+    """Return whether the fact takes a part of a quantity instead of comparing people."""
     if fact.kind in ("percent", "rest"):
         return True
     mine, whole = fact.target, fact.sources[0] if fact.sources else fact.target
@@ -178,7 +178,7 @@ class Narrator:
 
 @lru_cache(maxsize=4096)  # scripted policies read the same documents at every step
 def read_facts(text: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
-    """Parse the facts in a document, none if it is outdated.
+    """Parse the facts in a document; an outdated document has none.
 
     A role and `I` stand for the first name in its metadata, a pronoun for the person named last.
     """
@@ -319,7 +319,7 @@ def to_pattern(wording: str, slots: Mapping[str, str]) -> re.Pattern[str]:
 
 @cache
 def _number_patterns() -> Sequence[tuple[str, str, re.Pattern[str]]]:
-    """Return the numeric wordings with their kinds and tables; those of `is` fit others too."""
+    """Return the numeric wordings with kinds and tables; those of `is` also fit other kinds."""
     kinds = ("raise", "cut", "more", "fewer", "times", "percent", "part", "rest", "is")
     return [
         (kind, table, to_pattern(wording, SLOTS))

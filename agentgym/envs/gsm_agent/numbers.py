@@ -9,7 +9,7 @@ MARK = "####"
 """Marker of the answer in a reply without a call, as in GSM8K."""
 
 _NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,400})(?:\.[0-9]{1,400})?|\.[0-9]{1,400}"
-# Markdown around it, a currency, a unit and a full stop may surround the number.
+# Markdown, a currency, a unit and a full stop may surround the number.
 _ANSWER = re.compile(
     rf"[*_`\s]*+(?P<sign>[-+\u2212]?)\s*+[$\u20ac\u00a3]?\s*+(?P<signed>[-+\u2212]?)(?P<number>{_NUMBER})"
     r"\s*+[%$\u20ac\u00a3]?\s*+[A-Za-z ]*+[*_`\s]*+(?:\.[*_`\s]*+)?"

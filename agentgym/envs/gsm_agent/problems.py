@@ -21,9 +21,9 @@ MOST_PREMISES = 128  # nine times the paper's longest problem
 LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
 """Documents per task, as in table 3 of the paper: a rounded log-normal number from 1 to 14."""
 
-# Drafts fail by chance. With fewer of them, kinds that fail more often would be rarer.
+# Drafts fail by chance. With fewer attempts, kinds that fail more often would be rarer.
 _PLANS, _DRAFTS = 10, 40
-# People in a problem. The question may name two, and some document must name none of them.
+# People in a problem. The question may name two people, and some document must name neither.
 _CAST = (2, 3)
 
 
@@ -113,7 +113,7 @@ def _draft_problem(draft: Draft, kind: str, budget: int, options: ProblemOptions
     except DeadEndError:
         return None
     answer = question.answer(draft.facts)
-    # A gap of 0 gives nothing to ask for.
+    # A gap of 0 leaves nothing to ask.
     if not answer or answer < 0 or max(answer, *draft.values.values()) > options.max_answer:
         return None
     return Problem(question, draft.facts, answer)

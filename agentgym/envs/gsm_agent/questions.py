@@ -110,7 +110,7 @@ def _targets(kind: str, parts: Mapping[str, str]) -> tuple[Quantity, ...]:
         other = PARTICIPLE.get(parts["p2"], verb)
     two = Parts(parts.get("i2", one.item), other, parts.get("t2", one.tail))
     first = Quantity(parts["w"], one.phrase)
-    # A question for one quantity does not fit another unit's wording.
+    # A question about one quantity does not fit another unit's wording.
     if kind == "total":
         return (first,) if not unit or first.unit == unit else ()
     return first, Quantity(parts.get("w2", parts["w"]), two.phrase)

@@ -1,4 +1,4 @@
-"""SearchWorld: a school problem with premises in a searchable database (GSM-Agent, section 3)."""
+"""SearchWorld: a school problem with premises in a database (GSM-Agent, section 3)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return f"{self.problem.question} #### {self.problem.answer}"
 
     def split_keys(self) -> Collection[str]:
-        """Return the template, the people in its documents, or else the problem."""
+        """Return the template, the people in its documents, or otherwise the problem."""
         template, drawn, _ = self.problem.id.partition("#")
         if drawn:
             return (template,)
@@ -177,7 +177,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         # A repeat takes precedence: it cannot show a new document.
         if any((entry["query"], entry["page"]) == (query, page) for entry in self.log):
             label = "repeat"
-        # Not in place: copies of the world share the set.
+        # Not in place, because copies of the world share the set.
         self._missing = self._missing - hits
         entry = {
             "turn": self.turn,
@@ -188,7 +188,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
             "found": len(hits),
             "label": label,
         }
-        # A new list: copies of the world share the old one.
+        # A new list, because copies of the world share the old one.
         self.log = [*self.log, entry]
         self._record()
         head = f"Page {page} of {PAGES} for {json.dumps(query, ensure_ascii=False)}"
@@ -233,7 +233,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         """Return the answer if known, else the next search for each missing quantity.
 
         For questions that cannot be parsed, these are all searches that show a missing document;
-        None in a world rebuilt from the chat of another process.
+        None in a world rebuilt from another process's chat.
         """
         # Only drawn questions can be parsed without a model; others need the hidden documents.
         if isinstance(self.known, GoldKnowledge) and self.known.missing_count is None:
@@ -324,7 +324,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         if call.name not in _SEARCHES:
             return
         head = expect(_HEAD.match(result), "a page of results", result)
-        # A context strategy may remove results, so the page number cannot be counted.
+        # A context strategy may remove results, so the page number cannot be inferred from them.
         self.known.add_page(json.loads(head[2]), int(head[1]))
         self._learn(result)
         self._see(result)

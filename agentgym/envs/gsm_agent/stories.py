@@ -33,7 +33,7 @@ PARTICIPLE: Mapping[str, Verb] = {verb.participle: verb for verb in _VERBS}
 
 
 class Parts(NamedTuple):
-    """A phrase in parts: `muffins`, `bake` and ` on Friday`."""
+    """A phrase in parts, such as `muffins`, `bake` and ` on Friday`."""
 
     item: str
     verb: Verb
@@ -88,8 +88,8 @@ class Story:
     """The items and phrases of a topic.
 
     Attributes:
-        wholes: The whole of each part that a schema takes away.
-        linked: The phrases of the schemas that each phrase is in.
+        wholes: The whole from which a schema takes each part.
+        linked: For each phrase, the phrases that share a schema with it.
         frames: The phrases of comparable quantities by unit.
         asks: The schemas of questions.
     """

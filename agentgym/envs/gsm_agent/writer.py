@@ -14,9 +14,9 @@ from agentgym.envs.gsm_agent.vocabulary import TOWNS
 
 @dataclass
 class Writer:
-    """Writer of the documents of problems, with the rates of `DatabaseOptions`.
+    """Writer of problems' documents, with the rates of `DatabaseOptions`.
 
-    `spare` are months without tasks.
+    `spare` lists months without tasks.
     """
 
     near_duplicates: float
@@ -29,7 +29,7 @@ class Writer:
     ) -> tuple[list[Document], list[Document]]:
         """Return the documents of a problem and their near-duplicates.
 
-        Only the near-duplicates of a `dated` question may be of another month.
+        Only near-duplicates for a `dated` question may have another month.
         """
         told, others = [], []
         town = rng.choice(TOWNS)

@@ -2,8 +2,8 @@
 
 from agentgym.assemble.registry import register
 
-# Bounds in tokens: one unit of some tasks takes nearly 4,000, and no context window exceeds the
-# maximum.
+# Bounds in tokens: one unit of some tasks takes nearly 4,000 tokens, and no context window exceeds
+# the maximum.
 MIN_LENGTH, MAX_LENGTH = 4_000, 4_000_000
 # Names, SKUs and ids of every task suffice for this size.
 MAX_SIZE = 100_000

@@ -16,13 +16,13 @@ from agentgym.text.messages import ToolCall
 LIMIT = 12_000
 # About the number of calls in one reply.
 NEXT_STEPS = 10
-# An agent that has lost its place finds it in the last few changes.
+# An agent that has lost track recovers from the last few changes.
 _NEWEST = 5
 # A fact up to this many characters is not split; a record of a dozen fields fits.
 _SMALL = 300
-# Maximum characters of one record, so none takes the room of all others.
+# Maximum length of one record, so none crowds out the others.
 _LONGEST = 1_500
-# A word in more records than this, such as a year, says little about a need.
+# A word in more records than this, such as a year, hardly indicates relevance.
 _COMMON = 500
 # Maximum positions to rank, rarest words first; several times the room.
 _LOOKED_AT = 1_000
@@ -31,7 +31,7 @@ _KINDS = 12
 _OTHERS = "others"
 _LABEL, _CALL = 60, 200
 _KIND_ROOM = _LABEL + 80
-# After this many records that do not fit, the room counts as full.
+# After this many records that do not fit, stop.
 _MISSES = 100
 _WORD = re.compile(r"[\w@+-]+(?:\.[\w@+-]+)*")
 _SPACED = re.compile(r"\S+")
@@ -51,7 +51,7 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def split_fact(fact: Any) -> tuple[Piece, ...]:
-    """Return the pieces of a fact."""
+    """Split a fact into its records."""
     if fact in (None, "", [], {}):
         return ()
     texts = _parts("", fact, _SMALL)
@@ -192,7 +192,7 @@ class OfficeBelief:
 
 
 def _leave_out_numbers(word: re.Match[str]) -> str:
-    # Numbers distinguish reads of one kind, so they go.
+    # Numbers distinguish reads of the same kind, so remove them.
     return "#" if any(map(str.isdecimal, word[0])) else word[0]
 
 

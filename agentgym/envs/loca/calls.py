@@ -1,7 +1,7 @@
 """Canonical forms and effects of tool calls.
 
-Calls that differ only in notation share a canonical form. The effects of a call map the things
-that it sets to their values, so one batch update equals many single updates.
+Calls that differ only in notation share a canonical form. A call's effects map the things that it
+sets to their values, so one batch update equals many single updates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, tools_of
 
-# Both return the text of a file.
+# Both tools return the text of a file.
 _SAME_TOOL = {"read_file": "read_text_file"}
 
 # SQL dialects by tool.
@@ -86,7 +86,7 @@ def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
     return defaults
 
 
-# New value of each changed thing, by name.
+# New value of each changed item, by name.
 Effects: TypeAlias = Mapping[str, str]
 
 NO_EFFECTS: Effects = {}
@@ -198,7 +198,7 @@ def is_read(call: ToolCall) -> bool:
 def things_changed(call: ToolCall, files: Collection[str] = ()) -> frozenset[str]:
     """Return the kinds of records, and `file <path>` for files, that a call may have changed.
 
-    Programs may change every file whose name they contain.
+    A program may change every file that it names.
     """
     if is_read(call):
         return frozenset()

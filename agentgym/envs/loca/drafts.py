@@ -1,4 +1,4 @@
-"""Draw states of office tasks at a size that matches the configured length."""
+"""Draw the state of an office task at a size that matches the configured length."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Relative length error above which another size is tried; small next to the steps between presets.
 TOLERANCE = 0.08
-# Identifiers have their own random stream, so `draw` may ask for any number of them.
+# Identifiers have their own random stream, so `draw` may request any number of them.
 _IDS = 1
 # Bounds the time of a reset if no size fits.
 _TRIES = 12
@@ -53,7 +53,7 @@ def draw_state(task: Any, config: OfficeConfig, seed: int) -> DrawnState:
     sizes = [size]
     while len(drafts) < _TRIES and min(map(error, drafts)) > TOLERANCE * config.length:
         # The exponent makes this converge for lengths that grow with the size, with its square, or
-        # in between. A size may come up again, since another draw of it may fit.
+        # in between. A size may be tried again, since another draw may fit.
         size, best = min(zip(sizes, drafts, strict=True), key=lambda pair: error(pair[1]))
         size = round(size * (config.length / max(1, best.tokens)) ** 0.75)
         sizes.append(min(MAX_SIZE, max(1, size)))
@@ -68,7 +68,7 @@ def _draw_draft(
     world = task(config, 0)
     world.rng = np.random.default_rng(seed)
     world.office.context.seed = int(np.random.default_rng((*seed, _IDS)).integers(2**63))
-    with contextlib.ExitStack() as transactions:  # one in all, since each commit takes time
+    with contextlib.ExitStack() as transactions:  # one commit in total, since each takes time
         for server in world.office.toolsets():
             transactions.enter_context(server.store.change())
         world.fill(size)

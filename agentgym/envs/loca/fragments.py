@@ -20,7 +20,7 @@ from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.text.messages import ToolCall
 
 _MAILS = 20  # the default of get_emails
-_SHOP_PAGE = 20  # products and orders are long: 20 still fit a small context window
+_SHOP_PAGE = 20  # products and orders are long: 20 still fit into a small context window
 
 
 def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
@@ -86,7 +86,7 @@ def find_spreadsheet(title: str) -> PlanStep:
 def read_table(spreadsheet: str, sheet: str) -> PlanStep:
     """Return the step that reads a sheet.
 
-    Its fact contains `rows` (header included), `room` (the sheet's number of rows) and `own` (the
+    Its fact contains `rows` (header included), `room` (the sheet's total rows) and `own` (the
     positions of rows that off-plan calls wrote).
     """
 
@@ -108,7 +108,7 @@ def read_table(spreadsheet: str, sheet: str) -> PlanStep:
 
 
 def settle_file(table: CsvTable, rows: Sequence[Mapping[str, Any]]) -> Piece:
-    """Look at a CSV file changed off plan; return the step that corrects it."""
+    """Check a CSV file changed off plan; return the step that corrects it."""
     path = table.path
 
     def is_right(text: str) -> bool:
@@ -200,7 +200,7 @@ def settle_sheet(
     area: str,
     is_right: Callable[[Sequence[Sequence[Any]]], bool],
 ) -> Piece:
-    """Look at a sheet changed off plan; return the step that corrects it.
+    """Check a sheet changed off plan; return the step that corrects it.
 
     Args:
         write_step: Returns the step that writes `data` into `range`.

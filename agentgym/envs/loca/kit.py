@@ -1,4 +1,4 @@
-"""Public kit for custom office tasks; the servers are in `agentgym.office`."""
+"""Public building blocks for custom office tasks; the servers are in `agentgym.office`."""
 
 from agentgym.envs.loca.checks import as_number
 from agentgym.envs.loca.fragments import read_folder

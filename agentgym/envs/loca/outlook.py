@@ -1,4 +1,4 @@
-"""Failures and prospects of an office task."""
+"""Failures of an office task, and its plan's outcome."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 class Outlook:
-    """Cache of a task's failures and prospects, which labels need twice per step."""
+    """Cache of a task's failures and plan outcomes, which labels need twice per step."""
 
     def __init__(self) -> None:
         self._version: object = None
         self._failures = Counter[str]()
-        self._deviations = 0  # how many of them the verdict covers
+        self._deviations = 0  # how many changes the verdict covers
         self._succeeds = True
         self._hopeful: Counter[str] | None = None  # the failures at the last good verdict
 
@@ -31,7 +31,7 @@ class Outlook:
         if self._deviations != task.deviations:
             self.count(task)
             self._deviations = task.deviations
-            # A change that only removes failures is progress in another form.
+            # A change that only removes failures is progress by other means.
             if self._hopeful is None or not self._failures < self._hopeful:
                 self._succeeds = task.plan_succeeds()
             self._hopeful = self._failures if self._succeeds else None

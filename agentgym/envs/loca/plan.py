@@ -32,7 +32,8 @@ class PlanStep:
         output: The output that a change contributes to; empty for a reading step.
         same: The arguments that another call must share to count as this step; empty means all.
         accepts: Further condition on the canonical arguments.
-        mark_own: Marks what off-plan calls have written, given their effects and `own_records`.
+        mark_own: Marks data that off-plan calls have written, given their effects and
+            `own_records`.
         thing: What a change writes or a look shows, as in `things_changed`.
         is_look: Whether the step only runs if an off-plan call has changed the thing.
     """

@@ -1,4 +1,4 @@
-"""Follow an agent along the plan of an office task, using only its chat.
+"""Follow an agent's progress along an office task's plan, using only its chat.
 
 Off-plan calls count as the plan steps with the same effects, so the next steps are those whose
 effects the office still lacks.
@@ -16,14 +16,15 @@ from agentgym.envs.loca.calls import SESSION, Effects, effects_of, things_change
 from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, PlanStep
 from agentgym.text.messages import ToolCall
 
-# Bounds the memory that a random reader takes.
+# Bounds the memory that a policy of random reads takes.
 MAX_PREFETCHED = 1_000
 
 # Prefix of a line about a change.
 _DONE = "done: "
 # Prefix of a line about an off-plan call whose effects later steps may need.
 _OTHER = "also changed"
-# Prefixes of a line about a thing that off-plan calls have changed in an unknown way, or ruined.
+# Prefixes of a line about a file or sheet that off-plan calls have changed in an unknown way, or
+# ruined.
 _UNSEEN, _RUINED = "to look at", "to make anew"
 # Prefix of the line about the records that the agent has added.
 _OWN = "own records"
@@ -78,14 +79,14 @@ class Progress:
         self._completed: list[PlanStep] = []
         self._lines: dict[str, str] = {}
         self._prefetched: dict[str, str] = {}
-        self._others: list[ToolCall] = []  # off-plan calls whose effects show
-        self._effects: dict[str, str] = {}  # the newest value of each thing that they have set
+        self._others: list[ToolCall] = []  # off-plan calls whose effects the state lists
+        self._effects: dict[str, str] = {}  # the newest value of each item that those calls set
         self._unseen: dict[str, str] = {}  # the line prefix of each thing to look at, in order
         self._own_records: Sequence[Any] = ()
-        # Effects of off-plan calls since the last look, by thing.
+        # Effects of off-plan calls since the last look, by item.
         self._touched: dict[str, list[Effects]] = {}
         self._things: dict[str, str] = {}  # what each step with a fact writes or shows
-        self._done_effects: dict[str, tuple[str, str]] = {}  # value and step label of each thing
+        self._done_effects: dict[str, tuple[str, str]] = {}  # value and step label of each item
         self._belief = OfficeBelief()
         self._unindexed: dict[str, None] = {}  # labels not yet in the belief
 
@@ -314,7 +315,7 @@ class Progress:
                     self._restart()
                     continue
                 self._completed += [step for step in self._steps() if step.label in self.facts]
-                # A look that was not needed has no fact.
+                # A look that turned out to be unnecessary has no fact.
                 facts = [self.facts.get(step.label) for step in self._steps()]
                 is_single = isinstance(self._batch, PlanStep)
                 self._enter(self._script.send(facts[0] if is_single else facts))
@@ -345,7 +346,7 @@ class Progress:
     def _credit_earlier_calls(self) -> None:
         for step in list(self._pending.values()):
             if step.is_look and self._unseen.get(step.thing) == _RUINED:
-                self._learn_from(step, "")  # it shows as much as a missing one
+                self._learn_from(step, "")  # it shows as much as a missing file does
             elif not step.changes and not step.thing and self._prefetched:
                 result = self._prefetched.pop(self._key(step.call), None)
                 if result is not None:
@@ -363,7 +364,7 @@ class Progress:
         yield CLAIM
 
     def __getstate__(self) -> dict[str, Any]:
-        # Generators cannot be pickled: the copy restarts the plan and replays the facts.
+        # Generators cannot be pickled, so the copy restarts the plan and replays the facts.
         return {
             **vars(self),
             "_belief": OfficeBelief(),

@@ -1,4 +1,4 @@
-"""Compare the final state of services with the expected one."""
+"""Compare the services' final state with the expected one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _whole_seconds(text: str) -> str:
     return text[:-3] if text.endswith("+00:00") else text
 
 
-# Conversions of table-image values for the types that do not need DuckDB.
+# Conversions of values in table images, for the types that do not need DuckDB.
 _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "VARCHAR": str,
     "BIGINT": int,
@@ -53,7 +53,7 @@ def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
 
 
 def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
-    # An image costs less than a query.
+    # Reading an image costs less than a query.
     image = cloud.engine.table((dataset, table))
     if not all(column.type in _CONVERTERS for column in image.columns):
         return hash_of(cloud.bigquery.rows(dataset, table))
@@ -70,7 +70,7 @@ def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator
         "SELECT 1 FROM bigquery_jobs WHERE statement <> 'SELECT' AND kind <> 'EXTRACT'"
     ):
         return  # only queries ran, so no table can differ
-    # A change of a description and its reversal fail as well.
+    # A change to a description fails even if it is reverted.
     if cloud.store.value("SELECT 1 FROM bigquery_jobs WHERE statement LIKE 'ALTER%'"):
         yield "a table or dataset was altered"
     for name, state in before.items():
@@ -103,7 +103,7 @@ def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]
         names = sheets.sheet_titles(book)
         others = [name for name in names if (book, name) != (spreadsheet, sheet)]
         tables = [(sheets.size(book, name), sheets.values(book, name)) for name in others]
-        state.append([names, tables, {}])  # the empty sharing settings keep the keys of instances
+        state.append([names, tables, {}])  # empty sharing settings keep the keys of instances
     return state
 
 

@@ -76,7 +76,8 @@ IRREVERSIBLE_TOOLS = frozenset({"send_email", "reply_email", "forward_email", "l
 # Bounds the time of a step.
 MAX_CALLS = 128
 
-# The plan may return to a step after a repair; more often means that it makes no progress.
+# The plan may return to a step after a repair; returning more often means that it makes no
+# progress.
 _MOST_REPEATS = 3
 
 # Two sizes to estimate how plans grow, far enough apart for plans that read pages.
@@ -98,7 +99,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     The score is 1 if the agent has called `claim_done` and the final state meets every requirement,
     else 0. The pending calls of the reference plan are optimal while following it leads to the full
-    score. After changes of the agent's own, the plan is played in a copy of the office to find out.
+    score. After off-plan changes, the plan is played in a copy of the office to check this.
 
     Step labels: a call is `productive` if it is optimal or its reply reduces the number of
     failures, and `harmful` if its reply increases that number or it claims too early. Any other
@@ -107,12 +108,13 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     Attributes:
         servers: The servers of the task (table 7 of the paper).
         outputs: The required outputs; files by path.
-        remade: Files and folders, as `file <path>`, that the plan makes again if they change.
+        remade: Files and folders, as `file <path>`, that the plan recreates if they change.
         mutable_tables: The tables that the work changes, as `server.table`. `task_failures` checks
             their records; every other change in the services is a failure.
         harmless: Differences that this task ignores in addition to `HARMLESS`.
         forbidden: The entries of `HARMLESS` that count as failures in this task.
-        tokens_per_unit: The approximate tokens per unit of size; the first guess for the size.
+        tokens_per_unit: The approximate tokens per unit of size; gives the first guess for the
+            size.
         text: The rules of the task; see `draw_opening`.
         published_text: The rules for a state of LOCA-bench, if they differ.
         truth: The facts about the expected final state. With `files` (the `file_state` of the
@@ -161,7 +163,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         raise NotImplementedError
 
     def _load(self, state: Path) -> None:
-        """Do the same from a state folder of LOCA-bench."""
+        """Fill them from a LOCA-bench state folder."""
         raise NotImplementedError
 
     def plan(self) -> Plan:
@@ -173,7 +175,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         raise NotImplementedError
 
     def published_failures(self) -> Iterator[str]:
-        """Yield the failures by LOCA-bench's own rule, for one of its states."""
+        """Yield the failures by LOCA-bench's own rule, for a LOCA-bench state."""
         return iter(())
 
     def own_records(self) -> Sequence[Any]:
@@ -207,7 +209,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return whole(self.rng, low, high)
 
     def happens(self, probability: float) -> bool:
-        """Draw whether an event of this probability happens."""
+        """Draw whether an event with this probability happens."""
         return bool(self.rng.random() < probability)
 
     def generate(self) -> None:
@@ -262,8 +264,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         yield from unexpected_changes(self._protected_hashes, now)
 
     def report(self) -> Mapping[str, Any]:
-        """Return the failed requirements and the description length; for a state of LOCA-bench,
-        also those by its own rule.
+        """Return the failed requirements and the description length; for a LOCA-bench state, also
+        its own rule's failures.
         """
         failures = list(self.all_failures())
         published: dict[str, Any] = {}
@@ -274,7 +276,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return {
             **published,
             "claimed": self.done,
-            "faults": failures[:100],  # a ruined office has thousands
+            "faults": failures[:100],  # a ruined office has thousands of failures
             "fault_count": len(failures),
             "description_tokens": self.tokens,
         }
@@ -370,7 +372,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @property
     def _is_played(self) -> bool:
-        # A world that is read from a chat has no office.
+        # A world read from a chat has no office.
         return self.truth is not None
 
     def plan_succeeds(self) -> bool:

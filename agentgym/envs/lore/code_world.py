@@ -32,7 +32,7 @@ _TASK = re.compile(r"Find what main\(\) in main\.py of the program '[a-z]+' retu
 _MOST_PLAIN = 1_000  # plain values grow with each sum and would fill the context
 _TRIES = 100  # about half of all plain tasks have the answer 0, so a hundred in a row never occur
 
-# After this many files names get another letter: four letters give 230,000 names, so few collide.
+# After this many files, names get another letter: four letters give 230,000 names, so few collide.
 _NAMES_PER_LETTER = 50_000
 
 

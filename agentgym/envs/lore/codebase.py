@@ -134,7 +134,7 @@ class Codebase(ReadDocuments):
                 programs.append(file)
                 program = self.programs[file]
                 known = self._branch(file) is not None
-                # Until a branch is known, either may be needed.
+                # Until the branch is known, either operand may be needed.
                 stack += program.required_operands(self.values) if known else program.operands
         return _by_name(programs), _by_name(values)
 

@@ -32,8 +32,8 @@ class LoreConfig(TurnBudget):
         max_arity: The maximum number of operands of a rule, at least `min_arity`; an operator may
             take fewer.
         max_calls_per_turn: The maximum calls per reply.
-        strict_ids: Whether an id that does not follow from documents already read is answered like
-            a nonexistent one. Otherwise, as in the paper, ids can be guessed.
+        strict_ids: Whether an id that does not follow from documents already read gets the same
+            answer as a nonexistent one. Otherwise, as in the paper, ids can be guessed.
         rereads: Whether a document can be read again; otherwise that is an error.
         budget_by: Whether the turn budget assumes an optimal policy with one call per turn
             (`reads`) or with as many as a reply may contain (`rounds`).

@@ -95,7 +95,7 @@ class Node:
     Attributes:
         uid: The index in creation order. Parents are older than their children.
         kind: `value`, `rule`, `index` (bottom-up) or `module` (top-down).
-        depth: The edges of the longest chain from it to the root.
+        depth: The number of edges in the longest chain from it to the root.
         number: The number in the variable, or in the prefix of a rule.
         content: A value, a `Rule`, or the uids in an index.
         fields: Irrelevant variables, with values.
@@ -121,7 +121,7 @@ class Graph:
     Attributes:
         nodes: The documents by uid, root first.
         start: The uids named in the task.
-        height: The edges of the longest chain from the root to a leaf.
+        height: The number of edges in the longest chain from the root to a leaf.
         needed: The number of documents that the target depends on.
     """
 

@@ -90,7 +90,7 @@ class _BottomUp(Grower):
 
     def _among_decoys(self, listed: list[Node]) -> list[Node]:
         rate = self.sampler.document_rate
-        if not rate:  # no draw: unused options must not change others
+        if not rate:  # no draw: unused options must not change other draws
             return listed
         # Random rounding keeps the mean at `rate`.
         count = int(rate * len(listed) + self.rng.random())
@@ -136,7 +136,7 @@ class _BottomUp(Grower):
     def _counts(self, mean: float, size: int) -> list[int]:
         random, share = self.rng.random, mean / (1 + mean)
         counts = [0] * size
-        # No draw: an unused option must not change others.
+        # No draw: an unused option must not change other draws.
         for place in range(size) if share else ():
             while random() < share and counts[place] < MOST_IRRELEVANT:
                 counts[place] += 1
@@ -220,7 +220,7 @@ def grow_top_down(
 
 def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[Any]:
     values: list[Any] = [None] * len(nodes)
-    # Each node once: repeated calls of shared documents would take exponential time.
+    # Visit each node once: repeated calls of shared documents would take exponential time.
     for node in reversed(nodes):
         values[node.uid] = rule = node.content
         if isinstance(rule, Rule):

@@ -30,7 +30,7 @@ class ReadDocuments(ABC):
     def learn(self, file: str, text: str) -> list[str]:
         """Read a document and return the newly known ids; a reread changes nothing.
 
-        Another text, such as a cut document, raises ValueError and changes nothing.
+        Any other text, such as a truncated document, raises ValueError and changes nothing.
         """
 
     @abstractmethod

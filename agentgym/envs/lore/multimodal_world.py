@@ -41,7 +41,7 @@ NEUTRAL_CHANGES = 3
 MOST_CHANGES = 16
 
 _PICTURED = "picture"
-# Up to three times as many as are counted.
+# Up to three times as many objects as are counted.
 _OTHERS = (6, 18)
 _TOOLS = frozenset({"rotate_image", "flip_image", "stretch_image"})
 
@@ -98,7 +98,7 @@ class MultimodalConfig(DocumentConfig):
 
     operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {
         "standard": STANDARD,
-        "hard": STANDARD,  # in this domain only the pictures are hard
+        "hard": STANDARD,  # in this domain, only the pictures are hard
     }
 
     render: Literal["image", "scene"] = "image"

@@ -65,7 +65,7 @@ class Program:
     operands: tuple[str, ...] = ()
 
     def required_operands(self, values: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the operands that a run needs; a conditional's branch only once it is known."""
+        """Return the operands that a run needs; it needs a conditional's branch only once known."""
         if self.operator != "conditional":
             return self.operands
         left, right, then, other = self.operands
@@ -103,7 +103,7 @@ def seconds(ticks: int) -> str:
 def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
     while True:
         workers = _try_workers(rng, operands)
-        # The result is linear, so an operand's effect is the result for 1 there and 0 elsewhere.
+        # The result is linear, so an operand's effect is the result with 1 there and 0 elsewhere.
         if all(
             _run_workers(workers, [int(place == k) for k in range(operands)])
             for place in range(operands)

@@ -138,7 +138,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
             self.graph = self.grow(Random(int(self.rng.integers(2**63))))
         self._salt = int(self.rng.integers(2**32))
         self.known = self.begin()
-        # The turn when each lead became known, for the report.
+        # The turn at which each lead became known, for the report.
         self._since = dict.fromkeys(self.known.order, 0)
         self.max_turns = self.config.budget(most + 1)
 
@@ -211,7 +211,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return CallSet("read_document", "file_id", useful)
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        # Older documents could be reread too, but the state does not name them.
+        # Older documents could be reread too, but the state does not list them.
         files = [*self.known.unread(), *self._rereadable()]
         return (*CallSet("read_document", "file_id", files), self._answer())
 
@@ -248,9 +248,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
         """Label the next reply's successful calls.
 
-        `optimal`; `redundant`, a reread; `speculative`, a read that is not certainly needed;
-        `lucky`, a document that nothing has mentioned, or the right answer before it could be
-        known; `wrong`, another answer; `neutral`, any other tool.
+        `optimal`; `redundant`, a reread; `speculative`, a read that may not be needed; `lucky`, a
+        document that nothing has mentioned, or the right answer before it could be known; `wrong`,
+        another answer; `neutral`, any other tool.
         """
         useful = frozenset(
             call.arguments["file_id"]

@@ -26,7 +26,7 @@ Cell = tuple[int, int]
 
 _DONE = ToolCall("done", {})
 _MAX_SIZE = 2_000  # four million cells; a cheapest path takes seconds to find
-# Cells drawn on each side of the agent: 31 columns fit into a terminal of 80.
+# Cells drawn on each side of the agent: 31 columns fit into an 80-column terminal.
 _SIGHT = 15
 _MOVES: Mapping[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 _CATALOG = (*(ToolCall(direction, {}) for direction in _MOVES), _DONE)
@@ -48,8 +48,8 @@ class GridConfig(LuminaConfig):
         size: The rows and columns of the board.
         hole_density: The share of cells that are holes; the start is never one.
         hole_penalty: The additional moves that entering a hole costs.
-        distance: The steps between start and goal without holes, at most `2 * (size - 1)`; None
-            draws both cells freely.
+        distance: The number of steps between start and goal without holes, at most
+            `2 * (size - 1)`; None draws both cells freely.
     """
 
     texts: ClassVar[Mapping[str, str]] = TEXTS["grid"]
@@ -69,7 +69,7 @@ class GridWorld(World[GridConfig]):
     """Walk from a start to a goal on a board with holes.
 
     Every turn except `done` uses one move of the budget, even if it fails; entering a hole also
-    uses the penalty. The turn budget is one above the moves and shrinks with each penalty.
+    uses the penalty. The turn budget exceeds the moves by one and shrinks with each penalty.
     """
 
     Config = GridConfig
@@ -85,7 +85,7 @@ class GridWorld(World[GridConfig]):
         start, goal = _draw_ends(config.size, config.distance, rng)
         cells = config.size**2
         count = min(round(config.hole_density * cells), cells - 1)
-        # Draw from one cell fewer; indices from the start on shift by one, which keeps the start
+        # Draw from one cell fewer and shift indices from the start on by one, to keep the start
         # free.
         sample = rng.choice(cells - 1, size=count, replace=False)
         free = start[0] * config.size + start[1]
@@ -143,7 +143,7 @@ class GridWorld(World[GridConfig]):
             f"{row:4} " + " ".join(marks.get((row, column), ".") for column in columns)
             for row in rows
         ]
-        # Last digits keep the columns narrow.
+        # Show only last digits, to keep the columns narrow.
         header = "     " + " ".join(str(column % 10) for column in columns)
         return "\n".join([header, *lines])
 
@@ -290,7 +290,7 @@ class GridWorld(World[GridConfig]):
 def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> array[int]:
     """Return the moves of a cheapest path from every cell (row-major) to the goal, in O(size**2).
 
-    Dijkstra's algorithm backwards from the goal, with one bucket per cost.
+    Run Dijkstra's algorithm backwards from the goal, with one bucket per cost.
     """
     costs = [-1] * size**2
     hole_indices = {row * size + column for row, column in holes}

@@ -32,7 +32,7 @@ _STATE = re.compile(
     r"Locked: .*?(?<![0-9])(?P<locked>[0-9]+)\nTurns left: (?P<left>[0-9]+)"
 )
 
-# Elements to draw, and how many of them before the lock; they fit into a line of 80 columns.
+# Elements to draw, and how many of them come before the lock; they fit into 80 columns.
 _DRAWN, _DRAWN_LOCKED = 15, 2
 
 
@@ -44,7 +44,7 @@ class ListConfig(LuminaConfig):
         items: The length of the initial list.
         removals: The number of elements to remove, at most `items`; an optimal policy takes
             `removals + 1` turns.
-        duplicates: Whether values may repeat; then several removals can be equally good, and one
+        duplicates: Whether values may repeat; several removals can then be equally good, and one
             can be fatal.
     """
 
@@ -106,7 +106,7 @@ class ListWorld(World[ListConfig]):
         return self.config.frame(f"{lists}\nTurn budget: {self.max_turns}")
 
     def board(self) -> str:
-        """Draw the list from the lock `|` on, above the target."""
+        """Draw the list from the lock `|` onwards, above the target."""
         first = max(0, self.locked - _DRAWN_LOCKED)
         items = self.items[first : first + _DRAWN]
         indices = range(first, first + len(items))
@@ -186,8 +186,8 @@ class ListWorld(World[ListConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(5 * items + 1,)`.
 
-        Five rows over the initial indices: the values of the list and of the target as shares of
-        the largest value (-1 beyond their ends), then equal, locked and present (1, else 0). Then
+        Five rows over the initial indices: the list's and the target's values as shares of the
+        largest value (-1 beyond their ends), then equal, locked and present (1, else 0). Then
         the turns as a share of `removals + 1`.
         """
         length, max_turns = self.config.items, self.config.removals + 1
@@ -213,7 +213,7 @@ class ListWorld(World[ListConfig]):
     def subtask(self, with_state: bool) -> str:
         """Name the first element that does not fit the target.
 
-        Its index refers to the visible state, else to the initial list, where it is unique.
+        Its index refers to the visible state, or to the initial list, where it is unique.
         """
         calls = self.optimal_calls()
         # The last optimal pop removes the first element that does not fit.
@@ -241,7 +241,7 @@ class ListWorld(World[ListConfig]):
     @classmethod
     def read_task(cls, task: str) -> Self:
         world, task = cls(ListConfig(), 0), without_frame(task)
-        # A restated task has no lists; the state contains them.
+        # A restated task contains no lists; the state does.
         if task.startswith(_RESTATED):
             world._start([], [])
             return world

@@ -1,4 +1,4 @@
-"""Prompts in our own words, or in the structure of LUMINA's appendix A.
+"""Prompts in this package's wording, or in the structure of LUMINA's appendix A.
 
 The task states the budget, because the budget ends the episode. `dialect="python"` is the paper's
 call format.
@@ -43,6 +43,6 @@ class LuminaConfig(TurnBudget):
 
 
 def without_frame(text: str) -> str:
-    """Return the task inside a frame."""
+    """Insert the task into a frame."""
     task = text.removeprefix(_NEW_TASK)
     return text if task == text else task.rpartition("\n\n")[0]

@@ -24,7 +24,7 @@ _UNREACHABLE = ToolCall("unreachable", {})
 _MAX_NODES = 100_000  # far below the million distinct values
 _VALUES = 1_000_000  # ten times the largest tree, because all values differ
 _ID_LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-_ID_LENGTH = 7  # 8e9 ids: unseen ones cannot be guessed
+_ID_LENGTH = 7  # 8e9 ids, so unseen ones cannot be guessed
 _NODE = re.compile(r"\(id=([a-z]+), value=([0-9]+)\) -> (UNKNOWN|\[([a-z, ]*)\])")
 _TARGET = re.compile(r"value ([0-9]+)")
 _BUDGET = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)")
@@ -60,14 +60,15 @@ class TreeConfig(LuminaConfig):
 class TreeWorld(World[TreeConfig]):
     """Search a hidden tree for the node with a given value.
 
-    Values are unrelated to the tree's shape, ids cannot be guessed, and an unseen id gets the
-    answer of a nonexistent one. The tree is uniform among the trees of its size whose nodes have
+    Values are unrelated to the tree's shape, ids cannot be guessed, and unseen ids get the same
+    answer as nonexistent ones. The tree is uniform among the trees of its size whose nodes have
     `arity` slots for children, so every unexplored node is an equally good choice (LUMINA's optimal
     set). The optimal set ignores that the budget hints at the tree's size.
 
     Attributes:
         known: The values of the visible nodes by id, in order of appearance.
-        children: Ids of the children by id; for a world read from a chat, only of explored nodes.
+        children: Ids of the children by id; in a world read from a chat, only explored nodes have
+            entries.
     """
 
     Config = TreeConfig
@@ -103,7 +104,7 @@ class TreeWorld(World[TreeConfig]):
 
     @classmethod
     def chance(cls, config: TreeConfig) -> float:
-        """Return the share of trees without the target, where `unreachable` is right."""
+        """Return the share of trees without the target, for which `unreachable` is right."""
         return config.absent_probability
 
     def _start(self, target: int, may_be_absent: bool) -> None:
@@ -130,7 +131,8 @@ class TreeWorld(World[TreeConfig]):
             return 1
         # Independent of the target, so the budget reveals nothing.
         unexplored = len(self.children) - len(self.known) + len(self._frontier)
-        # A target that must exist is at the latest in the last node, which needs no exploration.
+        # If the target must exist, it is at the latest in the last node, which needs no
+        # exploration.
         return unexplored + self._may_be_absent
 
     def rules(self) -> str:
@@ -332,7 +334,7 @@ def uniform_tree(nodes: int, arity: int, rng: np.random.Generator) -> list[list[
     # The partial sums end at -1; after this rotation they reach it only at the last step.
     counts = np.roll(counts, -(int(np.argmin(sums)) + 1))
     children: list[list[int]] = [[] for _ in range(nodes)]
-    parents: list[int] = []  # one entry per child not placed yet
+    parents: list[int] = []  # one entry per child to be placed
     for node, count in enumerate(counts.tolist()):
         if parents:
             children[parents.pop()].append(node)

@@ -56,7 +56,7 @@ class Assignments(CanvasPart):
         published: bool = True,
         **extra: Any,
     ) -> int:
-        """Add an assignment and return its id; `extra` is shown too."""
+        """Add an assignment and return its id; `extra` fields are shown too."""
         return self._records.add(
             "assignments",
             course_id=course_id,

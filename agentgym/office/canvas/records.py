@@ -172,7 +172,7 @@ def fields_of(row: Mapping[str, Any], *hidden: str) -> Row:
 
 
 def moment(value: When) -> str | None:
-    """Convert an author's time, by default in UTC, to table format."""
+    """Convert a task author's time, by default in UTC, to table format."""
     if not value:
         return None
     parsed = datetime.fromisoformat(value) if isinstance(value, str) else value
@@ -233,7 +233,7 @@ def _show_assignment(row: Row, counts: Row, now: str, grades: bool) -> Row:
         "html_url": url,
         "submissions_download_url": f"{url}/submissions?zip=1",
     }
-    return shown | _DEFAULTS["assignment"] | shown  # own fields come first and take priority
+    return shown | _DEFAULTS["assignment"] | shown  # the record's own fields take priority
 
 
 def _uuid(kind: str, record: Row) -> str:

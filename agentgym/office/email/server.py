@@ -78,8 +78,8 @@ class Email(Server):
     ) -> None:
         """Put mails with any dates into mailboxes without sending them.
 
-        By default, all recipients and the sender's Sent folder receive them; with `user`, only that
-        mailbox, in `folder`, which is created if missing.
+        By default, all recipients and the sender's Sent folder receive the mails; with `user`, only
+        that mailbox's `folder` does, which is created if missing.
         """
         boxes = self._mailboxes
         with self.store.change():

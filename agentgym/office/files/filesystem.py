@@ -46,7 +46,7 @@ class Filesystem(Server):
         if (tail or 0) < 0 or (head or 0) < 0:
             raise ToolError("invalid argument: head and tail must be at least 0")
         text = self._text(path)
-        # Clamp: the limit of `split` must fit into 64 bits, and models may ask for more.
+        # Clamp: `split` requires a 64-bit limit, and models may ask for more.
         most = len(text) + 1
         if head:
             text = "\n".join(text.split("\n", min(head, most))[:head])

@@ -19,8 +19,8 @@ from agentgym.text.tools import ToolError
 
 MAX_PAGES = 500  # reading takes milliseconds per page
 
-# About three CPU seconds. Each word, number or ten bytes of a page or font counts 1, each form
-# `_FORM_WORK`.
+# About three CPU seconds. Each word, number or ten bytes of a page or font counts 1; each form
+# counts `_FORM_WORK`.
 MAX_WORK = 200_000
 
 _FORM_WORK = 10_000  # a form may contain megabytes without a word

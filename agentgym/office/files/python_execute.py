@@ -20,7 +20,7 @@ FOLDER = ".python_tmp"  # the programs' workspace directory
 class PythonExecute(Server):
     """CPython in a sandbox that contains the workspace and no network.
 
-    A failed or stopped program's file changes remain.
+    If a program fails or is stopped, its file changes remain.
     """
 
     name: ClassVar[str] = "python_execute"

@@ -20,7 +20,7 @@ from agentgym.text.tools import ToolError, echo, tool
 
 SECONDS = 60  # as in the published tasks
 
-# The published tasks' commands, without those that need a network or that some hosts lack.
+# The published tasks' commands, except those that need a network or that some hosts lack.
 ALLOWED_COMMANDS = tuple(
     "ls cat pwd echo cd mkdir touch rm cp mv find grep head tail wc sort uniq diff chmod stat which "
     "whoami date df du env sed awk cut tr basename dirname realpath md5sum sha256sum tar gzip gunzip "
@@ -31,9 +31,9 @@ MAX_CHARS = 2_048  # as in the published tasks
 
 _ENV = "/usr/bin/env"  # runs a program by name without a shell
 
-# Their first argument is a script or pattern, so `/x/d` in it is not a path.
+# The first argument of these programs is a script or pattern, so `/x/d` in it is no path.
 _SCRIPTED = ("awk", "grep", "sed")
-# These flags take the next word, which then is not the script.
+# These flags consume the next word, so it is not the script.
 _VALUED_FLAGS = ("-A", "-B", "-C", "-F", "-e", "-m", "-v")
 
 # Quoted text, an escaped character, an operator, other text; `.` matches an unpaired quotation
@@ -49,7 +49,7 @@ class Terminal(Server):
     """Shell commands in a sandbox that contains the workspace and no network.
 
     Commands share only files: each starts in the workspace, and its processes end with it. A
-    command that fails keeps its changes; one that is stopped changes nothing.
+    command that fails keeps its changes; a command that is stopped changes nothing.
     """
 
     name: ClassVar[str] = "terminal"

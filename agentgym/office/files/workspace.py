@@ -205,9 +205,9 @@ class Workspace:
         return sum(len(self._files[name].data) for name in self._files if within(name, full))
 
     def become(self, entries: Mapping[str, bytes | None]) -> list[str]:
-        """Replace all files, and return the paths dropped for an invalid name or lack of room.
+        """Replace all files, and return the paths dropped for an invalid name or lack of space.
 
-        One with unchanged bytes keeps its times. An entry of None is a directory.
+        A file with unchanged bytes keeps its times. Entries that map to None are directories.
         """
         fresh, skipped = Workspace(), []
         fresh.clock = self.clock

@@ -1,4 +1,4 @@
-"""Parts shared by the Google Cloud services: regions, argument checks and text layout."""
+"""Shared helpers of the Google Cloud services: regions, argument checks and text layout."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Filters in the Logging query language.
 
-Supported are comparisons (`=`, `!=`, `<`, `<=`, `>`, `>=`, `:` contains, `field:*`), text in any
-field, NOT, OR, AND (the default, with the lowest precedence), parentheses and `LOG_ID`.
+Supported syntax: comparisons (`=`, `!=`, `<`, `<=`, `>`, `>=`, `:` contains, `field:*`), text in
+any field, NOT, OR, AND (the default, with the lowest precedence), parentheses and `LOG_ID`.
 """
 
 from __future__ import annotations

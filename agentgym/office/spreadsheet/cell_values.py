@@ -14,7 +14,7 @@ from typing import Any
 
 from agentgym.text.tools import ToolError, echo
 
-DAY_ZERO = datetime(1899, 12, 30)  # spreadsheets count days from here
+DAY_ZERO = datetime(1899, 12, 30)  # spreadsheets count days from this date
 MAX_TEXT = 50_000  # characters of a cell, as in Google Sheets
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 
@@ -38,7 +38,7 @@ DIVISION, VALUE, NAME, NUMBER = (
     CellError("#NUM!"),
 )
 NOT_AVAILABLE, NO_REFERENCE, SYNTAX = CellError("#N/A"), CellError("#REF!"), CellError("#ERROR!")
-CYCLE = NO_REFERENCE  # a formula that depends on itself, as in Google Sheets
+CYCLE = NO_REFERENCE  # error of a formula that depends on itself, as in Google Sheets
 
 
 def serial(moment: datetime) -> float:

@@ -23,7 +23,7 @@ class Area:
     right: int | None
 
     def clip(self, rows: int, columns: int) -> Area:
-        """Return the part within a sheet, possibly empty (`bottom < top`)."""
+        """Return the area within a sheet, possibly empty (`bottom < top`)."""
         return Area(
             self.top,
             self.left,
@@ -103,7 +103,7 @@ def parse_cell(text: str) -> tuple[int, int]:
 
 
 def split_sheet(reference: str) -> tuple[str | None, str]:
-    """Split a reference into sheet title, or None, and rest."""
+    """Split a reference into the sheet title, or None, and the rest."""
     title, mark, rest = reference.rpartition("!")
     if not mark:
         return None, reference

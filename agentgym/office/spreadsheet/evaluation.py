@@ -1,7 +1,7 @@
 """Evaluation of spreadsheet formulas with bounded work, never as code.
 
-The engine is our own because no library bounds the size of texts: in Formualizer 0.13 a short chain
-of `=A1&A1` ends the process.
+The engine is our own because no library limits string length: in Formualizer 0.13, a short chain of
+`=A1&A1` crashes the process.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Evaluator:
             else:
                 self._opened.add(spot)
                 needs = self._needs(spot)
-                # A formula that waits for itself, possibly through others, is a cycle.
+                # A formula that depends on itself, possibly through others, is a cycle.
                 self._known |= {need: CYCLE for need in needs if need in self._opened}
                 waiting += [need for need in needs if need not in self._opened]
         return self._known[start]
@@ -115,7 +115,7 @@ class Evaluator:
                 for row, column, _ in self._within(self._formulas.get(sheet, {}), area):
                     needs.append((sheet, row, column))
         except FormulaError:
-            return []  # the limit of work, which computing the formula will meet again
+            return []  # the work limit, which another attempt would reach again
         return [need for need in needs if need not in self._known]
 
     def _node(self, spot: Spot) -> Node:
@@ -140,7 +140,7 @@ class Evaluator:
         return 0.0 if value is None else value
 
     def _compute(self, node: Node, sheet: str) -> Any:
-        """Return a tree's value, possibly an error; raise `FormulaError` above the limit of work."""
+        """Return a tree's value or cell error; raise `FormulaError` if it takes too much work."""
         self._spend(2)
         match node[0]:
             case "value":
@@ -217,7 +217,7 @@ def _text_steps(value: Any) -> int:
 
 
 def check_supported(formula: str) -> None:
-    """Raise `ToolError` for an array or a function that is not computed."""
+    """Raise `ToolError` for an array or an unsupported function."""
     if ("sign", "{") in tokens(formula[1:]):
         raise ToolError("not supported: arrays are not computed here; use a range of cells")
     for part in parts_of(parse(formula)):

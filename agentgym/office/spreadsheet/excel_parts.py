@@ -43,7 +43,7 @@ def value_at(sheet: Any, row: int, column: int) -> Any:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return a cell's value for JSON: dates as text, formulas as written."""
+    """Return a cell's value for JSON, with dates as text and formulas as written."""
     value = getattr(value, "text", value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)

@@ -30,7 +30,7 @@ MAX_SHEETS = 200  # as in Google Sheets; Excel is limited by memory
 _CACHED_BYTES = 2**19
 # Forbidden in XML.
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-# A set in the library's error messages.
+# Matches a set in the library's error messages.
 _SET = re.compile(r"\{([^{}]*)\}")
 # Valid titles in Excel.
 _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
@@ -61,7 +61,7 @@ class Workbooks:
         return sheet_of(self.look(path), title)
 
     def save(self, path: str, book: Any, *, new: bool = False) -> None:
-        """Write a workbook; `new` sets its creation time to now."""
+        """Write a workbook; with `new`, its creation time is set to now."""
         now = self._server.context.clock.now()
         data = save_workbook(book, now, created=now if new else None)
         check_workbook(data)
@@ -83,7 +83,7 @@ class Workbooks:
 
     @contextmanager
     def edit_sheet(self, path: str, title: str) -> Iterator[Any]:
-        """Like `edit`, for one sheet."""
+        """Like `edit`, but for one sheet."""
         with self.edit(path) as book:
             yield sheet_of(book, title)
 

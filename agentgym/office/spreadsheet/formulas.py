@@ -139,7 +139,7 @@ class _Parser:
 
 
 def parts_of(node: Node) -> Iterator[Node]:
-    """Yield a tree's parts without recursion: `1+1+…` is as deep as long."""
+    """Yield a tree's parts without recursion: `1+1+…` is as deep as it is long."""
     waiting = [node]
     while waiting:
         node = waiting.pop()

@@ -41,7 +41,7 @@ _CONDITION = re.compile(r"(<=|>=|<>|=|<|>)?(.*)", re.DOTALL)
 
 
 class FormulaError(Exception):
-    """Raised to make an error a formula's value."""
+    """Raised to turn an error into a formula's value."""
 
     def __init__(self, error: CellError) -> None:
         super().__init__(error)
@@ -64,7 +64,7 @@ class Grid:
 
 
 def single(value: Any) -> Any:
-    """Return a value that is no error, or a one-cell range's; raise `FormulaError` otherwise."""
+    """Return a value, or a one-cell range's value; raise `FormulaError` for an error."""
     if isinstance(value, Grid):
         is_cell = (value.height, value.width) == (1, 1)
         value = value.cells.get((0, 0)) if is_cell else VALUE
@@ -84,7 +84,7 @@ def apply(function: Callable[..., Any], *arguments: Any) -> Any:
     except (OverflowError, InvalidOperation):
         return NUMBER
     except (AttributeError, LookupError, TypeError, ValueError):
-        return VALUE  # wrong number or kind of arguments
+        return VALUE  # error for a wrong number or kind of arguments
     if isinstance(value, complex) or (isinstance(value, float) and not math.isfinite(value)):
         return NUMBER
     if isinstance(value, str) and len(value) > MAX_TEXT:
@@ -164,7 +164,7 @@ def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
 
 
 def _ordering(value: Any, other: Any) -> tuple[int, Any]:
-    """Return a sort key: numbers before texts before booleans; an empty cell takes the other's
+    """Return a sort key: numbers before texts before booleans; an empty cell sorts as the other's
     type.
     """
     if value is None:
@@ -204,7 +204,7 @@ def _matching(pairs: Sequence[Any]) -> list[tuple[int, int]]:
         if (grid.height, grid.width) != (first.height, first.width):
             raise FormulaError(VALUE)
         tests.append((grid.cells, _condition(criterion)))
-    # Non-empty cells suffice unless empty ones match.
+    # Comparing non-empty cells suffices unless empty ones match.
     places = sorted({spot for cells, _ in tests for spot in cells})
     if all(test(None) for _, test in tests):
         if first.height * first.width > _MAX_AREA:
@@ -223,7 +223,7 @@ def _key(value: Any) -> Any:
 
 
 def _place(target: Any, line: Sequence[Any], near: bool) -> int:
-    """Return a value's position, or the last one not above it in a sorted line (`near`)."""
+    """Return a value's position, or the last position not above it in a sorted line (`near`)."""
     target = single(target)
     if not near:
         keys = [None if value is None else _key(value) for value in line]
@@ -296,7 +296,7 @@ def _concatenate(*arguments: Any) -> str:
     return whole
 
 
-TAKE_ERRORS = frozenset(("IF", "IFERROR"))  # the others return an argument that is an error
+TAKE_ERRORS = frozenset(("IF", "IFERROR"))  # the others return their first error argument
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "SUM": lambda *a: math.fsum(_numbers(a)),

@@ -63,10 +63,10 @@ class GoogleSheet(Server):
         return {row["id"]: row["title"] for row in self.store.find("spreadsheets", order="rowid")}
 
     def values(self, spreadsheet: str, sheet: str | None = None) -> list[list[Any]]:
-        """Return a sheet's computed values, by default the first's, without empty rows and cells at
-        ends.
+        """Return a sheet's computed values (the first sheet's by default), without trailing empty
+        rows and cells.
 
-        An empty cell is None, a typed date its text.
+        An empty cell is None; a typed date is its text.
         """
         sheet_row = (
             self._books.sheet(spreadsheet, sheet)

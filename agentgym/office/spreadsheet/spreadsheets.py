@@ -26,7 +26,7 @@ from agentgym.text.tools import ToolError, echo
 
 MAX_CELLS = 10_000_000  # per spreadsheet, empty or not, as in the real service
 MAX_COLUMNS = 18_278  # up to ZZZ, as in the real service
-MAX_READ = 200_000  # cells per call, a few megabytes of JSON
+MAX_READ = 200_000  # cells per call; a few megabytes of JSON
 MAX_SHEETS = 200  # as in the real service
 GRID = (1000, 26)  # rows and columns of a new sheet, as in the real service
 
@@ -49,7 +49,7 @@ class SheetCell(NamedTuple):
 
     @property
     def shown(self) -> Any:
-        """The value in results: typed texts unchanged, dates as texts, formulas computed."""
+        """The value in results: typed text unchanged, dates as text, formulas computed."""
         if not isinstance(self.content, dict) or "f" not in self.content:
             return self.typed
         return (
@@ -58,7 +58,7 @@ class SheetCell(NamedTuple):
 
     @property
     def exact(self) -> Any:
-        """The value with numbers in texts as numbers, and dates as typed."""
+        """The value with numeric strings as numbers, and dates as typed."""
         is_number = isinstance(self.content, dict) and "v" in self.content
         return self.content["v"] if is_number and not self.content.get("k") else self.shown
 
@@ -213,7 +213,7 @@ class Spreadsheets:
         return cells
 
     def values(self, sheet: Row, text: str | None) -> list[list[Any]]:
-        """Return typed numbers and booleans and formula results of `cells`."""
+        """Return the typed numbers and booleans and the formula results of `cells`."""
         return [[cell.shown if cell else "" for cell in row] for row in self.cells(sheet, text)]
 
     def entries(self, sheet: Row, text: str | None) -> list[list[Any]]:
@@ -222,7 +222,7 @@ class Spreadsheets:
         return trim([trim(row, "") for row in rows], [])
 
     def exact_values(self, sheet: Row) -> list[list[Any]]:
-        """Return a sheet's `SheetCell.exact` values at any size."""
+        """Return a sheet's `SheetCell.exact` values, whatever their number."""
         rows = self._cells(sheet, self.area(sheet, None))
         return [[cell.exact if cell else None for cell in row] for row in rows]
 
@@ -293,7 +293,7 @@ class Spreadsheets:
                 f"invalid argument: count must be at least 1, start 0 to {size}; got "
                 f"{echo(count)} and {echo(start)}"
             )
-        if start < size:  # formulas and later cells would have to follow
+        if start < size:  # formulas and later cells would have to move too
             raise ToolError(
                 f"not supported: inserting {axis}s between others; add them at the end, without "
                 f"start_{axis}"

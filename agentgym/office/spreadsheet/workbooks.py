@@ -25,7 +25,7 @@ MAX_ROWS = 100_000  # equal to the maximum number of cells
 MAX_COLUMNS = 16_384  # as in Excel
 MAX_SPREAD = 1_000_000  # cells from the first column to each row's last non-empty one, in total
 MAX_OTHERS = 30_000  # XML elements of other kinds, such as styles and rules
-# Longest formula's length times the cells that share one; opening a workbook expands each.
+# The longest formula's length times the cells that share it; opening a workbook expands each.
 MAX_SHARED = 2_000_000
 MAX_TEXT = 32_767  # characters of a cell, as in Excel; the library cuts longer texts
 
@@ -35,7 +35,7 @@ UNREADABLE = (
     TypeError, ValueError, zipfile.BadZipFile, zlib.error, expat.ExpatError,
 )  # fmt: skip
 
-# Elements of cell values; a cell has few.
+# Elements of cell values; a cell has few of them.
 _CONTENT = frozenset(("v", "is", "t", "si"))
 # Other elements of cells; the rest are counted together.
 _CELLS = frozenset(("row", "c", "f"))
@@ -75,9 +75,10 @@ def write_workbook(
 
 
 def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
-    """Return the sheets' values by title, without empty rows and cells at the ends.
+    """Return the sheets' values by title, without trailing empty rows and cells.
 
-    Whole numbers are int, dates are `datetime`. A formula is its stored value, or None.
+    Whole numbers are int, dates are `datetime`. A formula is represented by its stored value, or
+    None.
     """
     check_workbook(data)
     sheets = {}
@@ -134,7 +135,7 @@ def save_workbook(book: Any, modified: datetime, created: datetime | None = None
 
 
 class _Archive(zipfile.ZipFile):
-    """An archive whose entries carry no creation times."""
+    """Archive whose entries carry no creation times."""
 
     def writestr(self, zinfo_or_arcname: Any, data: Any, *_: Any, **__: Any) -> None:
         entry = zipfile.ZipInfo(str(zinfo_or_arcname), _STAMP)
@@ -174,7 +175,7 @@ class _Look:
         self._row = self._column = self._shared = self._longest = self._began = 0
 
     def through(self, stream: Any) -> None:
-        """Count one part by chunks. Content that starts like XML is XML, whatever the name."""
+        """Count one part's elements in chunks. Content that starts like XML is XML in any file."""
         parser = self._parser = expat.ParserCreate()
         parser.StartElementHandler = self._element
         parser.StartDoctypeDeclHandler = self._doctype

@@ -25,7 +25,7 @@ def canonical_query(query: str, dialect: str) -> str:
     try:
         statements = [normalize_identifiers(each, dialect) for each in _parse(query, dialect)]
         for comment in (each for each in statements if isinstance(each, exp.Comment)):
-            comment.set("kind", str(comment.args["kind"]).upper())  # the parser keeps its case
+            comment.set("kind", str(comment.args["kind"]).upper())  # the parser preserves its case
         return ";".join(each.sql(dialect) for each in statements) or query
     except (SqlglotError, RecursionError):  # too deep, or not expressible in the dialect
         return query

@@ -27,10 +27,10 @@ from agentgym.text.tools import HostLimitError, ToolError
 # CPU seconds per statement; tasks need milliseconds.
 SECONDS = 5.0
 
-# A host counts as stuck after this; long, because others may use the same processors.
+# A host counts as stuck after this; long, because other processes may use the same processors.
 WALL_SECONDS = 600.0
 
-MEMORY = "512MB"  # per DuckDB; many offices share a machine
+MEMORY = "512MB"  # per DuckDB database; many offices share a machine
 
 _EXCEEDED = "limit exceeded: Resources exceeded during query execution"
 _BROKEN = "limit exceeded: the engine cannot run this statement; write it more simply"
@@ -65,7 +65,7 @@ class SessionLostError(Exception):
 
 
 class _Process:
-    """The process with every DuckDB of this one; it ends with this one."""
+    """The process that runs all of this process's DuckDB databases, and ends with it."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -80,7 +80,7 @@ class _Process:
                 ],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # a keyboard interrupt is only for this process
+                start_new_session=True,  # a keyboard interrupt is meant only for this process
             )
         self.pid = self._process.pid
         self._connection = Connection(ours.detach())
@@ -109,8 +109,7 @@ class _Process:
                 self.end()
                 raise
             if kind in ("memory", "broken"):
-                # Parts of DuckDB may have failed, and the next statement should start with free
-                # memory.
+                # DuckDB may be partly broken, and the next statement should start with free memory.
                 self.end()
             return kind, value, seconds
 
@@ -120,7 +119,7 @@ class _Process:
         return -self._process.wait()
 
     def _kind_of_end(self) -> str:
-        """Blame the statement unless a signal from outside ended the process."""
+        """Blame the statement unless an external signal ended the process."""
         cause = self.end()
         if cause == signal.SIGPROF:
             return "time"
@@ -134,7 +133,7 @@ def _hang_up(connection: Connection, process: subprocess.Popen[bytes], owner: in
         process.wait()
 
 
-_processes: dict[int, _Process] = {}  # by the process that started it
+_processes: dict[int, _Process] = {}  # set by the process that started it
 _numbers = itertools.count()
 
 
@@ -165,14 +164,15 @@ class DuckDBSession:
 
     @property
     def usable(self) -> bool:
-        """Return False in a fork or after the process's end."""
+        """Return False after a fork, or once the process has ended."""
         return self.process.usable
 
     def request(self, method: str, *arguments: Any) -> Any:
         """Call a method of the other process's session and return its result.
 
-        Raises ToolError if DuckDB refuses it or it needs too much, HostLimitError if something
-        outside killed the process, and SessionLostError if another session's statement ended it.
+        Raises ToolError if DuckDB refuses the statement or it exceeds the limits, HostLimitError if
+        something external killed the process, and SessionLostError if another session's statement
+        ended it.
         """
         kind, value, seconds = self.process.ask(self._number, method, arguments)
         reply_work.spend(seconds / SECONDS)

@@ -26,7 +26,7 @@ _CHUNK = 256
 
 
 class _Full(Exception):
-    """The tables of an engine would be too large."""
+    """Tables would make a request too large."""
 
 
 class _Session:
@@ -85,8 +85,8 @@ class _Session:
     ) -> tuple[list[Any], list[Any], list[str], int]:
         """Run statements atomically within `room` characters for the table `target`.
 
-        Returns the last one's records, the table's columns, a JSON array of texts per column, and
-        the number of records.
+        Returns the last statement's records, the table's columns, a JSON array of strings per
+        column, and the number of records.
         """
         self.execute([(statement, ()) for statement in opening])
         self._live.execute("BEGIN")

@@ -1,7 +1,8 @@
 """SQL engine of the data warehouses: one episode's tables in DuckDB.
 
-This process keeps the catalogue and the rows; DuckDB contains copies of the tables in use. So an
-engine costs nothing before the first statement, and a DuckDB that is killed loses nothing.
+This process keeps the catalogue and the rows; DuckDB contains copies of the tables in use. An
+engine therefore costs nothing before the first statement, and nothing is lost if its DuckDB process
+is killed.
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ class SQLEngine:
         """Run statements on `tables` atomically and return the last one's records, or raise
         ToolError.
 
-        `target` is the table that they change or create, and `created` what the catalogue knows
-        about a created one; its columns may be missing.
+        `target` is the table that they change or create, and `created` what the catalogue records
+        about a new one, possibly without columns.
         """
         before = self.tables.get(target)
         own = _size(before) if before else 0

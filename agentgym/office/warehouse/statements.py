@@ -86,14 +86,14 @@ def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
     tree.set("overwrite", None)
     sql, needed = warehouse.translate(tree)
     merges = isinstance(tree, exp.Merge)
-    # DuckDB returns a single count, so a MERGE returns its action per row.
+    # DuckDB returns a single count, so a MERGE statement returns its action per row.
     statements = [*start, f"{sql} RETURNING merge_action" if merges else sql]
     answer = warehouse.engine.write(statements, [*needed, target], warehouse.now, target)
     if not merges:
         counts = {_EFFECTS[tree.key]: int(answer[0][0])}
     else:
         actions = Counter(row[0].lower() for row in answer)
-        # The warehouses omit only a count of 0 deleted rows.
+        # The warehouses omit a count of 0 only for deleted rows.
         counts = {
             name: actions[action]
             for action, name in _EFFECTS.items()
@@ -117,7 +117,7 @@ def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult
 _EFFECTS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
 
 _SUPPORTED = "queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COMMENT are, and CREATE and DROP of tables"
-# Alternatives to unsupported statements by first word.
+# Alternatives to unsupported statements, by first word.
 _INSTEAD = {
     "EXPLAIN": "run the query itself",
     "EXPORT": "read the rows with a query",

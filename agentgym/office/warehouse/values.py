@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 from agentgym.text.tools import ToolError
 from agentgym.text.validation import check_choice
 
-MAX_BYTES = 1 << 20  # of a result's records as JSON, more than any context window
+MAX_BYTES = 1 << 20  # characters of a result's records as JSON, more than any context window
 
-to_json = json.JSONEncoder(ensure_ascii=False).encode  # cached, because creating one takes long
+to_json = json.JSONEncoder(ensure_ascii=False).encode  # cached, because creating one is slow
 
 # Columns and records of an information schema view.
 View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
@@ -27,8 +27,7 @@ View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
 class Rows:
     """A query's column names, and records of plain JSON values.
 
-    `total` counts the records cut off too; `too_long` is whether some were omitted for their
-    length.
+    `total` includes the omitted records; `too_long` is whether some were omitted for their length.
     """
 
     names: list[str]
@@ -43,7 +42,7 @@ class Rows:
 
 @dataclass(slots=True)
 class ConversionResult:
-    """A statement's effect: `kind` is SELECT, INSERT, CREATE_TABLE, …; `counts` are by action."""
+    """A statement's effect: its `kind` (SELECT, INSERT, CREATE_TABLE, …) and `counts` by action."""
 
     kind: str
     rows: Rows | None = None
@@ -55,7 +54,7 @@ class ConversionResult:
 def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
     """Return the records that fit, and a line about the others."""
     retained = rows.objects()
-    if len(to_json(retained).encode()) > MAX_BYTES:  # with separators, so maybe not all fit
+    if len(to_json(retained).encode()) > MAX_BYTES:  # with separators, so maybe not all records fit
         retained = list(_first_rows(retained))
     if len(retained) == rows.total:
         return retained, ""

@@ -45,7 +45,7 @@ class ShopContext(ServerState):
         return stamp(self.clock.now())
 
     def date_of(self, record: Mapping[str, Any], name: str = "date_created") -> str:
-        """Return a date in an author's record, or the current time."""
+        """Return a date in a task author's record, or the current time."""
         return stamp(record.get(name) or self.clock.now())
 
     def offset(self) -> timedelta:
@@ -53,14 +53,14 @@ class ShopContext(ServerState):
         return timedelta(hours=float(self.session.get("gmt_offset", 0)))
 
     def site_time(self, gmt: str | None) -> str | None:
-        """Convert a stored date to site time, as in all answers."""
+        """Convert a stored date to site time, as all answers do."""
         offset = self.offset()
         if not gmt or not offset:
             return gmt
         return (datetime.fromisoformat(gmt) + offset).isoformat()
 
     def show_fields(self, row: Row, new: Row, always: Collection[str]) -> Row:
-        """Return fields always shown or different from `new`, with dates in site time."""
+        """Return the fields that are always shown or differ from `new`, with dates in site time."""
         defaults = {**new, **new["details"]}
         shown = {}
         for name, value in {**row, **row["details"]}.items():
@@ -93,7 +93,7 @@ class ShopContext(ServerState):
         page: int | None = None,
         size: int = 100,
     ) -> list[int]:
-        """Return sorted record ids, all of them or the page with a number from 1.
+        """Return sorted record ids: all of them, or the page with a number from 1.
 
         `where` maps SQL conditions to values and ignores None; `order` is an SQL expression.
         """
@@ -158,20 +158,20 @@ _ADDRESS = (
 
 
 def in_address_order(address: Mapping[str, str]) -> Row:
-    """Return an author's address in the API's order."""
+    """Return an address from a task author in the API's order."""
     check_fields(address, _ADDRESS)
     return {name: address[name] for name in _ADDRESS if name in address}
 
 
 def check_fields(record: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Raise `ValueError` if an author's record has an unknown field."""
+    """Raise `ValueError` if a task author's record has an unknown field."""
     unknown = sorted(record.keys() - set(names))
     if unknown:
         raise ValueError(f"no field is called {unknown[0]!r}; there are {', '.join(names)}")
 
 
 def given_fields(record: Row) -> Row:
-    """Return an address's or line's non-blank fields."""
+    """Return the non-blank fields of an address or line."""
     return {name: value for name, value in record.items() if value not in ("", None)}
 
 
@@ -181,7 +181,7 @@ def show_meta(fields: Sequence[Row]) -> list[Row]:
 
 
 def merge_meta(record: Row, data: Row) -> list[Row]:
-    """Replace custom fields with the same id, or else key; null removes one."""
+    """Replace custom fields with the same id, or otherwise the same key; null removes a field."""
     merged = [dict(field) for field in record["meta_data"]]
     for change in data.get("meta_data", ()):
         name, value = "key", change.get("key")
@@ -217,7 +217,7 @@ def free_name(name: str, taken: Collection[str], separator: str = "") -> str:
 
 
 def words_in(*columns: str) -> str:
-    """Return an SQL condition: every one of `words` occurs in the columns."""
+    """Return an SQL condition that requires every one of `words` in the columns."""
     text = " || ' ' || ".join(f"coalesce({column}, '')" for column in columns)
     missing = f"SELECT 1 FROM json_each(?) AS word WHERE instr(lower({text}), word.value) = 0"
     return f"NOT EXISTS ({missing})"
@@ -227,7 +227,7 @@ def words(search: str | None) -> list[str] | None:
     """Split a search into words for `words_in`."""
     if not search:
         return None
-    # SQLite's lower() handles ASCII only, as lowering bytes does.
+    # SQLite's lower() handles ASCII only, as bytes.lower() does.
     parts = search.encode().lower().decode().split()
     if len(parts) > MAX_WORDS:
         raise ToolError(f"limit exceeded: a search has at most {MAX_WORDS} words, not {len(parts)}")

@@ -19,10 +19,10 @@ STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refun
 ListedStatus = Annotated[str, WithJsonSchema({"type": "string", "enum": list(STATUSES)})]
 """Order status filter; `any` and `trash` are accepted too."""
 
-# An order of these statuses has taken its products from the stock.
+# Orders with these statuses have reduced the stock of their products.
 _BOOKING = ("processing", "completed", "on-hold")
 
-_MAX_QUANTITY = 10**6  # times an amount, it fits into 64 bits
+_MAX_QUANTITY = 10**6  # multiplied by an amount, it still fits into 64 bits
 
 _DATES = ("date_created", "date_paid", "date_completed")
 # An author's fields.
@@ -174,7 +174,7 @@ class Orders(ShopPart):
             "quantity": quantity,
             "subtotal": amount,
             "total": amount,
-            # The quantity that it has taken from the stock.
+            # The quantity that the line has deducted from the stock.
             "reduced": quantity if order["booked"] and product["manage_stock"] else 0,
             "code": "",
             "meta_data": [],

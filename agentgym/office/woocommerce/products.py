@@ -35,7 +35,7 @@ from agentgym.text.tools import ToolError, echo, tool
 # Settable columns.
 _COLUMNS = PRODUCT.keys() & ProductData.__annotations__.keys() - {"meta_data"}
 
-# Only task authors may set these.
+# Only task authors may set these fields.
 _AUTHOR_FIELDS = ("date_created", "total_sales")
 
 MAX_BATCH = 100  # as in WooCommerce's REST API

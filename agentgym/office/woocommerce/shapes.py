@@ -186,7 +186,7 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
 
 
-# The fields that tools describe; all would double the prompt.
+# The fields in tool schemas; all of them would double the prompt.
 _SCHEMAS = json.loads(Path(__file__).with_name("record_schemas.json").read_text(encoding="utf-8"))
 
 NewProduct = Annotated[dict[str, Any], WithJsonSchema(_SCHEMAS["product"])]

@@ -1,4 +1,5 @@
 """Workbench programs that not every distribution has, in Python: `unzip` and `zip`.
 
-Their sources are sent into the sandbox. They support the most common options and refuse the others.
+Their source code is sent into the sandbox. They support the most common options and refuse the
+others.
 """

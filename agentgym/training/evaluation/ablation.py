@@ -70,8 +70,8 @@ class Ablation(Config):
             as in `clear_results:trigger=60k:keep=3`. `none` is the bare window, which trims.
         window: The context window in tokens; None for no limit, or the paper's if there is a
             strategy.
-        axis: The sizes: `horizon` for turns of an optimal policy (`World.config_for_horizon`), or a
-            world option.
+        axis: The meaning of sizes: `horizon` for turns of an optimal policy
+            (`World.config_for_horizon`), or a world option.
         samples: Episodes per instance.
 
     Raises:
@@ -180,7 +180,7 @@ class Ablation(Config):
         """Play one episode, which fails if the policy cannot reply; raise only a fatal
         `PolicyError`.
 
-        `shared`: the player's usage includes other episodes.
+        `shared`: whether the player's usage includes other episodes.
         """
         env = gymnasium.make(self.spec(*cell[:4]), disable_env_checker=True)
         policy = player or adapt(self.policy.make(cell.world, cell.sample, cell.seed))
@@ -218,7 +218,7 @@ class Ablation(Config):
 
 def shortest_arm(arm: str) -> str:
     """Return an arm's canonical spelling: `P1S0.50` becomes `S0.5P`, as the paper writes `SP`."""
-    order = "SPH"  # the paper's; other letters follow
+    order = "SPH"  # the paper's order; other letters follow
     parts = re.findall(r"[A-Z][^A-Z]*", check_arm(arm))
     return "".join(sorted(parts, key=lambda part: (part[0] not in order, order.find(part[0]))))
 

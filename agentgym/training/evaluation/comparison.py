@@ -37,7 +37,7 @@ from agentgym.training.evaluation.tables import (
 
 # success without oracles at the comparison sizes (LUMINA, section 4.4)
 LEVEL = 0.3
-# Maximum distance of a near size's interval from that success; never met at a floor or ceiling.
+# Maximum distance between that success and a size's interval; never met at a floor or ceiling.
 NEAR = 0.25
 
 

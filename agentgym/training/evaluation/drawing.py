@@ -41,7 +41,7 @@ from agentgym.training.rollout.storage import replacing
 
 # inches of a figure in one and in two columns of a printed page
 COLUMN, PAGE = 3.4, 6.9
-# inches of the names beside the rows
+# width in inches of the names beside the rows
 _NAMES = 1.1
 # Characters per inch at 7 points; capitals need more room.
 _PER_INCH = 15
@@ -68,7 +68,7 @@ _DPI = 200
 
 
 def line_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return a distinct colour, marker and dashes for each name; an arm's are always the same."""
+    """Return a distinct colour, marker and dashes for each name; an arm's style never changes."""
     styles = {}
     for name, place in _places(names).items():
         styles[name] = {
@@ -99,7 +99,7 @@ def _places(names: Sequence[str]) -> dict[str, int]:
 
 
 def line_names(rows: Sequence[Result]) -> dict[tuple[str, str], str]:
-    """Name each pair of arm and context, without what all pairs share."""
+    """Name each pair of arm and context, without the parts that all pairs share."""
     arms, contexts = ordered_arms(rows), ordered_contexts(rows)
     there = {(row.arm, row.context) for row in rows}
     names = {}
@@ -128,7 +128,7 @@ def new_figure(width: float, height: float) -> Figure:
 def new_grid(
     count: int, rows: int, height: float, most: int = 5, sharey: bool = True
 ) -> tuple[Figure, list[Sequence[Axes]]]:
-    """Return a figure of one or two columns' width, and `count` columns of `rows` panels.
+    """Return a figure as wide as one or two columns, with `count` columns of `rows` panels.
 
     Each panel is `height` inches high; at most `most` columns are side by side.
     """
@@ -167,7 +167,7 @@ def _figure(panel: Axes) -> Figure:
 def fit(text: str, inches: float) -> str:
     """Break a text into lines of some inches, and a name at its capitals."""
     width = max(7, round(_PER_INCH * inches))
-    text = text.replace(" %", "\u00a0%")  # a line does not start with the unit
+    text = text.replace(" %", "\u00a0%")  # a line must not start with the unit
     if " " in text:
         return fill(text, width).replace("\u00a0", " ")
     return fill(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text), width).replace(" ", "")
@@ -191,7 +191,7 @@ def name_rows(panel: Axes, names: Sequence[str]) -> None:
 
 
 def add_legend(figure: Figure, handles: Sequence[Artist]) -> None:
-    """Add a legend above the panels, and room for it."""
+    """Add a legend above the panels, and make space for it."""
     renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
     for columns in range(len(handles), 0, -1):
         legend = figure.legend(handles=handles, loc="outside upper center", ncols=columns)
@@ -247,7 +247,7 @@ def add_caption(
 
 @figure_style()
 def add_note(figure: Figure, text: str) -> None:
-    """Add a text below the panels, and room for it."""
+    """Add a text below the panels, and make space for it."""
     lines = fit(text, figure.get_figwidth())
     figure.supxlabel(lines)
     figure.set_figheight(figure.get_figheight() + _LINE * (lines.count("\n") + 1))
@@ -306,7 +306,7 @@ def draw_bars(
     values, errors = bounds(intervals, scale)
     for place, value, style in zip(places, values, styles, strict=True):
         panel.barh(place, value, height, **style)
-        if value == 0:  # a bar without length is visible as a stroke
+        if value == 0:  # makes a bar of length zero visible as a stroke
             ends = place - height / 2, place + height / 2
             panel.vlines(0, *ends, color=style["edgecolor"], linewidth=2, zorder=3, clip_on=False)
     ink = rcParams["axes.edgecolor"]
@@ -348,7 +348,7 @@ def _make_drawable(figure: Figure) -> None:
     for panel in figure.axes:
         for axis in (panel.xaxis, panel.yaxis):
             formatter = axis.get_major_formatter()
-            if isinstance(formatter, FuncFormatter):  # it writes the names of ticks again
+            if isinstance(formatter, FuncFormatter):  # drawing writes the tick names again
                 labels = formatter.func
                 formatter.func = lambda *tick, labels=labels: _drawable(labels(*tick))
 

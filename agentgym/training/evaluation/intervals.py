@@ -2,8 +2,8 @@
 
 A rate is the mean over worlds and horizons of the mean over instances, as in LUMINA. A world's seed
 is one cluster, because its instances resemble each other in every arm and horizon. Seeds also share
-a cluster if a policy's first prompt and reply agree: its sampling depends on the text, so it has
-drawn once. Worlds are fixed strata.
+a cluster if a policy's first prompt and reply agree: its sampling depends only on the text, so the
+episodes are not independent. Worlds are fixed strata.
 
 Estimates use the played episodes; the bounds of rates count missing ones as all failed and as all
 solved.
@@ -37,7 +37,7 @@ TOKENS = (
 )
 # metrics that are not shares
 COUNTS = (*TOKENS, "edits", "calls")
-# Marks a world whose instances differ between the compared sides.
+# Marker for a world whose instances differ between the compared sides.
 _ELSEWHERE = "elsewhere"
 
 
@@ -53,7 +53,7 @@ def _tokens(name: str) -> Callable[[Result], tuple[float, float] | None]:
     return lambda row: (float(getattr(row.usage, name)), 0.0) if row.usage else None
 
 
-# Each metric's value and smallest change in an episode; None where it is undefined.
+# Each metric's value and smallest possible change in an episode; None if undefined.
 _VALUES: Mapping[str, Callable[[Result], tuple[float, float] | None]] = {
     "success": lambda row: (row.success, 1.0),
     "step_accuracy": _share("optimal", "steps"),
@@ -76,7 +76,7 @@ def summarize(results: Sequence[Result], by: Sequence[str], metric: str) -> dict
     Groups share the fields `by` of `Result`. The metrics are `success`, `step_accuracy` (an
     episode's share of optimal steps), `alive_step_accuracy` (among steps before which success was
     possible), `calls`, `edits` of the context, and `TOKENS`. Episodes without the metric are
-    omitted; without any, the value is nan.
+    omitted; if none has it, the value is nan.
     """
     intervals = {}
     for key, rows in _groups(results, by, metric).items():
@@ -108,7 +108,8 @@ def differences(
     """Return each arm's gain over a baseline arm on the instances that both played.
 
     `factor` may also compare contexts or policies. Arms without common instances are omitted;
-    policies without them are compared unpaired. A group without the baseline raises `ValueError`.
+    policies without common instances are compared unpaired. A group without the baseline raises
+    `ValueError`.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
@@ -132,8 +133,8 @@ def effects(
     metric: str,
     pairs_of: Mapping[str, Sequence[tuple[str, str]]] = PAIRS,
 ) -> dict[Key, Interval]:
-    """Return the mean effects of plan (P), state (S) and history (H) over pairs of arms, without
-    and with the intervention alone. Interventions without a pair are omitted.
+    """Return the mean effects of plan (P), state (S) and history (H) over pairs of arms that differ
+    only in the intervention. Interventions without a pair are omitted.
     """
     intervals: dict[Key, Interval] = {}
     for key, rows in _groups(results, by, metric).items():
@@ -183,7 +184,7 @@ def _size(row: Result, *more: str) -> Key:
 
 
 def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[list[Result]]:
-    """Keep common instances only; policies without any stay independent samples."""
+    """Keep only common instances; policies without any remain independent samples."""
     names = {"policy", "world", "horizon", "seed", "arm", "context", "instance"} - set(factors)
     instance = attrgetter(*sorted(names))
     common = set.intersection(*(set(map(instance, side)) for side in sides))
@@ -191,7 +192,7 @@ def _shared(sides: Sequence[Sequence[Result]], factors: Sequence[str]) -> list[l
         return [[row for row in side if instance(row) in common] for side in sides]
     sizes = set.intersection(*(set(map(_size, side)) for side in sides))
     after, before = ([row for row in side if _size(row) in sizes] for side in sides)
-    # Equal seeds form one cluster only if they mean the same instance.
+    # Equal seeds form one cluster only if they denote the same instance.
     return [[replace(row, world=f"{row.world} {_ELSEWHERE}") for row in after], before]
 
 
@@ -247,7 +248,7 @@ def _estimate(terms: Terms, metric: str) -> Interval:
         factors.append(_unbias(size, len(clusters)))
     parts = total + len(clusters) * shifts * factors
     freedom = len(clusters) - len(sizes) + max(0, single - 1)
-    # A mean dominated by few episodes has its variance estimated from them.
+    # If few episodes dominate a mean, its variance is estimated from them.
     freedom = min(freedom, max(1, int(draws) - 1))
     if len(terms) > 1 or metric in COUNTS:
         weights = [abs(weight) for weight, _ in terms]
@@ -261,7 +262,7 @@ def _estimate(terms: Terms, metric: str) -> Interval:
 
 
 def _effective_draws(cells: _Cells, draw_of: Mapping[Key, Key]) -> float:
-    """Return the number of equally spread draws with the same variance."""
+    """Return the number of equally weighted draws with the same variance."""
     all_draws: set[Key] = set()
     inverse = 0.0
     for (_, world, horizon), cell in cells.items():
@@ -288,6 +289,6 @@ def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cel
         means[cell] = {}
         for seed, some in by_seed.items():
             means[cell][seed] = fmean(value for value, _ in some)
-            # One of several samples changes its instance's mean by that much less.
+            # One of several samples changes its instance's mean by correspondingly less.
             steps.append(fmean(step for _, step in some) / len(some))
     return means

@@ -11,7 +11,7 @@ from agentgym.training.evaluation.ablation import Cell
 from agentgym.training.evaluation.scoring import CELL, Result, group_by, played
 
 LOST, INVALID, NOT_PLAYED = "lost", "invalid", "not played"
-# Cells to name in a note; more would hide the others.
+# Maximum number of cells in a note; more would hide the others.
 _SHOWN = 5
 
 
@@ -45,7 +45,7 @@ class Results(list[Result]):
 
 
 def as_results(results: Sequence[Result]) -> Results:
-    """Return results with missing episodes, by the settings or else a full grid."""
+    """Return results with missing episodes, by the settings or otherwise by a full grid."""
     if isinstance(results, Results):
         return results
     there = played(results)
@@ -66,7 +66,7 @@ def _absent(results: Sequence[Result]) -> Iterator[Result]:
 
 
 def missing_result(cell: Cell, axis: str, instance: str = "", cause: str = NOT_PLAYED) -> Result:
-    """Return the record of a cell without figures."""
+    """Return the record of a cell without metrics."""
     return Result(**cell._asdict(), axis=axis, instance=instance, missing=cause)
 
 

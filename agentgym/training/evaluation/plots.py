@@ -82,8 +82,8 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
 def horizons_figure(results: Sequence[Result]) -> Figure:
     """Draw success rate and step accuracy against the horizon (figure 3).
 
-    A single horizon gets one panel per world; several get a row per arm, with the success without
-    oracles.
+    For a single horizon, each world has one panel; for several, each arm has a row with the success
+    without oracles.
     """
     results = as_results(results)
     if len({row.horizon for row in results.everything}) == 1:
@@ -175,7 +175,7 @@ def _draw_rates(panel: Axes, rows: Sequence[Result], arms: Sequence[str]) -> Non
     draw_bars(panel, places, intervals, [styles[names[place]] for place in places])
     name_rows(panel, names)
     panel.set(xlim=(0, 103), xticks=(0, 50, 100))
-    # Values go to the right of the panel, where no bar or interval reaches.
+    # Values go to the right of the panel, beyond all bars and intervals.
     beside = panel.get_yaxis_transform()
     for place, interval in zip(places, intervals, strict=True):
         text = f"{100 * interval.value:.0f}{'*' * interval.fragile}"

@@ -46,8 +46,8 @@ def provenance(
     """Return JSON-able data that identifies a policy beyond its name, and the code it plays with.
 
     It contains agentgym's version, digests of the package and of each world, name and seed. A
-    trained model adds its sampling options and file hash, code the digests of its module and
-    imports, and an object in memory its source digest and its own `provenance`.
+    trained model adds its sampling options and file hash; code adds the digests of its module and
+    imports; an object in memory adds its source digest and its own `provenance`.
     """
     facts: dict[str, Any] = {
         "agentgym": agentgym.__version__,
@@ -163,7 +163,7 @@ def module_digests(module: str) -> dict[str, str]:
         waiting += _parents(name)
         if file.suffix == ".py":
             waiting += _imports(file, name)
-    files.pop("__main__", None)  # a script changes when its study grows
+    files.pop("__main__", None)  # a script changes as its study grows
     digests = {}
     for name, file in sorted(files.items()):
         digests[name] = _hash_file(file, file.stat().st_mtime_ns)[:_SHOWN]

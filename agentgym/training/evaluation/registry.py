@@ -46,7 +46,7 @@ _STYLE: Any = {
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Apply the style of all figures within a block, or as a decorator in a function."""
+    """Apply the common style of all figures within a block, or as a decorator."""
     with needs_extra("figures", "cli"):
         from matplotlib import rc_context  # noqa: PLC0415 - slow to import, and an extra
     with rc_context(_STYLE):
@@ -75,7 +75,8 @@ class Paper:
     """The benchmark of a paper.
 
     Attributes:
-        place: The position of its presets; the first of all is the default of `agentgym ablate`.
+        place: The position of its presets; the very first preset is the default of
+            `agentgym ablate`.
         sizes: The meaning of its presets' horizons, for the help of `--horizons`.
         applies: Selects the benchmark's episodes.
         headline: Whether its tables precede the arm and context tables.

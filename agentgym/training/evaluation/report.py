@@ -138,7 +138,7 @@ def _mean_reward(rows: Sequence[Result], seat: str) -> Interval:
         parts.append(fmean(rewards))
         graded = graded or not {0.0, 0.5, 1.0}.issuperset(rewards)
     mean = fmean(parts)
-    # Few equal games prove little if a game is won or lost, and more if its payoff is graded.
+    # A few equal games prove little if games are won or lost, and more if the payoff is graded.
     change = 0.1 if graded else 1.0
     around = around_zero(0.0, np.array(parts) - mean, len(parts) - 1, change, bound=inf)
     return Interval(mean, mean + around.low, mean + around.high)
@@ -196,7 +196,7 @@ def _with_short_names(results: Results) -> Results:
 
 
 def _by_policy(results: Results) -> dict[str, Results]:
-    """Return each policy's episodes by file-name suffix; one policy has none."""
+    """Return each policy's episodes by file-name suffix; with one policy, there is no suffix."""
     policies = list(results.by("policy").values())
     if len(policies) == 1:
         return {"": policies[0]}
@@ -305,7 +305,7 @@ def _cells_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _against(results: Results) -> dict[str, list[tuple[str, str]]]:
-    """Return the pairs of a variant arm and the arm with right hints."""
+    """Return pairs of a variant arm and the arm with right hints."""
     arms = ordered_arms(results.everything)
     right = {frozenset(arm): arm for arm in arms if arm.isalpha()}
     pairs = {}
@@ -319,7 +319,7 @@ def _against(results: Results) -> dict[str, list[tuple[str, str]]]:
 def _effects_table(
     results: Results, about: str, pairs_of: Mapping[str, Sequence[tuple[str, str]]]
 ) -> list[Table]:
-    metrics = METRICS[:2]  # the metrics that are shares of all episodes and steps
+    metrics = METRICS[:2]  # metrics that are shares of all episodes and steps
     changes: dict[Key, Interval] = {}
     for metric in metrics:
         for key, change in effects(results, ("world",), metric, pairs_of).items():

@@ -21,19 +21,19 @@ from agentgym.world.digests import digest
 
 # the fields of `Result` that identify a cell of the tables
 CELL = ("policy", "world", "arm", "context", "horizon")
-# Env arguments that change an instance's presentation only.
+# Env arguments that change only an instance's presentation.
 _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
-# Reasons of endpoints and wrappers for exceeding the model's window.
+# Reasons of endpoints and wrappers that mean the model's window was exceeded.
 _OVER_WINDOW = {"over_window", "context_overflow"}
 # Endpoint failures that end such an episode.
 _OVER_WINDOW_FAILURES = ("over_window", "ContextLengthError")
-# Wrappers with a budget that are no strategies.
+# Wrappers that have a budget but are not strategies.
 _NO_EDITORS = {"ContextAwareness", "Trim"}
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The figures of one episode, or an expected episode that is `missing`.
+    """The metrics of one episode, or of an expected episode that is `missing`.
 
     Attributes:
         arm: The oracle arm: ``""``, `S`, `P`, `SP`, `SH` or `SPH`.
@@ -44,7 +44,7 @@ class Result:
         instance: A digest of everything that determines the instance; equal for all arms.
         opening: A digest of the first prompt and reply, which identifies equal draws of policies
             whose sampling depends on the text. Empty for scripted policies, which draw by instance.
-        missing: `lost`, `invalid` or `not played` for an episode without figures.
+        missing: `lost`, `invalid` or `not played` for an episode without metrics.
     """
 
     world: str
@@ -190,7 +190,7 @@ def _model_of(labels: Mapping[str, Any]) -> str:
     return "" if name == labels.get("policy", "") else str(name)
 
 
-@lru_cache(maxsize=4_096)  # the arms of an ablation ask for the same ones in turn
+@lru_cache(maxsize=4_096)  # the arms of an ablation request the same ones in turn
 def instance_of(spec: str, seed: int) -> str:
     """Return the digest of a spec's world, options and seed."""
     kwargs = json.loads(spec).get("kwargs", {})

@@ -1,8 +1,8 @@
 """Intervals of shares and of differences, from the contributions of independent clusters.
 
 Rates have Wilson intervals with the effective number of episodes (Korn and Graubard 1998).
-Differences have t intervals over the clusters plus two artificial ones, one on each side of zero
-(Bonett and Price 2012). So no interval has zero width.
+Differences have t intervals over the clusters plus two artificial clusters, one on each side of
+zero (Bonett and Price 2012). This ensures that no interval has zero width.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agentgym.text.validation import check_float, check_int
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 _NORMAL = NormalDist()
-# Of 95 % intervals: the probability outside, and the quantile.
+# For 95 % intervals: the probability outside, and the quantile.
 _ALPHA = 0.05
 _LEVEL = _NORMAL.inv_cdf(1 - _ALPHA / 2)
 # From here on, the quantiles of Student's t and the normal distribution differ by 0.1 %.
@@ -32,17 +32,17 @@ class Interval:
     """A share or a difference of shares with its interval, at 95 % by default.
 
     Attributes:
-        p_value: Two-sided, of a difference from 0; below 0.05 exactly if the interval excludes 0;
+        p_value: Two-sided, for a difference from 0; below 0.05 exactly if the interval excludes 0;
             None for a share.
         count: The number of episodes, or of complete pairs for a difference.
         missing: The number of missing episodes.
-        worst: The share if all missing episodes fail; `best`, if all succeed.
+        worst: The share if all missing episodes fail; `best`: the share if all succeed.
     """
 
     value: float
     low: float
     high: float
-    p_value: float | None = None  # with nan, equal intervals would differ from Python 3.13 on
+    p_value: float | None = None  # if it were nan, equal intervals would differ from Python 3.13 on
     count: int = field(default=0, compare=False)
     missing: int = field(default=0, compare=False)
     worst: float = field(default=nan, compare=False)
@@ -50,7 +50,7 @@ class Interval:
 
     @property
     def fragile(self) -> bool:
-        """True if the missing episodes could move the share beyond the interval."""
+        """Whether the missing episodes could move the share beyond the interval."""
         if isnan(self.value):  # none was played
             return self.missing > 0
         return self.worst < self.low or self.best > self.high
@@ -75,9 +75,9 @@ def holm_by_key(changes: Mapping[KeyT, Interval]) -> dict[KeyT, float | None]:
 
 
 def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: float) -> Interval:
-    """Return the Wilson interval of a share, the mean of the clusters' parts.
+    """Return the Wilson interval of a share, which is the mean of the clusters' parts.
 
-    `freedom` are the degrees of freedom of the parts' variance, `draws` the number of independent
+    `freedom` is the degrees of freedom of the parts' variance, `draws` the number of independent
     episodes if no variance is observed, and `most` the maximum effective number of episodes.
     """
     count, variance = len(parts), float(np.var(parts)) / max(1, len(parts) - 1)
@@ -118,7 +118,7 @@ def around_zero(
 @lru_cache  # the same few degrees of freedom recur in all rows of a table
 def t_quantile(freedom: int) -> float:
     """Return the 97.5 % quantile of Student's t."""
-    low, high = 0.0, 16.0  # 12.7 is the largest one, at one degree of freedom
+    low, high = 0.0, 16.0  # 12.7 is the largest quantile, at one degree of freedom
     for _ in range(60):
         middle = (low + high) / 2
         if _two_sided(middle, freedom) > _ALPHA:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl.zst"
-# An existing uncompressed log is kept.
+# Keep an existing uncompressed log.
 _PLAIN = "trajectories.jsonl"
 _AXES = ("worlds", "arms", "contexts", "horizons")
 _COUNTS = ("seeds", "samples")
@@ -102,7 +102,7 @@ class Study:
         return list(cells)
 
     def holds(self, trajectory: Trajectory) -> bool:
-        """Report whether a trajectory belongs to a cell of the study; any does without runs."""
+        """Report whether a trajectory fits a cell of the study; without runs, all do."""
         labels = trajectory.labels
         counts = {"seeds": trajectory.seed, "samples": labels.get("sample", 0)}
         for run in self.runs:

@@ -32,11 +32,11 @@ from agentgym.training.rollout import DamagedFileError, Trajectory
 from agentgym.world.digests import digest
 
 SUBMISSION = "submission.json"
-# The split that training leaves alone.
+# The split that training does not use.
 SPLIT = "test"
 # Seconds for small worlds, and minutes for offices.
 REPLAYS = 200
-# Objections of one kind to list; more would hide the others.
+# Maximum number of listed objections of one kind; more would hide the others.
 _SHOWN = 5
 
 
@@ -45,8 +45,8 @@ class CellCounts:
     """The counts of one cell of a results table.
 
     Attributes:
-        episodes: Includes lost ones, which count as unsolved.
-        unreadable: Replies without a call or answer.
+        episodes: Includes lost episodes, which count as unsolved.
+        unreadable: Counts replies without a call or answer.
         prompts: A digest of the first prompts, in order of seeds and samples.
     """
 
@@ -72,9 +72,9 @@ class Submission:
 
     Attributes:
         format: The version of this schema.
-        commit: That of a checkout, if known.
+        commit: The commit of a checkout, if known.
         log: The SHA-256 of the episodes' file.
-        policies: What identifies each policy: its model, its files or its code.
+        policies: The identity of each policy: its model, its files or its code.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)

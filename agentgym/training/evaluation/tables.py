@@ -68,7 +68,7 @@ def policy_names(policies: Iterable[str]) -> dict[str, str]:
 
 
 def _head(policy: str) -> str:
-    if " " in policy:  # a name that someone gave
+    if " " in policy:  # a user-given name
         return policy
     words = [word for word in policy.split(":") if "=" not in word]
     place = r"[./]" if len(words) > 1 else "/"

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 # context strategies that change earlier messages
 _EDITS = ("clear_results", "clear_thinking", "compaction")
-# the agents of these teams that do not start a new chat with each sub-task or question
+# agents of these teams that do not start a new chat with each sub-task or question
 _ONE_CHAT = {"manager": MANAGER, "host": GUESSER}
 
 
 def growing_spec(trainer: str, otherwise: str, env_id: str, options: Mapping[str, Any]) -> EnvSpec:
-    """Return the spec of an append-only env, for a trainer that keeps the history itself.
+    """Return the spec of an append-only env, for a trainer that manages the history itself.
 
-    Errors for other stacks advise `otherwise`.
+    Errors for other stacks suggest `otherwise`.
     """
     edits = [name for name in stacks.check_context(options.get("context", "")) if name in _EDITS]
     edits += ["oracle H"] if "H" in stacks.check_arm(options.get("oracles", "")) else []
@@ -78,7 +78,7 @@ def refuse_images(
 def text_messages(
     bridge: str, env: gymnasium.Env[Any, Any], messages: Sequence[Message]
 ) -> list[dict[str, str]]:
-    """Return messages with only `role` and `content`; images raise `ValueError`."""
+    """Return messages with only `role` and `content`; raise `ValueError` for images."""
     refuse_images(bridge, env, messages)
     return [{"role": each.role, "content": each.text} for each in as_text(messages).messages]
 
@@ -114,7 +114,7 @@ def seed_of(row: Mapping[str, Any]) -> int:
 
 
 def added(before: Chat, after: Chat) -> Sequence[Message]:
-    """Return the messages added after a reply; `ValueError` if the chat was edited."""
+    """Return the messages added after a reply; raise `ValueError` if the chat was edited."""
     length = len(before.messages)
     if (
         after.shared_prefix(before) < length

@@ -155,7 +155,7 @@ def _as_message(step: Step, after: Chat, dialect: Any) -> Message:
     for message in reversed(after.messages):
         if message.role == "assistant" and message.raw == step.reply.text:
             return message
-    # In a team, world turns do not count an agent's replies, but the length of its own chat does.
+    # In a team, world turns do not count an agent's replies, but the length of its chat does.
     number = len(step.chat.messages) if "agent" in step.info else int(step.info.get("turn", 0))
     return parse(step.reply.text, dialect, step.chat.tools, number)
 
@@ -169,8 +169,8 @@ def _positions(chat: Chat, messages: list[dict[str, Any]], replied: set[int]) ->
 def to_training_dict(trajectory: Trajectory, episode: int = 0) -> TrainingDict:
     """Return the episode as its recorded token ids, without tokenising again.
 
-    A row ends with its segment, and where a prompt does not start with the previous prompt's and
-    reply's ids. So every sampled id is trained once, after the ids it was conditioned on. Replies
+    A row ends with its segment, and wherever a prompt does not start with the previous prompt's and
+    reply's ids. Every sampled id is thus trained once, after the ids it was conditioned on. Replies
     without ids are omitted.
 
     Raises:

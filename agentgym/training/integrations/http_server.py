@@ -13,9 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # hosts that only this machine can reach
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# several times the connections of an episode's clients
+# several times the number of connections of an episode's clients
 MAX_CONNECTIONS = 128
-# the longest program, behind as many as may wait
+# time for the longest program, behind as many as may wait
 REQUEST_SECONDS = 900.0
 # the longest call as JSON, which may encode one character as six
 MAX_BODY_BYTES = 2 * 2**20
@@ -30,7 +30,7 @@ def check_access(host: str, token: str) -> None:
             f"the token must have at least {MIN_TOKEN} printable ASCII characters, got "
             f"{len(token)} characters"
         )
-    if token != token.strip():  # a header's value loses them, so it would never match
+    if token != token.strip():  # a header value loses the spaces, so it would never match
         raise ValueError("the token must not begin or end with a space; remove it")
     if not token and host not in LOOPBACK:
         raise ValueError(
@@ -64,8 +64,9 @@ class RequireToken:
 class OneAnswerEach:
     """MCP app that answers each request once, within a limited time.
 
-    GET is refused, because the server sends no unsolicited events, and so are ids already in flight
-    in a session. A request's body must arrive in one message, as from `RequestBodyLimitMiddleware`.
+    GET is refused, because the server sends no unsolicited events; ids already in flight in a
+    session are refused too. A request's body must arrive in one message, as from
+    `RequestBodyLimitMiddleware`.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -113,7 +114,7 @@ def _request_id(body: bytes) -> str:
         message = json.loads(body)
     except (ValueError, RecursionError):
         return ""  # the app explains the error
-    # The SDK takes 1 and "1" for the same id.
+    # The SDK treats 1 and "1" as the same id.
     return str(message.get("id", "")) if isinstance(message, dict) else ""
 
 
@@ -126,7 +127,7 @@ def server_config(app: ASGIApp, host: str, port: int) -> Any:
         http="h11",
         ws="none",
         limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=5,  # for running calls, after an interrupt
+        timeout_graceful_shutdown=5,  # grace period for running calls after an interrupt
         server_header=False,
         log_level="warning",
     )

@@ -5,7 +5,7 @@ The solver plays the whole stack in this process. Each sample's metadata contain
     inspect eval agentgym/world -T world=ListWorld -T oracles=SP --model openai/gpt-5
 """
 
-# The library is not in the environment of the type checker.
+# Not installed for the type checker.
 # mypy: disable-error-code="import-not-found,untyped-decorator"
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def play(world: str, horizon: int, tools: str, options: dict[str, Any]) -> Solve
                 reply = Reply(_reply_text(state.output, tool_env(env).dialect))
                 await asyncio.to_thread(episode.play, reply)
             state.messages = _messages(episode.chat, native)
-        finally:  # also after one of Inspect's limits, which then scores the sample
+        finally:  # also runs after one of Inspect's limits, which then scores the sample
             if not episode.over:
                 episode.leave()
             state.metadata[KEY] = json.loads(episode.trajectory().to_json())

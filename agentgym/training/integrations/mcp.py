@@ -37,9 +37,9 @@ from agentgym.training.integrations.http_server import (
 
 # per episode; a client needs one
 MAX_SESSIONS = 64
-# longer than a model thinks
+# longer than a model takes to reply
 IDLE_SECONDS = 1_800.0
-# per episode; calls run sequentially, and each waiting one holds a connection
+# per episode; calls run sequentially, and each waiting call holds a connection
 MAX_WAITING = 8
 
 

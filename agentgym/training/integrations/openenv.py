@@ -8,7 +8,7 @@ Example:
     >>> chat, info = env.reset(seed=7)
 """
 
-# The library is not in the environment of the type checker.
+# Not installed for the type checker.
 # mypy: disable-error-code="import-not-found,misc,no-any-return"
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class WorldAction(Action):
 
 
 class WorldObservation(Observation):
-    """The change of the observed chat.
+    """Change to the observed chat.
 
     Attributes:
         keep: The number of messages of the previous observation that remain.
@@ -91,7 +91,7 @@ class WorldObservation(Observation):
 
 
 class WorldState(State):
-    """What a client may read of its session; the task and its answer are not in it."""
+    """The session state that a client may read, without the task and its answer."""
 
     world: str = ""
     split: str = ALL
@@ -115,7 +115,7 @@ class Stack:
 
     @cached_property
     def splits(self) -> list[str]:
-        """The stack's own split, or all that the world has."""
+        """The stack's own split, or all of the world's splits."""
         if self.options.get("split"):
             return [self.options["split"]]
         return [ALL, *filter(self._has, SPLITS)]
@@ -191,7 +191,7 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
         self._state.step_count += 1
         observation = self._sent.observe(chat)
         observation.reward, observation.done = float(reward), terminated or truncated
-        # No other info: hints, labels and reports may contain the answer.
+        # Omit all other info: hints, labels and reports may contain the answer.
         observation.metadata = {
             "turn": info["turn"],
             "valid": info["valid"],
@@ -265,7 +265,7 @@ class _SentChat:
     def __init__(self, as_records: bool) -> None:
         self._as_records = as_records
         self._chat = Chat()
-        self._parts: list[tuple[int, int]] = []  # messages and dicts of each part
+        self._parts: list[tuple[int, int]] = []  # messages, and the dicts of each message's parts
 
     def observe(self, chat: Chat) -> WorldObservation:
         unchanged = chat.shared_prefix(self._chat)

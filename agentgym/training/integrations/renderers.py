@@ -1,4 +1,5 @@
-"""Token ids of prime-rl: the package `renderers`, which knows the formats of model families.
+"""Token ids as in prime-rl, through the package `renderers`, which knows the formats of model
+families.
 
 With it, a policy sees the same prompts on which `verifiers` and `prime-rl` train.
 
@@ -7,7 +8,7 @@ Example:
     >>> trajectory = rollout(policy, agentgym.make("ListWorld"), seed=0)
 """
 
-# The library is not in the environment of the type checker.
+# Not installed for the type checker.
 # mypy: disable-error-code="import-not-found"
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class FamilyRenderer:
     and after an edit of the context, the whole chat is rendered.
 
     Args:
-        config: The family and its settings, such as `renderers.Qwen3RendererConfig`; None looks up
-            the tokenizer's name.
+        config: The family and its settings, such as `renderers.Qwen3RendererConfig`; None selects
+            them by the tokenizer's name.
         native_tools: Also pass tool schemas to the format.
         dialect: The form of calls in replies, as in the env.
     """
@@ -112,7 +113,7 @@ class FamilyRenderer:
             if message.raw in self._parsed:
                 self._history.remember(chat, message.raw, self._parsed[message.raw])
                 break
-        # Some families write None, so empty contents must be what verifiers makes of them.
+        # Some families write None, so empty contents must match verifiers' conversion.
         return [
             {**each, "content": None} if each.get("tool_calls") and not each["content"] else each
             for each in self._history.messages(chat)

@@ -1,6 +1,6 @@
 """Episodes that verifiers' agents play: one agent, or a team's seats."""
 
-# The library is not in the environment of the type checker.
+# Not installed for the type checker.
 # mypy: disable-error-code="import-not-found"
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class SharedEpisode:
             self._changed.notify_all()
 
     async def leave(self, seat: str, failure: str) -> None:
-        """Free a seat; a failure ends the episode for all seats without a score."""
+        """Free a seat; after a failure, the episode ends for all seats without a score."""
         async with self._changed:
             if failure and not self.over:
                 self._fault = f"the seat {seat!r} failed ({failure})"

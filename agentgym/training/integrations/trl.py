@@ -72,11 +72,11 @@ _FACTS = ("success", "turns", "truncated")
 
 
 class ToolEnvironment:
-    """Environment for TRL, to which `environment_factory` adds one method per tool.
+    """Environment for TRL; `environment_factory` adds one method per tool.
 
     Each call is played as a separate reply (`env.step`), because TRL reveals neither the calls nor
-    the other text of a reply. So each call takes a turn, results include hints and notes, and calls
-    after the end return an error. Images reach the model's processor as content blocks.
+    the other text of a reply. Each call therefore takes a turn, results include hints and notes,
+    and calls after the end return an error. Images reach the model's processor as content blocks.
     """
 
     _make: ClassVar[Callable[[], gymnasium.Env[Chat, str]]]
@@ -155,7 +155,7 @@ def log_episodes(
     """Log success, turns and truncation; a reward function that changes no reward."""
     rewards = [environment.get_reward() for environment in environments]
     _log_facts(log_metric, rewards, [environment._facts for environment in environments])
-    # TRL adds the rewards of all functions, so 0 would make a missing reward count.
+    # TRL adds up the rewards of all functions, so 0 would make a missing reward count.
     return [None if reward is None else 0.0 for reward in rewards]
 
 
@@ -215,7 +215,7 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
     rows = []
     for seed in seeds:
         chat, _ = env.reset(seed=seed)
-        # Images of the task come from `reset`; a data set has no place for earlier ones.
+        # Images of the task come from `reset`; a data set cannot contain earlier ones.
         earlier = chat.messages[:-1]
         if any(message.images for message in earlier):
             raise ValueError(
@@ -229,7 +229,7 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
         rows.append(
             {"prompt": [*messages, {"role": "user", "content": "", "seed": seed}], "seed": seed}
         )
-    # As structs, the arguments of all calls would get each other's names.
+    # As structs, all calls' arguments would share the same field names.
     features = datasets.Features(
         {"prompt": datasets.List(datasets.Json()), "seed": datasets.Value("int64")}
     )
@@ -376,7 +376,7 @@ def _method(tool: Tool) -> Callable[..., str | list[dict[str, Any]]]:
 def _annotation(
     name: str, schema: Mapping[str, Any], definitions: Mapping[str, Any]
 ) -> tuple[Any, str]:
-    """Return an argument's type and description, with the schema if no type expresses it."""
+    """Return an argument's type and description, plus the schema if no type expresses it."""
     plain = {key: value for key, value in schema.items() if key not in ("description", "default")}
     # Transformers parses description lines of the form `name: text` as arguments, and requires one
     # for every argument.
@@ -393,7 +393,7 @@ def _annotation(
 
 
 def _hint(schema: Mapping[str, Any]) -> Any:
-    """Return a schema's type; raise `KeyError` if transformers knows none."""
+    """Return the type of a schema; raise `KeyError` if transformers knows none."""
     keys = schema.keys() - {"type"}
     if keys in ({"enum"}, {"const"}):
         return Literal[tuple(schema.get("enum", [schema.get("const")]))]
@@ -417,7 +417,7 @@ class _TrainerPolicy:
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         prompts = [self.renderer.ids(chat) for chat in chats]
-        # TRL's one entry for token ids to all its engines is private.
+        # TRL's only function that sends token ids to every engine is private.
         sampled, logprobs = self.trainer._generate_single_turn(
             [list(ids) for ids in prompts], None, {}, 1
         )

@@ -1,4 +1,4 @@
-"""verifiers adapter, and so prime-rl, which trains on verifiers' environments.
+"""Adapter for verifiers, and so for prime-rl, which trains on verifiers' environments.
 
 The harness plays the whole stack in this process: the model's requests are the env's chat, and
 verifiers records each context edit as a branch of the trace.
@@ -58,7 +58,7 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
 
     @property
     def key(self) -> str:
-        """The key of a group, equal in every process."""
+        """A group's key, equal in every process."""
         return str(self.data.id)
 
     async def validate(self, runtime: vf.Runtime) -> bool:
@@ -68,7 +68,7 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
 
     @vf.reward  # type: ignore[untyped-decorator]
     async def world_score(self, trace: vf.Trace) -> float:
-        """Return the episode's reward; an untouched trace scores like doing nothing."""
+        """Return the episode's reward; an untouched trace scores the same as doing nothing."""
         return float((await self._played(trace))["reward"])
 
     @vf.metric  # type: ignore[untyped-decorator]
@@ -140,7 +140,7 @@ class WorldHarnessConfig(vf.HarnessConfig):  # type: ignore[misc]
 
     Attributes:
         tools: `text` sends only messages; `native` also sends the tool schemas, for servers that
-            only then parse calls.
+            parse calls only if given schemas.
     """
 
     id: str = PLUGIN
@@ -151,7 +151,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
     """Play an episode in this process, with every model call through verifiers' endpoint.
 
     verifiers' limits truncate the episode with its current score, like the turn budget. A failure
-    through no fault of the policy is an error of the trace, which then has no reward. `TeamSeats`
+    that is not the policy's fault is an error of the trace, which then has no reward. `TeamSeats`
     sets the team's episode, `shared`, and the `seat` in it.
     """
 
@@ -161,7 +161,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
     seat = ALONE
 
     async def setup(self, runtime: vf.Runtime) -> None:
-        """Raise `ValueError` if a box is requested: nothing would run in it."""
+        """Raise `ValueError` if a sandbox is requested: nothing would run in it."""
         if runtime.config.type != "subprocess":
             raise ValueError(
                 f"worlds are played in this process, not in {runtime.config.type!r}; set "
@@ -226,7 +226,7 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
             trace.info["agentgym"] = shared.outcome(self.seat)
             raise
         await shared.end(trace.stop_condition or "")
-        if shared.failure:  # verifiers omits a trace with an error
+        if shared.failure:  # verifiers omits a trace that contains an error
             raise RuntimeError(f"the episode does not measure the policy: {shared.failure}")
         outcome = trace.info["agentgym"] = shared.outcome(self.seat)
         if outcome["truncated"]:
@@ -254,7 +254,7 @@ class TeamSeatsConfig(vf.EnvConfig):  # type: ignore[misc]
         frozen: Seats whose tokens are not trained, such as a fixed opponent's.
     """
 
-    # A seat holds its permit while it waits for the others.
+    # Each seat holds its permit while it waits for the others.
     max_concurrent_agents: int | None = None
     frozen: list[str] = Field(default_factory=list)
 
@@ -284,7 +284,7 @@ class TeamSeats:
                 for seat in shared.seats:
                     group.create_task(self._seat(task, getattr(agents, seat), shared, seat))
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # verifiers would report the group's message
+            raise errors.exceptions[0] from None  # otherwise it reports the group
         finally:
             shared.close()
 

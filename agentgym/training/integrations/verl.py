@@ -118,7 +118,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
         request_id: str,
         metrics: dict[str, Any],
     ) -> dict[str, Any]:
-        """Play while the episode runs and fits; return the engine's weight versions."""
+        """Play until the episode ends or no longer fits; return the engine's weight versions."""
         extra: dict[str, Any] = {}
         row: Sequence[int] = ()
         start, limits = 0, self.rollout_config
@@ -145,7 +145,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             with simple_timer("tool_calls", metrics):
                 await asyncio.to_thread(episode.play, reply)
             row = reply.prompt_ids + reply.ids
-            # From the first turn, except that the newest version is the last turn's.
+            # All counted from the first turn, except that the newest version is the last turn's.
             extra = sampled.extra_fields | extra
             extra |= {
                 key: value
@@ -185,7 +185,7 @@ def _stop_ids(model: str) -> list[int]:
 
 
 def prompts(agent_name: str, env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Dataset:
-    """Return a world's dataset: a seed per instance, and a prompt, which verl only measures."""
+    """Return a dataset: a seed per instance, and a prompt, whose length verl measures."""
     env = make(env_id, **options)
     fixed = {
         "data_source": resolve(env_id),

@@ -57,7 +57,7 @@ class LongBenchResult:
     """The score of one answer.
 
     Attributes:
-        score: In [0, 1], in the task's metric; 0 without an answer.
+        score: In [0, 1], by the task's metric; 0 without an answer.
         chance: The expected score of the best constant answer.
         last_page: The expected score of an answer from the log's last page alone; None, like the
             next two, if the row has only published fields.
@@ -123,8 +123,8 @@ class Plan(Config):
 def write(plan: Plan, out: Path, counter: TokenCounter) -> Iterator[tuple[str, str, int]]:
     """Write the rows into one folder per setting and length, keeping existing cells.
 
-    Yields:
-        Setting, length and the number of rows after each log, with 0 after each existing cell.
+    Yields: Setting, length and the number of rows so far, after each log; 0 after a cell that
+        exists.
     """
     for setting, length in plan.cells():
         folder, counts = out / setting / length, plan.counts(setting, length)
@@ -173,8 +173,7 @@ def answer(
     A rerun retries only rows without a reply. `shorten` selects the part of a row that the policy
     sees.
 
-    Yields:
-        After each row, an empty text, or the reason for a missing answer.
+    Yields: An empty string after each row, or the reason for a missing answer.
 
     Raises:
         PolicyError: The policy failed on several consecutive rows.
@@ -197,7 +196,7 @@ def _answers_to(path: Path, data: Path, out: Path) -> Path:
 def _answer_file(
     path: Path, target: Path, policy: Policy, shorten: Callable[[Row], Row]
 ) -> Iterator[PolicyError | None]:
-    """Answer a file's open rows; yield each row's error, or None."""
+    """Answer a file's unanswered rows; yield each row's error, or None."""
     target.parent.mkdir(parents=True, exist_ok=True)
     cut_torn_line(target)
     answered = set(_replies(target))
@@ -222,7 +221,8 @@ def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
     """Score predictions as the published evaluator does, except that rows without one score 0.
 
     Prediction files have the names of the row files; their lines have an `id` and a `raw_response`
-    (or a `pred_answer`). The last of several predictions counts. The published fields suffice.
+    (or a `pred_answer`). The last prediction for an `id` counts. The published
+    fields suffice.
     Missing or malformed rows raise `ValueError`.
     """
     results, replies = [], dict[Path, dict[str, str]]()

@@ -54,7 +54,7 @@ Count = Callable[[str], int]
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """Figures of one episode; NaN where the trajectory lacks the data.
+    """Metrics of one episode; NaN where the trajectory lacks the data.
 
     Attributes:
         rounds: Turns with at least one executed search.
@@ -90,7 +90,7 @@ class Metrics:
     Attributes:
         SR: Search rounds, in turns.
         SC: The share of search-complete episodes.
-        ER: Extra searches of these.
+        ER: Extra searches in search-complete episodes.
         FF: The share of episodes that end with a number.
         PremT: Early stops per episode (a count, not a share).
         TotTok: Completion tokens of turns with a search.
@@ -159,7 +159,7 @@ def metrics(outcomes: Sequence[SearchResult]) -> Metrics:
 
 
 def summary(settings: Mapping[str, Sequence[SearchResult]]) -> Table:
-    """Return the paper's table; unknown figures are empty."""
+    """Return the paper's table; unknown values are empty."""
     return means_table(
         "GSM-Agent",
         {name: name for name in Metrics.__slots__} | {"TokR": "Tok/R", "Dur": "Dur (s)"},
@@ -307,7 +307,7 @@ def _decompose(
     tasks: Annotated[int, "Problems to draw from templates."] = 1_000,
     seed: Annotated[int, "Seed of the draws from templates."] = 0,
 ) -> Iterator[str | Table]:
-    """Take GSM8K problems apart for SearchWorld, and report why tasks are rejected. The same
+    """Decompose GSM8K problems for SearchWorld, and report why tasks are rejected. The same
     command resumes an interrupted run.
     """
     problems = load_problems(data, tasks, seed)

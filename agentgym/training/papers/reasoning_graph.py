@@ -26,7 +26,7 @@ from agentgym.training.extras import needs_extra
 from agentgym.training.rollout import Trajectory
 
 KINDS = ("exploration", "exploitation", "revisit")
-# Nodes for a database of that size (the paper reaches 235); others scale with the square root.
+# Nodes for a database of that size (the paper's has up to 235); others scale with the square root.
 FULL_NODES, FULL_DOCUMENTS = 250, 30_000
 
 # k-means has usually converged by then; nodes are approximate anyway.
@@ -187,7 +187,7 @@ def means_table(
     means: Mapping[str, Mapping[str, float]],
     shares: Collection[str],
 ) -> Table:
-    """Return a table of means per setting, with `shares` written in %."""
+    """Return a table of means per setting; values in `shares` are shown in %."""
     rows = [
         [setting, *(_format(row[name], share=name in shares) for name in names)]
         for setting, row in means.items()

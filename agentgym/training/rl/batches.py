@@ -25,7 +25,7 @@ class Batch:
         attended: 1 for tokens, 0 for padding.
         sampled: True for sampled tokens.
         logprobs: In nats, under the sampling policy; 0 elsewhere.
-        shared: Compute shared prefixes once; the rows must be in lexicographic order.
+        shared: Whether to compute shared prefixes once; the rows must be in lexicographic order.
     """
 
     ids: torch.Tensor
@@ -138,7 +138,7 @@ def experience(
 
 
 def reply_lengths(trajectory: Trajectory) -> list[int]:
-    """Return each step's number of sampled tokens; 0 for the steps of frozen seats.
+    """Return the number of sampled tokens of each step; 0 for the steps of frozen seats.
 
     Raises:
         ValueError: A step has no token ids, although others of its agent have.
@@ -155,9 +155,9 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
 
 
 def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
-    """Return each episode's share per part, such as a token.
+    """Return each part's share of the objective, by episode.
 
-    With `episode`, all episodes have equal shares; otherwise all parts have. Shares sum to 1; with
+    With `episode`, all episodes have equal shares; otherwise all parts do. Shares sum to 1; with
     `constant`, to the mean episode length divided by `most`.
     """
     total = sum(lengths)
@@ -167,7 +167,7 @@ def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
 
 
 def spread(values: Sequence[float] | torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
-    """Repeat each value as often as its length."""
+    """Repeat each value as often as its length says."""
     return torch.as_tensor(values, dtype=torch.float32).repeat_interleave(torch.tensor(lengths))
 
 
@@ -242,5 +242,5 @@ def checkpoint_activations(model: Any) -> None:
     # Checkpointing requires training mode.
     enable = getattr(model, "activation_checkpointing_enable", None)
     (enable or model.gradient_checkpointing_enable)()
-    model.enable_input_require_grads()  # otherwise nothing behind a frozen first layer is kept
+    model.enable_input_require_grads()  # otherwise backpropagation stops at a frozen first layer
     model.train()

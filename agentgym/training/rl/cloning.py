@@ -24,7 +24,7 @@ class CloningConfig(TrainerConfig):
 
     Attributes:
         episodes: Demonstrations per step; each is used once.
-        min_reward: Demonstrations with a smaller reward are not cloned; None to clone all. With a
+        min_reward: Minimum reward of the demonstrations to clone; None to clone all. With a
             model as the teacher, this is rejection fine-tuning.
     """
 
@@ -34,7 +34,7 @@ class CloningConfig(TrainerConfig):
 
 class Cloning(Trainer[CloningConfig]):
     """Maximises the likelihood of a teacher's replies, on new instances at every step. The teacher
-    needs no tokens.
+    need not produce tokens.
     """
 
     def __init__(self, teacher: PolicyLike, *args: Any, **kwargs: Any) -> None:
@@ -59,7 +59,7 @@ class Cloning(Trainer[CloningConfig]):
 
 
 class Tokenized:
-    """Policy whose replies carry the tokens that a model would have sampled."""
+    """Policy that adds to each reply the tokens that a model would have sampled."""
 
     def __init__(self, policy: PolicyLike, renderer: Renderer) -> None:
         self.policy, self.renderer = adapt(policy), renderer

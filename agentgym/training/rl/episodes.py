@@ -19,7 +19,7 @@ TRAIN_SEED = 10_000_000
 
 @dataclass
 class EpisodeBatch:
-    """Completed episodes, the figures of each round, and the seeds and causes of failures."""
+    """Completed episodes, the metrics of each round, and the seeds and causes of failures."""
 
     episodes: list[Trajectory] = field(default_factory=list)
     figures: list[dict[str, float]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class EpisodeSource:
     def play(self, policy: Policy, seeds: Iterable[int], step: int) -> EpisodeBatch:
         """Play one episode per seed; raise `RuntimeError` if all fail.
 
-        The policy plays the seats without an opponent.
+        The policy plays the seats that have no opponent.
         """
         collector = self._open(step)
         policy = against(policy, self.opponents, collector.agents)

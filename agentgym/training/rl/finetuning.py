@@ -41,7 +41,7 @@ from agentgym.training.rollout.seat_policies import adapt, against
 BASE, HANDOVER = "base", "handover"
 # Usual learning rates of full training and of adapters at this model size.
 _RATES = {"clone": (5e-5, 5e-4), "rl": (1e-6, 2e-5)}
-# Options of GRPO that fine-tuning has under the same names.
+# Options that fine-tuning passes to GRPO under the same names.
 _SHARED = (
     "groups",
     "group_size",
@@ -146,7 +146,7 @@ class FineTuning(PhasedRun[FineTuneConfig]):
     def _trainers(
         self, model: Any, tokenizer: Any, base: Path
     ) -> Iterator[tuple[str, Trainer[Any], int]]:
-        # A phase's trainer starts from the last phase's checkpoint, so it is built afterwards.
+        # A phase's trainer starts from the previous phase's checkpoint, so it is built afterwards.
         config = self.config
         env = mixture(config.training_specs(config.cells()))
         rivals = config.make_opponents()

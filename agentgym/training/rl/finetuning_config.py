@@ -40,18 +40,18 @@ class FineTuneConfig(TaskConfig):
         min_reward: See `CloningConfig`.
         groups: Instances per GRPO step.
         group_size: Episodes per instance.
-        importance_cap: See `GRPOConfig`, like `resample` and `label_reward`.
+        importance_cap: See `GRPOConfig`, also for `resample` and `label_reward`.
         level: The unit of advantages in GRPO, `episode` or `turn`.
-        curriculum: `none` for all tasks in turn; `horizons` for longer ones once the share
-            `threshold` of a step is solved; or `hints` for a shift from the last arm to the first.
+        curriculum: `none` for all tasks in turn; `horizons` to move to longer tasks once a step
+            solves the share `threshold`; or `hints` to shift from the last arm to the first.
         clone_rate: The learning rate of cloning; None for a usual one.
         rl_rate: The learning rate of GRPO; None for a usual one.
         save_every: Steps between checkpoints.
-        curve_episodes: Episodes per point of the curve, in the first arm and context.
+        curve_episodes: Episodes per point of the curve, played in the first arm and context.
         eval_arms: Arms of the evaluations before and after; None for the training arms.
         eval_horizons: Their horizons; None for the training horizons.
         episodes: Episodes per cell before and after; 0 to skip these evaluations.
-        dtype: As in `ModelOptions`, like `device`; trained weights default to `float32`.
+        dtype: As in `ModelOptions`, as is `device`; trained weights default to `float32`.
         batch_size: The maximum number of concurrent episodes.
         sampler: The GRPO sampler: `transformers` for the model itself, or `vllm`.
         sampler_options: Options of `vllm.LLM`.
@@ -93,7 +93,7 @@ class FineTuneConfig(TaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.ablation(PolicyConfig())  # checks its arms and horizons
+        self.ablation(PolicyConfig())  # validates its arms and horizons
         self.training_specs(self.cells())
         if self.method != "grpo":
             self.make_teacher()

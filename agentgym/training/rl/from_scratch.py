@@ -32,7 +32,7 @@ from agentgym.training.rollout.models.creation import mimic
 from agentgym.training.rollout.models.pretrained import TOKENIZER, load_tokenizer, save_tokenizer
 from agentgym.world.config import TokenCount
 
-# Demonstrations for the tokenizer. Their seeds end where the training seeds start.
+# Demonstrations for the tokenizer. Evaluation seeds end where the training seeds start.
 _TEXTS = 300
 # Episodes per cloning step; episodes per instance in a GRPO step.
 _CLONED, _GROUP = 18, 8
@@ -133,7 +133,8 @@ class Learning(PhasedRun[LearnConfig]):
             ]
             texts = [m.raw or m.text for m in messages if m.role != "system"]
             save_tokenizer(make_tokenizer(texts, 2_000), self.out)
-        # A loaded tokenizer is saved with other settings, and a resumed run must end like this one.
+        # Loading and saving a tokenizer changes its settings, and a resumed run must produce the
+        # same files.
         return cast(PreTrainedTokenizerFast, load_tokenizer(self.out))
 
     def _cloning(self, steps: int, phase: int) -> CloningConfig:

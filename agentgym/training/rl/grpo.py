@@ -42,7 +42,7 @@ _TINY = 1e-6
 
 
 class GRPO(Trainer[GRPOConfig]):
-    """Trains on the model's own samples. All tokens of a reply share its advantage.
+    """Trainer that learns from the model's own samples. All tokens of a reply share its advantage.
 
     An external sampler (vLLM or a server) receives the weights before each batch of episodes.
     """
@@ -65,7 +65,7 @@ class GRPO(Trainer[GRPOConfig]):
         yield from self.learn(played.episodes)
 
     def play_groups(self, step: int) -> EpisodeBatch:
-        """Play groups; `resample` replaces those with equal rewards."""
+        """Play groups; `resample` replaces groups whose rewards are all equal."""
         config = self.config
         policy, kept = self.policy(self.draw_seed(step)), EpisodeBatch()
         for attempt in range(1 + config.resample):
@@ -113,7 +113,7 @@ class GRPO(Trainer[GRPOConfig]):
         lengths = [length for trajectory in played for length in reply_lengths(trajectory)]
         tokens = spread([advantage for steps in by_step for advantage in steps], lengths)
         data = experience(played, tokens, config.weight, self.renderer.pad, config.max_new_tokens)
-        if not (config.kl or config.entropy):  # rows without an advantage have no gradient then
+        if not (config.kl or config.entropy):  # rows without an advantage then have no gradient
             informative = data.advantages.any(1).nonzero()[:, 0]
             if not len(informative):
                 return
@@ -183,7 +183,7 @@ class GRPO(Trainer[GRPOConfig]):
         self.records.track_max(ratio_max=moved)
         if config.kl:
             apart = self._reference_logprobs(data) - prediction.logprobs
-            # Never negative, low variance: k3 of joschu.net/blog/kl-approx.html.
+            # Never negative and of low variance: k3 of joschu.net/blog/kl-approx.html.
             divergence = apart.exp() - 1 - apart
             loss = loss + config.kl * (data.shares * divergence).sum()
             self.records.mean(kl=divergence[data.sampled])
@@ -258,7 +258,7 @@ def with_label_rewards(trajectory: Trajectory, reward: float) -> Trajectory:
 
 
 def _of_trained(trajectory: Trajectory, values: Sequence[float]) -> tuple[float, ...]:
-    """Return the advantages with 0 for frozen seats' steps."""
+    """Return the advantages, with 0 for frozen seats' steps."""
     pairs = zip(trajectory.steps, values, strict=True)
     return tuple(value if step.reply.ids else 0.0 for step, value in pairs)
 

@@ -16,7 +16,7 @@ WANDB_RUN = "wandb_run.txt"
 
 
 class Logger(Protocol):
-    """A run of an experiment tracker."""
+    """Run of an experiment tracker."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record a step's figures."""
@@ -53,7 +53,7 @@ class TensorBoardLogger(Logger):
 
 
 class WandbLogger(Logger):
-    """Logs to one W&B run per folder, which a resumed training continues.
+    """Logs to one W&B run per folder; a resumed training continues that run.
 
     W&B reads its project, mode and key from its own settings, such as `WANDB_PROJECT` and
     `WANDB_MODE=offline`. It ignores repeated steps.

@@ -75,7 +75,7 @@ class SelfPlay(GRPO):
         self._seats = seats_of(self.source.env)
 
     def learn(self, played: Sequence[Trajectory]) -> Iterator[Iterable[torch.Tensor]]:
-        if played:  # else the opponent forfeited all episodes before the model moved
+        if played:  # otherwise the opponent forfeited all episodes before the model moved
             yield from super().learn(played)
 
     def play(self, policy: Policy, seeds: Sequence[int], size: int, step: int) -> EpisodeBatch:

@@ -18,8 +18,8 @@ class TrainingRow:
     Attributes:
         sampled: 1 for tokens sampled by the policy, 0 for context.
         logprobs: In nats, at sampling time; 0 for context; None if any is unknown.
-        steps: The steps whose replies it contains.
-        agent: The team agent that wrote them; empty without a team.
+        steps: The steps whose replies the row contains.
+        agent: The team agent that wrote the replies; empty without a team.
     """
 
     ids: tuple[int, ...]
@@ -32,7 +32,7 @@ class TrainingRow:
 def rows(trajectory: Trajectory) -> list[TrainingRow]:
     """Return an episode's rows in step order, each with replies of one agent.
 
-    Replies without token ids, as of frozen seats, are context only.
+    Replies without token ids, such as those from frozen seats, are context only.
 
     Raises:
         ValueError: No reply has token ids, or a reply's ids and log-probabilities differ in number.

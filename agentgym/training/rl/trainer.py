@@ -51,7 +51,7 @@ class Trainer(Generic[ConfigT]):
 
     Attributes:
         step: The completed steps.
-        seconds: Their CPU seconds, without checkpoints.
+        seconds: CPU seconds of the steps, without checkpoints.
 
     Raises:
         ValueError: The checkpoint belongs to another kind of run, or the trained weights have only
@@ -135,7 +135,7 @@ class Trainer(Generic[ConfigT]):
                 log.write(self.step, metrics, self.lost)
                 on_progress(self.step, metrics)
                 if self.step % self.config.save_every == 0 or self.step == self.config.steps:
-                    log.sync()  # a checkpoint must not outlive the figures of earlier steps
+                    log.sync()  # a checkpoint must not outlive the metrics of earlier steps
                     self.save()
 
     def _update(self, losses: Iterable[torch.Tensor]) -> None:
@@ -200,7 +200,7 @@ class Trainer(Generic[ConfigT]):
 
 
 def _weights(module: torch.nn.Module) -> Mapping[str, torch.Tensor]:
-    # Only adapters are trained, if there are any.
+    # If there are adapters, only they are trained.
     weights = module.state_dict()
     if not has_adapter(module):
         return weights
@@ -240,7 +240,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 class Recorder:
-    """Collects one step's figures: the mean or maximum of values recorded under a name.
+    """Collects one step's metrics: the mean or maximum of values recorded under a name.
 
     Values are weighted per token, so the division into batches does not matter.
     """
@@ -278,7 +278,7 @@ def _append(
 
 
 class MetricsLog:
-    """Writes each step's figures to `metrics.jsonl`, one JSON object per line, and to the selected
+    """Writes each step's metrics to `metrics.jsonl`, one JSON object per line, and to the selected
     loggers.
 
     When a run resumes, later lines are removed, because their steps are repeated.
@@ -302,7 +302,7 @@ class MetricsLog:
     def write(
         self, step: int, metrics: Mapping[str, float], lost: Sequence[tuple[int, str]] = ()
     ) -> None:
-        """Write a step's figures, and failures by seed."""
+        """Write a step's metrics, and failures by seed."""
         if self.path is not None:
             named = [{"seed": seed, "failure": failure} for seed, failure in lost]
             line = {"step": step, **metrics, **({"lost": named} if named else {})}

@@ -20,9 +20,9 @@ from agentgym.training.rollout.user_policy import UserPolicy
 from agentgym.world.config import Choice, Config, Seed, Share, TokenCount
 from agentgym.world.world import load_world
 
-# Upper bound of steps, rows and similar options, which catches typing errors.
+# Upper bound for steps, rows and similar options, which catches typos.
 MOST = 10**9
-# Episodes of one step, or groups of them; all are in memory at once.
+# Upper bound for one step's episodes, or groups of them; all are in memory at once.
 EpisodeCount = Annotated[int, Field(ge=1, le=1_000_000)]
 LossWeight = Annotated[float, Field(ge=0.0, le=1e6)]
 ClipDistance = Annotated[float, Field(ge=0.0, le=100.0)]
@@ -134,7 +134,7 @@ class TrainerConfig(Config):
             the end.
         warmup: Steps over which the learning rate rises.
         engine: See `agentgym.training.rollout.Collector`. Only with `lockstep` does a resumed run
-            continue exactly as it would have.
+            continue exactly as if uninterrupted.
         timeout: Seconds until a hanging env is abandoned, if the engine supports it.
         micro_batch: Rows per forward pass, 0 for no limit; bounds the memory and changes no update.
             More rows share more prefixes.

@@ -50,9 +50,10 @@ class AnthropicConfig(EndpointOptions):
 
     Attributes:
         base_url: The API's URL, without `/v1/messages`.
-        max_tokens: Maximum reply tokens, including thinking; None for 16,000 and the thinking.
+        max_tokens: Maximum reply tokens, including thinking; None for 16,000 plus
+            `thinking_budget`.
         thinking_budget: Maximum thinking tokens, below `max_tokens`; None disables thinking. Other
-            forms go through `extra_body`, such as `{"thinking": {"type": "adaptive"}}`.
+            forms of thinking go through `extra_body`, such as `{"thinking": {"type": "adaptive"}}`.
     """
 
     base_url: str = "https://api.anthropic.com"

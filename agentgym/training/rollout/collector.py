@@ -32,7 +32,7 @@ from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, is_policy
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
-# Wait this share of the last reply's time for more chats: a fuller batch is worth that delay.
+# Wait up to this share of the last reply's time for more chats: a fuller batch is worth the delay.
 LINGER = 0.1
 
 
@@ -49,7 +49,7 @@ class Collector:
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
         timeout: Seconds for a reset or a step, with `asyncio` also for a reply; None for no limit.
         in_flight: Batches of live episodes, except in `lockstep`. With 2, the policy replies to one
-            batch while the tools of the other run.
+            batch while the other batch's tools run.
 
     Raises:
         ValueError: The env has no spec, an argument is invalid, or the engine is not installed.
@@ -121,7 +121,7 @@ class Collector:
             log: Receives each trajectory before it is yielded. Recorded episodes with the same env
                 and labels are yielded instead of played, unless they failed.
             labels: The trajectories' labels.
-            ordered: Yield in seed order. Otherwise short episodes come first, so the first n of a
+            ordered: Yield in seed order. Otherwise, short episodes come first, so the first n of a
                 longer stream are a biased sample.
 
         Raises:

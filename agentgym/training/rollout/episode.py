@@ -105,7 +105,7 @@ class Episode(Recording):
         return outcome
 
     def leave(self) -> None:
-        """Abandon the episode with the world's current score."""
+        """End the episode early with the world's current score."""
         self.play(Reply("", ended="left"))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentgym.play.policy import PolicyError
 
-# Consecutive policy faults that stop a run: a third one is no accident.
+# Consecutive policy faults that stop a run: three in a row are no accident.
 IN_A_ROW = 3
 
 
@@ -37,7 +37,7 @@ class FaultStreak:
     """Episodes lost to policy faults, by their numbers in order of start."""
 
     def __init__(self) -> None:
-        # Counting by start makes the rule independent of the number of slots.
+        # Counting in starting order makes the rule independent of the number of slots.
         self._lost: set[int] = set()
 
     def add(self, number: int, fault: PolicyFault) -> None:

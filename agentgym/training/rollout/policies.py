@@ -72,7 +72,7 @@ def _random(env_id: str, seed: int = 0) -> Policy:
     return RandomPolicy(env_id, seed)
 
 
-# A function's arguments are the options of its name.
+# A function's arguments are the options after its name.
 SCRIPTED: Mapping[str, Callable[..., Policy]] = {
     "control": _control,
     "oracle": _oracle,
@@ -84,7 +84,7 @@ SCRIPTED: Mapping[str, Callable[..., Policy]] = {
 
 @dataclass(frozen=True)
 class PolicyConfig(Config):
-    """Choice of a policy, with its options in one word (`agentgym.assemble.context_options`):
+    """Choice of a policy, with its options in one string (`agentgym.assemble.context_options`):
     `noisy:p=0.2`.
 
     Attributes:
@@ -96,11 +96,11 @@ class PolicyConfig(Config):
             named `chat` or `chats`; `external:name` for an agent connected by `agentgym serve`; or
             one policy for each seat of a team, as in `player_0=oracle,player_1=noisy:p=0.2`.
         seed: Seed of a trained model, and of scripted policies without a `seed` option.
-        model: Options of a trained model, which is greedy by default. A factory receives those that
-            are set, an endpoint `temperature` and `max_new_tokens`.
-        label: Name in tables and figures; empty for `name`.
-        transport: Options of a factory that do not affect replies, such as an endpoint's `cache`;
-            records of a run omit them.
+        model: Options of a trained model, which is greedy by default. A factory receives the
+            options that are set; an endpoint's, `temperature` and `max_new_tokens`.
+        label: Name in tables and figures; if empty, `name` is used.
+        transport: Options of a factory that do not affect replies, such as an endpoint's `cache`; a
+            run's records omit them.
     """
 
     name: str = "control"
@@ -140,7 +140,7 @@ class PolicyConfig(Config):
 
     @property
     def seats(self) -> dict[str, PolicyConfig]:
-        """The policy of each seat, or empty; a doubled seat or an invalid policy raises
+        """The policy of each seat, or empty; a repeated seat or an invalid policy raises
         `ValueError`.
         """
         texts = read_seats(self.name)
@@ -157,7 +157,7 @@ class PolicyConfig(Config):
 
     @property
     def module(self) -> str:
-        """Factory's module, or empty; with several seats, the first one."""
+        """The factory's module, or empty; with several seats, the first one."""
         if parts := self._parts:
             return next((part.module for part in parts if part.module), "")
         name = self._split()[0]
@@ -175,9 +175,9 @@ class PolicyConfig(Config):
     def make(self, env_id: str, sample: int = 0, instance: int = 0) -> Policy:
         """Return the policy for a world or a team; a scripted policy plays all agents.
 
-        Scripted policies and factories with a `seed` get another seed for each `sample`; the caller
-        reseeds trained models. Factories with a `sample` get the sample and the instance's seed, so
-        an endpoint's cache keeps episodes with equal prompts apart.
+        Scripted policies and factories with a `seed` get a different seed for each `sample`; the
+        caller reseeds trained models. Factories with a `sample` get the sample number and the
+        instance's seed, so an endpoint's cache keeps episodes with equal prompts apart.
 
         Raises:
             ValueError: An option is invalid, or the factory or model cannot be loaded.
@@ -269,7 +269,7 @@ class PolicyConfig(Config):
 
     @property
     def is_model(self) -> bool:
-        """Report whether this is a local model, or a seat is."""
+        """Report whether this is a local model, or a seat is one."""
         if parts := self._parts:
             return any(part.is_model for part in parts)
         return bool(self._model_files())
@@ -279,7 +279,7 @@ class PolicyConfig(Config):
 
 
 def read_seats(text: str) -> dict[str, str]:
-    """Split `player_0=oracle,player_1=noisy` by seats; empty for one policy's name. A doubled seat
+    """Split `player_0=oracle,player_1=noisy` by seats; empty for one policy's name. A repeated seat
     raises `ValueError`.
     """
     if not _SEAT.match(text) or Path(text).exists():
@@ -310,7 +310,7 @@ def _load(folder: str, written: int, options: str, seed: int) -> Policy:
 
 
 def tokens_by_ids(trajectory: Trajectory) -> tuple[int, int] | None:
-    """Return the prompt and reply tokens of an episode; None without ids."""
+    """Return the prompt and reply tokens of an episode; None without token ids."""
     replies = [step.reply for step in trajectory.steps]
     if not any(reply.ids for reply in replies):
         return None

@@ -23,10 +23,10 @@ from agentgym.world.world import load_world, world_path
 
 
 class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
-    """Env of one seat of a team, whose other seats frozen policies play in between.
+    """Env of one seat of a team; frozen policies play the other seats in between.
 
-    The seat's own reward comes once, at the end; `info["detail"].report["team"]` contains
-    everyone's. If a frozen policy fails, the episode is truncated without a score, and
+    The seat's own reward comes once, at the end; `info["detail"].report["team"]` contains all
+    seats' rewards. If a frozen policy fails, the episode is truncated without a score, and
     `StepInfo.invalid` names its seat. If the others end the episode before the seat's first turn,
     the first step only reports the end. `opponents` maps the other agents to names of
     `PolicyConfig`; `options` are those of `agentgym.multi.game.Game`.
@@ -90,7 +90,7 @@ class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             raise ResetNeeded("there is no running episode: call reset() before the next step()")
 
     def _play_others(self) -> None:
-        self._is_running = False  # an error of a policy that is not reported ends the episode
+        self._is_running = False  # an error that the policy does not report itself ends the episode
         while not self.game.over and self._team_env.agent != self.seat:
             chat = self.game.chats[self._team_env.agent]
             (reply,) = self._others.ask([self._request._replace(chat=chat)])
@@ -118,7 +118,7 @@ class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     ) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         game, seat = self.game, self.seat
         newest = game.infos[seat]
-        # A new chat has no account of the reply that ended the previous one.
+        # A new chat has no record of the reply that ended the previous one.
         if game.over or newest["task"] == info["task"]:
             info = newest
         if not game.over:

@@ -17,10 +17,10 @@ from agentgym.training.rollout.user_policy import PolicyLike, PolicyRequest, Use
 
 
 class SeatPolicies(UserPolicy):
-    """Policies of a team's seats, each of which receives all waiting chats of its seats at once.
+    """Policies of a team's seats; each policy receives all waiting chats of its seats at once.
 
     Args:
-        policies: Any form that `UserPolicy` takes, for each agent. Agents with the same object
+        policies: Any form that `UserPolicy` takes, for each agent. Agents mapped to the same object
             share it.
         frozen: Agents that are not trained; the token ids of their replies are dropped.
 
@@ -70,12 +70,12 @@ class SeatPolicies(UserPolicy):
 
     @property
     def usage(self) -> EndpointUsage | None:
-        """Usage of all endpoints among the policies; None if there is none."""
+        """Usage of all endpoints among the policies; None without endpoints."""
         used = [each.usage for each in self._parts if hasattr(each, "usage")]
         return sum(used[1:], used[0]) if used else None
 
     def reseed(self, seed: int) -> None:
-        """Reseed the policies that draw."""
+        """Reseed the policies that make random choices."""
         for number, each in enumerate(self._parts):
             if hasattr(each, "reseed"):
                 each.reseed(seed + number)
@@ -133,7 +133,7 @@ def adapt(policy: Any) -> UserPolicy:
 def against(
     policy: PolicyLike, opponents: Mapping[str, PolicyLike], agents: Sequence[str]
 ) -> UserPolicy:
-    """Return a policy with frozen opponents; a wrong seat, or none left, raises `ValueError`."""
+    """Return a policy with frozen opponents; `ValueError` for a wrong seat, or if none is left."""
     if not opponents:
         return adapt(policy)
     own = [agent for agent in agents if agent not in opponents]

@@ -19,7 +19,7 @@ from typing import IO, Any, Self, TypeVar
 from agentgym.training.rollout.lines import read_chunks, torn_at
 
 T = TypeVar("T")
-# Maximum characters of values in an error; an env's wrappers have thousands.
+# Maximum length of values in an error; an env's wrappers have thousands of characters.
 _SHOWN = 160
 LOCK = ".lock"
 # Errors of file systems without locks, such as Lustre without the mount option `flock`.
@@ -101,7 +101,7 @@ class RunLock:
             self._close()
 
     def check(self) -> None:
-        """Raise `RunLockedError` if another writer holds the lock; write nothing."""
+        """Raise `RunLockedError` if another writer holds the lock, without writing anything."""
         with (
             suppress(FileNotFoundError, PermissionError),
             self.path.open("rb+", buffering=0) as file,
@@ -195,7 +195,7 @@ def _describe(descriptor: int) -> str:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Write a temporary file and rename it when complete and flushed."""
     part = path.with_name(f"{path.name}.new")
-    part.unlink(missing_ok=True)  # of an earlier process, or a link
+    part.unlink(missing_ok=True)  # left by an earlier process, or a link
     try:
         with part.open("xb") as file:
             yield file
@@ -268,7 +268,7 @@ def keep_settings(
 
 @contextmanager
 def filling(folder: Path, last: str) -> Iterator[Path]:
-    """Yield an empty folder and move its files atomically to `folder`, the file `last` last."""
+    """Yield an empty folder, then move its files atomically to `folder`, `last` at the end."""
     part = folder / ".new"
     shutil.rmtree(part, ignore_errors=True)  # left by a killed writer
     part.mkdir(parents=True)

@@ -15,8 +15,8 @@ class Usage:
     """Tokens of one episode.
 
     Attributes:
-        trajectory_tokens: Every text once, with removed and without inserted text.
-        reusable_prompt_tokens: The part that each prompt shares with the previous one.
+        trajectory_tokens: Every text counted once, including removed and excluding inserted text.
+        reusable_prompt_tokens: The part that each prompt shares with the previous prompt.
         policy_tokens: The replies, including thinking and summaries.
         summary_tokens: The summaries and their requests.
         hidden_tool_tokens: The results of calls made by code, which the chat does not show.
@@ -69,9 +69,10 @@ def usage(trajectory: Trajectory) -> Usage | None:
 class EndpointUsage:
     """Usage of an endpoint, in the server's counts; instances can be added.
 
-    Prompt tokens include cached ones, completion tokens include reasoning. `cut` counts replies
+    Prompt tokens include cached tokens; completion tokens include reasoning. `cut` counts replies
     that the server cut short; `seconds` includes retries but no waits for a slot. `unmetered`
-    replies had no readable counts. `cached_replies` came from the cache on disk.
+    counts replies without readable token counts. `cached_replies` counts replies from the cache on
+    disk.
     """
 
     replies: int = 0

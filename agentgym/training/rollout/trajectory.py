@@ -49,10 +49,10 @@ class Trajectory:
     Attributes:
         spec: Spec of the env and its wrappers, as JSON of `gymnasium.envs.registration.EnvSpec`.
             `spec`, `seed` and the replies determine the episode.
-        last: The chat after the last step; in a team, the chat of the agent that made it.
+        last: The chat after the last step; in a team, the chat of the agent that took it.
         labels: Labels of the run, such as the policy's name or the arm.
-        failure: Why the episode is no evidence about the policy, such as a dead worker, an
-            unresponsive endpoint or an invalid episode (`StepInfo.invalid`). Failed episodes are
+        failure: Why the episode does not measure the policy, such as a dead worker, an unresponsive
+            endpoint or an invalid episode (`StepInfo.invalid`). Failed episodes are
             neither scored nor trained on.
     """
 
@@ -71,8 +71,8 @@ class Trajectory:
         return sum(step.reward for step in self.steps)
 
     def own_rewards(self) -> tuple[float, ...]:
-        """Return each step's reward for the agent that took it; in a team, its share of the score
-        comes with its last step.
+        """Return each step's reward for the agent that took it; an agent's share of the team's
+        score comes with its last step.
         """
         rewards = [step.reward for step in self.steps]
         if shares := self.seat_rewards():
@@ -112,7 +112,7 @@ class Trajectory:
         )
 
     def by_agent(self) -> dict[str, Sequence[int]]:
-        """Return each agent's step indices; without a team, all under an empty name."""
+        """Return each agent's step indices; without a team, all are under an empty name."""
         numbers: dict[str, list[int]] = {}
         for number, step in enumerate(self.steps):
             numbers.setdefault(_agent(step.info), []).append(number)
@@ -139,7 +139,7 @@ class Trajectory:
         return deltas, ChatDelta.of(self.last, self.steps[-1].chat if self.steps else Chat())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # As deltas, the size grows with new text only.
+        # Stored as deltas, so the size grows only with new text.
         deltas, last = self._deltas()
         parts = [
             (*delta, step.reward, step.info) for step, delta in zip(self.steps, deltas, strict=True)
@@ -148,7 +148,7 @@ class Trajectory:
         return _rebuilt, (type(self), self.spec, self.seed, parts, last, ends)
 
     def to_json(self) -> str:
-        """Return one line of JSON, which grows with new text and tokens only."""
+        """Return one line of JSON, which grows only with new text and tokens."""
         deltas, last = self._deltas()
         steps = [
             {
@@ -199,8 +199,8 @@ class Trajectory:
 def seat_outcomes(team: Mapping[str, Any]) -> dict[str, Outcome]:
     """Return each rival's outcome from a team's report; empty if the agents do not compete.
 
-    The named winner has won, or without one the agent with the largest reward; several drew. A game
-    without a winner in which all earned the same is unsolved.
+    The named winner has won; without one, the agent with the largest reward; several winners draw.
+    A game without a winner in which all agents earned the same is unsolved.
     """
     if "winners" not in team:
         return {}
@@ -233,7 +233,7 @@ class TrajectoryLog:
         return self.path.with_name(self.path.name + ".settings.json")
 
     def __iter__(self) -> Iterator[Trajectory]:
-        """Yield the trajectories; `DamagedFileError` if a line before the last is none."""
+        """Yield the trajectories; `DamagedFileError` if a line before the last is unreadable."""
         for number, line in whole_lines(self.path):
             try:
                 yield Trajectory.from_json(line.decode("utf-8"))
@@ -263,7 +263,7 @@ class TrajectoryLog:
                 )
 
     def readable(self) -> Iterator[tuple[int, Trajectory | None]]:
-        """Yield line numbers and trajectories; None for a damaged line."""
+        """Yield line numbers and trajectories; a damaged line gives None."""
         for number, line in whole_lines(self.path):
             try:
                 yield number, Trajectory.from_json(line.decode("utf-8"))
@@ -333,7 +333,7 @@ def to_jsonable(value: Any) -> Any:
         items = value.items()
     else:
         return value
-    # Most items are leaves, and this runs every step, so leaves are checked first.
+    # Most items are leaves, and this runs every step, so check leaves first.
     return {name: item if type(item) in _LEAVES else to_jsonable(item) for name, item in items}
 
 
@@ -396,7 +396,7 @@ def _chat_from_json(data: Mapping[str, Any], agent: str) -> ChatDelta:
 
 
 def _reply_to_json(delta: ReplyDelta) -> dict[str, Any]:
-    """Return the non-empty fields; `prompt_ids` are the ids after the `kept_ids`."""
+    """Return the non-empty fields; `prompt_ids` contains the ids after the `kept_ids`."""
     data = {
         "text": delta.text,
         "kept_ids": delta.kept,

@@ -1,4 +1,4 @@
-"""Adapter for policies of one chat or many, plain or async."""
+"""Adapter for policies that take one chat or many, plain or async."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentgym.world.world import MissingHook
 
 # Simultaneous episodes of an async policy in a study, unless its `concurrency` is set.
 CONCURRENCY = 128
-# First parameters of functions that take one chat, or many.
+# First parameter names of functions that take one chat, or many.
 _ONE, _MANY = ("chat", "observation", "obs"), ("chats", "observations", "batch")
 _IDS = ("episode_id", "episode_ids")
 # Errors may quote whole prompts.
@@ -36,7 +36,7 @@ class PolicyRequest(NamedTuple):
 
 
 class UserPolicy:
-    """A user's policy as a batched one.
+    """Adapter that makes a user's policy a batched one.
 
     The policy takes a list of chats, or one chat if its parameter is named `chat`, `observation` or
     `obs` or annotated `Chat`, or if its first call shows that it expects one. It returns a str or a
@@ -44,8 +44,8 @@ class UserPolicy:
 
     Two optional hooks serve policies with state. `reset(seed, episode_id)`, with either parameter
     or both, is called before an episode's first reply. A parameter `episode_ids` (`episode_id` for
-    one chat) receives the chats' episodes; a policy with `reset` but without it plays one episode
-    at a time.
+    one chat) receives the chats' episodes; a policy that has `reset` but not this parameter plays
+    one episode at a time.
 
     Args:
         policy: A callable, or an object with `async def areply(chat)`.
@@ -115,7 +115,7 @@ class UserPolicy:
         return self.has_state and not self._ids
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to each chat; `PolicyError.replies` contains the replies to the others."""
+        """Reply to each chat; if some fail, `PolicyError.replies` contains the other replies."""
         outcomes = self.ask([PolicyRequest(chat) for chat in chats])
         errors = [each for each in outcomes if isinstance(each, PolicyError)]
         if errors:
@@ -152,7 +152,7 @@ class UserPolicy:
         return outcome
 
     async def _ask(self, requests: Sequence[PolicyRequest]) -> list[Reply | PolicyError]:
-        if self._reset is None:  # no list is built, since every step of every episode runs this
+        if self._reset is None:  # builds no list, since every step of every episode runs this
             return self._noted(await self._ask_some(requests))
         begun = [await self._begin(request) for request in requests]
         going = [request for request, error in zip(requests, begun, strict=True) if error is None]
@@ -195,7 +195,7 @@ class UserPolicy:
             if awaits:
                 result = await result
             return self._read(result, "for one chat")
-        except MissingHook:  # the world's fault, and every later request would fail too
+        except MissingHook:  # the world is at fault, and every later request would fail too
             raise
         except PolicyError as error:
             return error
@@ -230,7 +230,7 @@ class UserPolicy:
             if len(requests) == 1 or getattr(error, "fatal", False):
                 known = error if isinstance(error, PolicyError) else self._fault(error)
                 return [known] * len(requests)
-        # Ask each chat alone, so only the chats at fault lose their episodes.
+        # Send each chat alone, so only the chats at fault lose their episodes.
         return [(await self._ask_some([request]))[0] for request in requests]
 
     def _read_all(self, result: Any, count: int) -> list[Reply | PolicyError]:

@@ -44,7 +44,7 @@ _WINDOW_BY_DEFAULT = 128_000
 
 
 def split_notes(text: str, tags: frozenset[str]) -> list[tuple[str, str]]:
-    """Split a text, in linear time, into itself (without a tag) and the blocks appended to it."""
+    """Split a text, in linear time, into its own part (without a tag) and the appended blocks."""
     notes: list[tuple[str, str]] = []
     end = len(text.rstrip())
     while end:
@@ -79,7 +79,7 @@ def mark_of(first: Message, now: Message, tags: frozenset[str]) -> str:
 def _made_by_wrapper(message: Message) -> str:
     wrapper, _, rest = message.id.partition(":")
     if wrapper != "compaction":
-        # Other agents write the mail of a team.
+        # Other agents write a team's mail.
         unmarked = wrapper.isdecimal() or wrapper in ("", "mail")
         return "" if unmarked else f"by {wrapper}"
     if message.role == "assistant":
@@ -136,14 +136,14 @@ class Timeline:
         return len(self._shown)
 
     def restart(self) -> None:
-        """Start a new chat, which uses the same ids, at the next update."""
+        """Start a new chat, which reuses the same ids, at the next update."""
         self._restarted = True
 
     def update(self, kept: int, messages: Sequence[Message]) -> dict[str, Any]:
         """Apply a turn's chat: `kept` messages of the previous chat, then others.
 
         In the result, `set` replaces entries by position, `add` appends entries, and `clear`
-        removes all earlier ones. Too large a `kept` raises `ValueError`.
+        removes all earlier entries. A `kept` that is too large raises `ValueError`.
         """
         if not 0 <= kept <= len(self._shown):
             raise ValueError(f"a chat keeps {kept} messages of {len(self._shown)}")
@@ -205,7 +205,7 @@ class Timeline:
     def _begin(self, messages: Sequence[Message]) -> dict[str, Any]:
         self._restarted, self._first = False, {}
         changes = self._rebuild(messages)
-        self.new = []  # the opening of a chat is no result of an earlier reply
+        self.new = []  # the opening of a chat is not a result of an earlier reply
         return changes
 
     def _rebuild(self, messages: Sequence[Message]) -> dict[str, Any]:
@@ -244,7 +244,7 @@ class _Builder:
         self._records: dict[str, Mapping[str, Any]] = {}
         # by agent: the number of its current chat
         self._tasks: dict[str, Any] = {}
-        # by agent: the messages that its chats showed first
+        # by agent: the messages that its chats have already shown
         self._news: list[tuple[str, list[int]]] = []
 
     def build(self) -> dict[str, Any]:
@@ -316,8 +316,8 @@ class _Builder:
         }
 
     def _add_results(self, turns: Sequence[dict[str, Any]]) -> None:
-        """Add each reply's results, which the next chat shows first, or as `hidden` without
-        history.
+        """Add each reply's results: those first shown in the next chat, or `hidden` ones if there
+        is no history.
         """
         following: dict[str, list[int]] = {}
         for place in range(len(turns), -1, -1):

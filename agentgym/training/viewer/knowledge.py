@@ -1,8 +1,7 @@
 """The facts of a team's episode, and the turn from which each seat knew them.
 
 A fact is a call with its result or its message. The caller knows it at its turn, the receiver of a
-message once its chat shows the mail, and others once oracle C's log, or the moves of a match, show
-it.
+message once its chat shows the mail, and others once oracle C's log, or a match's moves, show it.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ class _Fact:
     """A call, and the seats that know it.
 
     Attributes:
-        number: The call's place in the reply.
-        result: The number of the message with the result; None if no chat shows it.
-        receiver: The seat that the call addresses; empty for none, or an unknown worker.
+        number: The call's position in the reply.
+        result: The number of the message that contains the result; None if no chat shows it.
+        receiver: The seat that the call addresses; empty if none, or if the worker is unknown.
         known: The first turn at which each seat knows the fact.
         arrived: What another seat read, if it differs from the call's text.
     """
@@ -61,7 +60,7 @@ class _Fact:
 
 @dataclass
 class _Shown:
-    """What a chat has shown: the log's lines by message and by line, and moves."""
+    """Everything that a chat has shown: the log's lines by message and by line, and moves."""
 
     task: int = 1
     read: dict[str, int] = field(default_factory=dict)
@@ -81,7 +80,7 @@ def known_by_seat(
     if len({step["agent"] for step in steps}) < 2:
         return []
     facts = list(_facts(steps[:-1], messages))
-    # Seats that move in turn begin when it is their turn, so the second one starts a second chat.
+    # Seats that move in turn begin when it is their turn, so the second seat starts a second chat.
     in_turn = any(_task(step) > 1 for step in steps)
     reader = _Reader(facts, messages, in_turn)
     for place, step in enumerate(steps):
@@ -109,7 +108,7 @@ def _facts(
 
 
 def _task(step: Mapping[str, Any]) -> int:
-    """Return the seat's chat number; the chat after the last turn is no new one."""
+    """Return the seat's chat number; the chat after the last turn is not a new one."""
     return int(step.get("info", {}).get("task", 0))
 
 
@@ -188,7 +187,7 @@ class _Reader:
                 self._deliver(place, seat, "", message["parts"][0][1])
 
     def _read_log(self, place: int, seat: str, message: Mapping[str, Any]) -> None:
-        """Read oracle C's entries; a later version of a message only appends some."""
+        """Read oracle C's entries; a later version of a message only appends entries."""
         shown, key = self._shown[seat], message["id"]
         lines = _log_lines(message)
         for line in lines[shown.read.get(key, 0) :]:
@@ -218,7 +217,7 @@ class _Reader:
                 fact.arrived = text
 
     def _deliver(self, place: int, seat: str, sender: str, text: str) -> None:
-        """Deliver a message to the first call with its text, or else the first one."""
+        """Deliver a message to the first call with its text, or otherwise to the first call."""
         waiting = []
         for fact in self._undelivered:
             if fact.turn < place and fact.receiver in (seat, "") and sender in (fact.agent, ""):

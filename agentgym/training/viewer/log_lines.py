@@ -12,7 +12,7 @@ import msgspec
 
 
 class LoggedReply(msgspec.Struct, frozen=True):
-    """Reply of a policy, without token ids."""
+    """A policy's reply, without token ids."""
 
     text: str = ""
 
@@ -34,7 +34,7 @@ class LoggedStep(LoggedChat, frozen=True, kw_only=True):
 
 
 class StepHead(msgspec.Struct, frozen=True):
-    """Figures of a step, without texts."""
+    """Metrics of a step, without texts."""
 
     reward: float
     info: dict[str, Any]
@@ -52,7 +52,7 @@ class LoggedFacts(msgspec.Struct, frozen=True):
 
 
 class Head(LoggedFacts, frozen=True, kw_only=True):
-    """Figures of an episode, without texts."""
+    """Metrics of an episode, without texts."""
 
     steps: list[StepHead]
 
@@ -92,7 +92,7 @@ def decode(line: bytes, kind: type[_Decoded]) -> _Decoded:
 
 
 def _loads(line: bytes) -> Any:
-    """Parse JSON, including NaN and lone surrogates."""
+    """Parse JSON that may contain NaN and lone surrogates."""
     try:
         return json.loads(line)
     except (RecursionError, ValueError) as error:
@@ -102,7 +102,7 @@ def _loads(line: bytes) -> Any:
 def contains(line: bytes, needle: str) -> bool:
     """Report whether an episode's messages, replies or calls contain a text, ignoring case."""
     needle, lower = needle.lower(), line.lower()
-    # JSON contains words of ASCII letters as they are, so most lines need no decoding.
+    # JSON contains ASCII words unescaped, so most lines need no decoding.
     if not all(word.encode() in lower for word in re.findall(r"[a-z0-9_]+", needle)):
         return False
     return any(needle in text.lower() for text in _texts(decode(line, LoggedEpisode)))
@@ -149,13 +149,13 @@ _ORACLES = {"PlanOracle": "P", "StateOracle": "S", "HistoryOracle": "H"}
 
 
 def arm_of(head: Head) -> str:
-    """Return an episode's oracle arm, from label or wrappers; `none` without one."""
+    """Return an episode's oracle arm, from its label or wrappers; `none` without oracles."""
     letters = "".join(_ORACLES.get(name, "") for name in wrapper_names(head.spec))
     return str(head.labels.get("arm", "".join(sorted(letters, key="SPH".index)))) or "none"
 
 
 def context_of(head: Head) -> str:
-    """Return an episode's context strategies, from label or wrappers."""
+    """Return an episode's context strategies, from its label or wrappers."""
     if "context" in head.labels:
         return str(head.labels["context"])
     names = [

@@ -25,8 +25,8 @@ def build_view_with_optimal_calls(line: bytes) -> dict[str, Any]:
 
 
 def optimal_calls(line: bytes) -> list[dict[str, Any] | None]:
-    """Replay an episode and return the number and first of the optimal calls before each step; None
-    for worlds without them.
+    """Replay an episode; return the number of optimal calls before each step, and the first of
+    them, or None for worlds without them.
 
     Raises:
         ValueError: The line is not a trajectory, or it replays differently.

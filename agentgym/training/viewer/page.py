@@ -42,7 +42,8 @@ _ESCAPES = str.maketrans(
 
 # Higher levels take several times as long and save little on such texts.
 _LEVEL = 4
-# Characters compressed together: enough for a fast search, few enough to open in milliseconds.
+# Number of characters compressed together: enough for a fast search, few enough to open in
+# milliseconds.
 _PACK = 1 << 19
 
 HOST = "127.0.0.1"
@@ -115,7 +116,7 @@ def write_page(index: RunIndex, out: Path, view_of: Callable[[bytes], dict[str, 
 
 
 def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> Iterator[str]:
-    """Yield elements of JSON lines; an id is the number of the first episode."""
+    """Yield elements of JSON lines; an element's id is the number of its first episode."""
     lines: list[str] = []
     for row in index.rows:
         lines.append(json.dumps(episode_or_problem(index, row.number, view_of)))
@@ -132,8 +133,8 @@ def _elements(index: RunIndex, view_of: Callable[[bytes], dict[str, Any]]) -> It
 def episode_or_problem(
     index: RunIndex, number: int, view_of: Callable[[bytes], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return an episode's view, or the problem that prevents it; an unknown one raises
-    `LookupError`.
+    """Return an episode's view, or the problem that prevents it; raise `LookupError` for an unknown
+    episode.
     """
     try:
         return view_of(index.line(number))
@@ -142,9 +143,9 @@ def episode_or_problem(
 
 
 def run_key(runs: Iterable[Path]) -> str:
-    """Return the key of runs, stable over restarts, which only this user can compute.
+    """Return the key of runs, which survives restarts and which only this user can compute.
 
-    It derives from a secret in the user's cache folder; without one, the key is random.
+    It derives from a secret in the user's cache folder; without that file, the key is random.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "agentgym")
     names = "\0".join(str(run.resolve()) for run in runs)
@@ -161,7 +162,7 @@ def _secret(path: Path) -> bytes:
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         new = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        os.write(new, secrets.token_bytes(32))  # in one piece, for other readers
+        os.write(new, secrets.token_bytes(32))  # sent in one piece, for other readers
         os.close(new)
     secret = path.read_bytes()
     if len(secret) != 32 or (os.name == "posix" and path.stat().st_mode & 0o077):
@@ -173,7 +174,7 @@ class ViewerServer(ThreadingHTTPServer):
     """Server of a run, on the loopback address.
 
     Addresses start with the runs' key, unknown to other users of the machine, and a request's
-    `Host` must be this server, which pages of other sites cannot set. Episodes are addressed by
+    `Host` must be this server, which pages from other sites cannot fake. Episodes are addressed by
     number.
     """
 
@@ -187,7 +188,7 @@ class ViewerServer(ThreadingHTTPServer):
         self.key = run_key(index.runs)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print a fault of this server, but no ended connection."""
+        """Print this server's errors, but not closed connections."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 

@@ -11,16 +11,16 @@ from agentgym.training.rollout.lines import ENDING
 
 # The log of a run that has a folder to itself (`agentgym ablate`).
 _TRAJECTORIES = "trajectories"
-# Larger files would slow the page; a figure of `agentgym ablate` has a tenth of this.
+# Larger files would slow the page; a figure of `agentgym ablate` has a tenth of this size.
 _MAX_BYTES = 2 << 20
 # Figures of more runs than this would fill the page.
 _MAX_FILES = 60
 
 
 def run_name(root: Path, path: Path, prefix: str) -> str:
-    """Return the name of a log's run: its folder below `root`, and an unusual log's name.
+    """Return the name of a log's run: its folder below `root`, and the log's name if unusual.
 
-    `prefix` distinguishes the root from others.
+    `prefix` distinguishes the root from other roots.
     """
     if path == root:
         return prefix or path.name
@@ -34,7 +34,7 @@ def run_files(root: Path, prefix: str) -> list[dict[str, str]]:
     """Return a run's files: `run`, `name`, and a `text` or an `image` (a data URL)."""
     files: list[dict[str, str]] = []
     for path in _paths(root):
-        # A file may vanish, or be no text.
+        # A file may vanish, or may not be text.
         with suppress(OSError, ValueError):
             file = {"run": run_name(root, path.with_name(_TRAJECTORIES), prefix), "name": path.name}
             data = path.read_bytes()

@@ -34,17 +34,17 @@ PART = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """Figures of one episode for the page's list.
+    """Metrics of one episode for the page's list.
 
     Attributes:
         number: Its position in the index, which may change at the next start.
         place: Its position in the log, which never changes.
-        outcome: `solved`, `lost`, the reason of a truncation, `broken` or `damaged`.
-        optimal: The share of optimal steps among labelled ones, if any.
+        outcome: `solved`, `lost`, the reason for a truncation, `broken` or `damaged`.
+        optimal: The share of optimal steps among labelled steps, if there are any.
         instance: A key shared by all episodes of one instance.
         tokens: The largest number of visible tokens, if counted.
-        prompt_tokens: All replies' prompt tokens, as the server or tokenizer counts, like
-            `reply_tokens`.
+        prompt_tokens: All replies' prompt tokens, as counted by the server or tokenizer;
+            `reply_tokens` likewise.
         cost: The cost of these tokens at the index's price.
     """
 
@@ -77,7 +77,7 @@ class RunRow:
 
 @dataclass(slots=True)
 class _Log:
-    """A log file and its read position; `identity` reveals a replacement."""
+    """A log file and its read position; `identity` reveals that the file was replaced."""
 
     path: Path
     name: str
@@ -145,7 +145,7 @@ class RunIndex:
     def search(self, needle: str, start: int = 0) -> Iterator[int]:
         """Yield the episodes from `start` on that contain a text."""
         for row in self.rows[max(0, start) :]:
-            # The next refresh notices a replaced log.
+            # The next refresh detects a replaced log.
             with suppress(LookupError, OSError, ValueError):
                 if row.outcome != "damaged" and contains(self.line(row.number), needle):
                     yield row.number

@@ -1,1 +1,1 @@
-"""Problems of users: reading, taking apart, and checks."""
+"""User-provided problems: reading, decomposition, and checks."""

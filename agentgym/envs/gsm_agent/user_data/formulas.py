@@ -35,7 +35,7 @@ class Several:
 
 
 def to_number(value: Any) -> Any:
-    """Return a number for texts such as `1/2` and `0.25`; other values stay."""
+    """Convert strings such as `1/2` and `0.25` to numbers; return other values unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -45,7 +45,7 @@ def to_number(value: Any) -> Any:
 
 
 def write_number(value: Any) -> str:
-    """Write a value as a text shows it: a whole or decimal number without trailing zeros.
+    """Format a value as a whole number or a decimal without trailing zeros.
 
     Raise ValueError if a fraction has no finite decimal form.
     """
@@ -113,7 +113,7 @@ _GLOBALS = {"__builtins__": {}, **_FUNCTIONS}
 
 
 class _Exact(ast.NodeTransformer):
-    """Replaces what floating point would round."""
+    """Exact replacements for functions that round."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)

@@ -1,4 +1,4 @@
-"""JSON lines of users: all mistakes are collected, with file, line, field and expectation."""
+"""Users' JSON lines: all mistakes are collected with file, line, field and expected value."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 _BOM = b"\xef\xbb\xbf"
-_MOST_REPORTED = 50  # more would hardly be read
+_MOST_REPORTED = 50  # nobody would read more
 
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """A JSON object with its place in a file and a list of its mistakes."""
+    """A JSON object with its position in a file and a list of its mistakes."""
 
     where: str
     fields: Mapping[str, Any]
     mistakes: list[str]
 
     def text(self, name: str) -> str:
-        """Return a field with text; note its absence."""
+        """Return a text field; record a mistake if it is missing."""
         value = self.fields.get(name)
         if not isinstance(value, str) or not value.strip():
             self.refuse(name, "a text")
@@ -33,7 +33,7 @@ class InputRecord:
         return value
 
     def texts(self, name: str, *, required: bool = False) -> tuple[str, ...]:
-        """Return a field with a list of texts; note its absence if required."""
+        """Return a field that is a list of texts; note a mistake if it is required but missing."""
         value = self.fields.get(name)
         if value is None and not required:
             return ()
@@ -43,12 +43,12 @@ class InputRecord:
         return tuple(value)
 
     def name(self, name: str) -> str:
-        """Return a field with an id, a text or an integer."""
+        """Return an id field, which is a string or an integer."""
         value = self.fields.get(name)
         return str(value) if type(value) is int else self.text(name)
 
     def refuse(self, name: str, expected: str) -> None:
-        """Note that a field contains something unexpected."""
+        """Record that a field contains something unexpected."""
         found = f"got {self.fields[name]!r:.100}" if name in self.fields else "it is missing"
         self.mistakes.append(f"{self.where}, field {name}: expected {expected}, {found}")
 
@@ -56,9 +56,9 @@ class InputRecord:
 def read_records(
     path: Path, mistakes: list[str], *, may_be_empty: bool = False
 ) -> Iterator[InputRecord]:
-    """Read JSON objects, one a line."""
+    """Read JSON objects, one per line."""
     try:
-        # Not `splitlines`, which also splits at signs that JSON allows in texts.
+        # Not `splitlines`, which also splits at characters that JSON allows in strings.
         lines = path.read_bytes().removeprefix(_BOM).split(b"\n")
     except OSError as error:
         mistakes.append(f"{path.name}: expected a file ({error.strerror})")
@@ -92,16 +92,17 @@ def raise_any(path: Path, mistakes: Sequence[str]) -> None:
 
 
 def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    """Write JSON objects, one a line."""
+    """Write JSON objects, one per line."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
 def keep_dataset(data: Any) -> str:
-    """Return a path for `data`: itself, or a folder with copies of its rows.
+    """Return a path for `data`: the path itself, or a folder with copies of its rows.
 
-    Rows of a `datasets.Dataset`, a `DatasetDict` or a list of mappings go to the user's cache, in a
-    folder named by their content, so a configuration stays short and the same rows the same. Other
+    Rows of a `datasets.Dataset`, a `DatasetDict` or a list of mappings are copied to the user's
+    cache, in a folder named after their hash, so a configuration stays short and equal rows share a
+    folder. Other
     values raise ValueError.
     """
     if isinstance(data, str | Path):
@@ -126,7 +127,7 @@ def keep_dataset(data: Any) -> str:
     for name, text in files.items():
         path = folder / f"{name}.jsonl"
         if not path.exists():
-            # Renamed, because another process may read the file.
+            # Written, then renamed, because another process may read the file.
             part = path.with_suffix(f".{getpid()}")
             part.write_text(text, encoding="utf-8", newline="\n")
             part.replace(path)

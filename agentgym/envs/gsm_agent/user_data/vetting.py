@@ -1,4 +1,4 @@
-"""Six checks of problems that no parser reads.
+"""Six checks of problems that have no parser.
 
 Months are not checked: `loaders` gives tasks that share a person different ones.
 """
@@ -21,14 +21,14 @@ Violations = Iterator[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Published:
-    """Problems with the tasks and documents that were written from them."""
+    """Problems with the tasks and documents written from them."""
 
     problems: Sequence[RawProblem]
     documents: Sequence[Document]
     tasks: Sequence[Task]
 
     def cases(self) -> Iterator[tuple[RawProblem, Task, list[Document]]]:
-        """Return the tasks that searching may solve."""
+        """Return the tasks that searching can solve."""
         for problem, task in zip(self.problems, self.tasks, strict=True):
             if not task.static_only:
                 yield problem, task, [self.documents[place] for place in task.documents]
@@ -49,7 +49,7 @@ def solvable(published: Published) -> Violations:
 def necessary(published: Published) -> Violations:
     """Check 2: each document contains a number found nowhere else in the task."""
     for problem, task, documents in published.cases():
-        # Templates compute it, also where two documents contain equal numbers.
+        # Templates compute it even if two documents contain equal numbers.
         if problem.exact:
             continue
         numbers = [_own_numbers(document) for document in documents]
@@ -107,7 +107,7 @@ CHECKS: Mapping[str, Callable[[Published], Violations]] = {
 def vet(
     problems: Sequence[RawProblem], documents: Sequence[Document], tasks: Sequence[Task]
 ) -> dict[str, str]:
-    """Run all checks; return the first reason against each failing task."""
+    """Run all checks; return the first failure of each failing task."""
     reasons: dict[str, str] = {}
     published = Published(problems, documents, tasks)
     for name, check in CHECKS.items():

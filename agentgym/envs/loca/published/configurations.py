@@ -19,8 +19,8 @@ from agentgym.envs.loca.published.files import read_json
 class PublishedRun:
     """World id, options and seed of one published configuration.
 
-    The options draw a state of the same proportions, but our generators draw another one from the
-    seed.
+    The options describe a state of the same proportions, but agentgym's generators draw a different
+    state from the seed.
     """
 
     world: str
@@ -42,7 +42,7 @@ class _File:
 def read_configurations(path: str | Path) -> Sequence[PublishedRun]:
     """Read a configuration file of LOCA-bench, such as `final_8k_set_config.json`.
 
-    Raise ValueError, with file, configuration and parameter, for another form or for a parameter
+    Raise ValueError, with file, configuration and parameter, for another format or for a parameter
     without a counterpart here.
     """
     file = read_json(Path(path), TypeAdapter(_File))

@@ -90,10 +90,10 @@ class _Announcement:
 
 
 def load_courses(state: Path, canvas: Canvas, login: str, start: datetime) -> timedelta:
-    """Load users, courses and their work, log a user in, and return how far deadlines have moved.
+    """Load users, courses and coursework, log a user in, and return the shift of all deadlines.
 
-    The announcements are the last thing that the generator wrote, so their newest date is its day,
-    which becomes the day of `start`. Announcements and submissions are an hour old at `start`.
+    The generator wrote the announcements last, so their newest date is its current day, which
+    becomes the day of `start`. Announcements and submissions are an hour old at `start`.
     Raise ValueError if a file is missing or malformed.
     """
     folder = state / "local_db" / "canvas"
@@ -115,7 +115,7 @@ def _load(folder: Path, canvas: Canvas, start: datetime) -> timedelta:
     delay = timedelta(days=(start.date() - newest.date()).days)
     past = start - timedelta(hours=1)
     quizzes = _records(folder / "quizzes.json", _Quiz).values()
-    # Their server shows the credits of a course with its quiz, ours with the course.
+    # Their server shows a course's credits with its quiz; ours shows them with the course.
     earned = {quiz.course_id: quiz.credits for quiz in quizzes}
     users = {}
     for user in _records(folder / "users.json", _User).values():

@@ -1,4 +1,4 @@
-"""Read the files of LOCA-bench as typed records; every error names the file and the place."""
+"""Read LOCA-bench files as typed records; every error names the file and the position."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from agentgym.text.tools import ToolError
 from agentgym.text.validation import check_shape
 
 T = TypeVar("T")
-# The conversion of each column that a table must have; it raises ValueError.
+# The conversion of each column that a table must have; a conversion raises ValueError.
 Columns: TypeAlias = Mapping[str, Callable[[Any], Any]]
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 def as_name(cell: object) -> str:
-    """Return a cell with text."""
+    """Return a text cell."""
     if not isinstance(cell, str) or not cell.strip():
         raise ValueError(f"must be a text, got {cell!r}")
     return cell
 
 
 def as_finite(cell: object) -> float:
-    """Return a cell with a number, or with its text."""
+    """Return a cell's number, or its text."""
     with contextlib.suppress(TypeError, ValueError):
         number = math.nan if isinstance(cell, bool) else float(cell)  # type: ignore[arg-type]
         if math.isfinite(number):
@@ -51,7 +51,7 @@ def as_moment(cell: object) -> datetime:
 
 
 def read_json(path: Path, shape: TypeAdapter[T]) -> T:
-    """Return the value of a JSON file in a shape."""
+    """Return the value of a JSON file, validated against a type."""
     try:
         return check_shape(shape, path.read_bytes())
     except OSError as error:

@@ -22,7 +22,7 @@ from agentgym.office.files.pdfs import read_pdf
 from agentgym.office.warehouse.snowflake import Snowflake
 from agentgym.text.tools import ToolError
 
-_TOTAL = "Total Amount: $"  # in all its layouts, never in ours
+_TOTAL = "Total Amount: $"  # present in all LOCA-bench layouts, never in ours
 _FACTS = {
     "id": re.compile(r"(?:Document ID|Invoice ID|Invoice): ([\w-]+?)\s*(?:Processing )?Date:"),
     "supplier": re.compile(r"(?:VENDOR INFORMATION|Vendor|Supplier):\s*\n(.+)"),
@@ -49,7 +49,7 @@ _STORED = {
     },
 }
 _SUBJECT, _COMMENT, _LIMIT = "process outstanding invoices", "0=Paid, 1=Outstanding", 0.01 + 1e-9
-# Addresses that must get no such mail; one differs from the generator's.
+# Addresses that must get no such mail; one differs from the generator's address.
 _STRANGERS = "JSmith MBrown AWilliams RJohnson LDavis KWilson TMiller SAnderson".split()
 _Amount: TypeAlias = Annotated[float, Field(ge=0, le=1e10)]
 _Flag: TypeAlias = Literal[0, 1]
@@ -142,7 +142,7 @@ def read_invoices(state: Path) -> Mapping[str, tuple[dict[str, Any], bytes]]:
 
 
 def read_entries(state: Path) -> list[dict[str, Any]]:
-    """Return the rows of both tables, each with the columns of both."""
+    """Return the rows of both tables, each with both tables' columns."""
     folder, database = state / "groundtruth_workspace", state / "local_db" / "snowflake"
     entries = read_json_lines(folder / "interference_invoices.jsonl", TypeAdapter(_Entry))
     payments = read_json_lines(folder / "interference_payments.jsonl", TypeAdapter(_Payment))
@@ -179,7 +179,8 @@ def invoice_failures(
 ) -> Iterator[str]:
     """Compare the ids of both tables, the payments, the comment and each buyer's INBOX.
 
-    `expected` has the old and new rows; `buyers` has the files not paid in full by address.
+    `expected` contains the old and new rows; `buyers` maps addresses to invoice files that are not
+    paid in full.
     """
     try:
         entered = {

@@ -1,7 +1,7 @@
-"""The success rules of LOCA-bench's own checkers, for the tasks whose states can be loaded.
+"""LOCA-bench's own success rules, for the tasks whose states can be loaded.
 
-They follow the published rules with their tolerances and gaps, except that storage objects do not
-stand in for log entries. Each yields a sentence per failure.
+They keep the published rules' tolerances and gaps, except that storage objects do not replace log
+entries. Each yields a sentence per failure.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from agentgym.text.tools import ToolError
 Records: TypeAlias = Sequence[Mapping[str, Any]]
 _Reading: TypeAlias = tuple[datetime, str, str, float]
 
-# Percentage points of a conversion, and of a growth rate.
+# Tolerances in percentage points, for a conversion rate and a growth rate.
 _RATE, _POINTS = 0.05, 1.0
-# The checker asks for one page of products.
+# The checker requests one page of products.
 _PAGE = 10
 _AMOUNT = 0.01 + 1e-9
 _TIME, _READING = timedelta(seconds=60), 0.01
 _TIMES = ("%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S")  # fmt: skip
 _NHL_TITLES = ("nhl_b2b_analysis", "nhl b2b analysis", "nhl-b2b-analysis")
 _NHL_WORDS = ("nhl", "back", "b2b", "analysis", "sheet")
-# The names that a column may have.
+# Accepted names of each column.
 _NHL_COLUMNS = {
     "Team": ("Team", "team", "TEAM", "Teams", "TeamName"),
     "HA": ("HA", "Home-Away", "HomeAway"),
@@ -58,9 +58,10 @@ _LIMITS = {"Original Price": 0.01, "Discounted Price": 0.01, "Discount Ratio": 0
 def ab_testing_failures(
     files: Workspace, cloud: GoogleCloud, expected: Records, verdict: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Compare each conversion within 0.05 points; the agent's own overall row decides the rest.
+    """Compare each conversion rate within 0.05 points; the agent's own overall row decides the
+    rest.
 
-    `verdict` has the bucket, the log, the payload and the overall label.
+    `verdict` contains the bucket, the log, the payload and the overall label.
     """
     wanted = _rates(expected)
     try:
@@ -115,7 +116,7 @@ def academic_warning_failures(
 
 
 def nhl_failures(files: Workspace, sheets: GoogleSheet, expected: Records) -> Iterator[str]:
-    """Compare the file and the spreadsheet with the counts and with each other; more teams pass."""
+    """Compare the file and the spreadsheet with the counts and each other; allow extra teams."""
     tables = []
     for path in files.walk():
         name = path.rpartition("/")[2].lower()
@@ -158,7 +159,7 @@ def machine_failures(cloud: GoogleCloud, bucket: str, expected: Records) -> Iter
 def growth_failures(
     files: Workspace, path: str, expected: Records, optional: Collection[str]
 ) -> Iterator[str]:
-    """Compare each growth rate within a point; columns in `optional` do not count."""
+    """Compare each growth rate within one percentage point; columns in `optional` are ignored."""
     try:
         header, *rows = next(iter(read_workbook(files.read(path)).values())) or [[]]
     except ToolError as error:
@@ -268,7 +269,7 @@ def _critical_messages(cloud: GoogleCloud) -> Iterator[str]:
 
 
 def _shown_table(sheets: GoogleSheet, book: str) -> Sequence[Sequence[Any]]:
-    """Return the relevant part of the first sheet with four of the columns, or of the first."""
+    """Return the relevant part of the first sheet with four of the columns, else the first."""
     tables = [sheets.values(book, name) for name in sheets.sheet_titles(book)]
     for table in tables:
         heads = [as_text(cell).lower() for cell in table[0]] if len(table) > 1 else []
@@ -331,7 +332,7 @@ def _reading(row: Mapping[str, Any]) -> _Reading | None:
 def _unmatched(
     rows: Sequence[_Reading | None], others: Sequence[_Reading | None]
 ) -> Iterator[_Reading | None]:
-    """Return the readings without a like one among the others."""
+    """Return the readings that match none of the others."""
     by_sensor = defaultdict(list)
     for other in others:
         if other:

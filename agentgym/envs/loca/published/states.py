@@ -33,8 +33,8 @@ class PublishedConfig(OfficeConfig):
     """Options of a task that plays LOCA-bench's own states.
 
     Attributes:
-        data: A state folder of LOCA-bench, or a folder of `state0`, `state1`, …, one of which is
-            drawn. Empty draws a state of our own.
+        data: A LOCA-bench state folder, or a parent folder with `state0`, `state1`, …, from which
+            one is drawn. If empty, agentgym generates a state.
     """
 
     data: str = ""
@@ -48,7 +48,7 @@ class PublishedConfig(OfficeConfig):
         if not self.data:
             return self
         states = sorted(Path(self.data).glob("state*")) or [Path(self.data)]
-        # Without a size, the length would be met by drawing again.
+        # Without a size, the search would redraw states to meet the length.
         return replace(self, data=str(states[seed % len(states)]), size=1)
 
 
@@ -139,7 +139,7 @@ class ShopOrder:
 
 
 def load_workspace(state: Path, files: Workspace, needed: Sequence[str], *outputs: str) -> None:
-    """Copy the agent's files; raise ValueError if one is missing or an agent has worked."""
+    """Copy the agent's files; raise ValueError if one is missing or an agent has used the state."""
     folder = state / "agent_workspace"
     if not folder.is_dir():
         raise ValueError(f"{folder} must be the folder of the agent's files")
@@ -202,7 +202,7 @@ def load_mail(
     needed: Iterable[str] = (),
     latest: datetime | None = None,
 ) -> Sequence[Mail]:
-    """Load the users of the mail server and the owner's INBOX, and return its mails by date.
+    """Load the mail server's users and the owner's INBOX, and return the owner's mails by date.
 
     Only `owner` may have mails, the last of which moves to `latest`; the state must also have the
     users `needed`. Raise ValueError if a file is missing or malformed, or an agent has worked on

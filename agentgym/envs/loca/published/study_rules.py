@@ -19,7 +19,7 @@ from agentgym.text.tools import ToolError
 
 _REMINDER, _TAG = "nlp-course-emergency", re.compile("<[^<]+?>")
 _BEFORE, _LATE = timedelta(hours=3), timedelta(minutes=5)
-# The rule demands these columns, but does not compare them.
+# The rule requires these columns but does not compare them.
 _UNREAD = ("description", "scoring_policy")
 _SECTION, _PUNCTUATION = re.compile(r"-\d+$"), re.compile(r"\W")
 

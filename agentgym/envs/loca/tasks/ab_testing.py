@@ -55,7 +55,7 @@ TOPICS = (
     "Grocery Guitars Health Hiking Jewelry Kitchen Lighting Luggage Music Nutrition Office Outdoor Pets Phones Photo Running "
     "Sailing Shoes Software Spices Storage Tea Toys Watches"
 ).split()
-# The empty one makes names that are prefixes of others.
+# The empty variant makes names that are prefixes of others.
 _WORDS = "Basics Bundles Care Classics Clearance Gifts Kids New Premium Pro Repair"
 KINDS = ("", *(f"_{word}" for word in _WORDS.split()))
 # Verdict probabilities; often a single view decides, which rounding would hide.

@@ -52,7 +52,7 @@ for target, members in json.load(open("{LIST}")).items():
             archive.write(source, name)
 '"""
 _LINE = re.compile(r"^([│├└─ ]*+)(\S+)(?: \((.+)\)|(?<=/))$", re.MULTILINE)
-# As many professors who want nothing show a structure as professors request one.
+# Equally many professors show a structure without a request.
 _SHOWN_RATE = 0.12
 # Probabilities that a professor has written something else before, and of an automatic reply.
 _REPEAT_RATE, _AUTOMATIC_RATE = 0.25, 0.15

@@ -44,7 +44,7 @@ ACCOUNT, ROSTER, SHEET, SUBJECT = (
     "NLP Course Students",
     "nlp-course-emergency",
 )
-# LOCA-bench sends every submission from this address, and without a file.
+# LOCA-bench sends every submission from this address, without a file.
 ONE_SENDER = "mcooper@mcp.com"
 COLUMNS = ("Name", "Student ID", "Email", "Status")
 ENROLLED, WITHDRAWN = "enrolled", "withdrawn"
@@ -52,7 +52,7 @@ RIGHT = (
     "nlp-presentation-{id}-{name}", "nlp-presentation-{id}-{name}", "NLP-Presentation-{id}-{upper}",
     "nlp-presentation-{id}-{first}",
 )  # fmt: skip
-# Subjects that do not count; the last two contain IDs of nobody in the course.
+# Subjects that do not count; the last two contain IDs of people outside the course.
 WRONG = (
     "NLP presentation of {name} ({id})", "Re: nlp-presentation-{id}-{name}", "nlp-project-{id}-{name}", "presentation-{id}-{name}",
     "cv-presentation-{id}-{name}", "nlp2-presentation-{id}-{name}", "nlp-lab-presentation-{id}-{name}", "{id}-{name}",

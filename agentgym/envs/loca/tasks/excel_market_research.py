@@ -336,7 +336,7 @@ def _as_size(cell: object) -> Decimal:
 
 
 def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
-    # A workbook needs a sheet, so the empty one goes last.
+    # A workbook needs a sheet, so the empty sheet goes last.
     step = functools.partial(write, thing=f"file {RESULT}", filepath=RESULT)
     yield step(f"Make {RESULT}.", RESULT, "create_workbook")
     label = f"Write the report into its sheet {sheet}."

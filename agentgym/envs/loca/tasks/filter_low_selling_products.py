@@ -90,7 +90,7 @@ PUBLISHED_OFFERS = replace(
     },
 )
 LETTER = text_of("letters", "FilterLowSellingProducts")
-# Shop tables other than products that no step changes.
+# Shop tables that no step changes, apart from products.
 PROTECTED = (
     "tags",
     "product_tags",
@@ -180,7 +180,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         path = state / "groundtruth_workspace" / "generation_metadata.json"
         metadata = read_json(path, TypeAdapter(_Metadata))
         shop = self.office.get(WooCommerce)
-        # The days count from the generator's clock, which becomes the start.
+        # Product ages are relative to the generator's clock, which is mapped to the start.
         products = read_products(state, self.start - metadata.timestamp.replace(tzinfo=UTC))
         ids = shop.products.add_all(products)
         rows = []

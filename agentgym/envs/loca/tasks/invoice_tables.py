@@ -60,7 +60,7 @@ def enter_rows(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> Pie
             removals.append(_remove_rows(table, wrong, output))
         if missing:
             entries.append(_enter(table, names, missing, output))
-    yield removals  # before right rows are merged
+    yield removals  # before correct rows are merged
     if seen is None or seen[FLAG] != COMMENT:
         entries.append(_set_comment(outputs[2]))
     return entries

@@ -64,7 +64,7 @@ PROTECTED = (
     "customers", "settings",
 )  # fmt: skip
 MAX_PRODUCTS = 1_000  # the plan makes one call per product
-# Probability of each reason why an order does not count; most are only in the note.
+# Probability of each reason why an order does not count; most reasons appear only in the note.
 OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "withdrawn": 0.6}
 # Probability that the rest of a material is just enough, or just too little, for a whole number of
 # products.

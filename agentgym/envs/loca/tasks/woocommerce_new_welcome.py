@@ -290,7 +290,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
             orderby="id",
             order="asc",
         )
-        # Rows of today are the agent's own and are left out, as are own rows of other days.
+        # Rows from today are the agent's own and are left out, as are its own rows from other days.
         step = read(
             "Read the ids in the table.",
             lambda text: [[row["id"], row["woocommerce_id"]] for row in query_rows(text)],

@@ -157,7 +157,7 @@ def _timed(kind: str, said: Mapping[str, Any], exam: Exam) -> Exam:
 
 
 def resolve(said: Iterable[Said], section: int) -> Exam | None:
-    """Return an exam after statements, oldest first; None without any about it."""
+    """Return an exam after statements, oldest first; None if no statement is about it."""
     facts = list(said)
     where = Setting(section)
     for kind, values in facts:

@@ -29,8 +29,8 @@ def _texts() -> tuple[Mapping[str, Sequence[str]], Mapping[str, PhraseBook]]:
 def draw_opening(rng: np.random.Generator, task: str, rules: str, now: datetime) -> str:
     """Draw the first prompt: who asks, then the rules.
 
-    Brackets in the rules contain alternatives; successive lines that begin with "- " come in any
-    order. A task without introductions only gets its rules.
+    Brackets in the rules contain alternatives; consecutive lines that begin with "- " may appear in
+    any order. A task without introductions only gets its rules.
     """
     text = _ALTERNATIVES.sub(lambda match: pick(rng, match[1].split("|")), rules)
     parts: list[str] = []

@@ -223,7 +223,7 @@ def _draw_change(rng: np.random.Generator, now: Order) -> list[Fact]:
 
 
 def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
-    # A customer takes back a single change only if no other depends on it.
+    # A customer withdraws a single change only if no other depends on it.
     roll = rng.random()
     if roll < _BACK:
         return [("back", {})]

@@ -17,7 +17,7 @@ from agentgym.office.warehouse.dialects.trees import (
 )
 from agentgym.text.tools import ToolError
 
-# SQLGlot does not know these; DuckDB has them with the same meaning.
+# SQLGlot does not know these functions; DuckDB has them with the same meaning.
 FUNCTIONS = frozenset(
     "error bit_count ascii chr array_reverse array_first array_last unicode cbrt".split()
 )
@@ -31,7 +31,7 @@ _PARTS = {
 # The first day of a week, in the order from DuckDB's.
 _DAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
 _WEEKS = {"WEEK": "SUNDAY", "ISOWEEK": "MONDAY"}
-# Format elements with the same meaning in DuckDB. SQLGlot spells out others, such as `%F`.
+# Format elements with the same meaning in DuckDB. SQLGlot spells out other elements, such as `%F`.
 _ELEMENTS = frozenset(f"%{letter}" for letter in "AaBbdHIjMmpSUuWwYy%") | {"%f", "%-d"}
 _ELEMENT = re.compile(r"%-?.?", re.DOTALL)
 
@@ -70,7 +70,7 @@ def _pivot(node: Node) -> Node:
 
 
 def _literal(node: Node) -> Node:
-    """Make a number with a point a FLOAT64 (DuckDB: a decimal), except in an inserted row."""
+    """Make a number with a point a FLOAT64 (a decimal in DuckDB), except in inserted rows."""
     holder = node.parent.parent if isinstance(node.parent, exp.Neg) else node.parent
     if (
         node.is_string
@@ -124,14 +124,14 @@ def _trunc(kind: str) -> Callable[[Node], Node]:
 
 
 def _as_date(node: Node) -> Node:
-    """DATE_ADD and similar functions return a DATE, DuckDB a timestamp."""
+    """DATE_ADD and similar functions return a DATE; DuckDB's return a timestamp."""
     if isinstance(node.parent, exp.Cast) and node.parent.to.is_type("date"):
         return node
     return exp.Cast(this=node.copy(), to=exp.DataType.build("DATE"))
 
 
 def _between_moments(node: Node) -> Node:
-    """TIMESTAMP_DIFF counts whole units, DuckDB's date_diff unit boundaries."""
+    """TIMESTAMP_DIFF counts whole units; DuckDB's date_diff counts unit boundaries."""
     return duck(f"date_sub('{node.args['unit'].name}', {{1}}, {{0}})", node.this, node.expression)
 
 
@@ -170,7 +170,7 @@ def _string(node: Node) -> Node:
 
 
 def _from_epoch(node: Node) -> Node:
-    """TIMESTAMP_MILLIS and TIMESTAMP_MICROS return UTC times, DuckDB's functions local ones."""
+    """TIMESTAMP_MILLIS and TIMESTAMP_MICROS return UTC times; DuckDB's return local ones."""
     return duck("timezone('UTC', {0})", node.copy()) if node.args.get("scale") else node
 
 
@@ -199,7 +199,7 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.DataType: _type,
     exp.ArrayAgg: _without_limit,
     exp.GroupConcat: _without_limit,
-    # DuckDB knows it in window functions only.
+    # DuckDB supports it only in window functions.
     exp.IgnoreNulls: refuse("IGNORE NULLS; filter with WHERE"),
     exp.Unnest: refuse("WITH OFFSET; use GENERATE_ARRAY for the places", "offset"),
     exp.Pivot: _pivot,

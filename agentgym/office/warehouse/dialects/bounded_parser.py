@@ -1,6 +1,6 @@
 """SQLGlot's parser with bounded work, and errors in a fixed order.
 
-Where a text may be a type or a function, such as `DATE(DATE(…))`, SQLGlot parses the brackets once
+Where code may be a type or a function, such as `DATE(DATE(…))`, SQLGlot parses the brackets once
 for each, which doubles the work per nesting level.
 """
 
@@ -14,14 +14,14 @@ from sqlglot import Dialect, Parser, TokenType
 MAX_TOKENS = 50_000  # half the maximum characters; each token takes some 20 microseconds
 MAX_BRACKETS = 40  # nested brackets and CASE expressions, over which the parser recurses
 
-# Maximum average re-reads per token; ordinary statements need less than one.
+# Maximum average rereads per token; ordinary statements need less than one.
 _REREADS = 16
-# Re-reads allowed for any statement, which take some hundredths of a second.
+# Rereads allowed for any statement, which take some hundredths of a second.
 _FEW_TOKENS = 2_000
 
 
 def parse_sql(sql: str, dialect: str) -> list[Any]:
-    """Return a text's statement trees, None for an empty statement.
+    """Parse a string into statement trees, with None for an empty statement.
 
     Raises SqlglotError if it is invalid, RecursionError if it is nested too deeply or too long.
     """

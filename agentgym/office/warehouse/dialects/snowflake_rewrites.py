@@ -99,7 +99,7 @@ def _add(sign: str) -> Callable[[Node], Node]:
 
 
 def _diff(node: Node) -> Node:
-    """Cast the ends, which may be texts."""
+    """Cast both ends, which may be strings."""
     for key in ("this", "expression"):
         if isinstance(node.args[key], exp.Literal):
             node.set(

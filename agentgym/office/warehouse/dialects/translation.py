@@ -32,7 +32,7 @@ from agentgym.text.tools import ToolError, echo
 
 logging.getLogger("sqlglot").addHandler(
     logging.NullHandler()
-)  # otherwise it warns on standard error
+)  # otherwise SQLGlot warns on standard error
 
 # SQLGlot raises these for some invalid texts.
 _PARSER_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
@@ -65,7 +65,7 @@ class Warehouse(ABC):
 
     @abstractmethod
     def default_column_name(self, item: exp.Expression, number: int) -> str:
-        """Return an unnamed query column's name."""
+        """Return the name of an unnamed query column."""
 
     def show(self, tree: exp.Expression) -> Rows:
         """Return the records of DESCRIBE."""
@@ -91,7 +91,7 @@ class Warehouse(ABC):
         if isinstance(tree, exp.Command):
             return str(tree.this).upper()
         kind = tree.args.get("kind")
-        if not kind or kind is True:  # a COPY has True for its INTO
+        if not kind or kind is True:  # COPY has True as its INTO
             return tree.key.upper()
         return f"{tree.key.upper()} {str(kind).upper()}"
 

@@ -114,7 +114,7 @@ def default_name(column: Column) -> str | None:
 
 
 def refuse(what: str, part: str = "") -> Callable[[Node], Node]:
-    """Return the rewrite that refuses a construct, or one with a part."""
+    """Return a rewrite that refuses a construct, either always or only with a given part."""
 
     def change(node: Node) -> Node:
         if part and not node.args.get(part):

@@ -47,7 +47,7 @@ class League(Config):
 
     Attributes:
         world: The id of a team.
-        episodes: Instances, on which all line-ups play.
+        episodes: The number of instances, on which all line-ups play.
         options: Keyword arguments of the team and its world.
     """
 
@@ -100,7 +100,7 @@ class LeagueGame(NamedTuple):
 
     Attributes:
         instance: The digest of the instance; seeds of small worlds may share one.
-        won: Whether each seat is among the named winners, or else among those with the largest
+        won: Whether each seat is among the named winners, or otherwise among those with the largest
             reward.
     """
 
@@ -111,7 +111,7 @@ class LeagueGame(NamedTuple):
     won: tuple[bool, ...]
 
     def score(self, seat: int) -> float:
-        """Return 1 if a seat wins and no other does, 0 if only others do, else 0.5."""
+        """Return 1 if only this seat wins, 0 if only others win, else 0.5."""
         others = any(won for k, won in enumerate(self.won) if k != seat)
         return (1 + self.won[seat] - others) / 2
 

@@ -33,11 +33,13 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     """Return each player's Elo points above player 0, with 95 % intervals.
 
     The estimate maximises the Bradley-Terry likelihood, with a draw as half a win and half a loss.
-    Each pair that met gets half an imaginary win and half a loss, so estimates stay finite. The
+    Each pair of players that met gets half an imaginary win and half a loss, so estimates stay
+    finite. The
     intervals use the sandwich estimator over instances (Liang and Zeger 1986).
 
     An interval has no upper bound if no chain of wins and draws leads from player 0 to the player,
-    and no lower one if none leads back (Ford 1957). Without any connection to player 0 the value is
+    and no lower bound if none leads back (Ford 1957). Without any connection to player 0 the value
+    is
     nan.
 
     Raises:
@@ -110,7 +112,7 @@ def _fit(games: _Games) -> tuple[_FloatArray, _FloatArray]:
     for _ in range(_STEPS):
         expected = 1 / (1 + np.exp(-contrast @ strength))
         information = (contrast.T * games.weight * expected * (1 - expected)) @ contrast
-        # Players without a connection make the information singular.
+        # Players without a connection make the information matrix singular.
         inverse = np.linalg.pinv(information)
         pull = contrast.T * games.weight * (games.score - expected)
         step = inverse @ pull.sum(axis=1)
@@ -125,7 +127,7 @@ def _fit(games: _Games) -> tuple[_FloatArray, _FloatArray]:
 def _chains(
     outcomes: Sequence[Outcome], players: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which players have a chain of wins and draws, or of games, to which others."""
+    """Return which players a chain of wins and draws, or of games, connects to which others."""
     scored = np.eye(players, dtype=bool)
     for outcome in outcomes:
         scored[outcome.first, outcome.second] |= outcome.score > 0

@@ -1,4 +1,4 @@
-"""Answer parsing shared by all APIs. Readers raise only errors in `MALFORMED`."""
+"""Answer parsing shared by all APIs. Readers raise only errors listed in `MALFORMED`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def quote(value: Any) -> str:
 
 
 def text_of(value: Any, thoughts: list[str] | None = None) -> str:
-    """Return a field's text (a text, list of parts or None); thinking goes to `thoughts`."""
+    """Return a field's text (a string, list of parts or None); thinking goes to `thoughts`."""
     if value is None or isinstance(value, str):
         return value or ""
     texts: list[str] = []
@@ -102,10 +102,10 @@ def _count(usage: Any, name: str) -> int | None:
 
 
 class KeptReplies:
-    """Items of replies with reasoning, by the reply's text.
+    """Items of replies with reasoning, by reply text.
 
-    APIs accept reasoning only signed or encrypted, which messages cannot store. The reasoning of
-    replies that a context strategy edited or another process received is lost.
+    APIs accept reasoning only signed or encrypted, which messages cannot store. Reasoning is lost
+    if a context strategy edited its reply or another process received it.
     """
 
     def __init__(self, call_type: str, call_id: str) -> None:
@@ -114,7 +114,8 @@ class KeptReplies:
 
     def keep(self, text: str, items: Sequence[Item]) -> None:
         """Store a reply's items."""
-        # The first reply with a text wins; otherwise a repeated run would send other requests.
+        # The first reply with a given text wins; otherwise a repeated run would send different
+        # requests.
         self._items.setdefault(text, items)
         if len(self._items) > MAX_REPLIES:
             del self._items[next(iter(self._items))]

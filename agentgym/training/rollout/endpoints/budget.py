@@ -15,7 +15,7 @@ from agentgym.training.rollout.token_usage import EndpointUsage
 
 # Seconds between two checks of a waiting request.
 _POLL_S = 0.02
-# Whole records only: a killed writer may leave an incomplete one.
+# Read whole records only: a killed writer may leave an incomplete one.
 _RECORD = struct.Struct("<d")
 
 
@@ -26,7 +26,7 @@ class BudgetError(PolicyError):
 
 
 class RequestBudget:
-    """Admits a request only if the budget covers the most expensive request so far.
+    """Admits a request only if the budget would cover the most expensive request so far.
 
     The first request is sent alone, because its cost is unknown.
     """

@@ -30,8 +30,9 @@ class EndpointOptions(Config):
         max_tokens: Maximum reply tokens, including reasoning.
         tools: `native` sends tool schemas and structured calls, and removes the instructions for
             written calls from the system message; `text` sends plain user and assistant messages.
-        cache: Folder that stores answers; a request that it contains is not sent. Empty for none.
-        sample: Name of the draw. The cache answers equal requests of different draws differently.
+        cache: Folder that stores answers; a request with a stored answer is not sent. Empty for
+            none.
+        sample: Name of the draw. The cache stores answers separately for each draw.
         max_cost: Maximum cost of the requests, by the prices; None for no limit.
         reply_price: Per million reply tokens, like `prompt_price`.
         ledger: File that sums the cost over processes and runs; empty to count in memory.

@@ -35,7 +35,7 @@ class ContextLengthError(EndpointError):
 
 
 class Connection:
-    """Session with an API, opened on demand in each process, and the budget of all its users."""
+    """Session with an API, opened on demand in each process, and its users' shared budget."""
 
     def __init__(self, client: Callable[..., Any], config: EndpointOptions) -> None:
         self._client, self._config = client, config
@@ -47,7 +47,7 @@ class Connection:
         process = os.getpid()
         if process not in self._sessions:
             new = Session(self._client, self._config)
-            # Another thread may have been faster. A lock here could be held during a fork.
+            # Another thread may have opened it first. A lock here could be held during a fork.
             if self._sessions.setdefault(process, new) is new:
                 weakref.finalize(self, new.close)
         return self._sessions[process]
@@ -85,7 +85,7 @@ class Session:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
-        """Close the client, which breaks off its requests."""
+        """Close the client and cancel its requests."""
         # The sockets of a forked client belong to the parent process.
         if self._process != os.getpid() or "client" not in vars(self):
             return

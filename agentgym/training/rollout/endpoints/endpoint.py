@@ -32,9 +32,9 @@ from agentgym.training.rollout.models.plain_chat import as_text, to_encodable
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.digests import digest
 
-# The SDKs' maximum retry delay in seconds, if a server asks for one.
+# The SDKs' maximum retry delay in seconds, if a server requests one.
 _MAX_RETRY_AFTER_S = 120.0
-# The SDKs' `with_raw_response`, for any path: the answer unparsed, with the number of retries.
+# The SDKs' `with_raw_response` for any path: the unparsed answer with the number of retries.
 _RAW = {"headers": {"X-Stainless-Raw-Response": "true"}}
 # Cache field with the error for a chat that exceeds the context window.
 _REFUSED = "over the context window"
@@ -99,7 +99,7 @@ class HttpPolicy(Generic[ConfigT]):
         try:
             return future.result()
         finally:
-            future.cancel()  # cancel the requests if this thread is interrupted
+            future.cancel()  # cancels the requests if this thread is interrupted
 
     async def areply(self, chat: Chat) -> Reply:
         """Reply to one chat without blocking the event loop."""
@@ -164,7 +164,7 @@ class HttpPolicy(Generic[ConfigT]):
         sent = 1
         async with session.slots, self.connection.budget.reserve() as pay:
             began = time.monotonic()
-            # In addition to the SDK's timeout, which restarts with each byte received.
+            # Applies in addition to the SDK's timeout, which restarts with each byte received.
             patience = self.config.timeout * (1 + self.config.retries)
             try:
                 async with asyncio.timeout(patience + _MAX_RETRY_AFTER_S * self.config.retries):
@@ -187,7 +187,7 @@ class HttpPolicy(Generic[ConfigT]):
     def _key(self, body: Mapping[str, Any]) -> str:
         if not self._cache.folder:
             return ""
-        # As text, because digesting a long nested body is slow.
+        # As a string, because digesting a long nested body is slow.
         text = json.dumps(body, sort_keys=True)
         place = digest([type(self).__name__, self.config.base_url, self.config.sample, text])
         self._asked[place] += 1
@@ -263,13 +263,13 @@ def dialect_of(chat: Chat) -> Dialect:
 
 
 class FromEnvironment(Generic[ConfigT]):
-    """Factory of policies that share connections; the prefix `OPENAI` reads `OPENAI_MODEL` etc."""
+    """Factory of policies that share connections; prefix `OPENAI` means `OPENAI_MODEL` etc."""
 
     def __init__(
         self, prefix: str, config: type[ConfigT], policy: type[HttpPolicy[ConfigT]]
     ) -> None:
         self.prefix, self.config, self.policy = prefix, config, policy
-        # A policy per episode must not mean a connection per episode.
+        # One policy per episode must not mean one connection per episode.
         self._connection = functools.lru_cache(maxsize=8)(self._connect)
 
     def __call__(self, env_id: str, **options: Any) -> HttpPolicy[ConfigT]:

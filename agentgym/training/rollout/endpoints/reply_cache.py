@@ -9,7 +9,7 @@ from typing import Any
 
 
 class ReplyCache:
-    """Folder with one file per answer, which any number of processes may share; empty for none."""
+    """Folder with one file per answer, shared by any number of processes; empty for no cache."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

@@ -57,13 +57,13 @@ Answer = Chat | tuple[Reply, StepOutcome] | Failure
 
 
 class Slot(ABC):
-    """Plays one episode after another and answers into a mailbox, so the collector can wait for any
-    slot and give up on any one.
+    """Plays one episode after another and puts its results in a mailbox, so the collector can wait
+    for any slot and abandon any of them.
 
     Attributes:
         began: Start of the request's work (`time.monotonic`), or `NEVER` while it waits; in the
             future if the work starts slowly, as with a new process.
-        dead: The slot was given up; its answers no longer count.
+        dead: The slot was abandoned; its results no longer count.
     """
 
     def __init__(self, number: int) -> None:
@@ -94,9 +94,9 @@ class Engine:
     """Runs episodes in slots. Subclasses implement `slot`.
 
     Attributes:
-        isolates: A slot's error affects only its episode; otherwise it is raised.
-        awaits: Slots await the policy's replies one by one; otherwise the collector asks for the
-            replies to all waiting chats.
+        isolates: Whether a slot's error affects only its episode; otherwise it is raised.
+        awaits: Whether slots await the policy's replies one by one; otherwise the collector
+            requests replies to all waiting chats.
     """
 
     isolates = True
@@ -165,10 +165,10 @@ def failure_of(error: Exception) -> Failure:
 
 @contextmanager
 def rare_garbage_collection(slots: int) -> Iterator[None]:
-    """Raise the garbage collector's threshold for some slots."""
+    """Scale the garbage collector's threshold with the slots."""
     # Interleaved collections may restore each other's threshold, which only delays a collection.
     before = gc.get_threshold()
-    if before[0]:  # 0 means that the user disabled collection
+    if before[0]:  # 0 means that the user has disabled collection
         gc.set_threshold(max(YOUNG, YOUNG_PER_SLOT * slots, before[0]), *before[1:])
     try:
         yield

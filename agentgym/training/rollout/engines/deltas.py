@@ -1,4 +1,4 @@
-"""Differences between steps, so data grows with new text and tokens only."""
+"""Differences between steps, so that data grows only with new text and tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentgym.text.tools import Tool
 
 
 class ChatDelta(NamedTuple):
-    """Chat relative to an earlier one, whose first messages it keeps."""
+    """A chat as its difference from an earlier one, whose first messages it keeps."""
 
     kept: int
     messages: tuple[Message, ...]
@@ -40,13 +40,14 @@ class ChatDelta(NamedTuple):
         )
         if self.kept == len(before.messages) or not self.messages:
             return prefix.extend(self.messages)
-        # Ephemeral hints replace the last message of each chat, so share the messages before it.
+        # Ephemeral hints replace the last message of each chat, so share only the messages before
+        # it.
         *stay, newest = self.messages
         return prefix.extend(stay).with_last(newest)
 
 
 class ReplyDelta(NamedTuple):
-    """Reply relative to an earlier one; `new` are the prompt ids after the `kept` ones."""
+    """Reply as its difference from an earlier one; `new` follows the `kept` prompt ids."""
 
     text: str
     kept: int
@@ -73,7 +74,7 @@ class ReplyDelta(NamedTuple):
 
 
 class Border:
-    """One side of a connection that transfers each agent's chat as its difference from the last
+    """One side of a connection that sends each agent's chat as its difference from the previous
     one.
     """
 

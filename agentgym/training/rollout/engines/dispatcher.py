@@ -35,13 +35,13 @@ from agentgym.world.digests import digest
 class _Run:
     place: int
     seed: int
-    number: int  # in the order of start
+    number: int  # in starting order
     attempt: int = 1
     id: str = ""  # for a policy with state
     recording: Recording | None = None
-    asked: int = 0  # the number of the slot's open request; 0 if there is none
-    reply: Reply | None = None  # the last one given to the slot
-    replayed: int | None = None  # the steps replayed so far in another worker
+    asked: int = 0  # number of the slot's open request; 0 if there is none
+    reply: Reply | None = None  # the last chat given to the slot
+    replayed: int | None = None  # steps replayed so far in another worker
 
 
 class Dispatcher:
@@ -93,12 +93,12 @@ class Dispatcher:
         return bool(self._runs)
 
     def advance(self, wait: float | None) -> None:
-        """Record answers, waiting up to `wait` seconds, and give up hung slots."""
+        """Record the slots' results, waiting up to `wait` seconds, and abandon hung slots."""
         if self._deadlines:
             rest = max(0.0, self._deadlines[0][0] - time.monotonic())
             wait = rest if wait is None else min(rest, wait)
         for slot, answer in self._arrived(wait):
-            if slot in self._runs:  # otherwise it was given up
+            if slot in self._runs:  # otherwise the slot was abandoned
                 self._record(slot, answer)
         for slot in list(self._hung()):
             self._record(slot, Failure(f"timeout: no answer in {self._timeout:g} seconds"))
@@ -157,7 +157,7 @@ class Dispatcher:
         """End the running episodes and forget those not yet taken."""
         slots = list(self._runs)
         for slot in slots:
-            slot.dead = True  # all of them, before a worker continues with one
+            slot.dead = True  # Replay all of them before a worker continues with one.
         for slot in slots:
             self._give_up(slot)
             self._free.append(slot.number)
@@ -267,7 +267,7 @@ class Dispatcher:
         self._broken += 1
         if isinstance(failure.error, PolicyFault):
             self._faults.add(run.number, failure.error)
-        # Twice the slots, because all may fail together for a temporary cause.
+        # Twice the number of slots, because all may fail together for a temporary cause.
         if self._broken > 2 * self._num_slots:
             raise CollectionError(
                 f"{self._broken} consecutive episodes failed; the last one: {failure.cause}"

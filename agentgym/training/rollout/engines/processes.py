@@ -80,7 +80,7 @@ class _Process(FarEnd):
         self._process.kill()
 
     def close(self) -> None:
-        self._connection.close()  # the process reads the end of its input, closes its envs and exits
+        self._connection.close()  # the process closes its envs and exits at the end of its input
         if not self._join():
             self.kill()
             self._join()
@@ -94,7 +94,7 @@ class _Process(FarEnd):
 
 def exit_while_importing() -> None:
     """Exit quietly if this worker is still importing the user's script."""
-    # The script starts workers at its top level, which would fail in each of them.
+    # The script starts workers at its top level, which would fail in each worker.
     if getattr(current_process(), "_inheriting", False):
         os._exit(UNGUARDED)
 
@@ -112,7 +112,7 @@ def describe_exit(code: int | None) -> str:
     return text
 
 
-# Errors of a connection whose parent has closed its end, as an interrupted one does.
+# Errors of a connection whose parent has closed its end, as happens after an interrupt.
 GONE = (EOFError, ConnectionError)
 
 

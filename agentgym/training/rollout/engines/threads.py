@@ -34,16 +34,17 @@ from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 # Tools that can wait at once; a thread takes about 50 kB.
 THREADS = 512
-# Threads that start without probing the interpreter.
+# Threads that start without a probe of the interpreter.
 FEW_THREADS = 4
-# Seconds per probe of the interpreter; negligible next to a tool that merits a thread.
+# Seconds per probe of the interpreter; negligible compared with a tool slow enough to need a
+# thread.
 PROBE = 0.003
 
 
 class ThreadPool:
-    """Starts threads on demand: a few at once, more while slots and all threads wait.
+    """Starts a few threads at once on demand, and more while slots and all threads wait.
 
-    More threads in a busy interpreter would only compete for it. A hung daemon thread does not
+    In a busy interpreter, more threads would only compete for it. A hung daemon thread does not
     block interpreter exit.
     """
 
@@ -70,7 +71,7 @@ class ThreadPool:
                 self._watch = self._watch or start_thread(self._grow, "agentgym-env")
 
     def abandon(self, slot: ThreadSlot) -> bool:
-        """Replace the thread that works for this slot; return False if none does."""
+        """Replace the thread that works for this slot; return False if there is none."""
         with self._lock:
             thread = self._working.pop(slot, None)
             if thread is not None:
@@ -114,8 +115,8 @@ class ThreadPool:
                 return
 
     def _work_for(self, slot: ThreadSlot) -> bool:
-        """Return False if the slot was abandoned meanwhile."""
-        # A lock would make threads wait in turn and switch several times a step.
+        """Return False if the slot was abandoned in the meantime."""
+        # A lock would make threads wait in turn and switch several times per step.
         if slot.dead:  # not registered, so `abandon` does not replace this thread
             slot.deliver(None)
             return True
@@ -160,7 +161,7 @@ class ThreadSlot(Slot):
         return answer
 
     def deliver(self, answer: Answer | None) -> None:
-        """Post an answer, or close the env if the slot is closed."""
+        """Post a result, or close the env if the slot is closed."""
         if answer is not None and not self.dead:
             self._answers.put((self, answer))
         elif self._env is not None:
@@ -267,7 +268,7 @@ class _AwaitingSlot(ThreadSlot):
         except Exception as error:  # noqa: BLE001 - a failure in a slot costs only its episode, which records it
             self._answers.put((self, failure_of(error)))
         else:
-            self.began = NEVER  # waiting for a thread is not hanging
+            self.began = NEVER  # waiting for a thread does not count as hanging
             self.step(reply)
         finally:
             self._waiting = None

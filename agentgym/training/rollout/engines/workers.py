@@ -1,7 +1,7 @@
 """The local side of workers that play many slots each, in other processes or Ray actors.
 
-If a worker dies or is ended because of one episode, the dispatcher replays the others' replies in a
-new worker.
+If a worker dies, or is ended because one episode failed, the dispatcher replays its other episodes
+in a new worker.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from agentgym.training.rollout.engines.servers import FarAnswer, Request
 from agentgym.training.rollout.episode import StepOutcome
 from agentgym.training.rollout.faults import describe
 
-# Default number of workers: with about 18 MB each they add 30 kB to each of 10,000 slots.
+# Default number of workers: at about 18 MB each, they add 30 kB to each of 10,000 slots.
 WORKERS = 16
 # After this many consecutive deaths without an answer, the first request is not the cause.
 BARREN = 3
@@ -48,7 +48,7 @@ _LOST = Failure("its worker ended", lost=True)
 
 
 class WorkerDied(RuntimeError):
-    """A worker's process or actor is gone; `fatal` if every other worker would end too."""
+    """A worker's process or actor is gone; `fatal` if every other worker would also end."""
 
     def __init__(self, cause: str, *, fatal: bool = False) -> None:
         super().__init__(cause)
@@ -73,7 +73,7 @@ class FarEnd(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End the worker when its envs are closed."""
+        """End the worker once its envs are closed."""
 
 
 class WorkerEngine(Engine):
@@ -103,7 +103,7 @@ class WorkerEngine(Engine):
 
 
 class WorkerSlot(Slot):
-    """Slot in a worker; `home` is the worker that has its env."""
+    """Slot in a worker; `home` is the worker that owns its env."""
 
     def __init__(self, number: int, worker: Worker) -> None:
         super().__init__(number)
@@ -130,7 +130,7 @@ class WorkerSlot(Slot):
         self._worker.give_up(self)
 
     def lost_in(self, far: FarEnd) -> bool:
-        """Report whether another worker had the slot's episode."""
+        """Report whether another worker last played the slot's episode."""
         return self._asked[0] == "step" and self.home is not far
 
     @property
@@ -139,7 +139,7 @@ class WorkerSlot(Slot):
         return (self._key, "close", None) if self.dead else (self._key, *self._asked)
 
     def received(self, answer: FarAnswer) -> Answer:
-        """Return the answer to the request."""
+        """Return the result of the request."""
         succeeded, content = answer
         if not succeeded:
             failure: Failure = content
@@ -169,7 +169,7 @@ class Worker:
         self._queue.put(slot)
 
     def give_up(self, slot: WorkerSlot) -> None:
-        """Close a dead slot, and the worker if it runs the slot's step."""
+        """Close a dead slot, and the worker if it is running the slot's step."""
         with self._lock:
             if self._head is slot:
                 self._kill_for(slot)
@@ -181,7 +181,7 @@ class Worker:
         self._queue.put(None)
 
     def join(self, until: float) -> None:
-        """Wait for the end until a deadline, then kill the worker."""
+        """Wait for the worker to end until a deadline, then kill it."""
         self._thread.join(max(0.0, until - time.monotonic()))
         if self._thread.is_alive() and self._far is not None:
             self._far.kill()
@@ -261,14 +261,14 @@ class Worker:
             self._far.kill()
 
     def _blame(self, slots: Sequence[WorkerSlot], death: WorkerDied) -> None:
-        # Only the episode that the worker was stepping failed; the others are lost with it.
+        # Only the episode that the worker was stepping failed; its other episodes must be restored.
         with self._lock:
             self._head, killed_for = None, self._killed_for
             self._killed_for = None
         self._end_worker()
         self._barren = 0 if killed_for else self._barren + 1
         failure = Failure(str(death), fatal=death.fatal)
-        # The worker may have died for a slot that answered at the last moment.
+        # The worker may have died in a slot that answered at the last moment.
         guilty = slots if self._barren >= BARREN else slots[: killed_for in (None, slots[0])]
         for slot in slots:
             self._answer(slot, failure if slot in guilty else _LOST)
