@@ -204,7 +204,10 @@ class GRPO(Trainer[GRPOConfig]):
         for chosen, part in self.passes(data):
             current = self.predict(part).logprobs.cpu()
             logprobs[chosen, : current.shape[1]] = current
-        ratio = (logprobs - data.logprobs)[data.sampled].exp()
+        log_ratio = (logprobs - data.logprobs)[data.sampled]
+        # Corrected rows have the trainer's log-probabilities, so their losses show no drift.
+        self.records.track_max(sampler_drift=log_ratio.abs())
+        ratio = log_ratio.exp()
         self.records.mean(importance=ratio, importance_capped=(ratio > cap).float())
         return corrected(data, logprobs, cap)
 

@@ -73,6 +73,16 @@ def test_correction_removes_the_bias_of_an_older_sampler(tokenizer: Any) -> None
     assert figures["importance"] == pytest.approx(weights.mean().item(), rel=1e-4)
 
 
+def test_a_correction_does_not_hide_the_drift_of_the_sampler(tokenizer: Any) -> None:
+    old = small_model(tokenizer)
+    trainer = trainer_of(tokenizer, shaken(old))
+    data, _ = every_token(tokenizer, old)
+    drift = (trainer.predict(data).logprobs - data.logprobs)[data.sampled].abs().max().item()
+    assert drift > 0.1
+    gradients(trainer, trainer._losses(trainer._corrected(data, 2.0), 1.0, fresh=True))
+    assert trainer.records.figures()["sampler_drift"] == pytest.approx(drift, rel=1e-4)
+
+
 def test_ratios_are_truncated(tokenizer: Any) -> None:
     data, advantages = every_token(tokenizer, small_model(tokenizer))
     shift = torch.linspace(-1.0, 1.0, len(advantages))
