@@ -1,4 +1,4 @@
-"""Mailboxes shared by all parts of the mail server, and mails as tool results."""
+"""Mailboxes shared by all parts of the mail server, and emails as tool results."""
 
 from __future__ import annotations
 

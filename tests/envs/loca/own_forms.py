@@ -1,4 +1,4 @@
-"""Forms of a plan's writes that the checks accept and the plan does not use, and repairable damage."""
+"""Alternatives to a plan's writes that the checks accept, and repairable damage."""
 
 from __future__ import annotations
 

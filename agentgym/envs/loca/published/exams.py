@@ -81,7 +81,7 @@ def _facts(day: str, time: str, minutes: str, place: str) -> list[Said]:
 def schedule_failures(
     files: Workspace, path: str, expected: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Compare workbook rows by course; of two texts, one must contain the other."""
+    """Compare workbook rows by course; of two strings, one must contain the other."""
     try:
         table = next(iter(read_workbook(files.read(path)).values()), [])
     except ToolError as error:

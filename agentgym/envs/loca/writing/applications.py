@@ -204,7 +204,7 @@ def replies_book() -> PhraseBook:
 
 
 def asks_for_papers(text: str) -> bool:
-    """Return whether a reply requests papers now."""
+    """Return whether a reply requests application papers."""
     return any(kind in ASKING for kind, _ in replies_book().read(text))
 
 

@@ -122,7 +122,7 @@ class TransformersSampler:
             token = logits.argmax(-1)
         else:
             logprobs = (logits / temperature).log_softmax(-1)
-            # Rows that have ended draw too, so no row's samples depend on the others' lengths.
+            # Ended rows keep drawing, so no row's samples depend on other rows' lengths.
             shares = logits.new_ones(total, logits.shape[1])
             shares[rows] = logprobs.exp()
             token = torch.multinomial(shares, 1, generator=self._generator)[rows, 0]

@@ -1,4 +1,4 @@
-"""The texts of the offices: each sentence says one thing, and no single word tells the answer."""
+"""The texts of the offices: each sentence says one thing, and no single word reveals the answer."""
 
 from __future__ import annotations
 
