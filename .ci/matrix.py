@@ -289,7 +289,7 @@ BECOME_NOBODY = f"""
 set -e
 clone=$1; shift
 chown -R {NOBODY}:{NOBODY} "$(dirname "$clone")"
-# The interpreter may be in a home directory closed to other users: mount it at the same path.
+# The interpreter may lie in a home that others cannot enter: mount it at the same place.
 home=$(getent passwd 0 | cut -d: -f6)
 case "$(readlink -f "$1")" in "$home"/*)
   shelf=$(mktemp -d); first=$(realpath --relative-to="$home" "$(readlink -f "$1")" | cut -d/ -f1)

@@ -58,9 +58,7 @@ def is_office(env_id: str) -> bool:
 
 
 def kind(value: Any) -> Any:
-    """Return a value's kind, which every sample contains: that of an id, otherwise the value
-    itself.
-    """
+    """Return a value's kind, which every sample contains: an id's kind, otherwise the value itself."""
     if isinstance(value, tuple) and value[0] in OFFICE:  # an id with its details
         return "office"
     return KINDS.get(value, value) if isinstance(value, str) else repr(value)

@@ -304,7 +304,7 @@ _CELL_END = re.compile(r"</t[dh]\s*>", re.IGNORECASE)
 
 
 def hides_text(mail: Mail) -> bool:
-    """Return whether a mail's HTML hides text or strikes it out."""
+    """Return whether an email's HTML hides text or strikes it out."""
     return bool(_HIDING.search(mail.html or ""))
 
 
@@ -314,10 +314,10 @@ def parts_of(mail: Mail) -> list[str]:
 
 
 def says(mail: Mail, text: str) -> bool:
-    """Return whether every part of a mail has exactly these words."""
+    """Return whether every part of an email has exactly these words."""
     return not hides_text(mail) and all(part.split() == text.split() for part in parts_of(mail))
 
 
 def same_subject(mail: Mail, subject: str) -> bool:
-    """Compare a mail's subject, ignoring white space."""
+    """Compare an email's subject, ignoring white space."""
     return mail.subject.split() == subject.split()

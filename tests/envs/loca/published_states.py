@@ -24,7 +24,8 @@ def files_of(task: str) -> dict[str, Any]:
 
 
 def write_state(folder: Path, files: Mapping[str, Any]) -> Path:
-    """Write files by path and return the folder; a path with a slash at its end is an empty folder."""
+    """Write files by path and return the folder; a path with a trailing slash is an empty
+    folder."""
     for name, content in files.items():
         path = folder / name
         if content is None:

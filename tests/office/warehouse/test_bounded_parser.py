@@ -29,7 +29,7 @@ for name in sorted(Dialect.get_or_raise(dialect).parser_class.FUNCTIONS):
 for sql in texts:
     try:
         print(sql, [str(tree) for tree in parse_sql(sql, dialect)])
-    except Exception as error:  # other errors from SQLGlot's builders are reworded
+    except Exception as error:  # what builders of SQLGlot raise besides is told in words of ours
         print(sql, error if isinstance(error, SqlglotError) else "")
 """
 

@@ -65,7 +65,7 @@ def read_exam_mail(text: str, sender: str) -> list[Said]:
 
 
 def mailed_course(name: str, teacher: str) -> str:
-    """Return a course's key in mails: its name up to the first hyphen, and its teacher."""
+    """Return a course's key in emails: its name up to the first hyphen, and its teacher."""
     return f"{name.partition('-')[0]} <{teacher}>"
 
 

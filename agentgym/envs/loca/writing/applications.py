@@ -209,7 +209,7 @@ def asks_for_papers(text: str) -> bool:
 
 
 class Correspondence:
-    """Draw the mails of a mailbox."""
+    """Draw the emails of a mailbox."""
 
     def __init__(self, rng: np.random.Generator, now: datetime, names: Sequence[str]) -> None:
         self._rng, self._values = rng, idle_values(rng, now, names)
