@@ -37,7 +37,7 @@ FAST = "not exhaustive"
 OFFICE = frozenset(
     entry.id for entry in worlds(presets=True) if issubclass(entry.world, OfficeTask)
 )
-# Cases of other worlds for each office case; both then take about the same time.
+# Cases from other worlds per office case, so that both groups take similar time.
 OFFICE_SHARE = 8
 # Kinds of ids: each world with its presets, its teams without a role of their own, each other
 # team, and all office tasks together.

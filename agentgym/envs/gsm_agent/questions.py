@@ -1,4 +1,4 @@
-"""Questions of problems, written as sentences and parsed back."""
+"""Problem questions, written as sentences and parsed back."""
 
 from __future__ import annotations
 

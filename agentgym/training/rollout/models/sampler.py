@@ -15,7 +15,8 @@ from agentgym.training.rollout.models.prefixes import sampling_mode, sharing_fau
 from agentgym.training.rollout.models.sampling import Sample, SamplingOptions
 from agentgym.training.rollout.models.token_tree import SharedRows, TokenTree, WholeRows
 
-# Prompts per forward pass: more hardly raise CPU throughput, and key-value states take memory.
+# Prompts per forward pass: larger batches barely raise CPU throughput but need memory for key-value
+# states.
 BATCH = 32
 
 
