@@ -27,8 +27,8 @@ LIBRARY_BYTES = ("look", "data")
 
 
 def drawn(world: Any) -> str:
-    """Return a digest of an office, its prompt and its gaps, without bytes that depend on
-    libraries."""
+    """Return a digest of an office, its prompt and its failures, without library-dependent
+    bytes."""
     records = [(*key, fields) for key, fields in sorted(_records(world), key=repr)]
     truth = {name: value for name, value in world.truth.items() if name != "files"}
     shown = [world.rules(), world.task(), world.tokens, world.max_turns]

@@ -121,7 +121,7 @@ def test_equivalent_changes_at_the_end_keep_the_score(name: str, seed: int) -> N
 
 @pytest.mark.family(name=list(TASKS), seed=range(6))
 def test_damage_is_repaired(name: str, seed: int) -> None:
-    """Damage each output of the task; tasks with only irreversible outputs are skipped."""
+    """Damage each output of the task, unless all are irreversible."""
     draw, changes = random.Random(seed), changes_of(name, seed % 3)
     for damage in DAMAGES:
         if calls := damage(changes, draw):
