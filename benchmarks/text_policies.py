@@ -150,7 +150,7 @@ def best_overlap(texts: Mapping[Any, str], pattern: str, right: Iterable[Any]) -
 
 
 def find_students(world: Any) -> float:
-    """Mails with the right subject and an attachment, with and without words about drafts."""
+    """Emails with the right subject and an attachment, with and without words about drafts."""
     roster = read_workbook(world.office.context.files.read("nlp_statistics.xlsx"))
     enrolled = {
         str(row[1]): row[2] for row in next(iter(roster.values()))[1:] if row[3] == "enrolled"
@@ -163,7 +163,7 @@ def find_students(world: Any) -> float:
             and match[1] in enrolled
             and any(name.endswith(".pdf") for name in mail.attachments)
         ):
-            # Among a student's mails, the mail with the fewest words about drafts counts.
+            # Among a student's emails, the one with the fewest words about drafts counts.
             before = texts.get(enrolled[match[1]], mail.body)
             texts[enrolled[match[1]]] = before if not re.search(_DRAFT, before) else mail.body
     every = set(enrolled.values())
@@ -219,7 +219,7 @@ _WELCOME = (
 
 
 def find_customers(world: Any) -> float:
-    """Customers with one recent order, with and without a refusal of mails."""
+    """Customers with one recent order, with and without a refusal of emails."""
     shop = world.office.get(WooCommerce)
     settings = shop.settings.woo_settings_get("general")
     hours = next(float(row["value"]) for row in settings if row["id"] == "gmt_offset")

@@ -19,7 +19,7 @@ from agentgym.training.evaluation.submission import CellCounts, Submission
 DOCS = Path(__file__).parent
 FILES = DOCS / "results"
 TEXT, PROFILES = FILES / "page.txt", FILES / "profiles.json"
-# A run needs an axis; presets are played on that of an option that none of them sets.
+# A run needs an axis; presets use an option that none of them sets.
 FIXED = "max_result_chars"
 SIZES = {"horizon": "{:,} turns", "length": "{:,} tokens", FIXED: ""}
 PROFILE = ("world", "turns", "last prompt", "plan", "state", "history", "slope", "shortcut")

@@ -23,7 +23,7 @@ class SumInvoices(OfficeTask[OfficeConfig]):
 
     servers = ("filesystem", "email", "claim_done")
     outputs = (FILE,)  # the files that the agent may create
-    tokens_per_unit = 165.0  # about the length of a mail
+    tokens_per_unit = 165.0  # about the length of an email
     text = f"Add up the invoices in my inbox. Write the total in EUR with two decimals to {FILE}."
 
     def draw(self, size: int) -> None:  # fills the servers; all randomness comes from self.rng

@@ -82,8 +82,8 @@ def files() -> dict[str, bytes]:
 def calls(
     parameters: Mapping[str, Any], known: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[dict[str, Any]]:
-    """Yield arguments for a tool's schema, as long as a reply allows; each word is once in every
-    place that takes text, except where the text is `known` by its name.
+    """Yield arguments for a tool's schema, as long as a reply allows; each word fills every text
+    argument once, except arguments `known` by name.
     """
     properties = parameters.get("properties", {})
     required = {name: properties[name] for name in parameters.get("required", ())}

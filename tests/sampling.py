@@ -37,7 +37,7 @@ FAST = "not exhaustive"
 OFFICE = frozenset(
     entry.id for entry in worlds(presets=True) if issubclass(entry.world, OfficeTask)
 )
-# Cases of other worlds for each office case; both then take about the same time.
+# Cases from other worlds per office case, so that both groups take similar time.
 OFFICE_SHARE = 8
 # Kinds of ids: each world with its presets, its teams without a role of their own, each other
 # team, and all office tasks together.
@@ -58,9 +58,7 @@ def is_office(env_id: str) -> bool:
 
 
 def kind(value: Any) -> Any:
-    """Return a value's kind, which every sample contains: that of an id, otherwise the value
-    itself.
-    """
+    """Return a value's kind, which every sample contains: an id's kind, otherwise the value itself."""
     if isinstance(value, tuple) and value[0] in OFFICE:  # an id with its details
         return "office"
     return KINDS.get(value, value) if isinstance(value, str) else repr(value)

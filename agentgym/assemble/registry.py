@@ -150,7 +150,7 @@ def is_team(env_id: str) -> bool:
 
 
 def one_agent_spec(env_id: str, **options: Any) -> EnvSpec:
-    """Return the spec of an env of one agent; raise ValueError for a team without a seat."""
+    """Return the spec of a single-agent env; raise ValueError for a team without a seat."""
     env_spec = spec(env_id, **options)
     if env_spec.entry_point == _TEAM_ENV:
         raise ValueError(

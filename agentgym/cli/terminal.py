@@ -1,4 +1,4 @@
-"""Terminal output without control characters, since models write most of the printed texts."""
+"""Terminal output without control characters, since models write most of the printed text."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _plain(stream: Any) -> Any:
 
 
 class PlainConsole(Console):
-    """Console that escapes control characters in texts and tables, and reads no markup in them.
+    """Console that escapes control characters in text and tables, and interprets no markup.
 
     These colours and cursor movements pass.
     """

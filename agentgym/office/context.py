@@ -80,7 +80,7 @@ class OfficeContext:
         self._initial = InitialState(("clock", "files", "_ids"))
 
     def new_id(self, kind: str, length: int = 16) -> str:
-        """Return a new id of `length` hexadecimal digits, which depends on the episode only."""
+        """Return a new id of `length` hexadecimal digits, which depends only on the episode."""
         self._ids += 1
         return hashlib.sha256(f"{self.seed}:{kind}:{self._ids}".encode()).hexdigest()[:length]
 

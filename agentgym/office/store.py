@@ -17,7 +17,7 @@ Row: TypeAlias = dict[str, Any]
 ValueT = TypeVar("ValueT")
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
-_raw_decode = json.JSONDecoder().raw_decode  # this package's own texts have no surrounding spaces
+_raw_decode = json.JSONDecoder().raw_decode  # this package's own strings have no surrounding spaces
 
 
 def _from_json(text: str) -> Any:

@@ -20,7 +20,7 @@ TEAM_NOTE = (
 
 
 class CommunicationOracle(HintOracle):
-    """Oracle that shows a team agent each call of the others with its result, verbatim.
+    """Oracle that shows a team agent the other agents' calls and results, verbatim.
 
     Each entry stays with its message. A new chat shows all entries of the episode so far.
 

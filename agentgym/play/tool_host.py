@@ -70,7 +70,7 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
 
     @property
     def callable_tools(self) -> tuple[Tool, ...]:
-        """Return all schemas, including tools for code only."""
+        """Return all schemas, including code-only tools."""
         return tuple(bound.schema for bound in self._tools.values())
 
     def mount(self, toolset: object, notes: str = "", code_only: Iterable[str] = ()) -> None:
@@ -100,7 +100,7 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
         self.action_space = ActionSpace(self._schemas, self.dialect)
 
     def announce(self, *notes: str) -> None:
-        """Append texts to the system message from the next reset on."""
+        """Append text to the system message from the next reset on."""
         self._notes = (*self._notes, *notes)
         self._bind(self._world or self.world_class(self.config, 0))
 

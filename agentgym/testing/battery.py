@@ -47,7 +47,7 @@ CONFIDENCE = 0.99
 # Played episodes start at seed 0, so these ranges never overlap.
 _CHANCE_SEED, _TRAINING_SEED = 10**6, 2 * 10**6
 _REPEATED = "ids of other seeds"
-# shares of episodes that are reported besides scores
+# shares of episodes that are reported alongside scores
 MEASURES: Mapping[str, str] = {
     _REPEATED: "an opaque id that the oracle uses was used in training already",
 }

@@ -1,4 +1,4 @@
-"""Short hostile texts that have broken parsers, services and templates elsewhere."""
+"""Short hostile strings that have broken parsers, services and templates elsewhere."""
 
 from __future__ import annotations
 

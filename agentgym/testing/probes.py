@@ -33,7 +33,7 @@ _VALUES = (
 )
 # Key of an object's state among its parts.
 _STATE = 2
-# A team's state besides its worlds and its mail, which the end of a cycle delivers.
+# A team's state except its worlds and its mail, which each cycle's end delivers.
 _TEAM_FIELDS = ("messages", "tasks", "winners", "faults", "question", "answer")
 # enough to recognise the change
 _MAX_DIFFERENCES = 5

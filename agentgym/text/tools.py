@@ -26,7 +26,7 @@ MAX_DEPTH = 64
 # Errors stay in the context, so they quote little.
 _ECHO_CHARS = 120
 _LISTED_CHARS = 300  # about forty names
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # in JSON, unless the backslash is escaped
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # an unescaped NUL escape in JSON
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 ResultT = TypeVar("ResultT")

@@ -25,7 +25,7 @@ WAIT = "Wait for the other player's move."
 class SeatedWorld(World[ConfigT]):
     """World in which each player's moves affect everyone's situation.
 
-    A single agent plays one seat, and scripted moves of the others follow its own.
+    A single agent plays one seat, and scripted moves by other seats follow its own.
     In a match
     (`agentgym.multi.match`), every seat has a copy of the world. Tools check a move and return
     `self.make_move(...)`.

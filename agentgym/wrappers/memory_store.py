@@ -1,6 +1,6 @@
 """Commands of the memory tool.
 
-A state maps canonical paths to texts; every proper prefix of a path is a directory.
+A state maps canonical paths to contents; every proper prefix of a path is a directory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agentgym.text.tools import ToolError, echo
 ROOT = "/memories"
 MAX_DEPTH = 8  # more than notes need, and few enough for any file system
 MAX_NAME_BYTES = 255  # UTF-8 bytes; the limit of common file systems
-_MAX_PATH_CHARS = 4_096  # normalising some texts takes quadratic time
+_MAX_PATH_CHARS = 4_096  # normalising some strings takes quadratic time
 _VIEW_DEPTH = 2  # the directory, its entries and their entries
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 

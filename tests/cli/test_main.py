@@ -221,7 +221,7 @@ def test_an_interrupt_is_one_line_at_any_moment(
 ) -> None:
     out = tmp_path / ("t.jsonl" if line.startswith("rollout") else "a")
     log = out / TRAJECTORIES
-    # Before Python starts, an interrupt ends the process without a word.
+    # Before Python starts, an interrupt ends the process without output.
     started = tmp_path / "started"
     (tmp_path / "sitecustomize.py").write_text(f"open({str(started)!r}, 'w').close()\n")
     # Background jobs of a script ignore interrupts, and so would their children.

@@ -310,7 +310,7 @@ def test_only_visible_characters_are_printable() -> None:
 
 
 def test_a_progress_bar_keeps_its_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only texts are escaped, also while a bar stands in for stdout."""
+    """Only text is escaped, even while a progress bar replaces stdout."""
     terminal = io.StringIO()
     monkeypatch.setattr(sys, "stdout", PlainStream(terminal))
     console = PlainConsole()

@@ -41,7 +41,7 @@ def test_options_that_contradict_each_other_are_refused(
 
 def turns(env_id: str, seed: int, options: Mapping[str, Any]) -> int:
     env = start(env_id, seed=seed, **options)
-    # The graph of a long LORE task tells its length sooner than playing it.
+    # A long LORE task's graph gives its length faster than playing it.
     if env_id in LORE:
         return int(env.world.graph.needed) + 1
     outcome = play_optimally(env)

@@ -38,7 +38,7 @@ PROSE = (
 
 
 def hostile(tool: str) -> list[str]:
-    """Return replies that a world must refuse: wrong arguments of a tool, and calls of no tool."""
+    """Return replies that a world must refuse: wrong arguments, and calls to unknown tools."""
     wrong = [f'{{"name": "{tool}", "arguments": {arguments}}}' for arguments in ARGUMENTS]
     return [*replies(f"{tool}_", "{}"), *map(tag, wrong), *PROSE]
 

@@ -156,7 +156,7 @@ def test_a_scripted_team_solves_presets(preset: str, kind: str) -> None:
 
 @pytest.mark.family(env_id=IDS, scope=["persistent", "ephemeral"])
 def test_hints_are_all_that_a_seat_shows_besides_its_chat(env_id: str, scope: str) -> None:
-    # A chat is complete, even if it was read several times since the last reply.
+    # A chat stays complete however often it has been read since the last reply.
     env, policy = make(env_id, oracles="SP", hint_scope=scope), TeamPolicy(env_id)
     chat, _ = env.reset(seed=2)
     game, over, began, states = env.unwrapped.game, False, -1, {}

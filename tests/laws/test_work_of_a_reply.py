@@ -105,7 +105,7 @@ def stored_bytes(server: Server) -> int:
 NINE = {"dateTime": "2025-02-01T09:00:00Z"}
 ROWS = "SELECT COUNT(*) AS c FROM "
 ARRAY = "UNNEST(GENERATE_ARRAY(1, 6000))"
-# Each area is read once for every change of the sheet.
+# Each area is read once for every change to the sheet.
 FORMULA = "=" + "+".join(f"COUNTIF(A1:Z{row},1)" for row in range(990, 1_000))
 # Calls near or at the limit of a single call.
 HEAVY: list[tuple[str, str, dict[str, Any]]] = [
@@ -138,7 +138,7 @@ def test_the_calls_of_a_reply_share_their_work(
         place = {key: arguments[key] for key in ("spreadsheet_id", "sheet", "range")}
         calls[1::2] = [ToolCall("get_sheet_data", place)] * 4
     reply = "\n".join(render(call, "json") for call in calls)
-    for _ in range(2):  # the next reply has the same room again
+    for _ in range(2):  # the next reply has the full limit again
         chat, _, _, _, info = env.step(reply)
         results = chat.messages[-8:]
         assert {message.role for message in results} == {"tool"}, results[-1].text

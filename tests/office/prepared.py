@@ -19,7 +19,7 @@ ADA, BOB, CYD = "ada@x.org", "bob@x.org", "cyd@x.org"
 
 
 def office() -> Email:
-    """Three users; Ada, who is logged in, has three mails."""
+    """Three users; Ada, who is logged in, has three emails."""
     server = Email()
     server.add_users([(ADA, "pa", "Ada L"), (BOB, "pb", "Bob, Jr."), (CYD, "pc", "")])
     lunch, files = DAY + timedelta(hours=2), DAY + timedelta(hours=1)

@@ -180,7 +180,7 @@ def test_every_command_on_the_pages_is_one_of_the_command_line() -> None:
     assert refused == []
 
 
-# What is not here: the reader's worlds, endpoints and models.
+# Not available here: the reader's worlds, endpoints and models.
 ELSEWHERE = re.compile(r"guess|my_package|--price")
 OF_POLICIES = re.compile(r" --(policy|max-new-tokens|batch-size) \S+")
 STUDIES = [
@@ -282,7 +282,7 @@ def test_the_page_of_a_world_has_all_that_a_reader_asks_for(generate: Any, name:
     assert (DOCS / "papers" / f"{folder[0]}.md").is_file()
 
 
-# Words of a newcomer, with the page that explains them.
+# A newcomer's words, with the page that explains them.
 EXPLAINED = {
     **dict.fromkeys(("horizon", "temperature", "oracle", "placebo", "arm", "window"), "glossary"),
     "FAQ": "faq",

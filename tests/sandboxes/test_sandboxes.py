@@ -281,7 +281,7 @@ def test_what_monty_does_not_know_does_not_begin() -> None:
         assert (execution.kind, word in execution.error) == ("refused", True)
     assert counter.seen == []
     execution = sandbox.run("add()\nexec('x = (')", counter.functions)
-    # What began is not called refused.
+    # Code that started is not reported as refused.
     assert (execution.kind, len(counter.seen)) == ("exception", 1)
 
 

@@ -143,7 +143,7 @@ class Forgetful(GuessWorld):
 
 
 class Noted(GuessWorld):
-    """Fails on texts with a bidirectional control character."""
+    """Fails on text with a bidirectional control character."""
 
     @tool
     def note(self, text: str) -> str:

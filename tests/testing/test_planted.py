@@ -11,7 +11,7 @@ from tests.helpers import forgotten_worlds
 from tests.testing import lawless_worlds
 
 SOUND = "tests.world.guess_world:GuessWorld"
-# The worlds with the laws they break, of which the fuzzer must report at least one.
+# The worlds with the laws they break; the fuzzer must report at least one.
 PLANTED = {
     "Fragile": {"raise"},
     "Noted": {"raise"},

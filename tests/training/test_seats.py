@@ -145,7 +145,7 @@ def test_the_name_of_a_team_of_policies_is_read_strictly() -> None:
 
 
 def test_outcomes_follow_from_the_episode_itself() -> None:
-    """Who solved the puzzle first, read from the chats; who earned more, from the moves."""
+    """The chats determine the puzzle's winner, and the moves determine who earned more."""
     kinds = set()
     seats = {f"player_{k}": noisy(DUEL, k) for k in range(2)}
     for trajectory in collect(seats, DUEL, range(24), ordered=True):

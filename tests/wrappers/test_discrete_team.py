@@ -55,7 +55,7 @@ def test_an_action_is_carried_out_if_the_mask_has_it(env_id: str, options: dict[
                 assert observations[agent] in env.observation_space(agent)
                 legal = np.flatnonzero(mask)
                 actions[agent] = rng.choice(legal if masked else np.arange(env.count))
-                # An empty reply, the last action of an agent without the tool wait, is no call.
+                # An empty reply, the last action of an agent without the tool wait, is not a call.
                 if not info["waiting"] and actions[agent] < env.count - 1:
                     expected[agent] = bool(mask[actions[agent]])
                 if info["waiting"]:
@@ -63,7 +63,7 @@ def test_an_action_is_carried_out_if_the_mask_has_it(env_id: str, options: dict[
             observations, _, terminations, truncations, infos = env.step(actions)
             over = any(terminations.values()) or any(truncations.values())
             for agent, legal_call in expected.items():
-                # In a shared world, another agent's call may have come between.
+                # In a shared world, another agent's call may have intervened.
                 if agent == next(iter(infos)):
                     assert infos[agent]["valid"] == legal_call
 

@@ -1,4 +1,4 @@
-"""What the simulation of the specification leaves out: summaries by others, cuts, and options."""
+"""Behaviour that the simulation omits: summaries by others, cuts, and options."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def read_lists(
 ) -> list[tuple[list[Atom], list[str]]]:
     """Parse the lists in a result, each with the atoms that its items satisfy.
 
-    Raise ValueError for other texts, such as a truncated result.
+    Raise ValueError for other text, such as a truncated result.
     """
     try:
         data = json.loads(result)

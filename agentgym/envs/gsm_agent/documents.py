@@ -65,7 +65,7 @@ class Task:
 
 
 def month_name(timestamp: str) -> str:
-    """Return `May 1990` for `1990-05`; other texts stay unchanged."""
+    """Return `May 1990` for `1990-05`; other strings stay unchanged."""
     year, _, month = timestamp.partition("-")
     if month.isdigit() and 0 < int(month) <= len(MONTHS):
         return f"{MONTHS[int(month) - 1]} {year}"

@@ -35,7 +35,7 @@ def remember(options: DatabaseOptions, task: Task) -> None:
 
 
 class GoldPlay:
-    """Mixin that holds a world's knowledge of a task without a parser."""
+    """Mixin that stores a world's knowledge of a task without a parser."""
 
     config: SearchConfig
     known: SearchKnowledge

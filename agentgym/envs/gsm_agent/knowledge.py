@@ -178,7 +178,7 @@ class SearchKnowledge:
 
     @classmethod
     def from_lines(cls, question: Question | None, lines: Sequence[str]) -> SearchKnowledge:
-        """Parse `lines`; raise ValueError for other texts."""
+        """Parse `lines`; raise ValueError for other text."""
         if len(lines) < 4:
             raise ValueError(f"this is not what a searcher knows: {list(lines)!r}")
         first, *facts, _, pages, last = lines

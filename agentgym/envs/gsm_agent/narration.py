@@ -93,7 +93,7 @@ class Narrator:
 
     Attributes:
         names: Replacements of people: `I`, or a role.
-        leads: Beginnings of sentences, besides the common ones.
+        leads: Sentence openings in addition to the common ones.
         lines: Whether to list figures as lines.
         last: The person named last, whom a pronoun means.
     """
@@ -331,7 +331,7 @@ def _number_patterns() -> Sequence[tuple[str, str, re.Pattern[str]]]:
 
 @cache
 def _schema_patterns() -> Sequence[tuple[str, re.Pattern[str], Relation]]:
-    """Return the wordings of stories with a text that a sentence must contain."""
+    """Return the story patterns, each with a literal that matching sentences contain."""
     patterns = []
     for story in STORIES.values():
         for schema in chain.from_iterable(story.schemas.values()):

@@ -1,4 +1,4 @@
-"""Questions of problems, written as sentences and parsed back."""
+"""Problem questions, written as sentences and parsed back."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def write_question(question: Question, month: str, rng: Random) -> str:
 
 
 def read_question(text: str) -> tuple[Question, str] | None:
-    """Parse a text of `write_question` and its month; None for other texts."""
+    """Parse a text of `write_question` and its month; None for other text."""
     for schema, pattern in _story_patterns():
         if match := pattern.fullmatch(text):
             targets = tuple(Quantity(match["w"], phrase) for phrase in schema.sources)

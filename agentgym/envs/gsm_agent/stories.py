@@ -68,7 +68,7 @@ def is_rate(phrase: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Quantities of a story that define another, or answer a question (with an empty target)."""
+    """Relation that defines a quantity by others, or answers a question (empty target)."""
 
     kind: str
     target: str

@@ -22,7 +22,7 @@ _NEWEST = 5
 _SMALL = 300
 # Maximum length of one record, so none crowds out the others.
 _LONGEST = 1_500
-# A word in more records than this, such as a year, hardly indicates relevance.
+# A word in more records than this, such as a year, barely indicates relevance.
 _COMMON = 500
 # Maximum positions to rank, rarest words first; several times the room.
 _LOOKED_AT = 1_000

@@ -55,7 +55,7 @@ def _canonical_mail(arguments: Mapping[str, Any]) -> dict[str, Any]:
     parts = [arguments.get(name) for name in ("to", "cc", "bcc")]
     try:
         people = [addresses(part) for part in parts if isinstance(part, str)]
-    except ToolError:  # such a mail cannot have been sent
+    except ToolError:  # such an email cannot have been sent
         return dict(arguments)
     to = dict.fromkeys(address.lower() for some in people for _, address in some)
     rest = {name: value for name, value in arguments.items() if name not in ("cc", "bcc")}

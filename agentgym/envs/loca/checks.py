@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 def exact(actual: Any, expected: Any) -> bool:
-    """Return whether texts are equal up to surrounding whitespace."""
+    """Return whether strings are equal up to surrounding whitespace."""
     return as_text(actual) == as_text(expected)
 
 
@@ -39,7 +39,7 @@ def identical(actual: Any, expected: Any) -> bool:
 
 
 def loose(actual: Any, expected: Any) -> bool:
-    """Return whether texts are equal, ignoring case and whitespace."""
+    """Return whether strings are equal, ignoring case and whitespace."""
     texts = [" ".join(as_text(value).split()).casefold() for value in (actual, expected)]
     return texts[0] == texts[1]
 
@@ -304,20 +304,20 @@ _CELL_END = re.compile(r"</t[dh]\s*>", re.IGNORECASE)
 
 
 def hides_text(mail: Mail) -> bool:
-    """Return whether a mail's HTML hides text or strikes it out."""
+    """Return whether an email's HTML hides text or strikes it out."""
     return bool(_HIDING.search(mail.html or ""))
 
 
 def parts_of(mail: Mail) -> list[str]:
-    """Return the texts of a mail, HTML first."""
+    """Return an email's bodies, HTML first."""
     return replace(mail, html=_CELL_END.sub(r"\g<0> ", mail.html or "")).parts
 
 
 def says(mail: Mail, text: str) -> bool:
-    """Return whether every part of a mail has exactly these words."""
+    """Return whether every part of an email has exactly these words."""
     return not hides_text(mail) and all(part.split() == text.split() for part in parts_of(mail))
 
 
 def same_subject(mail: Mail, subject: str) -> bool:
-    """Compare a mail's subject, ignoring white space."""
+    """Compare an email's subject, ignoring white space."""
     return mail.subject.split() == subject.split()

@@ -24,7 +24,7 @@ _SHOP_PAGE = 20  # products and orders are long: 20 still fit into a small conte
 
 
 def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
-    """Read all mails of a folder, newest first."""
+    """Read all emails of a folder, newest first."""
 
     def learn(text: str) -> dict[str, Any]:
         listing = json.loads(text)

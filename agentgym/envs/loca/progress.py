@@ -23,8 +23,7 @@ MAX_PREFETCHED = 1_000
 _DONE = "done: "
 # Prefix of a line about an off-plan call whose effects later steps may need.
 _OTHER = "also changed"
-# Prefixes of a line about a file or sheet that off-plan calls have changed in an unknown way, or
-# ruined.
+# Line prefixes for a file or sheet that off-plan calls changed in an unknown way, or ruined.
 _UNSEEN, _RUINED = "to look at", "to make anew"
 # Prefix of the line about the records that the agent has added.
 _OWN = "own records"

@@ -32,10 +32,10 @@ HARMLESS: Mapping[str, str] = {
     INSIGHTS: "insights in the memo",
 }
 
-# Part names by the origin of a mail; mails of any other origin were received.
+# Part names by the origin of an email; emails of any other origin were received.
 _ORIGINS = {"draft": "drafts", "bounce": "bounces", "sent": "sent"}
 
-# Sending changes these tables: the task checks sent mails, `_mail_hash` the others.
+# Sending changes these tables: the task checks sent emails, `_mail_hash` the others.
 _CHECKED_BY_TASK = {"email.mails", "email.messages", "email.attachments"}
 
 

@@ -28,18 +28,18 @@ _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def mail_places(store: Store) -> list[tuple[Any, ...]]:
-    """Return id, user, folder and message of each mail."""
+    """Return id, user, folder and message of each email."""
     return store.tuples("SELECT id, user, folder, message FROM mails ORDER BY id")
 
 
 def mail_failures(store: Store, before: Sequence[tuple[Any, ...]]) -> Iterator[str]:
-    """Yield a sentence if initial mails were moved or removed."""
+    """Yield a sentence if initial emails were moved or removed."""
     if mail_places(store)[: len(before)] != list(before):
         yield "mails of the mailbox were moved or removed"
 
 
 def sent_failures(email: Email) -> Iterator[str]:
-    """Yield a sentence for each sent mail."""
+    """Yield a sentence for each sent email."""
     for mail in email.sent():
         yield f"the mail {mail.subject!r} was sent"
 

@@ -14,7 +14,7 @@ RECENT = 3
 
 @dataclass
 class ReadDocuments(ABC):
-    """Documents read and the ids that follow from them, filled from visible texts alone.
+    """Documents read and the ids that follow from them, filled from visible text alone.
 
     Attributes:
         order: The known or read ids, oldest first.
@@ -52,7 +52,7 @@ class ReadDocuments(ABC):
     @classmethod
     @abstractmethod
     def from_lines(cls, start: Self, text: str) -> Self:
-        """Parse `lines` for a task that began with `start`; raise ValueError for other texts."""
+        """Parse `lines` for a task that began with `start`; raise ValueError for other text."""
 
     @abstractmethod
     def describe(self, file: str) -> str:

@@ -242,7 +242,7 @@ def write_expression(program: Program, call: str = "{}()") -> str:
 
 
 def read_expression(text: str) -> Program:
-    """Parse `write_expression`; raise ValueError for other texts."""
+    """Parse `write_expression`; raise ValueError for other text."""
     operands = tuple(f"{name}.py" for name in _CALL.findall(text))
     for operator, parameters in _guesses(text):
         program = Program(operator, parameters, operands)
@@ -315,7 +315,7 @@ def _write_coroutines(workers: tuple[Worker, ...]) -> str:
 
 @functools.lru_cache(4096)  # scripted policies reparse the same files at every step
 def read_source(text: str) -> Program:
-    """Read the program of a module; raise ValueError for other texts, such as cut ones."""
+    """Read the program of a module; raise ValueError for other text, such as truncated modules."""
     program = _guess(text)
     if program is None or text not in (write_source(program), write_source(program, root=True)):
         raise ValueError(f"this is not a document: {text[:100]!r}")

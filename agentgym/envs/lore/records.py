@@ -83,7 +83,7 @@ class Facts:
 
 
 def read_document(text: str) -> Facts:
-    """Parse a document; raise ValueError for other texts."""
+    """Parse a document; raise ValueError for other text."""
     if match := _RULE.fullmatch(text):
         return Facts(rule=(match[1], match[2] or match[3]))
     if match := _POINTS.fullmatch(text):

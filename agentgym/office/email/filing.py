@@ -1,4 +1,4 @@
-"""Mail server: folders, and moving, deleting and marking mails."""
+"""Mail server: folders, and moving, deleting and marking emails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHERE user = ? AND folder = ?
 
 
 class Filing(EmailPart):
-    """The user's folders and the location of mails."""
+    """The user's folders and the location of emails."""
 
     @tool
     def get_folders(self) -> str:

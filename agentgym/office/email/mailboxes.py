@@ -1,4 +1,4 @@
-"""Mailboxes shared by all parts of the mail server, and mails as tool results."""
+"""Mailboxes shared by all parts of the mail server, and emails as tool results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SAME = (
 
 
 class Mailboxes(ServerState):
-    """Users, folders and mails. A message is stored once for all its mailboxes."""
+    """Users, folders and emails. A message is stored once for all its mailboxes."""
 
     def me(self) -> Row:
         """Return the logged-in user."""
@@ -81,7 +81,7 @@ class Mailboxes(ServerState):
         return self.folder(user, name)
 
     def places(self, mail: Mail, author: int | None) -> list[tuple[int, str]]:
-        """Return the (user, folder) pairs that receive a mail."""
+        """Return the (user, folder) pairs that receive an email."""
         places = [] if author is None else [(author, "Sent")]
         recipients = mail.recipients
         if len(recipients) > MAX_RECIPIENTS:
@@ -95,14 +95,14 @@ class Mailboxes(ServerState):
         return places
 
     def unknown_recipients(self, mail: Mail) -> list[str]:
-        """Return missing local recipients; other mails leave the office."""
+        """Return missing local recipients; other emails leave the office."""
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
         strangers = [address for address in mail.recipients if self.user_id(address) is None]
         return [each for each in strangers if self.store.value(sql, each.partition("@")[2])]
 
     def check(self, mail: Mail) -> Mail:
-        """Return a mail in stored form with a Message-ID."""
+        """Return an email in stored form with a Message-ID."""
         mail = normalize(mail)
         if mail.message_id:
             return mail
@@ -139,23 +139,23 @@ class Mailboxes(ServerState):
         return ids
 
     def rows(self, condition: str, *values: Any) -> list[Row]:
-        """Return mails with their messages; `condition` ends the SELECT."""
+        """Return emails with their messages; `condition` ends the SELECT."""
         return self.store.rows(f"{_MAILS} {condition}", *values)
 
     def ids(self, folder: str, limit: int = -1, offset: int = 0) -> list[int]:
-        """Return the ids of a folder's mails, newest first."""
+        """Return the ids of a folder's emails, newest first."""
         sql = """SELECT id FROM mails WHERE user = ? AND folder = ?
             ORDER BY at DESC, id DESC LIMIT ? OFFSET ?"""
         return [row["id"] for row in self.store.rows(sql, self.me()["id"], folder, limit, offset)]
 
     def by_id(self, ids: Sequence[int]) -> list[Row]:
-        """Return mails with their messages, in the order of `ids`."""
+        """Return emails with their messages, in the order of `ids`."""
         marks = ", ".join("?" * len(ids))
         rows = {row["id"]: row for row in self.rows(f"WHERE mails.id IN ({marks})", *ids)}
         return [rows[email_id] for email_id in ids]
 
     def mine(self, email_id: str) -> Row:
-        """Return a mail of the user."""
+        """Return an email of the user."""
         me = self.me()["id"]
         number = int(email_id) if re.fullmatch("[1-9][0-9]{0,17}", email_id) else 0
         rows = self.rows("WHERE mails.id = ? AND user = ?", number, me)
@@ -166,7 +166,7 @@ class Mailboxes(ServerState):
         return rows[0]
 
     def to_mail(self, row: Row) -> Mail:
-        """Convert a row to a mail; only its author sees bcc."""
+        """Convert a row to an email; only its author sees bcc."""
         files = self.store.find("attachments", message=row["message"]) if row["files"] else []
         return Mail(
             **{name: row[name] for name in (*_SAME, "folder", "origin")},
@@ -179,7 +179,7 @@ class Mailboxes(ServerState):
         )
 
     def purge(self, row: Row) -> None:
-        """Delete a mail permanently; `Email.sent` still returns sent ones."""
+        """Delete an email permanently; `Email.sent` still returns sent ones."""
         self.store.delete("mails", id=row["id"])
         if row["origin"] != "sent" and not self.store.find("mails", message=row["message"]):
             self.store.delete("messages", id=row["message"])
@@ -204,7 +204,7 @@ def columns_of(mail: Mail) -> Row:
 
 
 def show_mails(boxes: Mailboxes, email_ids: Sequence[int]) -> list[Row]:
-    """Return mails by id, in the given order."""
+    """Return emails by id, in the given order."""
     return [show_mail(boxes, row) for row in boxes.by_id(email_ids)]
 
 

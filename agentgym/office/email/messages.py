@@ -1,4 +1,4 @@
-"""Mails and addresses in stored form."""
+"""Emails and addresses in stored form."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MAX_ADDRESS = 254  # path limit of RFC 5321, section 4.5.3.1.3
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """A mail. Addresses are `a@x.org` or `Ada <a@x.org>`, separated by commas.
+    """An email. Addresses are `a@x.org` or `Ada <a@x.org>`, separated by commas.
 
     Attributes:
         date: Date with a time zone.
@@ -122,7 +122,7 @@ def format_address(name: str, address: str) -> str:
 
 
 def normalize(mail: Mail) -> Mail:
-    """Return a mail in stored form."""
+    """Return an email in stored form."""
     senders = addresses(mail.sender)
     if len(senders) != 1:
         raise ToolError(f"invalid argument: a mail must have one sender, got {echo(mail.sender)}")

@@ -1,4 +1,4 @@
-"""Mail server: listing, searching and reading mails."""
+"""Mail server: listing, searching and reading emails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FIELDS = {"subject": slice(0, 1), "from": slice(1, 2), "to": slice(2, 4), "body
 
 
 class Reading(EmailPart):
-    """The user's listings, searches and single mails."""
+    """The user's listings, searches and single emails."""
 
     @tool
     def get_emails(self, folder: str = "INBOX", page: int = 1, page_size: int = 20) -> Row:

@@ -76,9 +76,9 @@ class Email(Server):
     def deliver(
         self, mails: Mail | Iterable[Mail], user: str | None = None, folder: str = "INBOX"
     ) -> None:
-        """Put mails with any dates into mailboxes without sending them.
+        """Put emails with any dates into mailboxes without sending them.
 
-        By default, all recipients and the sender's Sent folder receive the mails; with `user`, only
+        By default, all recipients and the Sent folder receive the emails; with `user`, only
         that mailbox's `folder` does, which is created if missing.
         """
         boxes = self._mailboxes
@@ -96,14 +96,14 @@ class Email(Server):
                 boxes.put(stored, "filled", author, places)
 
     def messages(self, user: str, folder: str | None = None) -> list[Mail]:
-        """Return the mails of a mailbox or folder, oldest first."""
+        """Return the emails of a mailbox or folder, oldest first."""
         user_id = self._mailboxes.existing_user_id(user)
         condition = "WHERE user = ? AND (? IS NULL OR folder = ?) ORDER BY at, mails.id"
         rows = self._mailboxes.rows(condition, user_id, folder, folder)
         return [self._mailboxes.to_mail(row) for row in rows]
 
     def sent(self, user: str | None = None) -> list[Mail]:
-        """Return the mails sent with tools, in order; deleted ones remain."""
+        """Return the emails sent with tools, in order; deleted ones remain."""
         author = None if user is None else self._mailboxes.existing_user_id(user)
         sql = """SELECT *, '' AS folder, 1 AS own, 0 AS is_read, 0 AS is_important, id AS message
             FROM messages WHERE origin = 'sent' AND (? IS NULL OR author = ?) ORDER BY id"""

@@ -1,4 +1,4 @@
-"""Mail server: sending, answering and forwarding mails, and drafts."""
+"""Mail server: sending, answering and forwarding emails, and drafts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentgym.text.tools import ToolError, echo, tool
 
 
 class Writing(EmailPart):
-    """Mails that the user writes."""
+    """Emails that the user writes."""
 
     @tool
     def send_email(
@@ -69,7 +69,7 @@ class Writing(EmailPart):
         me = self._mailboxes.me()["email"].casefold()
         to = old.sender
         if addresses(old.sender)[0][1].casefold() == me:
-            to = old.to  # a reply to one's own mail goes to that mail's recipients
+            to = old.to  # a reply to one's own email goes to its recipients
         copies = [cc] if cc else []
         if reply_all:
             served = {me, *(address.casefold() for _, address in addresses(to))}
@@ -158,7 +158,7 @@ class Writing(EmailPart):
         places = boxes.places(mail, me)
         if not mail.recipients:
             raise ToolError("invalid argument: to must name at least one e-mail address")
-        # Advance the clock only for mails that pass all checks.
+        # Advance the clock only for emails that pass all checks.
         mail = replace(mail, date=boxes.context.clock.tick())
         copy = boxes.put(mail, "sent", me, places)[0]
         if unknown := boxes.unknown_recipients(mail):

@@ -161,7 +161,7 @@ class _Work:
         try:
             return str(page.extract_text())
         finally:
-            self._check()  # pypdf raises other errors here and drops form texts
+            self._check()  # pypdf raises other errors here and drops form text
 
     def _check(self) -> None:
         if self._rest < 0:

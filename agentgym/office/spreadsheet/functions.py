@@ -164,7 +164,7 @@ def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
 
 
 def _ordering(value: Any, other: Any) -> tuple[int, Any]:
-    """Return a sort key: numbers before texts before booleans; an empty cell sorts as the other's
+    """Return a sort key: numbers before strings before booleans; an empty cell sorts as the other's
     type.
     """
     if value is None:

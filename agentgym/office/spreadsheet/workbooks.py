@@ -27,7 +27,7 @@ MAX_SPREAD = 1_000_000  # cells from the first column to each row's last non-emp
 MAX_OTHERS = 30_000  # XML elements of other kinds, such as styles and rules
 # The longest formula's length times the cells that share it; opening a workbook expands each.
 MAX_SHARED = 2_000_000
-MAX_TEXT = 32_767  # characters of a cell, as in Excel; the library cuts longer texts
+MAX_TEXT = 32_767  # characters of a cell, as in Excel; the library truncates longer strings
 
 # Errors from Python's own libraries for a broken workbook.
 UNREADABLE = (
@@ -65,7 +65,7 @@ def failures() -> tuple[type[Exception], ...]:
 def write_workbook(
     sheets: Mapping[str, Iterable[Sequence[Any]]], created: datetime = START
 ) -> bytes:
-    """Return a workbook of values by title; texts that start with `=` are formulas."""
+    """Return a workbook of values by title; strings that start with `=` are formulas."""
     book = library().Workbook(write_only=True)
     for title, rows in sheets.items():
         sheet = book.create_sheet(title)

@@ -23,7 +23,7 @@ from agentgym.world.digests import digest
 CELL = ("policy", "world", "arm", "context", "horizon")
 # Env arguments that change only an instance's presentation.
 _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
-# Reasons of endpoints and wrappers that mean the model's window was exceeded.
+# Reasons from endpoints and wrappers that mean the model's window was exceeded.
 _OVER_WINDOW = {"over_window", "context_overflow"}
 # Endpoint failures that end such an episode.
 _OVER_WINDOW_FAILURES = ("over_window", "ContextLengthError")

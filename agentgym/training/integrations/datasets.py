@@ -38,7 +38,8 @@ class EpisodeFacts(TypedDict):
 class ChatRow(EpisodeFacts):
     """A segment of an episode as chat-completions messages.
 
-    `tools` and `labels` are JSON texts, because Arrow columns would merge the schemas of all tools;
+    `tools` and `labels` are JSON strings, because Arrow columns would merge the schemas of all
+    tools;
     chat templates take `json.loads(row["tools"])`. To train on replies exactly as written, put
     `{"role": "assistant", "content": reply}` at the positions in `trainable`.
 

@@ -325,7 +325,7 @@ def _record(message: Message) -> dict[str, Any]:
 class RemoteEnv(gymnasium.Env[Chat, str]):
     """A stack on an OpenEnv server as a Gymnasium env.
 
-    `reset_options` are further arguments of each reset, such as `{"split": "test"}`. `dialect`,
+    `reset_options` are passed to each reset, such as `{"split": "test"}`. `dialect`,
     like the action space, is known after the first reset.
     """
 
@@ -343,7 +343,7 @@ class RemoteEnv(gymnasium.Env[Chat, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode; `options` are further arguments of OpenEnv's reset."""
+        """Start an episode; `options` are passed to OpenEnv's reset."""
         chosen = {} if seed is None else {"seed": seed}
         self._chat = Chat()
         self._read(

@@ -153,7 +153,7 @@ def token_policy(
 ) -> TokenPolicy:
     """Return a policy with the family's format, or with the chat template for unknown families.
 
-    `options` are further arguments of `TokenPolicy`; for the others, see `FamilyRenderer`.
+    `options` are passed to `TokenPolicy`; for the others, see `FamilyRenderer`.
     """
     if config is None and tokenizer.name_or_path not in MODEL_RENDERER_MAP:
         renderer = Renderer(tokenizer, native_tools=native_tools)

@@ -174,7 +174,7 @@ def remote_environment(
 ) -> type[ToolEnvironment]:
     """Return an `environment_factory` whose environments are sessions of an OpenEnv server.
 
-    `reset_options` are further arguments of each reset, such as `split`. A tool name that TRL
+    `reset_options` are passed to each reset, such as `split`. A tool name that TRL
     reserves raises `ValueError`.
     """
     from agentgym.training.integrations.openenv import RemoteEnv  # noqa: PLC0415 - an extra

@@ -141,7 +141,7 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
     """Return the number of sampled tokens of each step; 0 for the steps of frozen seats.
 
     Raises:
-        ValueError: A step has no token ids, although others of its agent have.
+        ValueError: A step has no token ids, although its agent's other steps have.
     """
     lengths = [len(step.reply.ids) for step in trajectory.steps]
     for numbers in trajectory.by_agent().values():
@@ -167,7 +167,7 @@ def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
 
 
 def spread(values: Sequence[float] | torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
-    """Repeat each value as often as its length says."""
+    """Repeat each value as many times as its length."""
     return torch.as_tensor(values, dtype=torch.float32).repeat_interleave(torch.tensor(lengths))
 
 

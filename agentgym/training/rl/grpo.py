@@ -162,7 +162,7 @@ class GRPO(Trainer[GRPOConfig]):
     # The loss.
 
     def loss(self, data: Experience, prediction: Prediction) -> torch.Tensor:
-        """Return the loss of some rows, with each term a sum over shares."""
+        """Return the loss of some rows: token terms weighted by shares."""
         # The clipped objective is eq. 7 of Schulman et al. 2017.
         config = self.config
         log_ratio = prediction.logprobs - data.logprobs

@@ -53,7 +53,7 @@ class TensorBoardLogger(Logger):
 
 
 class WandbLogger(Logger):
-    """Logs to one W&B run per folder; a resumed training continues that run.
+    """Logs to one W&B run per folder; resumed training continues that run.
 
     W&B reads its project, mode and key from its own settings, such as `WANDB_PROJECT` and
     `WANDB_MODE=offline`. It ignores repeated steps.

@@ -225,7 +225,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         if missing := {"model", "optimizer", "step", "next_seed"} - state.keys():
             raise ValueError(f"it has no {', '.join(sorted(missing))}")
-    # torch reports a truncated archive as RuntimeError; other damage may raise any of the others.
+    # torch reports a truncated archive as RuntimeError; other damage may raise any of these.
     except (
         AttributeError,
         EOFError,

@@ -116,7 +116,7 @@ class Collector:
         """Play one episode per seed; the seeds may be endless.
 
         Args:
-            policy: Any form that `UserPolicy` takes, or a mapping of a team's agents to policies.
+            policy: Any form that `UserPolicy` accepts, or a mapping of a team's agents to policies.
             seeds: The reset seeds.
             log: Receives each trajectory before it is yielded. Recorded episodes with the same env
                 and labels are yielded instead of played, unless they failed.

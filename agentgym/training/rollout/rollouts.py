@@ -76,7 +76,7 @@ def replay(trajectory: Trajectory) -> Trajectory:
     """Replay a trajectory in a new env, recomputing chats, rewards and labels.
 
     Raises:
-        ValueError: The episode ends before or after the last reply.
+        ValueError: The episode does not end at the last reply.
     """
     env = gymnasium.make(EnvSpec.from_json(trajectory.spec))
     episode = Episode(env, trajectory.seed, trajectory.labels)

@@ -1,4 +1,4 @@
-"""One seat of a team as an env of one agent."""
+"""One seat of a team as a single-agent env."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
 
     The seat's own reward comes once, at the end; `info["detail"].report["team"]` contains all
     seats' rewards. If a frozen policy fails, the episode is truncated without a score, and
-    `StepInfo.invalid` names its seat. If the others end the episode before the seat's first turn,
+    `StepInfo.invalid` names its seat. If other agents end the episode before the seat's first turn,
     the first step only reports the end. `opponents` maps the other agents to names of
     `PolicyConfig`; `options` are those of `agentgym.multi.game.Game`.
 

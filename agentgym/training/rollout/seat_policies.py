@@ -20,7 +20,8 @@ class SeatPolicies(UserPolicy):
     """Policies of a team's seats; each policy receives all waiting chats of its seats at once.
 
     Args:
-        policies: Any form that `UserPolicy` takes, for each agent. Agents mapped to the same object
+        policies: Each agent's policy, in any form that `UserPolicy` accepts. Agents mapped to the
+            same object
             share it.
         frozen: Agents that are not trained; the token ids of their replies are dropped.
 

@@ -40,7 +40,7 @@ _ESCAPES = str.maketrans(
     }
 )
 
-# Higher levels take several times as long and save little on such texts.
+# Higher levels take several times as long and save little on such text.
 _LEVEL = 4
 # Number of characters compressed together: enough for a fast search, few enough to open in
 # milliseconds.

@@ -1,4 +1,4 @@
-"""Files of a run's folders beside its logs: summary, settings and figures."""
+"""Files in a run's folders other than logs: summary, settings and figures."""
 
 from __future__ import annotations
 

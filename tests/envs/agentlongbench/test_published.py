@@ -194,7 +194,7 @@ def test_a_row_needs_a_setting_a_true_answer_and_a_number_that_exists(tmp_path: 
 
 
 class Published:
-    """The published evaluator, written anew from its description."""
+    """The published evaluator, reimplemented from its description."""
 
     @staticmethod
     def tag(reply: str) -> str | None:

@@ -29,7 +29,7 @@ def regrow(game: Commons, number: int, stock: int, first: int, second: int) -> i
 
 
 def most_against(game: Commons, stock: int, choose: Choose, number: int = 0) -> int:
-    """Return the most of all sequences of takes against a player whom takes do not influence."""
+    """Return the largest total of any take sequence against a player that ignores takes."""
     if number == len(game.growth):
         return 0
     other = choose(number, stock)
@@ -40,7 +40,7 @@ def most_against(game: Commons, stock: int, choose: Choose, number: int = 0) -> 
 
 
 def total_of(world: CommonsWorld, takes: Sequence[int]) -> int:
-    """Return the total of takes played through the tool, each as far as it may be."""
+    """Return the total of takes played through the tool, each capped as allowed."""
     for take in takes:
         if world.done:
             break

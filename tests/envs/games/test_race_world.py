@@ -20,7 +20,7 @@ def move(numbers: Sequence[int], left: int, per_move: int) -> tuple[int, Sequenc
 
 
 def perfect(numbers: Sequence[int], per_move: int) -> tuple[int, int]:
-    """Return the sums of who moves next and of the other if both maximise their own."""
+    """Return the sums of the next mover and the other player if both play optimally."""
     if not numbers:
         return 0, 0
     ends = []

@@ -205,7 +205,7 @@ def _stated(reader: Reader, match: re.Match[str]) -> Rule | None:
 
 
 def _stated_apart(reader: Reader, match: re.Match[str]) -> Rule | None:
-    """Read a number whose noun stands apart from the verb."""
+    """Read a number whose noun is separated from the verb."""
     noun = match.groupdict().get("a") or "dollars"
     key = reader.clause(match["w"], match["c"], noun)
     return (key, lambda: Fraction(int(match["n"])), ()) if key else None
@@ -351,10 +351,10 @@ def _question(text: str) -> tuple[str, list[Key]]:
 
 
 def solve(question: str, documents: Sequence[tuple[str, str]]) -> Fraction | None:
-    """Return the answer to a question from pairs of names and contents; None if it is open.
+    """Return the answer to a question from pairs of names and contents; None if it is undetermined.
 
     Raises:
-        AssertionError: A quantity has two definitions, or is no positive whole number.
+        AssertionError: A quantity has two definitions, or is not a positive integer.
     """
     rules: dict[Key, Rule] = {}
     for names, content in documents:

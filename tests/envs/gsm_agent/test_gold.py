@@ -112,7 +112,7 @@ def test_a_plan_tells_no_hidden_number(folder: str) -> None:
         assert not set(re.findall("[0-9]+", plan)) & set(
             re.findall(r"\b[0-9]+\b", " ".join(hidden))
         )
-        # A query in no words of the question finds nothing, so the plan takes the document's own.
+        # The question shares no word with the document, so the plan uses the document's words.
         calls = GoldSearches(
             world.database,
             replace(world.problem, question="xyzzy"),

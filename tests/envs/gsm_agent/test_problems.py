@@ -162,7 +162,7 @@ def test_documents_are_records_and_anonymous_ones_name_nobody() -> None:
 
 
 def test_outdated_documents_define_nothing_and_others_correct_them() -> None:
-    """An outdated document tells what a corrected one of the same month tells, but for the number."""
+    """An outdated document matches its correction from the same month except for the number."""
     database = get_database(DatabaseOptions(tasks=150))
     valid: dict[tuple[str, Quantity], Fact] = {}
     outdated: dict[tuple[str, Quantity], Fact] = {}

@@ -54,7 +54,7 @@ def test_no_person_of_a_test_instance_is_one_of_training(options: dict[str, Any]
 
 
 def test_a_test_problem_is_no_training_problem_with_other_names() -> None:
-    """A multi-premise task's quantities and numbers occur in one split only."""
+    """A multi-premise task's quantities and numbers occur in only one split."""
     stories: dict[str, set[str]] = {split: set() for split in SPLITS}
     for split in SPLITS:
         for world in worlds_of(split):

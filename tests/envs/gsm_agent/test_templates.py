@@ -65,7 +65,7 @@ def test_answers_are_exact_and_every_document_is_necessary(tmp_path: Path) -> No
         first, second, third, last = problem.premises
         assert first.endswith("each.")
         assert second.startswith("The box held")
-        # The days of the walk decide nothing, so they are no document of their own.
+        # The walking days do not affect the answer, so they get no document.
         assert third.startswith("A walk took ")
         assert " Mr. " in third
         assert last.startswith("The bus cost ")

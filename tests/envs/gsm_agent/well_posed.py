@@ -1,4 +1,4 @@
-"""Faults of a database's texts, and a searcher that knows only what it was shown."""
+"""Faults in a database's documents, and a searcher that knows only its observations."""
 
 from __future__ import annotations
 

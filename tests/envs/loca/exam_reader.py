@@ -80,7 +80,7 @@ def one_of(found: list[Any], first: bool) -> Any:
 
 
 class Reader:
-    """Read a course's posts, or mails about it, oldest first.
+    """Read a course's posts, or emails about it, oldest first.
 
     `exam` contains the known facts: `day`, `time`, `minutes`, `place`, `proctor`, `books`, `held`.
     """

@@ -125,7 +125,7 @@ def _content(path: str, data: bytes) -> Mapping[str, Any]:
     if path.endswith(".xlsx"):
         return _workbook(data)
     if path.endswith(".csv"):
-        # Blanks around numbers do not matter, also around those of a range such as `0.65 - 1.99`.
+        # Blanks around numbers do not matter, even within a range such as `0.65 - 1.99`.
         rows = [[re.sub(r"\s*-\s*", "-", cell) for cell in row] for row in csv_rows_of(data)]
         return {"rows": rows, "look": data}
     return {"data": data}

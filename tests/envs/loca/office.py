@@ -161,7 +161,7 @@ def update_product(world: Any, product: int, **fields: Any) -> None:
 
 
 def unsent(world: Any, mail: Mail | None = None) -> Mail:
-    """Take back a sent mail, by default the last one, and return it."""
+    """Remove a sent email, by default the last one, and return it."""
     email = world.office.get(Email)
     gone: Mail = mail or email.sent()[-1]
     email.store.delete("mails", message=int(gone.id))
@@ -170,7 +170,7 @@ def unsent(world: Any, mail: Mail | None = None) -> Mail:
 
 
 def resend(world: Any, mail: Mail, **changes: Any) -> None:
-    """Send a mail again with changes and without its attachments."""
+    """Resend an email with changes and without its attachments."""
     world.office.call(
         "send_email", {"to": mail.to, "subject": mail.subject, "body": mail.body, **changes}
     )

@@ -1,4 +1,4 @@
-"""Forms of a plan's writes that the checks accept and the plan does not use, and repairable damage."""
+"""Alternatives to a plan's writes that the checks accept, and repairable damage."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _split_area(area: str) -> tuple[str, int, str]:
 
 
 def _sheet(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    """Write rows with gaps, in another order, with blanks around texts, or at once or one by one."""
+    """Write rows with gaps, in another order, with spaces around text, at once or one by one."""
     left, top, right = _split_area(arguments["range"])
     rows, body = arguments["data"], arguments["data"]
     head: Rows = []
@@ -91,7 +91,7 @@ def _rows_of(content: str) -> Rows:
 
 
 def _csv(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    """Write a table in another format, in parts, or elsewhere and then to its place."""
+    """Write a table in another format, in parts, or elsewhere before moving it."""
     path = arguments["path"]
     if not path.endswith(".csv"):
         return [ToolCall("write_file", arguments)]
@@ -200,7 +200,7 @@ def _ruined_files(changes: Sequence[PlanStep], draw: random.Random) -> list[Tool
 
 
 def by_program(path: str, data: bytes) -> list[ToolCall]:
-    """Return calls that write a file without its name; only one of the tools need exist."""
+    """Return calls, one per tool, that write a file without naming it."""
     name = path.removeprefix("/workspace/")
     code = (
         f"import os; p = '/workspace/' + bytes.fromhex('{name.encode().hex()}').decode(); "

@@ -24,7 +24,8 @@ def files_of(task: str) -> dict[str, Any]:
 
 
 def write_state(folder: Path, files: Mapping[str, Any]) -> Path:
-    """Write files by path and return the folder; a path with a slash at its end is an empty folder."""
+    """Write files by path and return the folder; a path with a trailing slash is an empty
+    folder."""
     for name, content in files.items():
         path = folder / name
         if content is None:
@@ -74,7 +75,7 @@ def _write_database(path: Path, tables: Mapping[str, Mapping[str, Any]]) -> None
 
 
 def _write_pdf(path: Path, texts: Sequence[tuple[float, float, float, str]]) -> None:
-    """Draw texts by their distance from the left and from the top, and their size."""
+    """Draw strings by distance from the left and top, and size."""
     page = canvas.Canvas(str(path), pagesize=SIZE)
     for left, top, size, text in texts:
         page.setFont("Helvetica", size)

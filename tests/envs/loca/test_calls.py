@@ -77,6 +77,6 @@ def test_mails_are_read_in_pages_of_the_size_that_the_agent_takes(size: int) -> 
             range(2, -(-total // size) + 1)
         )
         assert all(step.call.arguments.get("page_size", 20) == size for step in steps)
-    if len(steps) > 1:  # pages of another size contain other mails
+    if len(steps) > 1:  # a different page size returns different emails
         assert take(world, "get_emails", page=2, page_size=size + 1) == "redundant"
     assert carry_out(world).score() == 1.0

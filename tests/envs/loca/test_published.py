@@ -514,7 +514,7 @@ def test_a_malformed_state_is_refused(tmp_path: Path, name: str) -> None:
 def test_an_error_names_the_malformed_file(tmp_path: Path, task: str, bad: bytes | None) -> None:
     state = example(tmp_path, task)
     for path in filter(Path.is_file, sorted(state.rglob("*.*"))):
-        if path.name == "permissions.json":  # nothing reads who may see the spreadsheet
+        if path.name == "permissions.json":  # nothing checks the spreadsheet's permissions
             continue
         content = path.read_bytes()
         path.unlink()

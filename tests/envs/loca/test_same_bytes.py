@@ -22,12 +22,13 @@ from tests.helpers import needs_workbench
 TABLE = Path(__file__).with_name("same_bytes.tsv")
 # Sizes with seeds: the smallest state, and one with room for most kinds of records.
 CASES = ((1, 0), (5, 7), (25, 1))
-# Library versions decide these bytes.
+# These bytes depend on library versions.
 LIBRARY_BYTES = ("look", "data")
 
 
 def drawn(world: Any) -> str:
-    """Return a digest of an office, its prompt and what it lacks, without bytes that libraries decide."""
+    """Return a digest of an office, its prompt and its failures, without library-dependent
+    bytes."""
     records = [(*key, fields) for key, fields in sorted(_records(world), key=repr)]
     truth = {name: value for name, value in world.truth.items() if name != "files"}
     shown = [world.rules(), world.task(), world.tokens, world.max_turns]

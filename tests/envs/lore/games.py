@@ -1,4 +1,4 @@
-"""LORE tasks and calls for the tests, with a solver of each world that sees observations only."""
+"""LORE tasks and calls for the tests, with a solver per world that sees only observations."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def reply(*calls: ToolCall) -> str:
 
 
 def default(env_id: str, seed: int, operators: Sequence[str] = (), **options: Any) -> Any:
-    """Return a task; one of CodeWorld may have these operators only."""
+    """Return a task; a CodeWorld task uses only these operators."""
     config = LORE[env_id].Config
     if operators:
         chosen = dict.fromkeys(BOTH, tuple(map(PROGRAMS.__getitem__, operators)))

@@ -83,7 +83,7 @@ def test_a_last_line_answers(said: str, over: bool) -> None:
     assert outcome.going_on or env.chat.messages[-2].calls[0].name == "submit"
 
 
-# Ends of episodes, labels and reports.
+# Episode ends, labels and reports.
 
 
 def test_on_the_last_turn_only_an_answer_can_succeed() -> None:
@@ -111,7 +111,7 @@ def test_calls_are_labelled() -> None:
     assert labels(read("v1%nothing"), ToolCall("open", {})) == (("invalid", "invalid"), False)
     assert labels() == ((), False)
     assert labels(read(world.graph.nodes[0].file)) == (("lucky",), False)
-    # The target is known, so no read is of use.
+    # The target is known, so no read helps.
     assert labels(read(world.known.useful()[0])) == (("speculative",), False)
     assert labels(submit("wrong"), read(a)) == (("wrong", "invalid"), False)
 

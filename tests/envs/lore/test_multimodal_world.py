@@ -270,7 +270,7 @@ def test_expressions_are_read_from_the_pixels() -> None:
 
 @pytest.mark.rotation
 def test_a_distorted_expression_can_be_undone_with_the_tools() -> None:
-    """Exactly if nothing was lost, otherwise with most of the ink in place."""
+    """Undoing is exact if nothing was lost; otherwise most ink matches."""
     agreements: dict[str, list[float]] = {}
     for seed in range(4):
         world = generated(seed, operations=25, difficulty="hard", pictured=1.0)

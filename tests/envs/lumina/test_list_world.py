@@ -45,7 +45,7 @@ class Search:
         return [place for place in left if place >= bound]
 
     def _cost(self, left: tuple[int, ...], bound: int) -> float:
-        """Return the shortest success's turns, including `done`, or infinity."""
+        """Return the minimum turns to success, including `done`, or infinity."""
         ways = [self._after(left, place) for place in self.legal(left, bound)]
         return 1 + min([0.0] if self.solved(left) else ways, default=math.inf)
 

@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Difference:
-    """An intended difference from a published tool; keys and values have paths, as
+    """An intended difference from a published tool; keys and values have paths, such as
     `emails[].thread`.
 
     Attributes:
@@ -28,7 +28,7 @@ class Difference:
         disabled: Every call is refused, because the account lacks the feature.
         added: Keys that only our results have.
         lacking: Keys that only the published results have.
-        types: Values of another type.
+        types: Values whose type differs.
         params: Parameters that differ or that only ours has.
         empty: Lists that are always empty here.
     """
@@ -59,7 +59,7 @@ class Shape:
     Attributes:
         added: Keys that the tree lacks.
         lacking: Keys that a result lacked.
-        types: Values of another type, each with the actual type.
+        types: Values whose type differs, each with the actual type.
         empty: Empty lists.
     """
 

@@ -60,7 +60,7 @@ class Account:
 
 DIALECTS = ("bigquery", "snowflake")
 LONG = "REPEAT('ab', 500000)"
-# Statements that take much time or memory, in both dialects and in one.
+# Statements that take excessive time or memory, in both dialects and in one.
 HEAVY = (
     "SELECT COUNT(*) AS c FROM " + ", ".join(f"{{t}} t{k}" for k in range(20)),
     "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT COUNT(*) AS c FROM r",

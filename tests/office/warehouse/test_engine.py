@@ -28,7 +28,7 @@ from agentgym.text.tools import ToolError, tools_of
 from tests.helpers import calls_of
 from tests.office.warehouse.test_snowflake import shown
 
-# Statements by what must happen to them.
+# Statements by expected outcome.
 BANK = tomllib.loads(Path(__file__).with_name("engine.toml").read_text(encoding="utf-8"))
 STAFF = [(1, "Ann", 3.5), (2, "Bob", None), (3, None, -1.0), (4, "Bob", 2.25)]
 

@@ -38,7 +38,7 @@ def drawn(rng: random.Random) -> str:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_no_statement_is_a_fault(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "SECONDS", 0.1)  # some would run for long
+    monkeypatch.setattr(database, "SECONDS", 0.1)  # some would run too long
     rng, account = random.Random(dialect), Account(dialect)
     for number in range(200):
         sql = drawn(rng)

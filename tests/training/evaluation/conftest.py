@@ -19,7 +19,7 @@ def write_blank(_: Any, path: Path) -> list[Path]:
 
 @pytest.fixture(autouse=True)
 def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    # To draw three figures in three formats takes most of a report's time. `test_plots.py`, one
+    # Drawing three figures in three formats takes most of a report's time. `test_plots.py`, one
     # report in `test_ablation.py` and the tests of the papers draw theirs.
     if drawing := sys.modules.get("agentgym.training.evaluation.drawing"):
         monkeypatch.setattr(drawing, "save", write_blank)

@@ -51,8 +51,8 @@ def simulate(
 
 
 def zermelo(points: np.ndarray, games: np.ndarray) -> np.ndarray:
-    """Return the Elo points of players with some points per pair by the fixed-point iteration of
-    Zermelo (1929), which shares no code with `ratings`.
+    """Return Elo ratings from points per pair by Zermelo's (1929) fixed-point iteration, which
+    shares no code with `ratings`.
     """
     strength = np.ones(len(points))
     for _ in range(5_000):
@@ -244,7 +244,7 @@ def test_the_tables_show_each_seat(tmp_path: Path) -> None:
     ranking, pursuer, evader = league_tables(played, games)
     assert [row[0] for row in ranking[2]] == ["oracle", "noisy:p=0.5"]
     assert pursuer[1] == ["pursuer_0", "vs noisy:p=0.5", "vs oracle"]
-    # Perfect play of both earns both seats their value.
+    # With perfect play, both seats earn their value.
     assert pursuer[2][1][2] == evader[2][1][2] == "1.00 (0-8-0)"
     against = [game for game in games if game.line_up == ("noisy:p=0.5", "oracle")]
     lost = sum(game.rewards[0] < game.rewards[1] for game in against)

@@ -49,7 +49,7 @@ def simulated(
 
 @pytest.fixture(autouse=True)
 def blank_figures() -> None:
-    """Draw figures, unlike the other tests of this folder."""
+    """Draw figures, unlike the other tests in this folder."""
 
 
 @pytest.mark.rotation(

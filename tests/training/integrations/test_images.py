@@ -41,7 +41,7 @@ def images_of(chat: Chat) -> list[bytes]:
 
 
 class Play:
-    """An optimal player of a world, whose replies follow a look at the images of the requests.
+    """An optimal player that shows each request's images to a vision model before it replies.
 
     Attributes:
         emitted: For each of the player's turns, the images of the env's chat.

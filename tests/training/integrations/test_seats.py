@@ -153,7 +153,7 @@ PLAYERS: dict[str, Callable[[list[str], Path], float]] = {
 
 @pytest.mark.parametrize("bridge", PLAYERS)
 def test_every_bridge_plays_a_seat(bridge: str, tmp_path: Path) -> None:
-    """The policy replies with the same texts as here, and earns the same in as many turns."""
+    """The policy gives the same replies as here, with the same reward after as many turns."""
     policy = TeamPolicy(TEAM, NoisyPolicy(TEAM, 0.3))
     expected = rollout(policy, agentgym.make(TEAM, **SEAT), SEED)
     assert expected.reward not in (0.0, 1.0), "the others' moves count"

@@ -57,7 +57,8 @@ def started(env_id: str, seed: int = 3, **options: Any) -> tuple[Any, list[dict[
 
 
 def as_shown(chat: Chat) -> list[tuple[str, str]]:
-    """Return a chat's texts with results as user texts; adjacent texts of one side are joined."""
+    """Return a chat as roles and text; results become user messages, and adjacent messages of one
+    role are joined."""
     said = [
         (
             "user" if m.role == "tool" else m.role,

@@ -44,7 +44,7 @@ def evaluate(command: str, **names: Any) -> Any:
 
 
 def run(stack: str, more: str, folder: Path, **variables: str) -> str:
-    """Run a command of the page with further options, and return what it printed."""
+    """Run a command from the page with extra options, and return its output."""
     program, *words = shlex.split(f"{COMMANDS[stack]} {more}")
     path = Path(sys.executable).parent / program
     done = subprocess.run(

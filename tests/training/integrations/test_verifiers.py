@@ -195,7 +195,7 @@ def test_calls_that_the_env_does_not_take_are_all_answered() -> None:
     assert trace.num_branches == 1
 
 
-# Ends that the world does not cause.
+# Episode ends that the world does not cause.
 
 
 def limited(limits: dict[str, Any]) -> vf.Env:

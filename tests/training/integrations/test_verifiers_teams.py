@@ -30,7 +30,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Table:
-    """The servers' copy of the game, which checks who is asked and what it is shown."""
+    """The servers' copy of the game, which checks the queried agents and their observations."""
 
     def __init__(self, env_id: str, seed: int, **options: Any) -> None:
         self.env, self.policy = agentgym.make(env_id, **options), TeamPolicy(env_id)

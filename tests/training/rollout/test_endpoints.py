@@ -43,7 +43,7 @@ from tests.training.rollout.endpoint_server import Answer, serving
 HARD = {"items": 4, "removals": 2, "max_failed_rounds": 1}
 
 
-# The record and the wire.
+# Recorded and sent options.
 
 VALUES: dict[str, Any] = {
     "temperature": 0.25,

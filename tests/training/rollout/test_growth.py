@@ -1,4 +1,4 @@
-"""The cost of storing, sending and keeping an episode grows with its new text and tokens only.
+"""The cost of storing, sending and keeping an episode grows only with its new text and tokens.
 
 Bytes, memory and calls are counted per step for two lengths.
 """

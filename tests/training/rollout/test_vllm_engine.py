@@ -15,7 +15,7 @@ from agentgym.training.rollout.models.pretrained import add_lora, save_model
 from tests.training.rl.echo_trainers import make_words_tokenizer
 
 pytest.importorskip("vllm")
-pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM and its libraries deprecate much
+pytestmark = pytest.mark.filterwarnings("ignore")  # many deprecation warnings from vLLM
 
 CONTEXT = 256
 # The long prompt fills whole blocks of the cache, so later requests reuse its states.

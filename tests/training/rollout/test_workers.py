@@ -86,7 +86,7 @@ def test_workers_that_cannot_start_end_the_collection() -> None:
 
 
 class _Ending:
-    """Makes envs in its own process, and ends any other."""
+    """Makes envs in its own process, and kills any other."""
 
     def __init__(self) -> None:
         self.maker = os.getpid()

@@ -33,7 +33,7 @@ class InputRecord:
         return value
 
     def texts(self, name: str, *, required: bool = False) -> tuple[str, ...]:
-        """Return a field that is a list of texts; note a mistake if it is required but missing."""
+        """Return a field that is a list of strings; note a mistake if required but missing."""
         value = self.fields.get(name)
         if value is None and not required:
             return ()

@@ -31,7 +31,7 @@ _SOLVED = re.compile(r"^#### *\{(.+)\}", re.MULTILINE)
 _HEADING = re.compile(r"^#(init|conditions|answer):", re.MULTILINE)
 _ASKS = re.compile(r"\?$|^(?:calculate|find|determine)\b|, (?:calculate|find) ", re.IGNORECASE)
 _MOST_TRIES = 200_000  # a second; some published templates take 20,000 attempts
-_ALTERNATIVES = 12  # rounding hides some changes of a number, but hardly all
+_ALTERNATIVES = 12  # rounding hides some changes to a number, but rarely all
 
 
 class Line:

@@ -65,7 +65,7 @@ def read_exam_mail(text: str, sender: str) -> list[Said]:
 
 
 def mailed_course(name: str, teacher: str) -> str:
-    """Return a course's key in mails: its name up to the first hyphen, and its teacher."""
+    """Return a course's key in emails: its name up to the first hyphen, and its teacher."""
     return f"{name.partition('-')[0]} <{teacher}>"
 
 
@@ -81,7 +81,7 @@ def _facts(day: str, time: str, minutes: str, place: str) -> list[Said]:
 def schedule_failures(
     files: Workspace, path: str, expected: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Compare workbook rows by course; of two texts, one must contain the other."""
+    """Compare workbook rows by course; of two strings, one must contain the other."""
     try:
         table = next(iter(read_workbook(files.read(path)).values()), [])
     except ToolError as error:

@@ -211,7 +211,7 @@ def outlet_failures(
     rows: Records,
     subscribers: Mapping[str, Any],
 ) -> Iterator[str]:
-    """Compare the products in the outlet, and the table that a mail to each subscriber attaches.
+    """Compare the products in the outlet, and the table that an email to each subscriber attaches.
 
     The checker reads the attached file from the final workspace.
     """

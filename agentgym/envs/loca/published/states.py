@@ -202,9 +202,9 @@ def load_mail(
     needed: Iterable[str] = (),
     latest: datetime | None = None,
 ) -> Sequence[Mail]:
-    """Load the mail server's users and the owner's INBOX, and return the owner's mails by date.
+    """Load the mail server's users and the owner's INBOX, and return the owner's emails by date.
 
-    Only `owner` may have mails, the last of which moves to `latest`; the state must also have the
+    Only `owner` may have emails, the last of which moves to `latest`; the state must also have the
     users `needed`. Raise ValueError if a file is missing or malformed, or an agent has worked on
     this state.
     """

@@ -25,7 +25,7 @@ _SECTION, _PUNCTUATION = re.compile(r"-\d+$"), re.compile(r"\W")
 
 
 def reminder_failures(email: Email, students: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Look for one mail about the course in each student's INBOX; mails to others pass.
+    """Look for one email about the course in each student's INBOX; emails to others pass.
 
     `students` has the name and id of each student to remind, by address.
     """

@@ -56,7 +56,7 @@ _LINE = re.compile(r"^([│├└─ ]*+)(\S+)(?: \((.+)\)|(?<=/))$", re.MULTILI
 _SHOWN_RATE = 0.12
 # Probabilities that a professor has written something else before, and of an automatic reply.
 _REPEAT_RATE, _AUTOMATIC_RATE = 0.25, 0.15
-_OTHERS = 8  # professors for each mail from other people
+_OTHERS = 8  # professors for each email from other people
 _SENDER = re.compile(r"(?<![^\s<>])([^\s<>]+@[^\s<>]+)>?$")
 
 

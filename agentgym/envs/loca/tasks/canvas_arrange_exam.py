@@ -1,4 +1,4 @@
-"""A student's remaining final exams, from announcements and mails (LOCA-bench, table 7)."""
+"""A student's remaining final exams, from announcements and emails (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -369,7 +369,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
 
 def _check_mails(state: Path, mails: Iterable[Mail], courses: Iterable[Mapping[str, Any]]) -> None:
-    """Raise ValueError if name and teacher in a mail fit no course, or several."""
+    """Raise ValueError if name and teacher in an email fit no course, or several."""
     names = [mailed_course(each["name"], each["extra"]["teacher_email"]) for each in courses]
     for mail in mails:
         about = by_kind(read_exam_mail(mail.body, mail.sender)).get("about")

@@ -64,10 +64,10 @@ FILES, OTHER_FILES = (
 )
 # Probability that a student has sent something that does not count.
 _ATTEMPT_RATE = 0.6
-# Probability that only the text of such a mail says so, and that a submission mentions drafts.
+# Probability that only the text of such an email says so, and that a submission mentions drafts.
 _DRAFT_RATE = 0.65
-_PRIVATE_RATE = 0.15  # of mails from a private address
-_OTHERS = 10  # students for each mail from other people
+_PRIVATE_RATE = 0.15  # of emails from a private address
+_OTHERS = 10  # students for each email from other people
 _CONDITION = re.compile(r"\b(if|unless|in case|should) you\b[^.!?]*", re.IGNORECASE)
 # Wording that a reminder may contain only in a condition.
 _DENIAL = re.compile(
@@ -82,7 +82,7 @@ _SUBJECT = re.compile(r"nlp-presentation-([0-9]+)-", re.IGNORECASE)
 
 @functools.cache
 def presentations_book() -> PhraseBook:
-    """Return the sentences of the mails."""
+    """Return the sentences of the emails."""
     return PhraseBook(load_texts("presentations"), COMMON_SLOTS)
 
 

@@ -146,7 +146,7 @@ def key_of(table: str) -> TableName:
 
 
 def form_of(table: Table) -> list[Any]:
-    """Return the columns, which a check compares besides the rows."""
+    """Return the columns; a check compares them and the rows."""
     columns = [[column.name, column.type, column.nullable, column.key] for column in table.columns]
     return ["", *columns]  # the empty text keeps the keys of instances
 

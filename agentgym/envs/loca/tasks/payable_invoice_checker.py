@@ -1,4 +1,4 @@
-"""PDF invoices to enter into Snowflake, and mails about the unpaid ones (LOCA-bench, table 7)."""
+"""PDF invoices to enter into Snowflake, and emails about the unpaid ones (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         invoices, pdfs = [], []
         for k, key in enumerate(ids[:size]):
             mail, other = pick(self.rng, mails), pick(self.rng, list(buyers)[:8])
-            # The first invoice is unpaid: at least one mail is due.
+            # The first invoice is unpaid: at least one email is due.
             paid_rate = _PAID_RATE if k else 0.0
             invoice, pdf = draw_invoice(self.rng, key, (mail, buyers[mail]), other, paid_rate)
             invoices.append(invoice)

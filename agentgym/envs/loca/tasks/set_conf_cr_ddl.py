@@ -1,4 +1,4 @@
-"""Calendar reminders for the latest camera-ready deadlines among many mails (LOCA-bench, table 7)."""
+"""Calendar reminders for the latest camera-ready deadlines in many emails (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def fillers_book() -> PhraseBook:
 
 @functools.cache
 def conference_news() -> News:
-    """Return the mails without a deadline."""
+    """Return the emails without a deadline."""
     return News(load_texts("conference_news"), SLOTS)
 
 

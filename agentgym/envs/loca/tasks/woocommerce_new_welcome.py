@@ -1,4 +1,4 @@
-"""Database rows and mails for customers with a first order (LOCA-bench, table 7)."""
+"""Database rows and emails for customers with a first order (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ HISTORIES = {
     "several at the edge": 0.04, "old": 0.1, "old at the edge": 0.04, "known": 0.1, "guest": 0.06,
 }  # fmt: skip
 
-# Probability that the note of an order declines mails.
+# Probability that the note of an order declines emails.
 _DECLINED_RATE = 0.25
 _INCOMPLETE = 0.25  # incomplete orders per completed order
 

@@ -204,12 +204,12 @@ def replies_book() -> PhraseBook:
 
 
 def asks_for_papers(text: str) -> bool:
-    """Return whether a reply requests papers now."""
+    """Return whether a reply requests application papers."""
     return any(kind in ASKING for kind, _ in replies_book().read(text))
 
 
 class Correspondence:
-    """Draw the mails of a mailbox."""
+    """Draw the emails of a mailbox."""
 
     def __init__(self, rng: np.random.Generator, now: datetime, names: Sequence[str]) -> None:
         self._rng, self._values = rng, idle_values(rng, now, names)

@@ -89,7 +89,7 @@ def _questions() -> dict[str, dict[str, list[Any]]]:
 
 
 def draw_questions(rng: np.random.Generator, code: str, count: int) -> list[dict[str, Any]]:
-    """Draw different quiz questions of ten points each."""
+    """Draw distinct quiz questions worth ten points each."""
     bank = _questions()[code.rstrip("0123456789-")]
     pool = [(kind, question) for kind, group in bank.items() for question in group]
     return [

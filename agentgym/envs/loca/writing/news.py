@@ -1,4 +1,4 @@
-"""Announcements and mails that are irrelevant to the task."""
+"""Announcements and emails that are irrelevant to the task."""
 
 from __future__ import annotations
 
@@ -69,5 +69,5 @@ def course_news() -> News:
 
 @functools.cache
 def inbox_news() -> News:
-    """Return mails from shops, friends and offices."""
+    """Return emails from shops, friends and offices."""
     return News(load_texts("inbox_news"), SLOTS)

@@ -93,19 +93,19 @@ _ALLOWING: Sequence[Sequence[str]] = (
     ("declined", "resumed"),
     ("declined", "resumed"),
 )
-# True for kinds of sentences that decline mails.
+# True for kinds of sentences that decline emails.
 _WISHES = {"declined": True, "revoked": True, "invited": False, "resumed": False}
 
 
 def draw_mail_wish(rng: np.random.Generator, *, declined: bool) -> str:
-    """Draw the note of a customer who declines or finally allows mails."""
+    """Draw the note of a customer who declines or finally allows emails."""
     story = pick(rng, _DECLINING if declined else _ALLOWING)
     asides: list[Fact] = [("elsewhere", {})] * whole(rng, 1, _MOST_ASIDES + 1)
     return write_note(rng, "books", [(kind, {}) for kind in story], asides)
 
 
 def declines_mails(note: str) -> bool:
-    """Return whether the last sentence about mails declines them."""
+    """Return whether the last sentence about emails declines them."""
     declined = False
     for kind, _ in notes_book("books").read(note):
         declined = _WISHES.get(kind, declined)

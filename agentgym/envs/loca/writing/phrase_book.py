@@ -124,7 +124,7 @@ class PhraseBook:
     def find(self, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield kind and values of each phrase that occurs in a text, in the order of the book.
 
-        Use it for texts without reliable sentence and line ends, such as PDF texts.
+        Use it for text without reliable sentence and line ends, as from PDFs.
         """
         joined = " ".join(text.split())
         for kind, group in self.kinds.items():

@@ -34,7 +34,7 @@ logging.getLogger("sqlglot").addHandler(
     logging.NullHandler()
 )  # otherwise SQLGlot warns on standard error
 
-# SQLGlot raises these for some invalid texts.
+# SQLGlot raises these for some invalid SQL.
 _PARSER_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 READS = (exp.Query, exp.Values, exp.Show, exp.Describe)  # Statements that return records

@@ -133,7 +133,7 @@ def play_league(
 
     Raises:
         CollectionError: Many consecutive episodes failed.
-        OtherRunError: The folder contains games of another world, or of another policy with the
+        OtherRunError: The folder contains another world's games, or a different policy with the
             same name.
         RunLockedError: Another process writes to the folder.
     """

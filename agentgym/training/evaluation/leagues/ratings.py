@@ -43,7 +43,7 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
     nan.
 
     Raises:
-        ValueError: A game has another player number, or a player meets itself.
+        ValueError: Games differ in their number of players, or a player meets itself.
     """
     for outcome in outcomes:
         pair = {outcome.first, outcome.second}

@@ -77,7 +77,7 @@ class Session:
 
     @functools.cached_property
     def client(self) -> Any:
-        """The SDK's asynchronous client, for use in the endpoints' loop only."""
+        """The SDK's asynchronous client, used only in the endpoints' loop."""
         return self._make()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:

@@ -118,7 +118,7 @@ def keeps_all_positions(model: Any) -> bool:
     return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
 
 
-# Faults of the models that have been tried.
+# Faults of the models tried so far.
 _FAULTS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 

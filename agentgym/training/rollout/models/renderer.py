@@ -23,7 +23,7 @@ from agentgym.training.rollout.models.plain_chat import as_text, join_messages
 _REMEMBERED = 4_096
 # Llama 3 templates insert today's date unless given this variable; the value is their default.
 _FIXED = {"date_string": "26 Jul 2024"}
-# Probe texts for templates, which no template trims or escapes.
+# Probe strings that no template trims or escapes.
 _USER, _REPLY, _RESULT, _SYSTEM = "Question 1", "Answer 2", "Result 3", "Rules 4"
 
 

@@ -15,7 +15,8 @@ from agentgym.training.rollout.models.prefixes import sampling_mode, sharing_fau
 from agentgym.training.rollout.models.sampling import Sample, SamplingOptions
 from agentgym.training.rollout.models.token_tree import SharedRows, TokenTree, WholeRows
 
-# Prompts per forward pass: more hardly raise CPU throughput, and key-value states take memory.
+# Prompts per forward pass: larger batches barely raise CPU throughput but need memory for key-value
+# states.
 BATCH = 32
 
 
@@ -122,7 +123,7 @@ class TransformersSampler:
             token = logits.argmax(-1)
         else:
             logprobs = (logits / temperature).log_softmax(-1)
-            # Rows that have ended draw too, so no row's samples depend on the others' lengths.
+            # Ended rows keep drawing, so no row's samples depend on other rows' lengths.
             shares = logits.new_ones(total, logits.shape[1])
             shares[rows] = logprobs.exp()
             token = torch.multinomial(shares, 1, generator=self._generator)[rows, 0]

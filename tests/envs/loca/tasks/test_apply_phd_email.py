@@ -203,7 +203,7 @@ def test_equivalents_pass(name: str) -> None:
     assert faults_after(TASK, EQUIVALENTS[name], **OPTIONS) == []
 
 
-# Written by hand, in words that the package does not use for reading.
+# Written by hand, with words that the package's parsers do not use.
 NOT_NOW = re.compile(
     r"nothing to send|wait until I write|application elsewhere|and not I|cannot take you|do not send your papers"
     r"|to give you an idea"

@@ -168,7 +168,7 @@ def test_an_attachment_is_what_the_file_was_when_it_was_sent() -> None:
     assert not any("attachment" in fault for fault in found)
 
 
-# Written by hand, in words that the package does not use for reading.
+# Written by hand, with words that the package's parsers do not use.
 EXCLUDED = re.compile(
     r"Never sold in|does not allow|not find it in any|however slowly|By contract|^Excluded|\. Excluded|Do not wait|do not clear it"
     r"|keep it out of|we keep out of|counter only|We have promised|outlet in vain|A reserved"

@@ -150,7 +150,7 @@ def of_mails(task: str) -> Misses:
 
 
 def again(fresh_one: bool = True, **changes: Any) -> Change:
-    """Send the last mail once more, by default instead of the first time."""
+    """Resend the last email, by default in place of the original."""
 
     def apply(world: Any) -> None:
         mail = unsent(world) if fresh_one else world.office.get(Email).sent()[-1]

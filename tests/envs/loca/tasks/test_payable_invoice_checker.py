@@ -48,7 +48,7 @@ def sql(text: str, which: Callable[[Any], str] | None = None) -> Callable[[Any],
 
 
 def in_columns(**changes: Any) -> Callable[[Any], None]:
-    """Return a change of a column that no statement makes without a change of rows."""
+    """Return a column change that no statement makes without changing rows."""
 
     def apply(world: Any) -> None:
         engine = world.office.get(Snowflake).engine
@@ -218,7 +218,7 @@ OPEN = re.compile(
     r"(?:BALANCE DUE:|STILL OPEN:|balance of|All but|owe us|the missing|total,|payment was|Only|Apart from|except"
     rf"|your payment is|deducted|have another) {MONEY}"
 )
-# Written by hand, in words that the package does not use for reading.
+# Written by hand, with words that the package's parsers do not use.
 RECEIVED = re.compile(
     r"(?:PARTIALLY PAID:|PAID SO FAR:|payment of|progress:|So far|A sum of|you have paid|bank shows|have booked"
     rf"|of the month|for the|cheque for) {MONEY}"

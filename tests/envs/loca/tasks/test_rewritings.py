@@ -37,7 +37,7 @@ REPEATABLE = {
 
 
 def play(world: Any, calls: Iterable[ToolCall]) -> None:
-    """Make calls as the env does, which passes on the results of completed calls."""
+    """Make calls as the env does, passing on the results of completed calls."""
     for call in calls:
         with suppress(ToolError, KeyError):  # not every task has every tool
             world.read_result(call, world.office.call(call.name, call.arguments))
@@ -94,7 +94,7 @@ def test_an_agent_that_keeps_its_own_form_gets_through(name: str, seed: int) -> 
 
 @pytest.mark.family(name=list(TASKS), seed=range(6))
 def test_writes_before_reads_are_not_spoiled(name: str, seed: int) -> None:
-    """The whole work, or a part of it, is done at some point of the plan by own calls."""
+    """The agent's own calls do some or all of the work during the plan."""
     draw = random.Random(seed)
     world, writes = fresh(name, seed=seed % 3), changes_of(name, seed % 3)
     reads = draw.choice((0, 0, 1, 3, 1_000))
@@ -121,7 +121,7 @@ def test_equivalent_changes_at_the_end_keep_the_score(name: str, seed: int) -> N
 
 @pytest.mark.family(name=list(TASKS), seed=range(6))
 def test_damage_is_repaired(name: str, seed: int) -> None:
-    """Each output of the task is damaged; tasks with irreversible outputs alone have none."""
+    """Damage each output of the task, unless all are irreversible."""
     draw, changes = random.Random(seed), changes_of(name, seed % 3)
     for damage in DAMAGES:
         if calls := damage(changes, draw):
@@ -140,7 +140,7 @@ def part_of_the_plan(world: Any, draw: random.Random) -> None:
 
 
 def check_hints(world: Any) -> bool:
-    """Follow the hints from any state; return whether it is alive."""
+    """Follow the hints from any state; return whether success is possible."""
     copy = pickle.loads(pickle.dumps(world))
     if not world.optimal_calls():
         assert claim_now(world) == 0.0
@@ -153,7 +153,7 @@ def check_hints(world: Any) -> bool:
 
 @pytest.mark.family(name=list(TASKS), seed=range(8))
 def test_hints_lead_from_any_living_state_to_the_full_score(name: str, seed: int) -> None:
-    """The state follows from damage, or from any calls of any tools, at any time."""
+    """The state results from damage, or from any tool calls, at any time."""
     draw = random.Random(f"{name} {seed}")
     world, changes = fresh(name, seed=seed % 3), changes_of(name, seed % 3)
     part_of_the_plan(world, draw)
@@ -232,7 +232,7 @@ def test_a_wrong_mail_counts_as_no_step(name: str, changes: dict[str, Any]) -> N
 @pytest.mark.parametrize("name", ["FilterLowSellingProducts", "ApplyPhDEmail"])
 @pytest.mark.parametrize("way", ["elsewhere", "by a program"])
 def test_a_mail_with_a_wrong_attachment_ends_the_hopes(name: str, way: str) -> None:
-    """The attachment has the right name; its mail cannot be undone."""
+    """The attachment has the right name; its email cannot be unsent."""
     world = fresh(name)
     while (step := world.progress.pending()[0]).call.name != "send_email":
         play(world, [step.call])

@@ -1,4 +1,4 @@
-"""The texts of the offices: each sentence says one thing, and no single word tells the answer."""
+"""The texts of the offices: each sentence says one thing, and no single word reveals the answer."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ SHARED: Mapping[str, tuple[PhraseBook, tuple[str, str], str]] = {
         "discontinued longer ordered last batch closed line sold ended",
     ),
 }
-# The highest scores of policies that look for words, of one seed.
+# The highest scores of keyword policies on one seed.
 SHORTCUTS: Mapping[str, tuple[Callable[[Any], float], float]] = {
     "ApplyPhDEmail": (text_policies.find_professors, 0.8),
     "CanvasArrangeExam": (text_policies.find_exams, 0.2),
@@ -94,10 +94,10 @@ SHORTCUTS: Mapping[str, tuple[Callable[[Any], float], float]] = {
     "UpdateMaterialInventory": (text_policies.find_pieces, 0.5),
     "WoocommerceNewWelcome": (text_policies.find_customers, 0.9),
 }
-# The least number of distinct sentences and of words, in a state of 128K tokens.
+# The minimum number of distinct sentences and words in a 128K-token state.
 VARIETY: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "ApplyPhDEmail": {"mails": (300, 600)},
-    # The published texts have 104 sentences and 392 words in announcements, 59 and 220 in mails.
+    # The published texts have 104 sentences and 392 words in announcements, 59 and 220 in emails.
     "CanvasArrangeExam": {"announcements": (104, 392), "mails": (100, 220)},
     "CanvasListTest": dict.fromkeys(
         ("announcements", "assignments", "quizzes", "questions", "submissions"), (100, 200)
