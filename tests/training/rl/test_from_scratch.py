@@ -32,11 +32,11 @@ SIZES: dict[str, Any] = {
     "max_new_tokens": 8,
 }
 STEPS: dict[str, Any] = {
-    "cloning_steps": 4,
+    "cloning_steps": 6,
     "hint_steps": 2,
     "rl_steps": 2,
     "groups": 2,
-    "evaluations": 2,
+    "evaluations": 3,
     "episodes": 4,
 }
 TINY = LearnConfig(
@@ -157,8 +157,8 @@ def without_time(out: Path) -> list[Point]:
 def test_a_run_writes_its_curve_and_its_model(whole: Path) -> None:
     points = Curve(whole / CURVE).points
     steps = [(p.phase, p.step, p.episodes) for p in points]
-    cloned = [("cloning", 0, 0), ("cloning", 2, 2 * 18), ("cloning", 4, 4 * 18)]
-    rest = [("hints", 1, 72 + 18), ("hints", 2, 72 + 36), ("rl", 1, 108 + 16), ("rl", 2, 108 + 32)]
+    cloned = [("cloning", step, step * 18) for step in (0, 2, 4, 6)]
+    rest = [("hints", 1, 7 * 18), ("hints", 2, 8 * 18), ("rl", 1, 144 + 16), ("rl", 2, 144 + 32)]
     assert steps == [("chance", 0, 0), ("teacher", 0, 0), *cloned, *rest]
     assert [p.seconds for p in points] == sorted(p.seconds for p in points)
     assert points[-1].seconds > 0
@@ -168,14 +168,14 @@ def test_a_run_writes_its_curve_and_its_model(whole: Path) -> None:
     assert [
         len((whole / phase / "metrics.jsonl").read_text().splitlines())
         for phase in ("cloning", "hints", "rl")
-    ] == [4, 2, 2]
+    ] == [6, 2, 2]
 
 
 def test_a_run_that_has_ended_is_not_repeated(whole: Path) -> None:
     before = Curve(whole / CURVE).points
     told: list[Any] = []
     assert Learning(TINY, whole).run(lambda *news: told.append(news)) == before
-    assert told == [("cloning", 4, 4), ("hints", 2, 2), ("rl", 2, 2)], "only the ends"
+    assert told == [("cloning", 6, 6), ("hints", 2, 2), ("rl", 2, 2)], "only the ends"
 
 
 def test_a_saved_model_plays_greedily_and_is_read_once(whole: Path) -> None:
