@@ -28,12 +28,12 @@ FILLED = 0.9
 FEWEST = 4
 """Minimum rounds of a log that fills a length, so each task can be asked."""
 _DECOYS = 2  # one could be excluded by chance
-_RETURNING = 3  # a reader of the last page then has four items to choose from
-_ENDING = 0.6  # share of a log; in a short log, the last page covers a quarter
-_TRIES = 40  # candidate rounds; the largest that fits wins
+_RETURNING = 3  # with the hidden item, the last page leaves four candidates
+_ENDING = 0.6  # share of the log after which returning items are chosen
+_TRIES = 40  # candidate rounds; the agent plays the largest that fits
 
-# The agent's habits, for which the paper gives no values (section C.3): the newest rounds whose
-# conditions it remembers, and the probability of forgetting an older condition in a round.
+# The paper gives no values for these habits (section C.3): the agent remembers the conditions of
+# the newest rounds, and forgets each older condition with a fixed probability per round.
 HISTORY_WINDOW, FORGET_HISTORY = 1, 0.98
 # The probability of omitting a section from a query, and the maximum number of omitted sections.
 MASK, MOST_MASKED = 0.35, 3
@@ -42,12 +42,11 @@ EPSILON = 0.3
 
 
 class SimulatedGame:
-    """A puzzle in play.
+    """A puzzle that is being played.
 
     Decoys stay in all lists until shortly before the log's end. Only early lists exclude returning
-    items,
-    so the last lists alone do not reveal the hidden item. `heard` has each atom in the feedback,
-    with the last round that mentioned it.
+    items, so the last lists alone do not reveal the hidden item. `heard` maps each atom from the
+    feedback to the last round that mentioned it.
     """
 
     def __init__(
@@ -192,13 +191,13 @@ class SimulatedGame:
         ]
 
     def _guess(self, found: Mask, closing: bool) -> int:
-        # A guessed decoy would no longer stay in all lists.
+        # Later lists would exclude a guessed decoy.
         able = self._telling(found) if closing else found & ~self.decoys & ~self.returning
         others = np.arange(len(self.table)) != self.target
         if self.peak is not None:
             others = self.peak.allowed(len(self.rounds) + 1)
         able = able & others
-        # Repeats are rare: only if a list has no unguessed item.
+        # Repeat a guess only if every allowed item has been guessed.
         fresh = able & ~self.guessed
         pool = np.flatnonzero(fresh if fresh.any() else able)
         return int(self.rng.choice(pool if len(pool) else np.flatnonzero(others)))

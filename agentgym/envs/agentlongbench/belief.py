@@ -155,7 +155,7 @@ class Belief:
         """Return whether a query's result would make the candidates exact."""
         try:
             atoms = to_atoms(conditions if isinstance(conditions, list) else [])
-        # Models write arguments of any shape.
+        # Models may write any JSON as arguments.
         except (ToolError, KeyError, TypeError, AttributeError):
             return False
         return all(map(self.known.implies, atoms)) and Constraints.of(
@@ -282,14 +282,14 @@ class Hunt:
 
 
 class OptimalMoves(Sequence[ToolCall]):
-    """Optimal calls while a turn is to spare, as a collection that is never fully listed.
+    """Optimal calls when the player has a turn to spare; there are too many to list.
 
     They are the queries that make some item's candidates exact, and guesses of the next item if its
-    candidates are exact. Iteration yields one query, or the guesses.
+    candidates are exact. Iteration yields the guesses or, without exact candidates, one query.
     """
 
     def __init__(self, hunt: Hunt) -> None:
-        # Labels look up a call after it was played, so store the guesses now. A query cannot change
+        # Labels look up a call after it has run, so store the guesses now. A query cannot change
         # which queries make candidates exact.
         belief = hunt.belief
         query = ToolCall(TOOL, {"conditions": belief.conditions()})

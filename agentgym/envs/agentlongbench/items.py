@@ -67,7 +67,7 @@ class ItemTable:
         return self
 
     def __eq__(self, other: object) -> bool:
-        # Tables are immutable and large, so identity usually decides.
+        # Tables are immutable and large, so compare identities first.
         return self is other or (
             isinstance(other, ItemTable) and self.__reduce__()[1] == other.__reduce__()[1]
         )
@@ -106,7 +106,7 @@ class ItemTable:
             kind = "numeric" if self.sections[place].numeric else "value"
             raise ToolError(f"section {echo(name)} takes conditions of type {kind!r} only")
         if isinstance(value, int):
-            bounded = max(-(2**62), min(2**62, value))  # numpy compares 64 bits
+            bounded = max(-(2**62), min(2**62, value))  # numpy compares 64-bit integers
             return _COMPARISONS[operator](self._numbers[place], bounded)
         holders = self._holders[place].get(value)
         if holders is None:
@@ -143,7 +143,7 @@ class ItemTable:
         return "\n".join(f"  - {name}: {'; '.join(marks)}" for name, marks in lines.items())
 
     def isolable(self, target: int, least: int = 1) -> bool:
-        """Return whether feedback and lists of `least` items or more single out the target."""
+        """Return whether feedback and lists of at least `least` items can single out the target."""
         left = np.ones(len(self), bool)
         others = (place for place in range(len(self)) if place != target)
         for atom in {atom for guess in others for atom in self.feedback_atoms(guess, target)}:

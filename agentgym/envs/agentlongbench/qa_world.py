@@ -125,7 +125,7 @@ class LongContextQA(World[QAConfig]):
         )
         if self._proved and not self._paged:
             self.evidence.take(_text(self.log, 1, len(self.log.rounds)))
-        if not self._proved:  # any page may matter
+        if not self._proved:  # any page may contain evidence
             self._on_page = {page: [] for page in range(1, self._count + 1) if self._paged}
         self.max_turns = self.config.budget(len(self._on_page) + 1)
 
@@ -249,7 +249,7 @@ class LongContextQA(World[QAConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Ask about all rounds, with one page fewer than turns."""
+        """Return options for a log with one page fewer than the horizon's turns."""
         check_int("horizon", steps, 2, 10_001)
         return {
             "task": "find_round_largest_value_env",
@@ -293,7 +293,7 @@ class LongContextQA(World[QAConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [0, 1], shape `(2 * pages + 1,)`.
 
-        Pages read, pages still needed, and the turns left.
+        For each page, whether it has been read and whether it is still needed; then the turns left.
         """
         rows = np.zeros((2, self._count), np.float32)
         rows[0, [page - 1 for page in self.pages]] = 1
