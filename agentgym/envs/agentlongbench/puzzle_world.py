@@ -274,7 +274,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return (*queries, *CallSet("guess", "name", self.belief.pool or ()))
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return the query with all known conditions, then a guess per candidate: `items + 1` calls.
+        """Return the query with all known conditions and a guess per candidate: `items + 1` calls.
 
         A missing candidate has an empty name.
         """
@@ -285,9 +285,9 @@ class PuzzleWorld(World[PuzzleConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [0, 1], shape `(6,)`.
 
-        They are: whether candidates are known, whether they are exact, the logarithm of their number
-        relative to all items, the rounds and turns left divided by 50, and the share of hidden
-        items found.
+        They are: whether candidates are known, whether they are exact, the logarithm of their
+        number relative to all items, the rounds and turns left divided by 50, and the share of
+        hidden items found.
         """
         belief = self.belief
         progress = [

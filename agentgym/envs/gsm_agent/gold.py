@@ -1,4 +1,4 @@
-"""Optimal play for questions that cannot be parsed: the oracle knows the documents and the answer."""
+"""Optimal play for questions that cannot be parsed; the oracle knows documents and answer."""
 
 from __future__ import annotations
 

@@ -319,7 +319,7 @@ def to_pattern(wording: str, slots: Mapping[str, str]) -> re.Pattern[str]:
 
 @cache
 def _number_patterns() -> Sequence[tuple[str, str, re.Pattern[str]]]:
-    """Return (kind, table, pattern) of numeric wordings; `is` comes last, as it fits other kinds too."""
+    """Return (kind, table, pattern) of numeric wordings; `is` comes last and also fits others."""
     kinds = ("raise", "cut", "more", "fewer", "times", "percent", "part", "rest", "is")
     return [
         (kind, table, to_pattern(wording, SLOTS))
