@@ -441,7 +441,7 @@ def _row(key: int, name: str, since: str, regular: str, sale: str) -> dict[str, 
 
 
 def _order(row: Mapping[str, Any]) -> tuple[str, Decimal, str]:
-    # Ratios are whole percentages, so rounded cells have the same order.
+    # Ratios are exact, so rounding the cells does not change the order.
     return (
         row["In Stock Since"],
         Decimal(row["Discount Ratio"].removesuffix("%")),

@@ -323,7 +323,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             items = [self._sku(skus) for _ in range(self.whole(1, 4))]
             lines = {sku: self.whole(1, 4) for sku in items}
             note, pieces = self._note(kind, lines)
-            # The first order and orders that just miss the limit must contain a product of the list.
+            # The first order, and orders that just miss the limit, must contain furniture.
             while (not k or kind == "exact") and not any(map(pieces.get, skus[:-2])):
                 lines = {skus[0]: 1, **lines}
                 note, pieces = self._note(kind, lines)

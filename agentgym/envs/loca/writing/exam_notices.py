@@ -157,7 +157,7 @@ def _timed(kind: str, said: Mapping[str, Any], exam: Exam) -> Exam:
 
 
 def resolve(said: Iterable[Said], section: int) -> Exam | None:
-    """Apply statements to an exam, oldest first; return None if none is about it."""
+    """Build an exam from statements, oldest first; return None if none concerns an exam."""
     facts = list(said)
     where = Setting(section)
     for kind, values in facts:

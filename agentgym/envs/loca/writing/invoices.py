@@ -94,7 +94,7 @@ def read_payment(text: str, total: int) -> int:
         return int(total - values["open_money"])
     if kind == "instalments":
         return int(values["first_money"] + values["second_money"])
-    return int(values.get("paid_money", 0))  # the status is `none` if nothing was paid or the payment was returned
+    return int(values.get("paid_money", 0))  # 0 if nothing was paid or kept
 
 
 _TEXTS = load_texts("invoices")
@@ -154,7 +154,7 @@ def draw_invoice(
 def _draw_part(rng: np.random.Generator, total: int) -> int:
     if rng.random() >= _PARTIAL_RATE:
         return 0
-    # In half of these cases, a small sum is missing, at least a cent.
+    # Half of these payments leave only a cent or a dollar open.
     share = total * whole(rng, 10, 81) // 100
     return int(rng.choice([share, share, total - 1, total - 100]))
 
