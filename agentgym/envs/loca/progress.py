@@ -84,7 +84,7 @@ class Progress:
         self._own_records: Sequence[Any] = ()
         # Effects of off-plan calls since the last look, by kind of record.
         self._touched: dict[str, list[Effects]] = {}
-        self._things: dict[str, str] = {}  # what each step with a fact writes or shows
+        self._things: dict[str, str] = {}  # `PlanStep.thing` of each step with a fact
         self._done_effects: dict[str, tuple[str, str]] = {}  # value and step label of each item
         self._belief = OfficeBelief()
         self._unindexed: dict[str, None] = {}  # labels not yet in the belief

@@ -29,8 +29,8 @@ from agentgym.text.validation import check_int
 from agentgym.world.config import Choice
 
 _TASK = re.compile(r"Find what main\(\) in main\.py of the program '[a-z]+' returns\.")
-_MOST_PLAIN = 1_000  # plain values grow with each sum; with more operations they would fill the context
-_TRIES = 100  # half of all plain tasks have the answer 0, so a hundred in a row practically never occur
+_MOST_PLAIN = 1_000  # plain values grow with each sum and would fill the context
+_TRIES = 100  # half of all plain tasks have the answer 0, so a hundred in a row never occur
 
 # Names get another letter per this many files. Four letters give 230,000 names, so few collide.
 _NAMES_PER_LETTER = 50_000

@@ -19,7 +19,7 @@ from agentgym.envs.lore.graph import (
     shuffled,
 )
 
-# Without i, l and o, which resemble other characters, and without x, because X stands for a value to
+# Without i, l and o, which resemble other characters, and without x, because X marks a value to
 # compute. Both cases lack these letters, so swapping the case is safe.
 LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
 

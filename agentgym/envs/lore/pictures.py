@@ -44,9 +44,9 @@ SMALLEST, LARGEST = 16, 2048
 """Side limits of a changed picture in pixels: smaller is unreadable, larger could exhaust memory.
 """
 
-_FONT, _SPACING, _MARGIN, _LINE = 72, 4, 32, 96  # in pixels, at twice the size of the finished picture
-_OPERANDS = 4  # operands per line; models scale wide pictures down, which makes characters unreadable
-_SCALES = (0.6, 0.7, 1.0, 1.5, 2.0)  # 1.0 leaves a side unchanged; below 0.6, characters would merge
+_FONT, _SPACING, _MARGIN, _LINE = 72, 4, 32, 96  # pixels, at twice the final size
+_OPERANDS = 4  # operands per line; models scale wide pictures down
+_SCALES = (0.6, 0.7, 1.0, 1.5, 2.0)  # below 0.6, characters would merge
 
 
 class ImageEdit(NamedTuple):

@@ -291,7 +291,7 @@ def _body(program: Program) -> str:
             f"    if {left} {program.drawn} {right}:\n        return {then}\n    return {other}\n"
         )
     if program.operator == "async":
-        # Compute the arguments outside `run`: an operand may start an event loop, and these do not nest.
+        # Compute arguments outside `run`: an operand may start an event loop, and these do not nest.
         return f"    return asyncio.run(run({', '.join(calls)}))\n"
     return f"    return {write_expression(program, _MAIN_CALL)}\n"
 

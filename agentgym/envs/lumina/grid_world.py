@@ -224,8 +224,8 @@ class GridWorld(World[GridConfig]):
         """Return float32 features in [-1, 1], shape `(2 * (2 * size - 1)**2 + 3,)`.
 
         Two row-major maps centred on the agent have 1 at holes and at the goal, else 0 (the first
-        has -1 off the board). The rest are the rows and columns to the goal as shares of `size`, and
-        the turns as a share of the useful maximum.
+        has -1 off the board). The rest are the rows and columns to the goal as shares of `size`,
+        and the turns as a share of the useful maximum.
         """
         size, (row, column), (goal_row, goal_column) = self.size, self.position, self.goal
         view = np.zeros((2, 2 * size - 1, 2 * size - 1), np.float32)

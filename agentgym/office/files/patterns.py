@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 from agentgym.text.tools import ToolError
 
-MAX_PATTERN_CHARS = 256  # bounds the matching time
-MAX_PATTERNS = 100  # each is matched with every path
+MAX_PATTERN_CHARS = 256  # maximum characters; bounds the matching time
+MAX_PATTERNS = 100  # maximum patterns, because each is matched with every path
 
 
 class Patterns:
@@ -35,7 +35,7 @@ class Patterns:
 
 
 def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Match in polynomial time by tracking the name positions where each part can end."""
+    """Match in polynomial time by tracking the positions in the name where each part can end."""
     ends = {0}
     for part in pattern:
         if part == "**":

@@ -1,4 +1,4 @@
-"""Program runs on the workspace."""
+"""Run programs on the workspace."""
 
 from __future__ import annotations
 

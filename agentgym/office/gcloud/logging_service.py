@@ -36,7 +36,7 @@ CREATE INDEX log_times ON log_entries(timestamp, id);
 """
 
 MAX_ENTRY_BYTES = 256 * 1024  # as in Cloud Logging
-MAX_SHOWN = 200  # where the published server cuts messages in lists
+MAX_SHOWN = 200  # characters after which the published server cuts messages in lists
 
 
 class Logging:

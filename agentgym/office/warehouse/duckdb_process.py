@@ -18,15 +18,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-# Bytes of a statement, several times DuckDB's buffer limit.
+# Maximum memory of the process in bytes, several times DuckDB's buffer limit.
 ADDRESS_SPACE = 2 << 30
 
-# Few records per fetch, so that megabyte-sized ones do not add up.
+# Records per fetch; few, because a record may have megabytes.
 _CHUNK = 256
 
 
 class _Full(Exception):
-    """Tables would make a request too large."""
+    """Raised if a statement would make its table too large for a request."""
 
 
 class _Session:

@@ -22,10 +22,10 @@ ListedStatus = Annotated[str, WithJsonSchema({"type": "string", "enum": list(STA
 # Orders with these statuses have reduced the stock of their products.
 _BOOKING = ("processing", "completed", "on-hold")
 
-_MAX_QUANTITY = 10**6  # multiplied by an amount, it still fits into 64 bits
+_MAX_QUANTITY = 10**6  # its product with an amount fits into 64 bits
 
 _DATES = ("date_created", "date_paid", "date_completed")
-# An author's fields.
+# The fields that a task author may set.
 _FIELDS = ("status", "customer_id", "customer_note", "billing", "line_items", *_DATES)
 
 # Fields that are equal for all orders.

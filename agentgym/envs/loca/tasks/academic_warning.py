@@ -80,8 +80,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     text = text_of("prompts", "AcademicWarning")
 
     def draw(self, size: int) -> None:
-        # Each exam lengthens the description by up to a quarter. With one more for every 42 students,
-        # no preset length falls on such a step.
+        # Each exam lengthens the description by up to a quarter. With one more per 42 students, no
+        # preset length falls on such a step.
         exams = min(15, 1 + -(-size // 42)) if self.config.exams is None else self.config.exams
         names = people(self.rng, size + 8)
         ids = [f"S{int(k):04}" for k in 1 + self.rng.permutation(size + 8)]
@@ -171,7 +171,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 
     def _scores(self, kind: str, exams: int) -> tuple[list[int | None], int]:
         if kind in ("25", "45"):
-            # A score of 80 in every exam makes the limits 60 and 44, which any arithmetic computes exactly.
+            # A mean of 80 makes the limits 60 and 44, which any arithmetic computes exactly.
             return [800] * exams, 600 if kind == "25" else 440
         ability = float(np.clip(self.rng.normal(75, 12), 45, 98))
         abilities = np.clip(self.rng.normal(ability, 6, exams), 20, 100)
