@@ -19,7 +19,7 @@ class InitialState:
     """Saves an object's attributes at the start of its first episode, and restores them at each
     later start.
 
-    A single copy covers all attributes, so shared objects stay shared.
+    They are copied together, so shared objects stay shared.
     """
 
     def __init__(self, names: Iterable[str]) -> None:

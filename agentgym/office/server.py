@@ -97,7 +97,7 @@ class Server(Toolset):
 
 
 def page_of(items: Sequence[ItemT], page: int, size: int) -> list[ItemT]:
-    """Return the page with a number from 1, of at most 100 items; pages past the end are empty."""
+    """Return a page, counted from 1, of at most 100 items; pages past the end are empty."""
     if page < 1:
         raise ToolError(f"invalid argument: page must be at least 1, got {page}")
     if not 1 <= size <= _PAGE:

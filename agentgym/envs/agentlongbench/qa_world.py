@@ -293,7 +293,7 @@ class LongContextQA(World[QAConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [0, 1], shape `(2 * pages + 1,)`.
 
-        For each page, whether it has been read and whether it is still needed; then the turns left.
+        Flags of the pages read and of those still needed, and the turns left.
         """
         rows = np.zeros((2, self._count), np.float32)
         rows[0, [page - 1 for page in self.pages]] = 1

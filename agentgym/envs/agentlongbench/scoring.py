@@ -39,7 +39,7 @@ _PUBLISHED_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 _PUBLISHED_NO = re.compile(r"\b(?:no|false|not|doesn't|does not|none|neither)\b")
 _PUBLISHED_YES = re.compile(r"\b(?:yes|true|contains?|appears?|does|both)\b")
 _PUBLISHED_DROPPED = " -'\"."
-_LONGEST = 1_000_000  # maximum characters to parse, which bounds the time of matching
+_LONGEST = 1_000_000  # maximum characters; bounds the matching time
 _DIGITS = 18  # more than any count; Python refuses to parse thousands of digits
 
 

@@ -286,7 +286,7 @@ def _common(log: Log, rng: np.random.Generator) -> LogQuestion:
         for turn in log.rounds[1:]
     ]
     several = [k for k, (single, size) in enumerate(sizes) if not single and size <= _SHORT]
-    # Otherwise use the shortest intersection, and a single list only as a last resort.
+    # Otherwise use the shortest, and a single list only as a last resort.
     k = several[rng.integers(len(several))] if several else sizes.index(min(sizes))
     turn = log.rounds[1 + k]
     names = sorted(log.table.listed(within(turn.lists, len(log.table))))
@@ -295,7 +295,7 @@ def _common(log: Log, rng: np.random.Generator) -> LogQuestion:
         answer=names,
         scan=(_whole(turn),),
         least=tuple(_list(turn, k) for k in range(len(turn.lists))),
-        # The F1 score of an answer that names every item.
+        # The F1 score of naming every item.
         chance=2 * len(names) / (len(names) + len(log.table)),
         extra={"round": turn.number, "answer_name": names},
     )

@@ -338,8 +338,8 @@ class PursuitWorld(GameWorld[PursuitConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(3 * size**2 + catches + 2,)`.
 
-        They are: one plane each for the walls, the pursuer and the evader; the coming cells,
-        divided by the number of cells (-1 beyond the end); and the shares of the catches and turns.
+        One plane each for the walls, the pursuer and the evader; the coming cells as shares of the
+        board (-1 beyond the end); and the shares of the catches and turns.
         """
         area, cells = self.grid.size**2, self.grid.cells[self.catches + 1 :]
         planes = np.zeros((3, area))

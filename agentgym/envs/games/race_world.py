@@ -153,7 +153,7 @@ class RaceWorld(GameWorld[RaceConfig]):
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
-        """Redraw lists that an agent solves with a constant move or with greedy moves."""
+        """Redraw lists that a constant move or greedy moves solve."""
         config = self.config
         for _ in range(_DRAWS):
             count = 2 * config.moves * config.per_move

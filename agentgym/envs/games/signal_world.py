@@ -87,7 +87,7 @@ def words_needed(
 ) -> int:
     """Return the minimum number of further words after which only the target fits.
 
-    `target` is the number of an object, and `wrong` contains those of the wrong picks.
+    Objects are given by number; `wrong` contains the wrong picks.
     """
     for count in range(len(objects[target]) + 1):
         for words in combinations(objects[target], count):
@@ -264,9 +264,8 @@ class SignalWorld(GameWorld[SignalConfig]):
         """Return float32 features in [-1, 1], shape
         `(count * (kinds + 2) + kinds * values + 3,)`.
 
-        They are: the numbers of each object's words, scaled by kind; flags of the objects that fit
-        and of the one that the speaker means; flags of the words that were said; and the shares of
-        the rounds, words and turns.
+        They are: each object's words as numbers, flags of the objects that fit, of the speaker's
+        object and of the words said, and the shares of the rounds, words and turns.
         """
         config, words = self.config, [each for kind in _KINDS for each in kind]
         rows = [

@@ -1,8 +1,7 @@
 """The database: all documents of all tasks with a search index, shared by the worlds of a process.
 
 Each task is drawn from `(seed, number)`. Graph colouring gives tasks that share a person different
-months (Zhu et al., appendix B.1). The small database is part of the medium one, which is part of
-the full one.
+months (Zhu et al., appendix B.1). The small database is part of the medium and the full one.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ SIZES = {"full": 1, "medium": 4, "small": 16}
 MAX_TASKS = 1_000_000
 FIRST_YEAR, YEARS = 1960, 60  # 720 months, enough colours for the largest database
 
-_TASKS_PER_PERSON = 6  # more than one, because a name alone must not identify a task
+_TASKS_PER_PERSON = 6  # several, so a name alone does not identify a task
 _FEWEST_PEOPLE = 12  # otherwise all tasks of a small database would concern the same people
 # These bits go above the seed and the task number. Without them, the splits' tasks would differ
 # only in names.
@@ -257,7 +256,7 @@ def _draw_decoys(
     defined = set(problem.facts)
     for _ in range(options.decoys):
         decoy = draw_problem(rng, cast, options, several_searches=False)
-        # A decoy that defines a quantity again would make the question ambiguous.
+        # A repeated definition would make the question ambiguous.
         while not defined.isdisjoint(decoy.facts):
             decoy = draw_problem(rng, cast, options, several_searches=False)
         defined |= decoy.facts.keys()

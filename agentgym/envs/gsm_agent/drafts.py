@@ -86,7 +86,7 @@ class Draft:
             if low <= number <= high and number not in self._numbers:
                 self._numbers.add(number)
                 return number
-        # Nearly all numbers are in use, so choose from a list of the others.
+        # Nearly all numbers are in use.
         return self.pick(range(low, high + 1))
 
     def pick(self, numbers: Iterable[int]) -> int:
@@ -206,7 +206,7 @@ class Draft:
         """Draw an unused quantity of the same unit to compare with."""
         for attempt in range(24):
             if attempt == 12:
-                # A long problem can exhaust a story, so switch to another.
+                # The story may be exhausted.
                 self.story = STORIES[self.rng.choice(tuple(STORIES))]
             frames = self.story.frames.get(unit_of(term.frame), (term.frame,))
             # Usually change the person and the item, so that the quantity takes another search.
@@ -247,7 +247,7 @@ class Draft:
         """Draw a quantity to ask for."""
         frames = [frame for some in self.story.frames.values() for frame in some]
         if budget == 2 and self.asked:
-            # Documents about a unit share its name, so ask for things without a unit.
+            # Documents about a unit share its name.
             frames = list(self.story.frames[""])
         composed = [frame for frame in frames if frame in self.story.schemas]
         frame = self.rng.choice(composed if self.rng.random() < 0.7 else frames)

@@ -98,10 +98,9 @@ class GoldPlay:
 class GoldSearches(Sequence[ToolCall]):
     """Calls that show a missing task document, or lead to one.
 
-    A membership test runs the search. Iteration yields a call for each missing document: a query
-    with the text of the question or of a shown document, if that finds it on the first page, else
-    with the document's own words, if possible without its numbers. `following` contains the
-    documents on the next page of the last search.
+    Testing membership runs the search. Iteration yields a call for each missing document. Its query
+    is the question or a shown document, if that finds it on the first page, else the document's own
+    words, without numbers if possible. `following` has the documents on the last search's next page.
     """
 
     def __init__(

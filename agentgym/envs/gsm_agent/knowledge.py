@@ -134,7 +134,7 @@ class SearchKnowledge:
         """Return queries for a quantity, best first."""
         wordings = (
             (quantity.phrase, quantity.owner, self.month),
-            # Also search without the month or the name, because a document may omit them.
+            # Documents may omit the month or the name.
             (quantity.phrase, quantity.owner),
             (quantity.phrase, self.month),
         )

@@ -94,7 +94,7 @@ class Narrator:
     Attributes:
         names: Replacements of people: `I`, or a role.
         leads: Sentence openings in addition to the common ones.
-        lines: Whether to write facts as list items instead of sentences.
+        lines: Whether to write list items instead of sentences.
         last: The person named last, to whom a pronoun refers.
     """
 

@@ -90,7 +90,7 @@ class Story:
     Attributes:
         wholes: Maps each part to the whole from which a schema takes it.
         linked: Maps each phrase to the phrases that share a schema with it.
-        frames: The phrases by unit; quantities of a unit can be compared.
+        frames: The phrases by unit, for comparisons.
         asks: The schemas of questions.
     """
 

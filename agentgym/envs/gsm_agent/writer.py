@@ -52,7 +52,7 @@ class Writer:
     def _elsewhen(self, facts: Sequence[Fact], town: str, rng: Random) -> Iterator[Document]:
         stamp = rng.choice(self.spare)
         targets = {(stamp, fact.target) for fact in facts}
-        # A second definition of a quantity in a month would contradict the first.
+        # A second definition would contradict the first.
         if self._defined.isdisjoint(targets):
             self._defined |= targets
             yield self._document(facts, stamp, town, rng)

@@ -90,7 +90,7 @@ def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
 Effects: TypeAlias = Mapping[str, str]
 
 NO_EFFECTS: Effects = {}
-# The item that a login to the mail server changes.
+# The item that a mail login changes.
 SESSION = "session"
 # Every turn compares the same pending steps, so their effects are cached.
 _CACHED = 512

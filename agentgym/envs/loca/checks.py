@@ -158,7 +158,7 @@ class CsvTable:
             text = files.read_text(self.path)
         except ToolError as error:
             yield f"{self.path}: {error}"
-            text = ",".join(self.columns)  # if no file exists, every row is missing
+            text = ",".join(self.columns)  # without a file, every row is missing
         yield from self.text_failures(text, expected)
 
     def text_failures(self, text: str, expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:

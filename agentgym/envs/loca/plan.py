@@ -121,5 +121,5 @@ def write(
     )
 
 
-# A part of a plan, for use with `yield from`.
+# Part of a plan, for `yield from`.
 Piece = Generator[PlanStep | Sequence[PlanStep], Any, list[Any]]

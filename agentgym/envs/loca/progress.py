@@ -19,7 +19,7 @@ from agentgym.text.messages import ToolCall
 # Bounds the memory that a policy with random reads can use.
 MAX_PREFETCHED = 1_000
 
-# Prefix of a line about a change that the plan requires.
+# Prefix of a line about a planned change.
 _DONE = "done: "
 # Prefix of a line about an off-plan call whose effects later steps may need.
 _OTHER = "also changed"

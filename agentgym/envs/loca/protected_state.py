@@ -11,7 +11,7 @@ from agentgym.office.office import Office
 from agentgym.office.server import Server
 from agentgym.office.warehouse.engine import SQLEngine
 
-# These harmless differences are named because tasks' rules mention them.
+# Harmless differences that tasks mention in their rules.
 DRAFTS, INSIGHTS = "email.drafts.*", "snowflake.insights*"
 
 # `server.part.column` is a changed record, `server.part+` a new and `server.part-` a removed one.

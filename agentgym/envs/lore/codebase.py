@@ -37,7 +37,7 @@ def _by_name(files: Iterable[str]) -> list[str]:
 
 @dataclass
 class Codebase(ReadDocuments):
-    """The modules that the agent has read, as programs and values by file.
+    """The modules read so far, as programs and values by file.
 
     Attributes:
         imported: The imported files that have not been read.

@@ -81,7 +81,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A document's rule, with its operator's name, its parameters and the uids of its operands."""
+    """A document's rule: the operator's name, its parameters, and its operands' uids."""
 
     operator: str
     drawn: Any

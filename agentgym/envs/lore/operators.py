@@ -50,7 +50,7 @@ def text(rng: Random) -> str:
 
 
 def _signs(rng: Random, operands: int) -> tuple[int, ...]:
-    # Force a minus sign: with only plus signs, this would be an addition.
+    # With only plus signs, this would be an addition.
     signs = [1 - 2 * below(rng, 2) for _ in range(operands - 1)]
     signs[below(rng, operands - 1)] = -1
     return (1, *signs)
@@ -63,7 +63,7 @@ def _signed(signs: Sequence[int], names: Sequence[str]) -> str:
 
 
 def _edits(rng: Random, operands: int) -> tuple[str, ...]:
-    # Force an edit: without one, this would be a `join`.
+    # Without an edit, this would be a `join`.
     names = ("", *EDITS)
     edits = [names[below(rng, len(names))] for _ in range(operands)]
     edits[below(rng, operands)] = names[among(rng, 1, len(EDITS))]

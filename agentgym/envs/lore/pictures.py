@@ -78,7 +78,7 @@ class SceneObject:
 
 
 def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[SceneObject]:
-    """Place objects of these colours and shapes so that they neither touch nor leave the picture."""
+    """Place objects of these colours and shapes so that they neither touch nor are cut off."""
     objects: list[SceneObject] = []
     for colour, shape in kinds:
         while True:

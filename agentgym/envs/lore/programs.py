@@ -198,8 +198,8 @@ _CONDITIONAL = Operator(
     most=4,
     needs=_taken,
 )
-# The operands belong to two or three workers and the shared variable.
-# Such programs are rarer, because they have the longest texts.
+# Operands for two or three workers and the shared variable.
+# These programs are rarer, because their texts are the longest.
 _ASYNC = Operator("async", _run_workers, _write_workers, _draw_workers, least=3, most=4, weight=0.5)
 
 STANDARD = (_ARITHMETIC, _SCALE, _CONDITIONAL)

@@ -324,7 +324,7 @@ def _draw_ends(size: int, distance: int | None, rng: np.random.Generator) -> tup
     down, right = rows, distance - rows
     top, left = int(rng.integers(size - down)), int(rng.integers(size - right))
     start, goal = (top, left), (top + down, left + right)
-    if rng.random() < 0.5:  # mirror the path to use the other diagonal
+    if rng.random() < 0.5:  # mirror the path
         start, goal = (start[0], goal[1]), (goal[0], start[1])
     return (start, goal) if rng.random() < 0.5 else (goal, start)
 

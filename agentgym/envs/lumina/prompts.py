@@ -36,7 +36,7 @@ class LuminaConfig(TurnBudget):
         return self.texts[self.prompts]
 
     def frame(self, task: str) -> str:
-        """Return the task in the frame of the configuration."""
+        """Return the task in its frame."""
         if self.prompts == "own":
             return task
         return f"{_NEW_TASK}{task}\n\n{self.texts['reminder']}"

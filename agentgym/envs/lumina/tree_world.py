@@ -129,7 +129,7 @@ class TreeWorld(World[TreeConfig]):
     def _longest_search(self) -> int:
         if self.target in self._by_value:
             return 1
-        # The budget does not depend on the target, so it reveals nothing about it.
+        # The budget does not depend on the target, so it reveals nothing.
         unexplored = len(self.children) - len(self.known) + len(self._frontier)
         # If the target must exist, it is in the last node at the latest, which needs no
         # exploration.
@@ -334,7 +334,7 @@ def uniform_tree(nodes: int, arity: int, rng: np.random.Generator) -> list[list[
     # The partial sums end at -1; after this rotation they reach it only at the last step.
     counts = np.roll(counts, -(int(np.argmin(sums)) + 1))
     children: list[list[int]] = [[] for _ in range(nodes)]
-    parents: list[int] = []  # the parent of each child that is still to be placed
+    parents: list[int] = []  # the parents of children still to be placed
     for node, count in enumerate(counts.tolist()):
         if parents:
             children[parents.pop()].append(node)

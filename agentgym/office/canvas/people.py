@@ -91,7 +91,7 @@ class People(CanvasPart):
 
 
 def show_user(user: Row, known: bool = True) -> Row:
-    """Return a user as in listings, with email addresses if the user is `known`."""
+    """Return a user as listed, with addresses if the user is `known`."""
     addresses = ("login_id", "email") if known else ()
     return {key: user[key] for key in ("id", "name", *addresses)}
 

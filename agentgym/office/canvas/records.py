@@ -49,7 +49,7 @@ FROM placed p LEFT JOIN submissions s ON s.assignment_id = p.id AND s.attempt > 
 WHERE p.id IN (SELECT id FROM shown) GROUP BY p.id
 """
 
-# Selects users who share a course with the user; `known` means that one teaches the other.
+# Selects users who share a course; `known` means that one teaches the other.
 _ACQUAINTANCES = """
 SELECT u.*, known FROM users u JOIN (
   SELECT e.user_id,
@@ -180,7 +180,7 @@ def moment(value: When) -> str | None:
 
 
 def whole(number: float | None) -> float | int:
-    """Convert a number without a fraction to an integer, and None to 0."""
+    """Convert whole numbers to integers, and None to 0."""
     value = number or 0
     return int(value) if value == int(value) else value
 

@@ -27,7 +27,7 @@ SELECT mails.id, folder, is_read, is_important, own, message, author, origin, me
 FROM mails JOIN messages ON messages.id = message
 """
 
-# Columns that are named after an attribute of `Mail`; bcc is missing, as only the author sees it.
+# Columns named after attributes of `Mail`; only the author sees bcc.
 _SAME = (
     "sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to",
 )  # fmt: skip
@@ -95,7 +95,7 @@ class Mailboxes(ServerState):
         return places
 
     def unknown_recipients(self, mail: Mail) -> list[str]:
-        """Return recipients in a local domain without a mailbox; other emails leave the office."""
+        """Return recipients in local domains who have no mailbox."""
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
         strangers = [address for address in mail.recipients if self.user_id(address) is None]

@@ -30,7 +30,7 @@ _ENTRY = re.compile(
 # Characters that a header cannot contain.
 CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 
-# The length limit makes it fit into one header line.
+# Short enough for one header line.
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,240}>")
 
 _MAX_ADDRESS = 254  # path limit of RFC 5321, section 4.5.3.1.3
@@ -70,7 +70,7 @@ class Mail:
 
     @property
     def parts(self) -> list[str]:
-        """The texts in the order in which mail programs show them: HTML first, even if empty."""
+        """The texts in the order of mail programs: HTML first, even if empty."""
         html, body = (self.html or "").strip(), self.body.strip()
         if not html:
             return [body]
@@ -206,7 +206,7 @@ def numbered_names(name: str) -> Iterator[str]:
     """Yield a file name, then numbered variants: `a.txt`, `a (2).txt`."""
     yield name
     stem, dot, suffix = name.rpartition(".")
-    if not dot or not stem:  # names without an extension, such as `README` or `.profile`
+    if not dot or not stem:  # no extension, as in `README` or `.profile`
         stem, suffix = name, ""
     else:
         suffix = f".{suffix}"

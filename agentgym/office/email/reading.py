@@ -22,7 +22,7 @@ _DOWNLOADS = "attachments"  # folder in the workspace
 _MAX_TERMS = 50  # bounds the search, which compares each word with every mail of the folder
 
 _TERM = re.compile(r'(?:(from|to|subject|body):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
-# Maps the fields of a query to lines of a message's searchable text.
+# Lines of a message's searchable text, by query field.
 _FIELDS = {"subject": slice(0, 1), "from": slice(1, 2), "to": slice(2, 4), "body": slice(4, 5)}
 
 

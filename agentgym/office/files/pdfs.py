@@ -33,7 +33,7 @@ _STREAM_BYTES = 4 * 2**20
 _CACHED_BYTES = 2**16  # skipping larger files keeps the cache below 64 MiB
 _CACHED_FILES = 1_024  # a state of 1M tokens has fewer, and each check reads all of them
 
-_LEADING = 1.3  # line height as a multiple of the font size
+_LEADING = 1.3  # line height in font sizes
 _BLANK = 11.0  # height of a blank line in points
 _PADDING = 6.0  # points around tables and boxes
 _MARGIN = 56.0  # points between the page edge and the frame

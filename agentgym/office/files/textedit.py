@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from agentgym.text.tools import ToolError, echo
 
 MAX_EDIT_CHARS = 2_000_000  # maximum edits, because each one copies the text
-MAX_DIFF_LINES = 20_000  # maximum lines, because a diff takes quadratic time in the worst case
+MAX_DIFF_LINES = 20_000  # maximum lines; a diff may take quadratic time
 
 
 class EditOperation(TypedDict):

@@ -1,4 +1,4 @@
-"""Cell values as the user types them, as formulas use them, and as sheets show them.
+"""Cell values as typed, as used by formulas, and as displayed.
 
 A stored cell is a JSON value: a text, a number, a boolean, `{"f": formula}`, or `{"v": value, "s":
 text as typed}`, with `"k": "date"` if the value counts days. A formula's value is a number, a text,

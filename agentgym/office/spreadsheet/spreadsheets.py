@@ -30,7 +30,7 @@ MAX_READ = 200_000  # maximum cells per call, a few megabytes of JSON
 MAX_SHEETS = 200  # as in the real service
 GRID = (1000, 26)  # rows and columns of a new sheet, as in the real service
 
-_to_json = json.JSONEncoder(ensure_ascii=False).encode  # cached, because creating an encoder is slow
+_to_json = json.JSONEncoder(ensure_ascii=False).encode  # creating an encoder is slow
 
 SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 

@@ -25,8 +25,8 @@ MAX_ROWS = 100_000  # equal to the maximum number of cells
 MAX_COLUMNS = 16_384  # as in Excel
 MAX_SPREAD = 1_000_000  # sum of each row's cells up to its last non-empty one
 MAX_OTHERS = 30_000  # XML elements of other kinds, such as styles and rules
-# Bounds the longest shared formula's length times the number of shared formulas, because opening a
-# workbook expands each.
+# Length of the longest shared formula times the cells that share one; opening a workbook expands
+# each of them.
 MAX_SHARED = 2_000_000
 MAX_TEXT = 32_767  # characters of a cell, as in Excel; the library truncates longer strings
 

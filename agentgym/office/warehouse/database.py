@@ -119,7 +119,7 @@ class _Process:
         return -self._process.wait()
 
     def _kind_of_end(self) -> str:
-        """Return why the process ended: blame the statement unless an external signal ended it."""
+        """Return why the process ended; blame the statement unless an external signal did it."""
         cause = self.end()
         if cause == signal.SIGPROF:
             return "time"

@@ -26,7 +26,7 @@ _CHUNK = 256
 
 
 class _Full(Exception):
-    """Raised if a statement would make its table too large for a request."""
+    """Raised if a table would become too large."""
 
 
 class _Session:

@@ -80,7 +80,7 @@ class SQLEngine:
         names, types, records, total, too_long = self._request(
             tables, "read", _opening(now), sql, limit, most_characters
         )
-        columns = zip(types, zip(*records[:limit], strict=True), strict=False)  # there may be no records
+        columns = zip(types, zip(*records[:limit], strict=True), strict=False)  # or no records
         plain_columns = [to_plain(kind, values) for kind, values in columns]
         return Rows(names, list(map(list, zip(*plain_columns, strict=True))), total, too_long)
 

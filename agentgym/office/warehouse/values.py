@@ -52,7 +52,7 @@ class ConversionResult:
 
 
 def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
-    """Return the records that fit into a tool result, and a line about the others."""
+    """Return the records that fit into a result, and a line about the others."""
     retained = rows.objects()
     if len(to_json(retained).encode()) > MAX_BYTES:  # separators may make it too large
         retained = list(_first_rows(retained))

@@ -18,7 +18,7 @@ from agentgym.office.woocommerce.context import (
 from agentgym.text.tools import ToolError, echo, tool
 
 _NAMES = ("email", "username", "first_name", "last_name")
-# The fields that a task author may set.
+# Fields that task authors may set.
 _FIELDS = ("email", "first_name", "last_name", "billing")
 
 # SQL for sort keys other than `id`.

@@ -25,7 +25,7 @@ _BOOKING = ("processing", "completed", "on-hold")
 _MAX_QUANTITY = 10**6  # its product with an amount fits into 64 bits
 
 _DATES = ("date_created", "date_paid", "date_completed")
-# The fields that a task author may set.
+# Fields that task authors may set.
 _FIELDS = ("status", "customer_id", "customer_note", "billing", "line_items", *_DATES)
 
 # Fields that are equal for all orders.

@@ -155,7 +155,7 @@ class Formula:
     def __call__(self, values: Mapping[str, Any]) -> Any:
         """Return the value, or raise ArithmeticError or ValueError."""
         try:
-            # This is safe: the code has only the syntax and functions above, and no builtins.
+            # Safe, because only the syntax and functions above are allowed.
             return eval(self._code, _GLOBALS, dict(values))
         except (TypeError, IndexError, NameError, InvalidOperation) as error:
             raise ValueError(f"it cannot be computed ({error})") from error

@@ -126,7 +126,7 @@ def keep_dataset(data: Any) -> str:
     for name, text in files.items():
         path = folder / f"{name}.jsonl"
         if not path.exists():
-            # Write a new file and rename it, because another process may read the folder.
+            # Write, then rename, because another process may read the file.
             part = path.with_suffix(f".{getpid()}")
             part.write_text(text, encoding="utf-8", newline="\n")
             part.replace(path)

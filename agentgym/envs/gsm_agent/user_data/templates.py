@@ -61,7 +61,7 @@ class Line:
             return iter([(self.names[0], option)])
         parts = list(option)
         if len(parts) != len(self.names):
-            # The option has pairs, as in `(a, a_text), (b, b_text) = ...`.
+            # An option of pairs, as in `(a, a_text), (b, b_text) = ...`.
             parts = [part for pair in parts for part in pair]
         return zip(self.names, parts, strict=True)
 
@@ -84,7 +84,7 @@ class _Draw:
 
 
 class Template:
-    """A story with variables; raises ValueError if the text is no template.
+    """A story with variables; other text raises ValueError.
 
     Args:
         name: The template's id.
@@ -116,7 +116,7 @@ class Template:
             if any(each.startswith("names") for each in line.formula.names)
             for name in line.names
         ]
-        # Remove the defaults first, because they may contain full stops.
+        # Remove the defaults, which may contain full stops.
         self._split(split_sentences(_SLOT.sub(r"{\1}", " ".join(story.split()))))
 
     def _sort(self, lines: list[Line]) -> list[Line]:
@@ -202,7 +202,7 @@ class Template:
         return False
 
     def _groups(self, draw: _Draw, rng: Random) -> list[list[str]]:
-        """Group the sentences such that each group has a number that affects the answer."""
+        """Group the sentences; each group has a number that affects the answer."""
         # An equation lets one of its numbers be computed from the others.
         equated = set().union(*(each.names for each in self.conditions if each.has_equality))
         deciding = [

@@ -58,7 +58,7 @@ TOPICS = (
 # With the empty variant, some names are prefixes of others.
 _WORDS = "Basics Bundles Care Classics Clearance Gifts Kids New Premium Pro Repair"
 KINDS = ("", *(f"_{word}" for word in _WORDS.split()))
-# Probabilities of verdicts. A difference of one view often decides, and rounding would hide it.
+# Verdict probabilities; often one view decides, and rounding would hide it.
 VERDICTS = {"A": 0.2, "A by a view": 0.15, "tie": 0.2, "B by a view": 0.2, "B": 0.25}
 # A's conversion rate is a multiple of 1/50, so B can tie exactly.
 PARTS = 50

@@ -61,7 +61,7 @@ ASSIGNMENT = (
     "course_name",
     "points_possible",
 )
-# An example row that shows the columns of each file.
+# An example of each column.
 EXAMPLE = {
     "course_code": "CS401-0",
     "course_name": "Example Course",

@@ -40,7 +40,7 @@ CHUNK = 200  # rows per statement, to keep statements short
 def customer_failures(
     rows: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Yield a sentence for each difference between the table's rows and the expected ones."""
+    """Yield the failures of the table's rows."""
     cells = dict.fromkeys(TYPES, identical)
     yield from row_failures(TABLE, rows, expected, cells, ("woocommerce_id",))
 

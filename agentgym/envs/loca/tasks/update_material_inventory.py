@@ -56,7 +56,7 @@ MATERIALS = {
     "pcs": "Wood Screw|Hinge|Door Knob|Felt Pad|Cam Lock|Wood Screw Set",
 }
 GRADES = ("", " Fine", " Heavy", " White", " Black", " Grade A")
-# Ranges of the quantity that a product needs, in hundredths of a unit.
+# Quantities that a product needs, in hundredths of a unit.
 QUANTITIES = {"m2": (50, 501, 10), "m": (50, 501, 10), "L": (5, 51, 1), "pcs": (200, 2_001, 100)}
 # Shop tables that no step changes, apart from MUTABLE_COLUMNS of products.
 PROTECTED = (

@@ -47,7 +47,7 @@ class Timetable:
         return self.free.popitem()[0]
 
     def move(self, begin: datetime, order: Sequence[int]) -> int | None:
-        """Move an exam to the same hour of a free day; return the shift in days."""
+        """Take the same hour of a free day; return the shift in days."""
         for days in order:
             if (hour := begin + timedelta(days=days)) in self.free:
                 del self.free[hour]

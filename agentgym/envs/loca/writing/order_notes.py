@@ -128,7 +128,7 @@ _BACK, _UNDO, _RESTORED, _STANDS = 0.2, 0.25, 0.2, 1 / 3
 
 
 def amend(order: Order, facts: Iterable[Fact]) -> dict[str, int]:
-    """Return an order's pieces after a note; all are zero if the order was withdrawn."""
+    """Return the pieces after a note; withdrawn orders have none."""
     now, withdrawn = dict(order), False
     for kind, said in facts:
         if kind in _CHANGES:
