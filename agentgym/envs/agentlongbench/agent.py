@@ -164,7 +164,7 @@ class SimulatedGame:
         return chosen
 
     def _loosened(self, atoms: Sequence[Atom], kept: Mask) -> list[Atom]:
-        """Return atoms that leave every list long enough, at least one."""
+        """Return at least one atom, and only atoms that leave every list long enough."""
         query: list[Atom] = []
         least = self.habits.shortest_list(self.table)
         found = np.ones(len(self.table), bool)
@@ -203,7 +203,7 @@ class SimulatedGame:
         return int(self.rng.choice(pool if len(pool) else np.flatnonzero(others)))
 
     def _telling(self, found: Mask) -> Mask:
-        """Return items in all lists, or, if all were guessed, some that share an unseen value."""
+        """Return items in all lists or, if all were guessed, items that share an unheard target value."""
         others: Mask = self.left & (np.arange(len(self.table)) != self.target)
         if (others & ~self.guessed).any():
             return others
@@ -266,7 +266,7 @@ class SimulatedGame:
             self.heard[atom] = drawn.number
 
     def _choose_returning(self) -> None:
-        # They resemble the hidden item, because they satisfy most known atoms.
+        # Choose items that resemble the hidden item: they satisfy most known atoms.
         able = np.flatnonzero(~self.left & ~self.guessed & ~self._peak_item)
         met = np.zeros(len(self.table), np.int64)
         for atom in self.heard:

@@ -23,7 +23,7 @@ from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError
 from agentgym.world.world import CallSet
 
-_NONE, _ALL = -(2**62), 2**62  # beyond every number, and still 64 bits for numpy
+_NONE, _ALL = -(2**62), 2**62  # beyond every number, but within numpy's 64 bits
 _STATE = re.compile(
     r"Known of the hidden item: (?P<known>\[.*\])\nThe candidates meet: (?P<listed>\[.*\]|all of it)\n"
     r"Candidates left(?: \([0-9]+\))?: (?P<pool>not listed yet|all items but those guessed|\[.*\])"

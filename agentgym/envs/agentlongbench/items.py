@@ -20,7 +20,7 @@ Atom: TypeAlias = tuple[str, Operator, Value]
 Mask: TypeAlias = NDArray[np.bool_]
 """bool, shape `(items,)`: the selected items."""
 
-# Longer than any item; normalising a name takes time.
+# Longer than any name; bounds the time of normalising.
 _LONGEST_NAME = 1_000
 _DROPPED = str.maketrans("", "", " -_'\"’.:")
 _COMPARISONS: Mapping[Operator, Callable[[NDArray[np.int64], int], Mask]] = {
@@ -40,7 +40,7 @@ class Section:
 
 
 class ItemTable:
-    """A closed world of items. Every list keeps their order.
+    """A fixed set of items; every list keeps their order.
 
     Args:
         sections: The sections of a profile.
@@ -85,7 +85,7 @@ class ItemTable:
         return ItemTable([self.sections[k] for k in sections], names, labels, columns)
 
     def find(self, name: str) -> int:
-        """Return the item with a normalised name; raise ToolError without one."""
+        """Return the item with a normalised name; raise ToolError if there is none."""
         place = self._by_name.get(normalize_name(name))
         if place is None:
             raise ToolError(f"there is no item called {echo(name)}")

@@ -109,7 +109,7 @@ def draw_log(
     """
     problem, place = ValueError(), rng.random() if peak else None
     size = {"length": config.length} if config.length else {"rounds": config.rounds}
-    # All tables share one peak, so no round is rejected as difficult.
+    # All redraws share one peak, so difficult rounds do not become rarer.
     for _ in range(_DRAWS):
         table = config.table(rng)
         target = next(config.targets(table, rng, config.shortest_list(table)))

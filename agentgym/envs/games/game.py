@@ -63,15 +63,15 @@ class GameWorld(SeatedWorld[ConfigT]):
 
     @abstractmethod
     def read_instance(self, found: re.Match[str]) -> None:
-        """Take the instance from a task or `restate()`."""
+        """Parse the instance from a task or `restate()`."""
 
     @abstractmethod
     def read_situation(self, found: re.Match[str]) -> None:
-        """Take the situation from a task or a state."""
+        """Parse the situation from a task or a state."""
 
     @abstractmethod
     def read_move(self, found: re.Match[str]) -> None:
-        """Take the situation from a line of `play`."""
+        """Parse the situation from a line of `play`."""
 
     @property
     def other(self) -> str:

@@ -109,7 +109,7 @@ class Database:
 
     @cached_property
     def searchable(self) -> list[int]:
-        """Indices of the tasks that searching can solve; ValueError without any."""
+        """Indices of the tasks that searching can solve; raises ValueError if there are none."""
         places = [place for place, task in enumerate(self.tasks) if not task.static_only]
         if not places:
             raise ValueError(

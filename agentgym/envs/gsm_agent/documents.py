@@ -83,7 +83,7 @@ def write_document(
     """Write one premise's facts, the numeric one last, as a document without an id.
 
     If `anonymous`, a document about a single person calls them `I` or names their role. `mark`
-    names a list of sentences that call the number corrected or outdated.
+    selects sentences that call the number corrected or outdated.
     """
     people = tuple(dict.fromkeys(owner for fact in facts for owner in fact.owners))
     kind = rng.choice(_KINDS)

@@ -122,7 +122,7 @@ class Draft:
         self._claimed.add(term.quantity)
 
     def count(self, term: Blank, budget: int, most: int) -> int:
-        """Draw a quantity from `budget` premises."""
+        """Draw a quantity that takes `budget` premises."""
         self.claim(term)
         quantity = term.quantity
         if budget == 1:
@@ -168,7 +168,7 @@ class Draft:
         return [self.count(first, part, rooms[0]), self.count(last, budget - part, rooms[1])]
 
     def relate(self, term: Blank, budget: int, most: int) -> int:
-        """Draw a quantity relative to another, which gets the other premises."""
+        """Draw a quantity relative to another, which takes the remaining premises."""
         whole = Blank(term.owner, self.story.wholes.get(term.frame, ""), term.item)
         kinds: Sequence[str] = _PARTS
         known = not whole.frame or whole.quantity in self._claimed

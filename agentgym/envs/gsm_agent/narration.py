@@ -36,7 +36,7 @@ _ALL_LEADS = sorted(
     {lead for genre in _GENRES["genres"].values() for lead in genre["leads"]} | {*_LEADS}, key=len
 )[::-1]
 _CLASSES = {"": "counts", "years": "ages", "dollars": "dollars"}
-# Tails with these words read well in front of the sentence.
+# Tails that begin with these words may also begin the sentence.
 _IN_FRONT = ("on", "at", "in", "for", "during", "before", "after")
 _PARTS = {2: "half", 3: "a third", 4: "a quarter", 5: "a fifth"}
 _TIMES = {2: "twice", 3: "three times", 4: "four times", 5: "five times"}
@@ -49,7 +49,7 @@ NUMBER_WORDS = re.compile(
     r"|third|thirds|quarter|quarters|fifth|fifths|single|pair|couple|first|second|both|percent)\b",
     re.IGNORECASE,
 )
-_LED = 0.3  # the share of sentences with a lead
+_LED = 0.3  # share of sentences that begin with a lead
 _NAME = r"[A-Z][a-z]+ [A-Z][a-z]+"
 _ROLE = rf"[Tt]he (?:{'|'.join(ROLES)})"
 # Capitalised words in the names of streets and holidays are not people.
@@ -92,7 +92,7 @@ class Narrator:
     """Writer of the facts of one document.
 
     Attributes:
-        names: Replacements of people: `I`, or a role.
+        names: Replacements for people's names: `I` or a role.
         leads: Sentence openings in addition to the common ones.
         lines: Whether to write list items instead of sentences.
         last: The person named last, to whom a pronoun refers.
@@ -331,7 +331,7 @@ def _number_patterns() -> Sequence[tuple[str, str, re.Pattern[str]]]:
 
 @cache
 def _schema_patterns() -> Sequence[tuple[str, re.Pattern[str], Relation]]:
-    """Return the story patterns, each with a literal that matching sentences contain."""
+    """Return the story patterns; each comes with a text that every match contains."""
     patterns = []
     for story in STORIES.values():
         for schema in chain.from_iterable(story.schemas.values()):

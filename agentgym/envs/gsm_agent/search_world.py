@@ -95,7 +95,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return f"{self.problem.question} #### {self.problem.answer}"
 
     def split_keys(self) -> Collection[str]:
-        """Return the template, the people in its documents, or otherwise the problem."""
+        """Return the template if there is one, else the documents' people, else the problem."""
         template, drawn, _ = self.problem.id.partition("#")
         if drawn:
             return (template,)

@@ -279,7 +279,7 @@ class Progress:
         undone = set()
         for thing, value in effects.items():
             done_value, label = self._done_effects.get(thing, (value, ""))
-            # No later step depends on such a fact.
+            # Reopen only steps without a fact, because later steps depend on facts.
             if done_value != value and (thing == SESSION or self.facts.get(label) is None):
                 undone.add(label)
         for label in undone:

@@ -99,7 +99,7 @@ class Node:
         number: The number in the variable, or in the prefix of a rule.
         content: A value, a `Rule`, or the uids in an index.
         fields: Irrelevant variables, with values.
-        note: The domain's decision at creation.
+        note: Data that the domain adds at creation.
     """
 
     uid: int

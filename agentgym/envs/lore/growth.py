@@ -49,7 +49,7 @@ class DocumentSampler:
 
 
 class _BottomUp(Grower):
-    """Grower whose children lead to their parent."""
+    """Grows graphs whose documents lead to their parents."""
 
     def __init__(self, *args: Any, sampler: DocumentSampler) -> None:
         super().__init__(*args)
@@ -170,7 +170,7 @@ class ModuleSampler:
 
 
 class _TopDown(Grower):
-    """Grower whose children determine their parent's value."""
+    """Grows graphs whose documents determine their parents' values."""
 
     def __init__(self, *args: Any, sampler: ModuleSampler) -> None:
         super().__init__(*args)

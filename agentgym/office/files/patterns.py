@@ -12,7 +12,7 @@ MAX_PATTERNS = 100  # each pattern is matched with every path
 
 
 class Patterns:
-    """Glob patterns, any of which may match."""
+    """Glob patterns; a path must match one of them."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = [pattern.split("/") for pattern in patterns]

@@ -126,8 +126,8 @@ def _read(data: bytes) -> tuple[tuple[str, ...], float]:
 class _Work:
     """Work budget shared by all streams and pages of a file.
 
-    It replaces the numbers by which pypdf limits words per stream (`-`, `<`) and forms per page
-    (`<=`).
+    It replaces pypdf's limits on words per stream, through `-` and `<`, and on forms per page,
+    through `<=`.
     """
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ def _follow(value: Any, *keys: str) -> Any:
 
 
 def open_pdf(data: bytes) -> Any:
-    """Open a file with pypdf inside `guarded`; refuse too many pages."""
+    """Open a file with pypdf inside `guarded`; reject a file with too many pages."""
     reader = pdf_library("pypdf").PdfReader(BytesIO(data))
     if len(reader.pages) > MAX_PAGES:
         raise ToolError(

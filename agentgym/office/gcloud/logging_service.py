@@ -135,7 +135,7 @@ class Logging:
             self._add_entries(records)
 
     def log_entries(self, name: str) -> list[Row]:
-        """Return a log's entries in API form, oldest first."""
+        """Return a log's entries in the API's format, oldest first."""
         rows = self._server.store.find("log_entries", "timestamp, id", log=log_path(name))
         return [_show(row) for row in rows]
 

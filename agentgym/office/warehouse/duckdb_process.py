@@ -83,7 +83,7 @@ class _Session:
     def write(
         self, opening: Sequence[str], statements: Sequence[str], target: tuple[str, str], room: int
     ) -> tuple[list[Any], list[Any], list[str], int]:
-        """Run statements atomically within `room` characters for the table `target`.
+        """Run statements atomically; the table `target` may then have at most `room` characters.
 
         Returns the last statement's records, the table's columns, a JSON array of strings per
         column, and the number of records.

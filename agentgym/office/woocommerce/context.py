@@ -181,7 +181,7 @@ def show_meta(fields: Sequence[Row]) -> list[Row]:
 
 
 def merge_meta(record: Row, data: Row) -> list[Row]:
-    """Replace custom fields with the same id, or otherwise the same key; null removes a field."""
+    """Merge custom fields by id, or else by key; null removes a field."""
     merged = [dict(field) for field in record["meta_data"]]
     for change in data.get("meta_data", ()):
         name, value = "key", change.get("key")

@@ -71,7 +71,7 @@ class Customers(ShopPart):
         return [row["id"] for row in rows]
 
     def all(self) -> list[Row]:
-        """Return all customers, including the administrator, in API form, by id."""
+        """Return all customers, including the administrator, in the API's format, by id."""
         return self._show_all(self._shop.select_ids("customers", {}, "id"))
 
     @tool

@@ -67,7 +67,7 @@ class Orders(ShopPart):
         return [order["id"] for order in orders]
 
     def all(self) -> list[Row]:
-        """Return all orders, including trash, in API form, by id."""
+        """Return all orders, including trash, in the API's format, by id."""
         return show_orders(self._shop, self._shop.select_ids("orders", {}, "id"))
 
     @tool

@@ -100,7 +100,7 @@ class Products(ShopPart):
             return self._insert(products)
 
     def all(self) -> list[Row]:
-        """Return all products, including trash, in API form."""
+        """Return all products, including trash, in the API's format."""
         return select_products(self._shop, {}, "id")
 
     @tool

@@ -174,7 +174,7 @@ def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) 
 
 
 def parse_amount(value: object, name: str) -> str:
-    """Convert an amount that is an argument by itself."""
+    """Convert an argument that is an amount."""
     try:
         return _amount(value)
     except ValueError as error:
@@ -186,7 +186,7 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
 
 
-# The fields in tool schemas; all of them would double the prompt.
+# Tool schemas show only these fields; all fields would double the prompt.
 _SCHEMAS = json.loads(Path(__file__).with_name("record_schemas.json").read_text(encoding="utf-8"))
 
 NewProduct = Annotated[dict[str, Any], WithJsonSchema(_SCHEMAS["product"])]

@@ -97,7 +97,7 @@ def academic_warning_failures(
     except (ToolError, KeyError, csv.Error) as error:
         yield f"bad_student.csv: {error}"
         return
-    if listed != drops.keys():  # the answer has only drops above 25 percent
+    if listed != drops.keys():  # LOCA-bench's answer has only drops above 25 percent
         yield "bad_student.csv lists other students"
     messages = list(_critical_messages(cloud))
     needed = [student for student, drop in drops.items() if drop > 0.45]

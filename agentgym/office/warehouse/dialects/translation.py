@@ -57,7 +57,7 @@ class Warehouse(ABC):
 
     @abstractmethod
     def resolve_table(self, table: exp.Table) -> TableName:
-        """Return the engine's name for a table, existing or not."""
+        """Return the engine's name for a table, which need not exist."""
 
     @abstractmethod
     def information_schema(self, table: exp.Table) -> View | None:
