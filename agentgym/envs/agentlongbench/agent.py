@@ -146,7 +146,7 @@ class SimulatedGame:
         return [shown[k] for k in order]
 
     def _aimed(self) -> list[Atom]:
-        """Choose few known atoms that exclude the items still in all lists, greedily."""
+        """Greedily choose a few known atoms that exclude the items still in all lists."""
         masks = {atom: self.table.mask(atom) for atom in self.heard}
         # Returning items must stay in the last lists.
         masks = {atom: m for atom, m in masks.items() if not (self.returning & ~m).any()}

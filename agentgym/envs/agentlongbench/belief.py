@@ -49,7 +49,7 @@ class _SectionFacts:
 
 @dataclass
 class Constraints:
-    """A conjunction of atoms without redundant ones."""
+    """A conjunction of atoms, none of which is redundant."""
 
     _sections: dict[str, _SectionFacts] = field(default_factory=dict)
 
@@ -219,7 +219,7 @@ class Hunt:
 
     @classmethod
     def from_opening(cls, feedback: str, puzzle: int) -> Self:
-        """Start a puzzle with one hidden item from its first feedback."""
+        """Create the knowledge of a puzzle with one hidden item from its first feedback."""
         heard = read_feedback(feedback)
         if not heard:
             raise ValueError(f"there is no feedback in {feedback[:100]!r}")
@@ -229,7 +229,7 @@ class Hunt:
 
     @classmethod
     def begin(cls, items: Sequence[str], hidden: int, puzzle: int, rounds: int) -> Self:
-        """Start a puzzle with several hidden items."""
+        """Create the initial knowledge of a puzzle with several hidden items."""
         return cls(
             {
                 number: Belief(pool=[*items], puzzle=puzzle, left=rounds, items=items)

@@ -105,7 +105,7 @@ def draw_log(
 ) -> Log:
     """Draw items and a log, optionally with lists that isolate the hidden item, or with a peak.
 
-    Raise ValueError if the log cannot be that short.
+    Raise ValueError if no log can be that short.
     """
     problem, place = ValueError(), rng.random() if peak else None
     size = {"length": config.length} if config.length else {"rounds": config.rounds}

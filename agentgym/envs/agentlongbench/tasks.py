@@ -111,7 +111,7 @@ def _whole_log_guess(spec: QuestionSpec, shown: Sequence[Round], log: Log) -> in
     if spec.task == "find_round_largest_value_env":
         return max(shown, key=lambda each: int(column[each.guess][0])).number
     count = sum(spec.name in map(str, column[each.guess]) for each in shown)
-    # Scale the count of the page up to the whole log.
+    # Scale the page's count up to the whole log.
     return round(count * len(log.rounds) / len(shown))
 
 

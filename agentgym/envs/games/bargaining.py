@@ -142,7 +142,7 @@ class Guarantee:
                     self.value(deal, 0, frozenset(types), MAX_DEALS * game.offers)
 
     def value(self, deal: int, offer: int, types: Types, turns: int) -> int:
-        """Return the guarantee before an offer."""
+        """Return the largest total that is guaranteed before an offer."""
         game = self.game
         turns = min(turns, (len(game.pools) - deal) * game.offers - offer)
         if turns <= 0:
@@ -215,7 +215,7 @@ def guarantee(game: Bargain) -> Guarantee:
 
 @lru_cache(maxsize=4096)
 def agreements(pool: Items, offers: int, mine: Items, theirs: Items) -> list[Items]:
-    """Return the shares of the next offerer in a subgame-perfect equilibrium of a deal.
+    """Return the next offerer's possible shares in a subgame-perfect equilibrium of a deal.
 
     A player accepts a share that is worth as much to it as rejecting, and offers the division that
     is best for itself; ties go to the one that is best for the other. `mine` are the offerer's

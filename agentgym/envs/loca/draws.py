@@ -72,7 +72,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def people(rng: np.random.Generator, count: int) -> list[str]:
-    """Draw different full names, at most 386,694."""
+    """Draw distinct full names; there are 386,694."""
     pairs = len(FIRST) * len(LAST)
     total = pairs if count <= pairs else pairs * (1 + len(_LETTERS))
     names = []

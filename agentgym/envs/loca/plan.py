@@ -121,5 +121,5 @@ def write(
     )
 
 
-# Part of a plan, for `yield from`.
+# A generator that a plan runs with `yield from`.
 Piece = Generator[PlanStep | Sequence[PlanStep], Any, list[Any]]

@@ -184,7 +184,7 @@ class Grower(ABC):
         """Connect leaves to a new leaf, and return it."""
 
     def run(self, root: Node) -> list[Node]:
-        """Expand and gather leaves; return the remaining ones in order."""
+        """Expand and gather leaves; return the remaining leaves in order."""
         leaves, rng, shape, weights = [root], self.rng, self.shape, self._weights
         for _ in range(shape.operations):
             parent = leaves.pop(below(rng, len(leaves)))

@@ -26,7 +26,7 @@ LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
 # Maximum irrelevant values per document; otherwise one document could fill a context window.
 MOST_IRRELEVANT = 8
 
-# Most draws are for letters; pairs halve their number.
+# Most draws are of letters; drawing pairs halves their number.
 _PAIRS = [first + second for first in LETTERS for second in LETTERS]
 
 

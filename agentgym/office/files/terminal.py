@@ -29,7 +29,7 @@ ALLOWED_COMMANDS = tuple(
 
 MAX_CHARS = 2_048  # as in the published tasks
 
-_ENV = "/usr/bin/env"  # runs a program by name without a shell
+_ENV = "/usr/bin/env"  # this program runs another without a shell
 
 # These programs' first argument is a script or pattern, so `/x/d` in it is no path.
 _SCRIPTED = ("awk", "grep", "sed")

@@ -18,7 +18,7 @@ _COUNT = """(SELECT count(*) FROM product_categories AS l JOIN products AS p ON 
 # A new category's defaults.
 _CATEGORY: Row = {"parent": 0, "description": "", "display": "default", "menu_order": 0}
 
-# Fields that are always shown.
+# Fields that records always show.
 _SHOWN = ("id", "name", "slug", "parent", "description", "display")
 
 

@@ -157,7 +157,7 @@ def _values(
 
 
 def _with_note(rng: np.random.Generator, texts: list[str], voluntary: bool) -> str:
-    # Not every required item says so.
+    # Not every required item says that it is required.
     if voluntary or rng.random() < _NOTE_RATE:
         note = _say(rng, "voluntary" if voluntary else "counted")
         texts.insert(whole(rng, 1, len(texts) + 1), note)

@@ -103,7 +103,7 @@ _FIXED: Mapping[str, Mapping[str, Any]] = {
     "duration_open": {"minutes": None},
     "place_open": {"place": None},
 }
-# By kind of statement, maps slots to the facts in them.
+# Maps each kind of statement to its slots and the facts in them.
 _STATED: Mapping[str, Mapping[str, str]] = {
     "date": {"date": "day"},
     "date_corrected": {"date": "day"},
