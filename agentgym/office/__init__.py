@@ -2,7 +2,7 @@
 
 The servers reproduce those of LOCA-bench (section 2.2 and table 7) in process. Each runs alone
 (`agentgym serve`, MCP) or mounts on any world (`world.mount(Calendar())`). They import only `text`
-and `sandboxes`. Methods raise `ToolError`, before they change anything, for invalid tool calls.
+and `sandboxes`. For invalid tool calls, methods raise `ToolError` before they change anything.
 """
 
 from agentgym.office.context import START, Clock, OfficeContext

@@ -21,12 +21,12 @@ from agentgym.office.server import Server
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-MAX_EVENTS = 2_500  # as many as Google Calendar lists at once, so a listing is complete
+MAX_EVENTS = 2_500  # as many as Google Calendar lists at once, so every listing is complete
 # Maximum characters per text; Google Calendar's limits for summary and description.
 _LIMITS = {"summary": 1_024, "description": 8_192, "location": 1_024}
 # Characters that iCalendar cannot contain; tab and line feed are allowed.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-# Owner until a task sets one.
+# The owner, unless a task sets another.
 _OWNER = {"email": "user@example.com", "displayName": "Calendar owner"}
 # Numbers in ids are never reused.
 _EVENT_ID = re.compile(r"event_([0-9]{3,9})", re.ASCII)

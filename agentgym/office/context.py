@@ -19,7 +19,7 @@ class InitialState:
     """Saves an object's attributes at the start of its first episode, and restores them at each
     later start.
 
-    They are copied together.
+    They are copied together, so shared objects stay shared.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -100,11 +100,11 @@ class OfficeContext:
         return self.clock.now(), self._ids, self.files.version()
 
     def begin(self) -> None:
-        """Return to the state at the first call of this method."""
+        """Restore the state of this method's first call."""
         self._initial.begin(self)
 
 
-@functools.lru_cache(maxsize=1_024)  # many records have the same time or date
+@functools.lru_cache(maxsize=1_024)  # cached, because many records have the same time
 def iso(moment: datetime) -> str:
-    """Format a time like the services: `2025-01-15T09:00:00Z`."""
+    """Format a time as the services do: `2025-01-15T09:00:00Z`."""
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"

@@ -34,7 +34,7 @@ class EventTime(TypedDict, total=False):
 
 
 def parse_time(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
-    """Return a time in stored form; `ToolError` names `name`."""
+    """Convert an event's time for storage; `ToolError` mentions the argument `name`."""
     if ("date" in fields) == ("dateTime" in fields):
         raise ToolError(
             f'invalid argument: {name} must be {{"dateTime": "…", "timeZone": "…"}} or {{"date": '
@@ -50,7 +50,7 @@ def parse_time(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
                 f"invalid argument: {name}.dateTime needs an offset or {name} a timeZone, got "
                 f"{echo(fields['dateTime'])}"
             )
-        # Convert through UTC: an hour that the zone skips becomes an existing one.
+        # Convert through UTC, so an hour that the zone skips becomes an existing one.
         moment = moment.replace(tzinfo=zone).astimezone(UTC).astimezone(zone)
     return {"dateTime": moment.isoformat().replace("+00:00", "Z")} | (
         {} if zone is None else {"timeZone": zone.key}
@@ -100,7 +100,7 @@ def _moment(name: str, text: str) -> datetime:
 
 
 def parse_bound(name: str, text: str) -> int:
-    """Return a listing bound in seconds since 1970; `ToolError` names `name`."""
+    """Convert the bound of a listing to seconds since 1970; `ToolError` mentions `name`."""
     moment = _moment(name, text)
     if moment.tzinfo is None:
         raise ToolError(
@@ -126,7 +126,7 @@ def seconds_of(value: Mapping[str, str]) -> int:
 
 
 def to_spec(when: datetime | date) -> dict[str, str]:
-    """Return a time in the API's form."""
+    """Return a time in the API's format."""
     if not isinstance(when, datetime):
         return {"date": when.isoformat()}
     moment = {"dateTime": when.replace(microsecond=0).isoformat()}

@@ -71,7 +71,7 @@ class Office:
         return tuple(self._servers.values())
 
     def version(self) -> object:
-        """Return an uncopyable value that changes if and only if the state changes."""
+        """Return a value that changes if and only if the state changes; it cannot be copied."""
         return self.context.version(), [server.version() for server in self.toolsets()]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
@@ -88,7 +88,7 @@ class Office:
         return {**vars(self), "_tools": {}}
 
     def close(self) -> None:
-        """Release resources outside this process's memory."""
+        """Release resources outside this process."""
         for server in self._servers.values():
             server.close()
 

@@ -25,7 +25,7 @@ _NEEDS = {
 
 
 def requirements(servers: Iterable[str]) -> Mapping[str, str]:
-    """Return servers' host requirements without importing the servers."""
+    """Return what servers require of the host, without importing the servers."""
     return {_NEEDS[name]: "" for name in servers if name in _NEEDS}
 
 
@@ -66,7 +66,7 @@ class Server(Toolset):
         self._initial.begin(self)
 
     def version(self) -> object:
-        """Return a value that changes if and only if the state changes, context excluded."""
+        """Return a value that changes if and only if the state changes, apart from the context."""
         return self.store.version(), pickle.dumps(self.session)
 
     def undo_points(self) -> Iterator[Callable[[], None]]:
@@ -97,7 +97,7 @@ class Server(Toolset):
 
 
 def page_of(items: Sequence[ItemT], page: int, size: int) -> list[ItemT]:
-    """Return one page, from 1, of at most 100 items; later pages are empty."""
+    """Return a page, counted from 1, of at most 100 items; pages past the end are empty."""
     if page < 1:
         raise ToolError(f"invalid argument: page must be at least 1, got {page}")
     if not 1 <= size <= _PAGE:

@@ -1,4 +1,4 @@
-"""Access to a server's state for its parts."""
+"""Gives the parts of a server access to its state."""
 
 from __future__ import annotations
 

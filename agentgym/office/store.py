@@ -17,7 +17,7 @@ Row: TypeAlias = dict[str, Any]
 ValueT = TypeVar("ValueT")
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
-_raw_decode = json.JSONDecoder().raw_decode  # this package's own strings have no surrounding spaces
+_raw_decode = json.JSONDecoder().raw_decode  # stored JSON has no surrounding spaces
 
 
 def _from_json(text: str) -> Any:
@@ -28,7 +28,7 @@ def _from_json(text: str) -> Any:
 _DECODERS: dict[str, Callable[[Any], Any]] = {"JSON": _from_json, "BOOL": bool}
 
 
-# One server's records; each copy of an env copies them.
+# Maximum size of a server's records; each copy of an env copies them.
 MAX_BYTES = 256 * 2**20
 _PAGE_BYTES = 1_024
 
@@ -59,7 +59,7 @@ class Store:
         self._db.execute("PRAGMA foreign_keys = ON")
         self._decoders, self._columns = _columns(self._schema)
         self._depth = self._undone = 0
-        self._table_changes: Counter[str] = Counter()  # changes that concern a single table
+        self._table_changes: Counter[str] = Counter()  # the number of changes to each table
         self._derived: dict[Hashable, tuple[Hashable, Any]] = {}
 
     def rows(self, sql: str, *values: Any, **parameters: Any) -> list[Row]:
@@ -89,7 +89,7 @@ class Store:
         return record[0] if record else None
 
     def find(self, table: str, order: str = "id", **equal: Any) -> list[Row]:
-        """Return the ordered records with these values."""
+        """Return the records with these values, in order."""
         return self.rows(_selection(table, tuple(equal), order), *equal.values())
 
     def get(self, table: str, id: int | float | str, kind: str | None = None, **equal: Any) -> Row:
@@ -154,7 +154,7 @@ class Store:
 
     def derive(self, key: Hashable, tables: Collection[str], make: Callable[[], ValueT]) -> ValueT:
         """Return `make()`, cached under a unique key until one of the tables changes."""
-        elsewhere = self.changes - self._table_changes.total()  # possibly in these tables
+        elsewhere = self.changes - self._table_changes.total()  # may concern the tables
         version = (elsewhere, *(self._table_changes[table] for table in tables))
         known, value = self._derived.get(key, (None, None))
         if known != version:
@@ -184,7 +184,7 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """Make changes atomically; an exception or a lack of room undoes them."""
+        """Make changes atomically; an exception or exceeding the size limit undoes them."""
         name = f"change_{self._depth}"
         before = self._db.total_changes
         self._db.execute(f"SAVEPOINT {name}")
@@ -195,7 +195,7 @@ class Store:
                 self._check_size()
         except BaseException:
             self._undone += 1
-            # SQLite rolls back by itself if it runs out of memory.
+            # If SQLite runs out of memory, it has already rolled back.
             if self._db.in_transaction:
                 # Releasing the outermost savepoint would be a commit, counted in the file.
                 self._db.execute(f"ROLLBACK TO {name}" if self._depth > 1 else "ROLLBACK")

@@ -1,4 +1,4 @@
-"""AgentLongBench: guess a hidden item, live or in questions about long logs (arXiv 2601.20730)."""
+"""AgentLongBench: guess a hidden item, or answer questions about long logs (arXiv 2601.20730)."""
 
 from collections.abc import Mapping
 from typing import Any

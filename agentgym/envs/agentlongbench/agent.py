@@ -28,12 +28,12 @@ FILLED = 0.9
 FEWEST = 4
 """Minimum rounds of a log that fills a length, so each task can be asked."""
 _DECOYS = 2  # one could be excluded by chance
-_RETURNING = 3  # a reader of the last page then has four items to choose from
-_ENDING = 0.6  # share of a log; in a short log, the last page covers a quarter
-_TRIES = 40  # candidate rounds; the largest that fits wins
+_RETURNING = 3  # with the hidden item, the last page leaves four candidates
+_ENDING = 0.6  # share of the log after which returning items are chosen
+_TRIES = 40  # candidate rounds; the agent plays the largest that fits
 
-# The agent's habits, for which the paper gives no values (section C.3): the newest rounds whose
-# conditions it remembers, and the probability of forgetting an older condition in a round.
+# The paper gives no values for these habits (section C.3): the agent remembers the conditions of
+# the newest rounds, and forgets each older condition with a fixed probability per round.
 HISTORY_WINDOW, FORGET_HISTORY = 1, 0.98
 # The probability of omitting a section from a query, and the maximum number of omitted sections.
 MASK, MOST_MASKED = 0.35, 3
@@ -42,12 +42,11 @@ EPSILON = 0.3
 
 
 class SimulatedGame:
-    """A puzzle in play.
+    """A puzzle that is being played.
 
     Decoys stay in all lists until shortly before the log's end. Only early lists exclude returning
-    items,
-    so the last lists alone do not reveal the hidden item. `heard` has each atom in the feedback,
-    with the last round that mentioned it.
+    items, so the last lists alone do not reveal the hidden item. `heard` maps each atom from the
+    feedback to the last round that mentioned it.
     """
 
     def __init__(
@@ -147,7 +146,7 @@ class SimulatedGame:
         return [shown[k] for k in order]
 
     def _aimed(self) -> list[Atom]:
-        """Choose few known atoms that exclude the items still in all lists, greedily."""
+        """Greedily choose a few known atoms that exclude the items still in all lists."""
         masks = {atom: self.table.mask(atom) for atom in self.heard}
         # Returning items must stay in the last lists.
         masks = {atom: m for atom, m in masks.items() if not (self.returning & ~m).any()}
@@ -165,7 +164,7 @@ class SimulatedGame:
         return chosen
 
     def _loosened(self, atoms: Sequence[Atom], kept: Mask) -> list[Atom]:
-        """Return atoms that leave every list long enough, at least one."""
+        """Return at least one atom, and only atoms that leave every list long enough."""
         query: list[Atom] = []
         least = self.habits.shortest_list(self.table)
         found = np.ones(len(self.table), bool)
@@ -192,19 +191,19 @@ class SimulatedGame:
         ]
 
     def _guess(self, found: Mask, closing: bool) -> int:
-        # A guessed decoy would no longer stay in all lists.
+        # Later lists would exclude a guessed decoy.
         able = self._telling(found) if closing else found & ~self.decoys & ~self.returning
         others = np.arange(len(self.table)) != self.target
         if self.peak is not None:
             others = self.peak.allowed(len(self.rounds) + 1)
         able = able & others
-        # Repeats are rare: only if a list has no unguessed item.
+        # Repeat a guess only if every allowed item has been guessed.
         fresh = able & ~self.guessed
         pool = np.flatnonzero(fresh if fresh.any() else able)
         return int(self.rng.choice(pool if len(pool) else np.flatnonzero(others)))
 
     def _telling(self, found: Mask) -> Mask:
-        """Return items in all lists, or, if all were guessed, some that share an unseen value."""
+        """Return items in all lists or, if all were guessed, items that share an unheard target value."""
         others: Mask = self.left & (np.arange(len(self.table)) != self.target)
         if (others & ~self.guessed).any():
             return others
@@ -267,7 +266,7 @@ class SimulatedGame:
             self.heard[atom] = drawn.number
 
     def _choose_returning(self) -> None:
-        # They resemble the hidden item, because they satisfy most known atoms.
+        # Choose items that resemble the hidden item: they satisfy most known atoms.
         able = np.flatnonzero(~self.left & ~self.guessed & ~self._peak_item)
         met = np.zeros(len(self.table), np.int64)
         for atom in self.heard:

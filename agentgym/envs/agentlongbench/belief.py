@@ -23,7 +23,7 @@ from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError
 from agentgym.world.world import CallSet
 
-_NONE, _ALL = -(2**62), 2**62  # beyond every number, and still 64 bits for numpy
+_NONE, _ALL = -(2**62), 2**62  # beyond every number, but within numpy's 64 bits
 _STATE = re.compile(
     r"Known of the hidden item: (?P<known>\[.*\])\nThe candidates meet: (?P<listed>\[.*\]|all of it)\n"
     r"Candidates left(?: \([0-9]+\))?: (?P<pool>not listed yet|all items but those guessed|\[.*\])"
@@ -49,7 +49,7 @@ class _SectionFacts:
 
 @dataclass
 class Constraints:
-    """A conjunction of atoms without redundant ones."""
+    """A conjunction of atoms, none of which is redundant."""
 
     _sections: dict[str, _SectionFacts] = field(default_factory=dict)
 
@@ -155,7 +155,7 @@ class Belief:
         """Return whether a query's result would make the candidates exact."""
         try:
             atoms = to_atoms(conditions if isinstance(conditions, list) else [])
-        # Models write arguments of any shape.
+        # Models may write any JSON as arguments.
         except (ToolError, KeyError, TypeError, AttributeError):
             return False
         return all(map(self.known.implies, atoms)) and Constraints.of(
@@ -219,7 +219,7 @@ class Hunt:
 
     @classmethod
     def from_opening(cls, feedback: str, puzzle: int) -> Self:
-        """Start a puzzle with one hidden item from its first feedback."""
+        """Create the knowledge of a puzzle with one hidden item from its first feedback."""
         heard = read_feedback(feedback)
         if not heard:
             raise ValueError(f"there is no feedback in {feedback[:100]!r}")
@@ -229,7 +229,7 @@ class Hunt:
 
     @classmethod
     def begin(cls, items: Sequence[str], hidden: int, puzzle: int, rounds: int) -> Self:
-        """Start a puzzle with several hidden items."""
+        """Create the initial knowledge of a puzzle with several hidden items."""
         return cls(
             {
                 number: Belief(pool=[*items], puzzle=puzzle, left=rounds, items=items)
@@ -282,14 +282,14 @@ class Hunt:
 
 
 class OptimalMoves(Sequence[ToolCall]):
-    """Optimal calls while a turn is to spare, as a collection that is never fully listed.
+    """Optimal calls when the player has a turn to spare; there are too many to list.
 
     They are the queries that make some item's candidates exact, and guesses of the next item if its
-    candidates are exact. Iteration yields one query, or the guesses.
+    candidates are exact. Iteration yields the guesses or, without exact candidates, one query.
     """
 
     def __init__(self, hunt: Hunt) -> None:
-        # Labels look up a call after it was played, so store the guesses now. A query cannot change
+        # Labels look up a call after it has run, so store the guesses now. A query cannot change
         # which queries make candidates exact.
         belief = hunt.belief
         query = ToolCall(TOOL, {"conditions": belief.conditions()})

@@ -28,7 +28,7 @@ from agentgym.world.turn_budget import TurnBudget
 
 KNOWLEDGE = ("intensive", "free")
 SOURCES = ("species", "synthetic")
-MOST_ITEMS = 100_000  # a reset then takes a minute
+MOST_ITEMS = 100_000  # a reset with so many takes a minute
 MOST_ROWS = 1_000_000  # the benchmark has 6,400
 
 Columns = list[list[tuple[Value, ...]]]
@@ -186,7 +186,7 @@ def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator
 
     Knowledge-intensive tables contain the same facts in every episode. Knowledge-free tables are
     reshuffled; items, sections and values get random codes, and numbers keep only their order.
-    Lists of species keep their lengths, but no item is a real species.
+    A species' lists of values keep their lengths, but no item has a real species' profile.
     """
     free = knowledge == "free"
     if source == "synthetic":
@@ -227,7 +227,7 @@ def _fixed_synthetic(items: int) -> ItemTable:
 
 
 def synthetic(items: int, rng: np.random.Generator) -> ItemTable:
-    """Draw invented items by name, all with different profiles."""
+    """Draw invented items, sorted by name, with distinct profiles."""
     names = sorted(_words(items, rng))
     draws = _drawers(items)
     # A dictionary drops equal profiles and keeps the order.
@@ -319,7 +319,7 @@ def _published(table: ItemTable, rng: np.random.Generator) -> ItemTable:
 
 
 def _codes(prefix: str, count: int, rng: np.random.Generator) -> list[str]:
-    """Draw distinct codes of four consonants, which spell no word."""
+    """Draw distinct four-consonant codes, which spell no words."""
     return [
         prefix + _PAIRS[n // len(_PAIRS)] + _PAIRS[n % len(_PAIRS)]
         for n in rng.choice(len(_PAIRS) ** 2, count, replace=False).tolist()

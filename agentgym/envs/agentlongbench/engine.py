@@ -28,7 +28,7 @@ _FEEDBACK = re.compile(
     r"Result: (?P<result>correct|wrong)\nRemaining rounds: (?P<left>[0-9]+)",
     re.MULTILINE,
 )
-# One space or two: the paper's figures and its rows differ.
+# The paper's figures indent these lines by one space, its rows by two.
 _LINE = re.compile(r"^ {1,2}- ([^:\n]+): ([^\n]+)", re.MULTILINE)
 _NUMBER = re.compile(r" \(#[0-9]{4}\)$")
 _INTEGER = re.compile(r"-?[0-9]+")
@@ -189,7 +189,7 @@ def read_verdicts(sections: str) -> list[Atom]:
 
 
 def dumps(data: object) -> str:
-    """Write JSON on one line without escaping letters."""
+    """Write JSON on one line without escaping non-ASCII letters."""
     return json.dumps(data, ensure_ascii=False)
 
 

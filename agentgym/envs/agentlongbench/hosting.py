@@ -1,6 +1,6 @@
-"""A host plays the hidden item: questions, answers, and a referee that checks them (section 2.1).
+"""A host agent answers for the hidden item, and a referee checks its answers (section 2.1).
 
-The host sees and writes only text: a verdict on each value of a guess, or yes or no.
+The host receives text and answers with a verdict on each value of a guess, or with yes or no.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REVERSED: Mapping[Operator, Operator] = {"has": "lacks", "lacks": "has"}
 
 
 class Puzzle(Protocol):
-    """World with a hidden item."""
+    """A world that hides an item."""
 
     table: ItemTable
 
@@ -44,7 +44,7 @@ class Puzzle(Protocol):
 
 
 class QuestionTool:
-    """The tool for questions, only with a host."""
+    """The tool that asks the host; offered only if there is one."""
 
     def __init__(self, puzzle: Puzzle) -> None:
         self._puzzle = puzzle
@@ -67,7 +67,7 @@ def learn(belief: Belief, condition: Mapping[str, Any], answer: str) -> None:
     atoms = to_atoms([condition])
     if answer == "yes":
         belief.known.update(atoms)
-    # A no to several values, or to an exact number, implies nothing certain about one section.
+    # A "no" to several values at once, or to an exact number, has no atom as its negation.
     elif len(atoms) == 1 and (reverse := _reverse(atoms[0])):
         belief.known.update([reverse])
 
@@ -83,7 +83,7 @@ def _reverse(atom: Atom) -> Atom | None:
 
 
 def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[str, Any]) -> str:
-    """Write a call for the host; empty if the tool's own checks refuse it.
+    """Write a call as a question to the host; empty if the tool itself rejects the call.
 
     Raise ToolError if the call cannot be carried out.
     """

@@ -20,7 +20,7 @@ Atom: TypeAlias = tuple[str, Operator, Value]
 Mask: TypeAlias = NDArray[np.bool_]
 """bool, shape `(items,)`: the selected items."""
 
-# Longer than any item; normalising a name takes time.
+# Longer than any name; bounds the time of normalising.
 _LONGEST_NAME = 1_000
 _DROPPED = str.maketrans("", "", " -_'\"’.:")
 _COMPARISONS: Mapping[Operator, Callable[[NDArray[np.int64], int], Mask]] = {
@@ -40,7 +40,7 @@ class Section:
 
 
 class ItemTable:
-    """A closed world of items. Every list keeps their order.
+    """A fixed set of items; every list keeps their order.
 
     Args:
         sections: The sections of a profile.
@@ -67,7 +67,7 @@ class ItemTable:
         return self
 
     def __eq__(self, other: object) -> bool:
-        # Tables are immutable and large, so identity usually decides.
+        # Tables are immutable and large, so compare identities first.
         return self is other or (
             isinstance(other, ItemTable) and self.__reduce__()[1] == other.__reduce__()[1]
         )
@@ -85,7 +85,7 @@ class ItemTable:
         return ItemTable([self.sections[k] for k in sections], names, labels, columns)
 
     def find(self, name: str) -> int:
-        """Return the item with a normalised name; raise ToolError without one."""
+        """Return the item with a normalised name; raise ToolError if there is none."""
         place = self._by_name.get(normalize_name(name))
         if place is None:
             raise ToolError(f"there is no item called {echo(name)}")
@@ -106,7 +106,7 @@ class ItemTable:
             kind = "numeric" if self.sections[place].numeric else "value"
             raise ToolError(f"section {echo(name)} takes conditions of type {kind!r} only")
         if isinstance(value, int):
-            bounded = max(-(2**62), min(2**62, value))  # numpy compares 64 bits
+            bounded = max(-(2**62), min(2**62, value))  # numpy compares 64-bit integers
             return _COMPARISONS[operator](self._numbers[place], bounded)
         holders = self._holders[place].get(value)
         if holders is None:
@@ -143,7 +143,7 @@ class ItemTable:
         return "\n".join(f"  - {name}: {'; '.join(marks)}" for name, marks in lines.items())
 
     def isolable(self, target: int, least: int = 1) -> bool:
-        """Return whether feedback and lists of `least` items or more single out the target."""
+        """Return whether feedback and lists of at least `least` items can single out the target."""
         left = np.ones(len(self), bool)
         others = (place for place in range(len(self)) if place != target)
         for atom in {atom for guess in others for atom in self.feedback_atoms(guess, target)}:

@@ -1,4 +1,4 @@
-"""Logs of a puzzle: options, rounds, and the largest number (AgentLongBench, sections 2.2, C.3)."""
+"""Logs of a puzzle, their rounds and their options (AgentLongBench, sections 2.2 and C.3)."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def within(lists: Sequence[NDArray[np.intp]], items: int) -> Mask:
 
 
 def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
-    """Return the items that are in some list."""
+    """Return the items that are in at least one list."""
     mask = np.zeros(items, bool)
     for places in lists:
         mask[places] = True

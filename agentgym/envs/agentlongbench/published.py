@@ -1,7 +1,7 @@
-"""Rows with only the published fields: loading, and proofs of their answers from their logs.
+"""Load rows that have only the published fields, and prove their answers from their logs.
 
-A proof reads the question with the conventions of this package. If they lead to the row's answer,
-the row has an oracle; otherwise it has none.
+A proof interprets the question as this package does. If that gives the row's answer, the row has an
+oracle; otherwise it has none.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAMES = ("target_name", "pokemon_name", "guess_name", "property_value")
 _ABOUT_A_NAME = (*(task for task in TASKS if task.endswith("_tool")), "count_frequency_env")
 _LARGEST_IN = ("Base Stats", "attr_2")
 _ROUND = re.compile(r"Round ([0-9]+):")
-_SHOWN = 80  # characters of a wrong value in an error
+_SHOWN = 80  # maximum characters of a wrong value in an error message
 
 
 class _Function(TypedDict):
@@ -80,7 +80,7 @@ _ANSWERS = {kind: TypeAdapter[Any](shape) for kind, shape in _SHAPES.items()}
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """A row whose messages stay in the file.
+    """A row whose messages are read from the file on demand.
 
     Attributes:
         offset: The position of its line in the file, in bytes.
@@ -112,7 +112,7 @@ class PublishedRow:
     @cached_property
     def proved(self) -> bool:
         """Report whether the answer follows from the log; see `open` for errors."""
-        return self.open(counter("heuristic")).proved  # the fastest; its counts are not used
+        return self.open(counter("heuristic")).proved  # the fastest counter; its counts are unused
 
     def read(self) -> dict[str, Any]:
         """Read the whole row."""
@@ -124,14 +124,14 @@ class PublishedRow:
     def open(self, tokens: TokenCounter) -> OpenRow:
         """Read the log and look for a proof of the answer.
 
-        Raise ValueError if the question is worded as in this package, and its answer is wrong.
+        Raise ValueError if the question has this package's wording but its answer is wrong.
         """
         system, turns = split_turns(Chat.from_openai(self.read()["messages"]).messages)
         used = sum(tokens.count(message) for turn in turns for message in turn.messages)
         log = LogMessages(self.style, system, tuple(turns), used + tokens.count(system))
         wording, answer = self.fields["question"], self.fields["answer"]
         own = None
-        with suppress(ValueError):  # another wording
+        with suppress(ValueError):  # the question has another wording
             own = QuestionSpec.read(wording)
         specs = [own] if own else _specs(self, log)
         right = sorted(answer) if self.kind == "list" else answer
@@ -151,7 +151,7 @@ class PublishedRow:
 
 @dataclass(frozen=True, eq=False)
 class OpenRow:
-    """A row with its log and question; if proven, also the question in our wording."""
+    """A row with its log and question; a proven row also has the question in our wording."""
 
     setting: str
     length: int
@@ -202,7 +202,7 @@ def split_turns(messages: Sequence[Message]) -> tuple[Message, list[RoundMessage
 
 
 def retriever(count: int, embed: str = "") -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """Return a function that keeps a row's rounds most similar to its question, `count` at most.
+    """Return a function that keeps only the `count` rounds most similar to a row's question.
 
     This is the paper's RAG baseline (appendix E: the five best chunks). `embed` names an embedding
     function, as in SearchWorld; without one, BM25 ranks the rounds.
@@ -214,7 +214,7 @@ def retriever(count: int, embed: str = "") -> Callable[[Mapping[str, Any]], dict
         _, turns = split_turns(Chat.from_openai(messages).messages)
         texts = [Chat(turn.messages).to_text() for turn in turns]
         index = Dense.of(texts, vectors) if vectors else Lexical.of(texts)
-        # If no words match, the last rounds are as good as others.
+        # If no words match, keep the last rounds.
         best = index.best(row["question"], count) or range(len(turns))[-count:]
         first = int(messages[0]["role"] == "system")
         kept = list(messages[:first])

@@ -53,15 +53,15 @@ _LEFT = re.compile(r"(.*)\nTurns left: ([0-9]+)", re.DOTALL)
 _QUERY = "Query the items that meet all that is known of the hidden item that is next."
 _GUESS = "Guess "
 _LOST = "No turn is left to find the hidden item."
-# A query and a guess, for an item without known candidates.
+# Fewest turns for an item without known candidates: a query and a guess.
 _QUICKEST = 2
 # Average turns for one of several hidden items among 100.
 _TURNS = 4.85
 # Below this many turns, one hidden item among few (2.4 turns on average) fits better than one among
 # 100 (3.9).
 _FEW = 3.2
-# Hidden items per puzzle for a horizon. Each takes about 300 tokens of the belief state, which must
-# fit into the small windows of ablations.
+# Maximum hidden items per puzzle for a horizon. Each adds about 300 tokens to the belief state,
+# which must fit into the small windows of ablations.
 _GROUP = 4
 
 
@@ -98,12 +98,12 @@ class PuzzleWorld(World[PuzzleConfig]):
         config, rng = self.config, np.random.default_rng(self._seeds[number - 1])
         most, deepest = limits(config)
         turns = most + 1
-        # Rarely needed: the limits exceed almost every draw.
+        # Redraw the few tables that exceed the limits.
         while turns > most:
             self.table = config.table(rng)
             first, counts = draw_reference(config, self.table, rng)
             able = counts.rounds <= deepest
-            # If its feedback opens the puzzle, the first guess must be wrong.
+            # With one hidden item, the puzzle opens with a wrong guess.
             able[first] &= self._hidden > 1
             targets = rng.choice(np.flatnonzero(able), self._hidden).tolist()
             turns = int(counts.turns[targets].sum())
@@ -228,14 +228,14 @@ class PuzzleWorld(World[PuzzleConfig]):
         puzzles = -(-targets // _GROUP)
         return {"items": 100, "hidden": max(2, round(targets / puzzles)), "puzzles": puzzles}
 
-    # The part of a host (`agentgym.multi.host`).
+    # The interface for a host (`agentgym.multi.host`).
 
     def host_rules(self) -> str:
         """Return the rules for the host."""
         return RULES
 
     def questions(self) -> object:
-        """Return the tool for questions."""
+        """Return the tool that asks the host questions."""
         return QuestionTool(self)
 
     def question(self, call: ToolCall) -> str:
@@ -251,7 +251,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return reply_to(question)
 
     def objection(self, answer: str, result: str) -> str:
-        """Return the objection to verdicts, a yes or a no."""
+        """Return the referee's objection to the host's answer."""
         return object_to(answer, result)
 
     def optimal_calls(self) -> Sequence[ToolCall]:
@@ -274,7 +274,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return (*queries, *CallSet("guess", "name", self.belief.pool or ()))
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return the query with all knowledge, and a guess for each candidate: `items + 1` calls.
+        """Return the query with all known conditions and a guess per candidate: `items + 1` calls.
 
         A missing candidate has an empty name.
         """
@@ -285,8 +285,9 @@ class PuzzleWorld(World[PuzzleConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [0, 1], shape `(6,)`.
 
-        Candidates known, candidates exact, the logarithm of their number relative to all items, the
-        rounds and turns left as shares of 50, and the share of hidden items found.
+        They are: whether candidates are known, whether they are exact, the logarithm of their
+        number relative to all items, the rounds and turns left divided by 50, and the share of
+        hidden items found.
         """
         belief = self.belief
         progress = [

@@ -44,7 +44,7 @@ _BUDGET = re.compile(r"\nTurn budget: ([0-9]+)$")
 _STATE = re.compile(r"Pages read: ([0-9, -]+|none)\n(.*?)\n?Turns left: ([0-9]+)", re.DOTALL)
 _READ = re.compile(r"Read page ([0-9]+) of the log\.")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
-_CHANCE_DRAWS = 32  # it hardly varies between instances, and long logs take a second
+_CHANCE_DRAWS = 32  # few, because the chance hardly varies, and long logs take a second
 _HERE = "The log:\n\n"
 _LOST = "No turn is left to find the answer."
 _UNPROVED = (
@@ -125,7 +125,7 @@ class LongContextQA(World[QAConfig]):
         )
         if self._proved and not self._paged:
             self.evidence.take(_text(self.log, 1, len(self.log.rounds)))
-        if not self._proved:  # any page may matter
+        if not self._proved:  # any page may contain evidence
             self._on_page = {page: [] for page in range(1, self._count + 1) if self._paged}
         self.max_turns = self.config.budget(len(self._on_page) + 1)
 
@@ -249,7 +249,7 @@ class LongContextQA(World[QAConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Ask about all rounds, with one page fewer than turns."""
+        """Return options for a log with one page fewer than the horizon's turns."""
         check_int("horizon", steps, 2, 10_001)
         return {
             "task": "find_round_largest_value_env",
@@ -293,7 +293,7 @@ class LongContextQA(World[QAConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [0, 1], shape `(2 * pages + 1,)`.
 
-        Pages read, pages still needed, and the turns left.
+        Flags of the pages read and of those still needed, and the turns left.
         """
         rows = np.zeros((2, self._count), np.float32)
         rows[0, [page - 1 for page in self.pages]] = 1

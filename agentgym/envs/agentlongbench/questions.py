@@ -12,7 +12,7 @@ from agentgym.envs.agentlongbench.engine import TEXTS, dumps, read_verdicts
 from agentgym.envs.agentlongbench.items import OPERATORS
 from agentgym.envs.agentlongbench.scoring import Answer, describe_form
 
-# Questions that must define the tool result of a round.
+# Tasks whose questions must explain what a round's tool result is.
 _WITH_NOTE = ("tool", "verbose")
 _PATTERNS = {
     "i": "(?P<i>[0-9]+)",
@@ -43,7 +43,8 @@ _READERS = {kind: _reader(kind) for kind in TEXTS["questions"]}
 class QuestionSpec:
     """Parameters of a question.
 
-    `i` is the round, or the first of two rounds i < j; `last` is the last round, if all count.
+    `i` is the round, or the first of two rounds i < j; `last` is the last round, if the question
+    concerns all rounds.
     """
 
     task: str
@@ -107,7 +108,7 @@ _ANY_BULLET = re.compile(r"\n {1,2}- ")
 class Evidence:
     """The evidence read so far, without parts that can no longer change the answer.
 
-    Tool results and feedback by round; only the relevant section of the feedback is kept.
+    It maps rounds to tool results and to the relevant section of the feedback.
     """
 
     spec: QuestionSpec
@@ -171,7 +172,7 @@ class Evidence:
         ]
 
     def read_lines(self, text: str) -> None:
-        """Replace the evidence by a text of `lines`."""
+        """Replace the evidence with the text that `lines` wrote."""
         self.results = {int(number): result for number, result in _RESULT.findall(text)}
         self.feedback = {
             int(number): "".join(_BULLET + line for line in lines.split(_BETWEEN))
@@ -183,7 +184,7 @@ class Evidence:
         return _ANSWERS[self.spec.task](self)
 
     def how(self) -> str:
-        """Describe how the answer follows."""
+        """Describe how the answer follows from the evidence."""
         return TEXTS["steps"][self.spec.task]
 
     def _lists(self, number: int) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""Turn budgets of a player that guesses the first candidate; independent of the hidden item."""
+"""Turn budgets for a player that guesses the first candidate, whatever the hidden item."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from agentgym.envs.agentlongbench.config import PuzzleConfig
 from agentgym.envs.agentlongbench.items import Atom, ItemTable
 
-# Tables that determine a configuration's budget, with the turns of all their items.
+# Number of sample tables that determine a configuration's budget.
 _SAMPLES = 8
 # Arbitrary, but the same for every seed of a configuration.
 _SAMPLE_SEED = 20
-# Standard deviations from the average to the bound; one draw in several hundred exceeds it.
+# The bound is this many standard deviations above the mean; one draw in several hundred exceeds it.
 SPREAD = 3.0
 
 
 @dataclass(frozen=True)
 class ReferenceTurns:
-    """Turns (queries and guesses) and rounds (guesses) of each target, int arrays by item.
+    """Turns (queries and guesses) and rounds (guesses) that each target takes, indexed by item.
 
     The drawn first guess takes a round but no turn.
     """
@@ -30,7 +30,7 @@ class ReferenceTurns:
     rounds: NDArray[np.int64]
 
     def bound(self, hidden: int) -> int:
-        """Return the turns that almost certainly find `hidden` random targets."""
+        """Return a number of turns that almost always suffices for `hidden` random targets."""
         turns = self.turns[self.turns > 0]
         # The standard deviation of a sum grows with the square root of its length.
         spread = SPREAD * float(turns.std()) * hidden**0.5
@@ -80,7 +80,7 @@ def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:
             for target in targets[1:]:
                 feedback = tuple(table.feedback_atoms(targets[0], target))
                 alike.setdefault(feedback, []).append(target)
-            # A single remaining candidate is known without a query, except before the first list.
+            # A single remaining candidate needs no query, unless no list has been read yet.
             queried = len(targets) > 2 or listed
             following += [(each, 1 + queried) for each in alike.values()]
         groups, listed = following, False

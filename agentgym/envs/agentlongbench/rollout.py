@@ -1,4 +1,4 @@
-"""Logs of a number of rounds or a length (AgentLongBench, sections 2.2 and C.1 to C.4)."""
+"""Play logs with a given number of rounds or tokens (AgentLongBench, sections 2.2, C.1 to C.4)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from agentgym.text.tokens import TokenCounter
 RESERVE = 400
 """Tokens reserved for the question."""
 
-_DRAWS = 20  # with few items, a short log cannot isolate some targets
-_ATTEMPTS = 12  # logs to play before giving up; every second attempt enlarges the end
+_DRAWS = 20  # tables to try; with few items, a short log cannot isolate some targets
+_ATTEMPTS = 12  # logs to play before giving up; every second one isolates the item from earlier on
 _REPLAYS = 30  # logs with a peak to play before giving up; one or two usually suffice
 # The share of a log, counted from its end, in which the lists together isolate the hidden item.
 _LATE = 0.15
-# Rounds that a peak is drawn from, relative to a log of this length; no log has as many.
+# A peak is drawn from this many times the rounds of a first log; no log has that many rounds.
 _MARGIN = 1.5
 # The paper's cap on rounds and minimum tokens per round; longer logs raise the cap.
 _CAPS = {"concise": (2_010, 1_000), "verbose": (260, 4_000)}
@@ -47,14 +47,14 @@ def play(
     together have exactly the hidden item in common, and not before their end. `peak` is the
     position in [0, 1) of the first guess with the largest number.
 
-    Raise ValueError with too little room for the rounds, or for isolating the hidden item.
+    Raise ValueError if the log is too short for the rounds, or to isolate the hidden item.
     """
     limit, cap = _limits(style, rounds, length)
     by_rounds = rounds is not None
 
     def finished(top: Peak | None) -> Log | None:
         for attempt in range(_ATTEMPTS):
-            # A larger end gives the agent more rounds to isolate the hidden item.
+            # An earlier start gives the agent more rounds to isolate the hidden item.
             late = min(0.9, _LATE * (1 + attempt // 2))
             rng = np.random.default_rng((seed, attempt))
             game = SimulatedGame(table, target, style, habits, rng, counter, cap, top)
@@ -105,11 +105,11 @@ def draw_log(
 ) -> Log:
     """Draw items and a log, optionally with lists that isolate the hidden item, or with a peak.
 
-    Raise ValueError if no log is that short.
+    Raise ValueError if no log can be that short.
     """
     problem, place = ValueError(), rng.random() if peak else None
     size = {"length": config.length} if config.length else {"rounds": config.rounds}
-    # All tables share one peak, so no round is rejected as difficult.
+    # All redraws share one peak, so difficult rounds do not become rarer.
     for _ in range(_DRAWS):
         table = config.table(rng)
         target = next(config.targets(table, rng, config.shortest_list(table)))

@@ -20,7 +20,7 @@ from agentgym.text.tokens import TokenCounter
 
 ANSWERS = "answers.jsonl"
 """File of a cell's rows without their messages, sufficient for scoring."""
-K = 1_024  # the unit of the benchmark's lengths
+K = 1_024  # tokens per unit of the benchmark's lengths
 LENGTHS: Mapping[str, int] = {
     "32k": 32 * K,
     "64k": 64 * K,
@@ -45,7 +45,7 @@ _FORM = " Write the answer alone between <answer> and </answer>."
 
 
 def count(setting: str, length: str, task: str) -> int:
-    """Return the number of rows in a cell of the paper's tables."""
+    """Return the number of rows behind a cell of the paper's tables."""
     return COUNTS[FULL[setting]["style"]][task][list(LENGTHS).index(length)]
 
 
@@ -78,7 +78,7 @@ def make_rows(
 ) -> Iterator[dict[str, Any]]:
     """Return the rows of log number `sample`, one for each task with more samples than that.
 
-    `tokens` is the length of the log with its question; `tasks` gives each task's samples;
+    `tokens` is the length of the log with its question; `tasks` maps tasks to sample counts;
     `published` selects the names that the published prompts use.
     """
     names = [task for task, samples in tasks.items() if sample < samples]

@@ -39,7 +39,7 @@ _PUBLISHED_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 _PUBLISHED_NO = re.compile(r"\b(?:no|false|not|doesn't|does not|none|neither)\b")
 _PUBLISHED_YES = re.compile(r"\b(?:yes|true|contains?|appears?|does|both)\b")
 _PUBLISHED_DROPPED = " -'\"."
-_LONGEST = 1_000_000  # bounds the time of the patterns
+_LONGEST = 1_000_000  # maximum characters; bounds the matching time
 _DIGITS = 18  # more than any count; Python refuses to parse thousands of digits
 
 
@@ -51,7 +51,7 @@ def form(task: str, style: str) -> str:
 
 
 def describe_form(task: str, style: str) -> str:
-    """Describe the form of an answer in words."""
+    """Describe the expected answer format in words."""
     return TEXTS["forms"][form(task, style)]
 
 
@@ -62,7 +62,7 @@ def metric(task: str, style: str) -> str:
 
 def last_tag(reply: str) -> str | None:
     """Return the content of a reply's last `<answer>`, if any."""
-    # If every opened tag is closed, this finds each answer in one pass.
+    # Unclosed tags are cut off first, so finding the answers takes one pass.
     closed = _TO_LAST_END.match(reply)
     contents = _TAG.findall(closed[0]) if closed else ()
     return contents[-1].strip() if contents else None
@@ -145,7 +145,7 @@ def _score_number(answer: Answer, text: str) -> float | None:
         return None
     try:
         return float(int(float(numbers[-1].replace(",", ""))) == answer)
-    except OverflowError:  # hundreds of digits
+    except OverflowError:  # a number with hundreds of digits
         return 0.0
 
 
@@ -169,7 +169,7 @@ def _split_published(text: str, kind: str) -> list[str]:
             if kind == "list" or len(names) >= 2:
                 return names
     parts = re.split(r"(?i:\band\b)|[\n;|,]", text)
-    if kind == "pair":  # leading digits count as a list number
+    if kind == "pair":  # leading digits are taken for a list number
         parts = [re.sub(r"^\d+\.?\s*", "", part) for part in parts]
     return [part.strip() for part in parts if part.strip()]
 

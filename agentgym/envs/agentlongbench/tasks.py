@@ -26,7 +26,7 @@ from agentgym.envs.agentlongbench.questions import QuestionSpec
 from agentgym.envs.agentlongbench.scoring import Answer
 from agentgym.text.tokens import TokenCounter
 
-# The longest verbose intersection to ask for, if possible: the model must write it out.
+# Preferred maximum length of a verbose intersection, because the model must write it out.
 _SHORT = 100
 _LIST = re.compile(r'"(?:intersection|candidates)": \[')
 
@@ -94,7 +94,7 @@ def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
         return float(bool(question.answer)) if listed else 1.0
     if spec.task == "intersection" and spec.style == "concise":
         left = within([places for each in shown for places in each.lists], len(log.table))
-        # Wrong guesses are known not to be the hidden item.
+        # Wrong guesses cannot be the hidden item.
         left[[each.guess for each in shown]] = False
         return 1 / max(1, int(left.sum()))
     if spec.last:
@@ -111,7 +111,7 @@ def _whole_log_guess(spec: QuestionSpec, shown: Sequence[Round], log: Log) -> in
     if spec.task == "find_round_largest_value_env":
         return max(shown, key=lambda each: int(column[each.guess][0])).number
     count = sum(spec.name in map(str, column[each.guess]) for each in shown)
-    # Scale the count of the page up to the whole log.
+    # Scale the page's count up to the whole log.
     return round(count * len(log.rounds) / len(shown))
 
 
@@ -168,7 +168,7 @@ def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
     if turns:
         turn = turns[rng.integers(len(turns))]
         place = turn.guess
-    else:  # no guess has two items after it, so take another item
+    else:  # no guess is followed by two items in its list, so use another item
         turn = _tool_round(log, rng)
         place = int(rng.choice(turn.lists[0][:-2]))
     k, at = _followed(turn, place) or (0, 0)
@@ -286,7 +286,7 @@ def _common(log: Log, rng: np.random.Generator) -> LogQuestion:
         for turn in log.rounds[1:]
     ]
     several = [k for k, (single, size) in enumerate(sizes) if not single and size <= _SHORT]
-    # Otherwise the shortest, with one list as a last resort.
+    # Otherwise use the shortest, and a single list only as a last resort.
     k = several[rng.integers(len(several))] if several else sizes.index(min(sizes))
     turn = log.rounds[1 + k]
     names = sorted(log.table.listed(within(turn.lists, len(log.table))))
@@ -295,7 +295,7 @@ def _common(log: Log, rng: np.random.Generator) -> LogQuestion:
         answer=names,
         scan=(_whole(turn),),
         least=tuple(_list(turn, k) for k in range(len(turn.lists))),
-        # The F1 of naming every item.
+        # The F1 score of naming every item.
         chance=2 * len(names) / (len(names) + len(log.table)),
         extra={"round": turn.number, "answer_name": names},
     )
@@ -338,7 +338,7 @@ def _followed(turn: Round, place: int) -> tuple[int, int] | None:
 
 
 def _cover(turns: Sequence[Round], items: int) -> list[Round]:
-    """Return a few rounds whose lists have as few common items as all lists, greedily."""
+    """Greedily choose a few rounds whose lists intersect in as few items as all lists do."""
     lists = np.array([within(turn.lists, items) for turn in turns])
     left, last = np.ones(items, bool), int(lists.all(axis=0).sum())
     chosen: list[int] = []

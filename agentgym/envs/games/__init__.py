@@ -1,4 +1,4 @@
-"""Games: worlds in which the players' moves change each other's situation, with exact values."""
+"""Two-player games whose optimal moves are computed exactly."""
 
 from agentgym.assemble.registry import register
 

@@ -42,9 +42,9 @@ from agentgym.world.digests import digest
 from agentgym.world.seated import Move
 from agentgym.world.turn_budget import TurnBudget
 
-_MOST_ITEMS = 4  # items of each kind in a deal
+_MOST_ITEMS = 4  # maximum items of each kind in a deal
 _MOST_VALUE = 9
-_DRAWS = 50  # most draws are accepted at once
+_DRAWS = 50  # the first draw is usually accepted
 _TEXTS = TEXTS["bargain"]
 _TYPES = "ABCD"
 _ITEMS = r"books [0-9]+, hats [0-9]+, balls [0-9]+"
@@ -246,7 +246,7 @@ class BargainWorld(GameWorld[BargainConfig]):
         self.open, self.done = None, self.deal == len(game.pools)
 
     def _learn(self, types: Types) -> None:
-        """Keep the types that would have made the other player's move."""
+        """Keep only the types that would have made the other player's last move."""
         if self.in_match:
             return
         if not self.possible & types:
@@ -332,9 +332,10 @@ class BargainWorld(GameWorld[BargainConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(3 * deals + 3 * types + 14,)`.
 
-        The items of the coming deals (-1 for past ones), the other player's possible values (-1 for
-        excluded ones), this seat's values, the items on the table, the open offer (-1 without one),
-        the shares of the deals, offers, target and turns, and whether this seat answers.
+        They are: the items of the coming deals (-1 for past ones), the other player's possible
+        values (-1 for excluded ones), this seat's values, the items on the table, the open offer
+        (-1 without one), the shares of the deals, offers, target and turns, and whether this seat
+        answers.
         """
         game, config = self.game, self.config
         pools = np.full((config.deals, 3), -1.0)

@@ -18,7 +18,7 @@ Items = tuple[int, int, int]  # numbers of books, hats and balls, or their value
 Types = frozenset[int]
 
 KINDS = ("books", "hats", "balls")
-MAX_DEALS = 30  # recursion may go through all offers
+MAX_DEALS = 30  # bounds the recursion, which may pass through all offers
 _ITEMS = re.compile(r"books ([0-9]+), hats ([0-9]+), balls ([0-9]+)")
 
 
@@ -33,7 +33,7 @@ def read_items(text: str) -> list[Items]:
 
 
 def call_for(move: str) -> ToolCall:
-    """Return the call of an answer, or of an offer in the words of `describe`."""
+    """Return the call that answers, or that makes an offer in the words of `describe`."""
     if move in ("accept", "reject"):
         return ToolCall(move, {})
     return ToolCall("propose", dict(zip(KINDS, read_items(move)[0], strict=True)))
@@ -50,7 +50,7 @@ def add(first: Items, second: Items) -> Items:
 
 
 def worth(values: Items, items: Items) -> int:
-    """Return the sum of the items' values."""
+    """Return the total value of the items."""
     return sum(value * count for value, count in zip(values, items, strict=True))
 
 
@@ -93,7 +93,7 @@ class Bargain(NamedTuple):
         return pool
 
     def next_offer(self, deal: int, offer: int) -> tuple[int, int]:
-        """Return the deal and the offer after a rejection."""
+        """Return the numbers of the deal and the offer after a rejection."""
         return (deal, offer + 1) if offer + 1 < self.offers else (deal + 1, 0)
 
     def accepts(self, values: Items, pool: Items, gets: Items) -> bool:
@@ -101,7 +101,7 @@ class Bargain(NamedTuple):
         return 100 * worth(values, gets) >= self.demand * worth(values, pool)
 
     def scripted_offer(self, values: Items, pool: Items) -> Items:
-        """Return the scripted player's share: its most valued items until they suffice."""
+        """Return the scripted player's share: its most valued items, until it accepts the share."""
         kept: Items = (0, 0, 0)
         for kind in sorted(range(3), key=lambda kind: -values[kind]):
             one: Items = (int(kind == 0), int(kind == 1), int(kind == 2))
@@ -125,8 +125,8 @@ class Bargain(NamedTuple):
 class Guarantee:
     """The largest total that the agent can still guarantee against every type.
 
-    Backward induction over the deals, the offers, the types that are still possible, and the turns.
-    Each offer takes one turn, whether the agent makes or answers it.
+    Computed by backward induction over the deals, the offers, the types that are still possible,
+    and the turns. Each offer takes one turn, whether the agent makes or answers it.
     """
 
     def __init__(self, game: Bargain) -> None:
@@ -135,14 +135,14 @@ class Guarantee:
         self._gains: dict[Items, dict[Types, int]] = {}
         self._offers: dict[Items, dict[Items, Types]] = {}
         numbers = range(len(game.types))
-        # From the last deal backwards, recursion goes no deeper than a deal.
+        # Start from the last deal, so the recursion never goes deeper than one deal.
         for deal in reversed(range(len(game.pools))):
             for size in range(1, len(numbers) + 1):
                 for types in combinations(numbers, size):
                     self.value(deal, 0, frozenset(types), MAX_DEALS * game.offers)
 
     def value(self, deal: int, offer: int, types: Types, turns: int) -> int:
-        """Return the guarantee before an offer."""
+        """Return the largest total that is guaranteed before an offer."""
         game = self.game
         turns = min(turns, (len(game.pools) - deal) * game.offers - offer)
         if turns <= 0:
@@ -215,12 +215,11 @@ def guarantee(game: Bargain) -> Guarantee:
 
 @lru_cache(maxsize=4096)
 def agreements(pool: Items, offers: int, mine: Items, theirs: Items) -> list[Items]:
-    """Return the shares of the next offerer in a subgame-perfect equilibrium of a deal.
+    """Return the next offerer's possible shares in a subgame-perfect equilibrium of a deal.
 
     A player accepts a share that is worth as much to it as rejecting, and offers the division that
-    is best for itself; ties go to the one that is best for the other. `mine` are the
-    offerer's values;
-    both players know them.
+    is best for itself; ties go to the one that is best for the other. `mine` are the offerer's
+    values, `theirs` the other player's.
     """
     least = reserve(pool, offers, mine, theirs)
     found: dict[tuple[int, int], list[Items]] = defaultdict(list)
@@ -232,7 +231,7 @@ def agreements(pool: Items, offers: int, mine: Items, theirs: Items) -> list[Ite
 
 
 def reserve(pool: Items, offers: int, mine: Items, theirs: Items) -> int:
-    """Return the value of rejecting the next offer to its receiver."""
+    """Return what rejecting the next offer is worth to its receiver."""
     if offers == 1:
         return 0
     kept = agreements(shrink(pool), offers - 1, theirs, mine)[0]

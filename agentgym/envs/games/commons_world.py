@@ -26,9 +26,9 @@ from agentgym.world.seated import Move
 from agentgym.world.turn_budget import TurnBudget
 
 _TEXTS = TEXTS["commons"]
-_MAX_ROUNDS = 2_000  # a round takes about a millisecond to solve
-_GROWTH = (0, 25, 50, 100)  # percent; faster growth refills any stock
-_DRAWS = 50  # most draws are accepted at once
+_MAX_ROUNDS = 2_000  # solving takes about a millisecond per round
+_GROWTH = (0, 25, 50, 100)  # percent; faster growth would always refill the stock
+_DRAWS = 50  # the first draw is usually accepted
 _NUMBERS = re.compile(r"[0-9]+")
 _TASK = re.compile(
     r"You are (?P<seat>player_[01])\.\nRounds: [0-9]+\n(?:Stock: (?P<stock>[0-9]+)\n)?"
@@ -105,7 +105,7 @@ class Commons(NamedTuple):
 def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
     """Return the maximum that one player can still take against the scripted player.
 
-    Maps, for each round, the stock and the scripted player's demand to units.
+    Each round has a dict that maps the stock and the scripted player's demand to this maximum.
     """
     pairs = list(product(range(game.capacity + 1), range(game.limit + 1)))
     totals = [dict.fromkeys(pairs, 0)]
@@ -124,11 +124,10 @@ def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
 def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
     """Return the best symmetric subgame-perfect equilibrium in pure strategies.
 
-    Gives, for each round and stock, what each player takes and the total that each still gets. A
-    player who
-    takes one unit more gains it and loses future units as if two had been taken, since an odd total
-    wastes one. So every x that maximises 2x + V(stock after both take x) is an equilibrium of a
-    round.
+    The lists contain, for each round and stock, what each player takes and the total that each
+    still gets. A player who takes one unit more gains it but loses future units as if two had been
+    taken, since an odd total wastes one. So every x that maximises 2x + V(stock after both take x)
+    is an equilibrium of a round.
     """
     later = [0] * (game.capacity + 1)
     takes, values = [], [later]
@@ -163,7 +162,7 @@ class CommonsWorld(GameWorld[CommonsConfig]):
     task_format, situation_format, line_format = _TASK, _STATE, _LINE
 
     def generate(self) -> None:
-        """Prefer instances that no constant amount solves."""
+        """Redraw instances that a constant amount solves."""
         config, rng = self.config, self.rng
         for _ in range(_DRAWS):
             growth = tuple(rng.choice(_GROWTH, size=config.rounds).tolist())
@@ -305,8 +304,8 @@ class CommonsWorld(GameWorld[CommonsConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(rounds + 5,)`.
 
-        The stock, the other player's next demand, the rounds played, this seat's share of the
-        target, the turns as a share of the rounds, and the coming growth as shares of 100 % (-1
+        They are: the stock, the other player's next demand, the rounds played, this seat's progress
+        towards the target, the turns as a share of the rounds, and the coming growth rates (-1
         beyond the end).
         """
         config, rounds = self.config, len(self.game.growth)

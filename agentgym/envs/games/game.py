@@ -19,9 +19,9 @@ ConfigT = TypeVar("ConfigT")
 ValueT = TypeVar("ValueT")
 
 TEXTS: Mapping[str, Mapping[str, str]] = load_texts(__file__, "prompts")
-# Text in the task of every match, and in no other task.
+# This text occurs in the task of every match and in no other task.
 FREE = "decides freely"
-# The remaining turns after a restated task without a state; more than any game has.
+# Assumed remaining turns when a restated task comes without a state; more than any game has.
 _MANY = 1_000_000
 _BUDGET = re.compile(r"Turn budget: ([0-9]+)")
 _LEFT = re.compile(r"Turns left: ([0-9]+)")
@@ -63,15 +63,15 @@ class GameWorld(SeatedWorld[ConfigT]):
 
     @abstractmethod
     def read_instance(self, found: re.Match[str]) -> None:
-        """Take the instance from a task or `restate()`."""
+        """Parse the instance from a task or `restate()`."""
 
     @abstractmethod
     def read_situation(self, found: re.Match[str]) -> None:
-        """Take the situation from a task or a state."""
+        """Parse the situation from a task or a state."""
 
     @abstractmethod
     def read_move(self, found: re.Match[str]) -> None:
-        """Take the situation from a line of `play`."""
+        """Parse the situation from a line of `play`."""
 
     @property
     def other(self) -> str:
@@ -83,7 +83,7 @@ class GameWorld(SeatedWorld[ConfigT]):
         return _MANY if self.max_turns is None else self.turns_left
 
     def by_player(self, values: Iterable[ValueT]) -> dict[str, ValueT]:
-        """Return the players' values, given in turn order."""
+        """Map players to values, which are given in turn order."""
         return dict(zip(self.players, values, strict=True))
 
     def movers(self) -> Sequence[str]:
@@ -106,7 +106,7 @@ class GameWorld(SeatedWorld[ConfigT]):
         return min(1.0, self.payoff()) if self.in_match else float(self.has_won())
 
     def calls(self, moves: Collection[Move]) -> Sequence[ToolCall]:
-        """Return the calls that make some moves."""
+        """Return the calls that make these moves."""
         return CallSet(*self.move_call, moves)
 
     def optimal_calls(self) -> Sequence[ToolCall]:
@@ -158,7 +158,7 @@ class GameWorld(SeatedWorld[ConfigT]):
 
 
 def share(part: float, whole: float) -> float:
-    """Return a part as a fraction of a whole, at most 1."""
+    """Return a part as a fraction of the whole, capped at 1."""
     return min(1.0, part / max(1, whole))
 
 

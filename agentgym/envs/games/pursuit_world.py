@@ -41,8 +41,8 @@ _STEPS: Mapping[str, tuple[int, int]] = {
 }
 _DIRECTIONS = {PURSUER: tuple(_STEPS), EVADER: ("stay", "n", "e", "s", "w")}
 _NEVER = 1_000_000  # moves; more than any game has
-_DRAWS = 100  # most boards with up to a quarter of walls have no place to hide
-_MAX_CATCHES = 200  # the values of a catch on the largest board take 80 kB
+_DRAWS = 100  # on most boards with at most 25 % walls, the evader cannot hide
+_MAX_CATCHES = 200  # each catch takes 80 kB of values on the largest board
 _CELL = r"\(([0-9]+), ([0-9]+)\)"
 _CELLS = re.compile(_CELL)
 _TASK = re.compile(
@@ -92,7 +92,7 @@ class Board(NamedTuple):
         return after if inside and after not in self.walls else None
 
     def targets(self, player: str) -> NDArray[np.int32]:
-        """Return where each move of a player leads, shape (cells, directions)."""
+        """Return the cells to which a player's moves lead, shape (cells, directions)."""
         rows = []
         for cell in range(self.size**2):
             after = [self.target(cell, direction) for direction in _DIRECTIONS[player]]
@@ -100,11 +100,11 @@ class Board(NamedTuple):
         return np.array(rows, np.int32)
 
     def name(self, cell: int) -> str:
-        """Return a cell as (row, column)."""
+        """Write a cell as `(row, column)`."""
         return str(divmod(cell, self.size))
 
     def names(self, cells: Sequence[int]) -> str:
-        """Return a list of cells."""
+        """Write a list of cells."""
         return ", ".join(map(self.name, cells)) or "none"
 
     def read(self, text: str) -> tuple[int, ...]:
@@ -126,7 +126,7 @@ class CatchValues(NamedTuple):
 
 @lru_cache(maxsize=16)
 def solve(board: Board) -> list[CatchValues]:
-    """Return the values by the number of catches made.
+    """Return the minimax values for each number of catches made.
 
     Iteration k allows k moves until the next catch, so the values fall to the minimax values.
     """
@@ -302,7 +302,7 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         N is the number of the pursuer's moves. If the other seat stopped playing, N includes the
         moves that perfect play would still take. A pursuer earns 0 if it did not finish by itself.
         """
-        # If the game stops before the first move, nobody scores.
+        # If the game stops before the first move, both players score 0.
         moves, stopped = self.moves, self.moves > 0 and self.stopped_by == self.other
         if stopped and not self.done:
             stage, places = solve(self.grid)[self.catches], self.places
@@ -338,8 +338,8 @@ class PursuitWorld(GameWorld[PursuitConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(3 * size**2 + catches + 2,)`.
 
-        Walls, pursuer and evader as one plane each; the coming cells as shares of the board (-1
-        beyond the end); the catches and the turns as shares of their numbers.
+        One plane each for the walls, the pursuer and the evader; the coming cells as shares of the
+        board (-1 beyond the end); and the shares of the catches and turns.
         """
         area, cells = self.grid.size**2, self.grid.cells[self.catches + 1 :]
         planes = np.zeros((3, area))

@@ -28,7 +28,7 @@ from agentgym.world.turn_budget import TurnBudget
 _TEXTS = TEXTS["race"]
 _MAX_MOVES = 400  # a list of 1,600 numbers takes about 50 ms to solve
 _LARGEST = 20  # the largest number on a list
-_DRAWS = 50  # most draws are accepted at once
+_DRAWS = 50  # the first draw is usually accepted
 _TASK = re.compile(
     r"You are (?P<seat>\w+)\.\nNumbers per move: (?P<per_move>[0-9]+)\n"
     r"(?:Rule: .*\nTarget: [^0-9]*(?P<target>[0-9]+))?"
@@ -72,14 +72,14 @@ class Race(NamedTuple):
 
     @property
     def before(self) -> NDArray[np.int32]:
-        """Sums of the numbers before each position, and before the end."""
+        """The sum of the numbers before each position, the end included."""
         return np.array([0, *accumulate(self.numbers)], np.int32)
 
     def sums(self, moves: int) -> NDArray[np.int32]:
-        """Return the sum that each move takes from each part of the list.
+        """Return the sum that each move takes, for every part of the list that lasts `moves` moves.
 
-        The shape is (per_move + 1, parts): the numbers taken from the left, and the part's start.
-        `moves` counts the moves until the part is empty.
+        The shape is (per_move + 1, parts): rows count the numbers taken from the left, columns are
+        the parts by start.
         """
         before, length = self.before, moves * self.per_move
         start = np.arange(len(self.numbers) - length + 1)
@@ -92,16 +92,16 @@ class Race(NamedTuple):
         return sums
 
     def parts_after(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the values of the remaining parts, by move and part."""
+        """Return the value of the list that remains after each move on each part."""
         parts = len(values) - self.per_move
         return np.array([values[left : left + parts] for left in range(self.per_move + 1)])
 
 
 @lru_cache(maxsize=16)
 def minimax(game: Race) -> list[NDArray[np.int32]]:
-    """Return the sum of the player who moves, if both play perfectly.
+    """Return the sum that the next player gets if both play perfectly.
 
-    Maps the number of remaining moves to an array indexed by the start of the remaining list.
+    There is an array per number of remaining moves, indexed by the start of the remaining list.
     """
     values = [np.zeros(len(game.numbers) + 1, np.int32)]
     before = game.before
@@ -114,7 +114,7 @@ def minimax(game: Race) -> list[NDArray[np.int32]]:
 
 @lru_cache(maxsize=16)
 def best_sums(game: Race, turns: int) -> list[int]:
-    """Return the largest sum that one player can still take against the scripted player, by move.
+    """Return, for each next move, the largest sum that a player can take from the scripted player.
 
     The player moves next, in at most `turns` turns; the scripted player makes the last move.
     """
@@ -125,7 +125,7 @@ def best_sums(game: Race, turns: int) -> list[int]:
         after = later[np.arange(len(replies)) + replies]
         values = game.sums(moves) + game.parts_after(after)
         later = values.max(axis=0)
-        if moves <= game.moves - 2 * turns:  # no turn is left for these moves
+        if moves <= game.moves - 2 * turns:  # the player has no turn left for these moves
             later = np.zeros_like(later)
     return [int(value) for value in values[:, 0]] if turns > 0 else []
 
@@ -153,7 +153,7 @@ class RaceWorld(GameWorld[RaceConfig]):
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
-        """Prefer lists that no constant and no greedy move solves."""
+        """Redraw lists that a constant move or greedy moves solve."""
         config = self.config
         for _ in range(_DRAWS):
             count = 2 * config.moves * config.per_move
@@ -284,8 +284,8 @@ class RaceWorld(GameWorld[RaceConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(2 * moves * per_move + 2,)`.
 
-        This seat's share of the target, the turns as a share of its moves, and the list as shares
-        of the largest number (-1 beyond its end).
+        They are: this seat's progress towards the target, the turns as a share of its moves, and
+        the list divided by the largest number (-1 beyond its end).
         """
         config, numbers = self.config, self.game.numbers
         won = share(self.sums[self.seat], self.target)

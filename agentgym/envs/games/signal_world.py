@@ -27,15 +27,15 @@ from agentgym.world.seated import Move
 from agentgym.world.turn_budget import TurnBudget
 
 SPEAKER, LISTENER = "speaker_0", "listener_0"
-Object = tuple[str, ...]  # its words, one of each kind
+Object = tuple[str, ...]  # the object's words, one of each kind
 
 _TEXTS = TEXTS["signal"]
 _NAMES = string.ascii_uppercase
 _KINDS = [kind.split() for kind in _TEXTS["words"].splitlines()]
 _MAX_ROUNDS = 200
-_WORDS_PER_ROUND = 2.1  # on average with default options
+_WORDS_PER_ROUND = 2.1  # the average with default options
 _MORE = "more"  # the listener's request for another word
-_NEVER = 1_000_000  # words; applies if the state does not fit the object
+_NEVER = 1_000_000  # words needed if the state does not fit the object
 _TASK = re.compile(
     r"You are (?P<seat>\w+)\.\nRounds: (?P<rounds>[0-9]+)\nObjects:\n(?P<objects>(?:[A-Z]: .*\n)+)"
     r"(?:Object of each round: (?P<targets>[A-Z, ]+)\n)?(?:Rule: .*\n)?.* (?P<least>[0-9]+) words"
@@ -87,7 +87,7 @@ def words_needed(
 ) -> int:
     """Return the minimum number of further words after which only the target fits.
 
-    `target` and `wrong`, the wrong picks, are object numbers.
+    Objects are given by number; `wrong` contains the wrong picks.
     """
     for count in range(len(objects[target]) + 1):
         for words in combinations(objects[target], count):
@@ -264,8 +264,8 @@ class SignalWorld(GameWorld[SignalConfig]):
         """Return float32 features in [-1, 1], shape
         `(count * (kinds + 2) + kinds * values + 3,)`.
 
-        The words of each object as shares of the words of their kind; which objects fit, and which
-        one the speaker means; which words were said; the shares of the rounds, words and turns.
+        They are: each object's words as numbers, flags of the objects that fit, of the speaker's
+        object and of the words said, and the shares of the rounds, words and turns.
         """
         config, words = self.config, [each for kind in _KINDS for each in kind]
         rows = [

@@ -14,8 +14,8 @@ from agentgym.world.config import CallsPerTurn, Choice
 from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 from agentgym.world.world import SplitName
 
-# The scripted searcher's measured turns: per premise, and a constant. Problems with more premises
-# than the third number are slow to read.
+# The scripted searcher's measured turns per premise, its constant number of other turns, and the
+# number of premises beyond which problems are slow to read.
 _PER_PREMISE, _ENDS, _LONGEST = 0.69, 1.7, 12
 
 
@@ -61,8 +61,9 @@ class SearchConfig(DatabaseOptions, TurnBudget):
         )
 
     def with_people_of(self, split: SplitName) -> Self:
-        """Return the configuration whose database uses a split's people, or its templates;
-        the tasks of other data are fixed.
+        """Return a configuration that draws its tasks from a split's people or templates.
+
+        Tasks of other data are fixed.
 
         Raise ValueError if another split is named, or the split has too few people.
         """

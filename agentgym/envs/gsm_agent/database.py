@@ -1,7 +1,7 @@
 """The database: all documents of all tasks with a search index, shared by the worlds of a process.
 
 Each task is drawn from `(seed, number)`. Graph colouring gives tasks that share a person different
-months (Zhu et al., appendix B.1). Small is part of Medium, Medium of Full.
+months (Zhu et al., appendix B.1). The small database is part of the medium and the full one.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from agentgym.world.splits import split_of
 
 SIZES = {"full": 1, "medium": 4, "small": 16}
 """The paper's databases; each contains one in this many tasks of Full."""
-# More tasks do not fit into memory.
+# More tasks would not fit into memory.
 MAX_TASKS = 1_000_000
 FIRST_YEAR, YEARS = 1960, 60  # 720 months, enough colours for the largest database
 
-_TASKS_PER_PERSON = 6  # a name alone must not identify a task
-_FEWEST_PEOPLE = 12  # small databases would otherwise be about the same three people
-# Bits above seed and number. Without them, tasks of two splits with the same seeds would differ
+_TASKS_PER_PERSON = 6  # several, so a name alone does not identify a task
+_FEWEST_PEOPLE = 12  # otherwise all tasks of a small database would concern the same people
+# These bits go above the seed and the task number. Without them, the splits' tasks would differ
 # only in names.
 _SALTS = {"all": 0, "train": 1 << 64, "test": 2 << 64}
 _TYPE = re.compile("[^a-z]+")
@@ -109,7 +109,7 @@ class Database:
 
     @cached_property
     def searchable(self) -> list[int]:
-        """Indices of the tasks that searching can solve; ValueError without any."""
+        """Indices of the tasks that searching can solve; raises ValueError if there are none."""
         places = [place for place, task in enumerate(self.tasks) if not task.static_only]
         if not places:
             raise ValueError(
@@ -141,7 +141,7 @@ class Database:
 
 
 def colour(casts: Sequence[Sequence[str]]) -> list[int]:
-    """Colour tasks; those with a common person differ (Welsh and Powell)."""
+    """Colour tasks so that tasks with a common person differ (Welsh and Powell)."""
     tasks_of: dict[str, list[int]] = {}
     for number, cast in enumerate(casts):
         for person in cast:
@@ -159,7 +159,7 @@ def colour(casts: Sequence[Sequence[str]]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class TaskPool:
-    """Tasks with their documents and decoys in drawing order, playable ones first."""
+    """Tasks in drawing order, playable ones first, with their documents and decoys."""
 
     tasks: tuple[Task, ...]
     documents: tuple[tuple[Document, ...], ...]
@@ -167,12 +167,12 @@ class TaskPool:
     playable: int
 
     def part(self, one_in: int, seed: int) -> tuple[list[Document], list[Task]]:
-        """Return the documents, sorted by id, and the playable tasks of a part."""
+        """Return the documents, sorted by id, and the playable tasks of one task in `one_in`."""
         numbers = []
         for group in (range(self.playable), range(self.playable, len(self.tasks))):
             order = list(group)
             Random(seed).shuffle(order)
-            # A prefix of one shuffle, which makes the parts nested.
+            # All parts are prefixes of one shuffle, so they are nested.
             numbers += sorted(order[: ceil(len(order) / one_in)])
         documents = [
             document
@@ -209,7 +209,7 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
             f"tasks={total} need {max(colours) + 1} months to keep people apart, but there are "
             f"{12 * YEARS}; ask for fewer"
         )
-    # Shuffled: small colours are frequent and would be early months.
+    # Shuffle the months: otherwise the most frequent colours would be the earliest months.
     months = list(range(12 * YEARS))
     Random(seed + 1).shuffle(months)
     stamps = [f"{FIRST_YEAR + month // 12}-{month % 12 + 1:02d}" for month in months]
@@ -256,7 +256,7 @@ def _draw_decoys(
     defined = set(problem.facts)
     for _ in range(options.decoys):
         decoy = draw_problem(rng, cast, options, several_searches=False)
-        # A second definition would make the question ambiguous.
+        # A repeated definition would make the question ambiguous.
         while not defined.isdisjoint(decoy.facts):
             decoy = draw_problem(rng, cast, options, several_searches=False)
         defined |= decoy.facts.keys()
@@ -289,7 +289,7 @@ def get_database(options: DatabaseOptions) -> Database:
     """Return the database of these options, built once per process, or raise ValueError."""
     if options.data:
         return _open(options)
-    # Neither size nor search affects the draw, so all variants share one.
+    # Neither `size` nor `search_by` affects the draw, so these variants share one.
     drawn = _drawn(replace(options, size="full", search_by="words"))
     return Database.of(*drawn.part(SIZES[options.size], options.database_seed), options.search_by)
 

@@ -91,7 +91,7 @@ def _decompose(problem: RawProblem, ask: Ask) -> RawProblem:
     try:
         parts = json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
         question, premises = str(parts["question"]), [str(each) for each in parts["premises"]]
-    # A model's reply may have any form.
+    # A model may reply in any format.
     except (ValueError, KeyError, TypeError, RecursionError):
         why = f"the model's reply has no question and premises: {reply[:100]!r}"
         return replace(problem, unclear=why)

@@ -1,4 +1,4 @@
-"""Documents and tasks: a premise in a record, and the parts of a problem."""
+"""Documents, which state one premise each, and the tasks that need them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FILLERS = {
     kind: [(_FIELD.sub("{}", filler), _FIELD.findall(filler)) for filler in genre["fillers"]]
     for kind, genre in _GENRES.items()
 }
-# Documents that name somebody may omit the month, so a query needs more than the month to find them.
+# The share of documents with names that state the month; a month alone cannot find the others.
 _DATED = 0.5
 
 
@@ -80,10 +80,10 @@ def write_document(
     rng: Random,
     mark: str = "",
 ) -> Document:
-    """Write one premise's facts, the numeric one last, into a record without an id.
+    """Write one premise's facts, the numeric one last, as a document without an id.
 
-    If `anonymous`, facts about one person name them by `I` or a role. `mark` names a list of
-    sentences about the validity of the number.
+    If `anonymous`, a document about a single person calls them `I` or names their role. `mark`
+    selects sentences that call the number corrected or outdated.
     """
     people = tuple(dict.fromkeys(owner for fact in facts for owner in fact.owners))
     kind = rng.choice(_KINDS)

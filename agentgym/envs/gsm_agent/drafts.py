@@ -1,7 +1,7 @@
-"""Drafts of problems: a tree of quantities from one story, drawn with whole numbers.
+"""Draft problems as trees of quantities from one story, with whole numbers.
 
-Numbers are drawn from the leaves up and leave whole numbers in range for the quantities that
-depend on them.
+Numbers are drawn from the leaves up, such that the quantities that depend on them are whole numbers
+in range.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from agentgym.envs.gsm_agent.stories import (
 
 STEPS = ("more", "fewer", "times", "part", "raise", "cut")
 _PARTS = ("percent", "part", "rest")
-# A split quantity must be this large per premise, or the parts could be zero.
+# Split only quantities that may be this large per premise; otherwise a part could be zero.
 _ROOM = 40
-# The smallest and the largest count that a document states.
+# The smallest and the largest count in a document.
 _LEAST, _LARGEST = 3, 400
-# Numbers of premises of questions about ages; each premise is about another person.
+# Possible numbers of premises in questions about ages; each premise is about another person.
 _AGE_PREMISES = (1, 3)
-# Words in too many phrases to guide a search.
+# These words occur in too many phrases to guide a search.
 _PLAIN = frozenset(
     "the of in on at for to and a from with by into each along spent earned saved paid needed "
     f"measured {' '.join(UNITS)}".split()
@@ -40,7 +40,7 @@ _PLAIN = frozenset(
 
 
 def words_of(quantities: Iterable[Quantity]) -> set[str]:
-    """Return the owners and the distinctive words of phrases."""
+    """Return the quantities' owners and the distinctive words of their phrases."""
     found: set[str] = set()
     for quantity in quantities:
         found.add(quantity.owner)
@@ -62,9 +62,9 @@ class Blank(NamedTuple):
 
 @dataclass
 class Draft:
-    """A problem under construction, about people of the cast.
+    """A problem under construction; `cast` lists its people.
 
-    `asked` contains the question's words if one document must share none of them.
+    `asked` contains the question's words if some document must share none of them.
     """
 
     rng: Random
@@ -86,7 +86,7 @@ class Draft:
             if low <= number <= high and number not in self._numbers:
                 self._numbers.add(number)
                 return number
-        # Nearly all numbers are in use, so list the others.
+        # Nearly all numbers are in use.
         return self.pick(range(low, high + 1))
 
     def pick(self, numbers: Iterable[int]) -> int:
@@ -108,7 +108,7 @@ class Draft:
         return value
 
     def leaf(self, term: Blank, numbers: Iterable[int]) -> int:
-        """State one of the numbers as a quantity.
+        """Define a quantity by one of the numbers.
 
         Raise DeadEndError if the quantity is defined already, or all numbers are in use.
         """
@@ -122,20 +122,20 @@ class Draft:
         self._claimed.add(term.quantity)
 
     def count(self, term: Blank, budget: int, most: int) -> int:
-        """Draw a quantity from `budget` premises."""
+        """Draw a quantity that takes `budget` premises."""
         self.claim(term)
         quantity = term.quantity
         if budget == 1:
             high = min(most, UNITS.get(quantity.unit, _LARGEST))
             return self.put(Fact(quantity, "is", self.number(_LEAST, max(_LEAST, high))))
         schemas = self.story.schemas.get(term.frame, ()) if most >= _ROOM * budget else ()
-        # The last relation is the last chance for a document unrelated to the question's words.
+        # If `asked`, the last relation must lead to a document without the question's words.
         if schemas and not (self.asked and budget == 2) and self.rng.random() < 0.6:
             return self.compose(term, self.rng.choice(schemas), budget, most)
         return self.relate(term, budget, most)
 
     def compose(self, term: Blank, schema: Relation, budget: int, most: int) -> int:
-        """Define a quantity by others."""
+        """Define a quantity by other quantities."""
         first, *rest = [Blank(term.owner, frame, term.item) for frame in schema.sources]
         last = rest[0] if rest else first
         if schema.kind == "convert":
@@ -154,7 +154,7 @@ class Draft:
             try:
                 values = [whole, self.leaf(last, numbers[schema.kind])]
             except DeadEndError:
-                # The rest is less than the whole.
+                # What is left must be less than the whole.
                 kinds = ("fewer", "part", "cut") if schema.kind == "minus" else STEPS
                 return self.derive(term, first, whole, kinds, most)
         wording = self.rng.choice(schema.texts).replace("{i}", term.item)
@@ -162,13 +162,13 @@ class Draft:
         return self.put(Fact(term.quantity, schema.kind, None, sources, wording), values)
 
     def split(self, first: Blank, last: Blank, budget: int, most: int) -> list[int]:
-        """Draw two quantities that share the premises."""
+        """Draw two quantities and divide the premises between them."""
         part = self.rng.randint(1, budget - 1)
         rooms = [max(20, most * some // budget) for some in (part, budget - part)]
         return [self.count(first, part, rooms[0]), self.count(last, budget - part, rooms[1])]
 
     def relate(self, term: Blank, budget: int, most: int) -> int:
-        """Draw a quantity relative to another, which gets the other premises."""
+        """Draw a quantity relative to another, which takes the remaining premises."""
         whole = Blank(term.owner, self.story.wholes.get(term.frame, ""), term.item)
         kinds: Sequence[str] = _PARTS
         known = not whole.frame or whole.quantity in self._claimed
@@ -186,7 +186,7 @@ class Draft:
             raise DeadEndError
         usable = ["more", "fewer", "times"] if term.frame == AGE else list(kinds)
         self.rng.shuffle(usable)
-        # A part of some numbers is never whole, but every number has smaller ones.
+        # Some numbers have no whole parts, but every number has smaller ones.
         for kind in (*usable, "fewer"):
             number = self.step(kind, value, most)
             if number is not None:
@@ -206,10 +206,10 @@ class Draft:
         """Draw an unused quantity of the same unit to compare with."""
         for attempt in range(24):
             if attempt == 12:
-                # A long problem exhausts a story.
+                # The story may be exhausted.
                 self.story = STORIES[self.rng.choice(tuple(STORIES))]
             frames = self.story.frames.get(unit_of(term.frame), (term.frame,))
-            # Often about another person and another item, which takes another search to find.
+            # Usually change the person and the item, so that the quantity takes another search.
             owner, frame, item = self.rng.choice(self.cast), term.frame, term.item
             way = self.rng.random()
             if frame == AGE or way < 0.15:
@@ -219,7 +219,7 @@ class Draft:
             else:
                 frame = self.rng.choice(frames)
                 item = self.rng.choice(self.story.items) if way > 0.55 else item
-            # Several quantities of one schema would have to be consistent.
+            # Quantities of the same schema would have to be consistent.
             linked = self.story.linked.get(frame, (frame,))
             near = {Blank(owner, each, item).quantity for each in linked}
             if near.isdisjoint(self._claimed) and near.isdisjoint(self._asked):
@@ -247,7 +247,7 @@ class Draft:
         """Draw a quantity to ask for."""
         frames = [frame for some in self.story.frames.values() for frame in some]
         if budget == 2 and self.asked:
-            # Documents about the same unit share its word.
+            # Documents about a unit share its name.
             frames = list(self.story.frames[""])
         composed = [frame for frame in frames if frame in self.story.schemas]
         frame = self.rng.choice(composed if self.rng.random() < 0.7 else frames)
@@ -268,7 +268,7 @@ class Draft:
             wording = self.rng.choice(schema.texts)
             first, last = (first._replace(frame=frame) for frame in schema.sources)
             if kind == "change":
-                # The payment exceeds the price, which is drawn earlier.
+                # Draw the price first, because the payment must exceed it.
                 first, last = last, first
         elif kind in ("left", "percentage"):
             part, whole = self.rng.choice(sorted(self.story.wholes.items()))
@@ -284,7 +284,7 @@ class Draft:
         return self.pair(kind, first, last, budget, most, wording)
 
     def ask(self, *terms: Blank) -> None:
-        """Note the quantities and the words of the question."""
+        """Record the question's quantities and, if needed, its words."""
         self._asked.update(term.quantity for term in terms)
         if self.asked:
             self.asked = frozenset(words_of(term.quantity for term in terms))
@@ -322,4 +322,4 @@ def _divisors(value: int) -> list[int]:
 
 
 class DeadEndError(Exception):
-    """No number or quantity is left for the draft."""
+    """Raised when no number or quantity is left for the draft."""

@@ -1,6 +1,6 @@
 """Facts: statements about quantities, and what follows from them.
 
-A numeric fact contains a premise's number; a structural fact defines a quantity from others.
+A numeric fact contains a premise's number; a structural fact defines a quantity by others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CONVERSIONS: Mapping[tuple[str, str], int] = {
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Definition of a quantity by a number and other quantities.
+    """Definition of a quantity by a number, other quantities, or both.
 
     Attributes:
         kind: `is`, `more`, `fewer`, `times`, `part`, `rest` (all but a part), `percent`, `raise`,

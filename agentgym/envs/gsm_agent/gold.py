@@ -1,4 +1,4 @@
-"""Optimal play without a question parser; the oracle knows the task's documents and answer."""
+"""Optimal play for questions that cannot be parsed; the oracle knows documents and answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agentgym.envs.gsm_agent.narration import NUMBER_WORDS
 from agentgym.text.messages import ToolCall
 
 _DIGIT = re.compile(r"[0-9]")
-# The tasks of each question, the last one played first: two data sets may share a question.
+# The tasks of each question, the one played last first; two data sets may share a question.
 _played: dict[str, list[tuple[DatabaseOptions, Task]]] = {}
 
 
@@ -35,7 +35,7 @@ def remember(options: DatabaseOptions, task: Task) -> None:
 
 
 class GoldPlay:
-    """Mixin that stores a world's knowledge of a task without a parser."""
+    """Mixin that tracks a world's knowledge of a task whose question has no parser."""
 
     config: SearchConfig
     known: SearchKnowledge
@@ -49,7 +49,7 @@ class GoldPlay:
         return get_database(self.config.database_options)
 
     def _shown_texts(self) -> list[str]:
-        # A task that could not be split has no documents.
+        # A task whose problem could not be decomposed has no documents.
         if not self.problem.documents:
             return list(self.problem.premises)
         shown = [place for place in self.problem.documents if place not in self._missing]
@@ -98,9 +98,9 @@ class GoldPlay:
 class GoldSearches(Sequence[ToolCall]):
     """Calls that show a missing task document, or lead to one.
 
-    Membership runs the search. Iteration yields a call for each missing document: a query for the
-    question or a shown document, if that finds it on the first page, else for its own words,
-    without its numbers if possible. `following` are the documents on the next page of the last search.
+    Testing membership runs the search. Iteration yields a call for each missing document. Its query
+    is the question or a shown document, if that finds it on the first page, else the document's own
+    words, without numbers if possible. `following` has the documents on the last search's next page.
     """
 
     def __init__(

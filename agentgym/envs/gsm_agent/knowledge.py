@@ -1,8 +1,7 @@
 """An agent's knowledge after reading the results so far, and its next searches.
 
 Drawn questions need no hidden information. For other data, knowledge comes from the task's hidden
-document
-list, so it serves only oracles and labels.
+list of documents, so it serves only oracles and labels.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from agentgym.text.messages import ToolCall
 
 PAGE = 5
 """Documents per page of results."""
-# Ten times a sentence's length; each word is looked up in all documents.
+# Ten times a sentence's length; bounds the time of a search.
 MAX_QUERY_CHARS = 2_000
 PAGES = 20
 """Pages per search: the first and 19 more (Zhu et al., section 3.1)."""
-# Pages of each query to read before the next depth. Most documents are on a first page, so all
-# queries come before any further page.
+# Read every query to the first depth, then to the next one. Most documents are on a first page, so
+# all first pages come before any further page.
 DEPTHS = (1, 4, PAGES)
 
 _SHOWN = re.compile(
@@ -62,7 +61,7 @@ class SearchKnowledge:
     """Parsed facts and past queries.
 
     Attributes:
-        question: None if it was not generated here.
+        question: The parsed question; None if agentgym did not generate it.
         month: The question's month; empty while unknown.
         facts: The facts, in reading order, from documents of that month about relevant people.
             Tasks of one month share no people, so all facts concern the question.
@@ -135,7 +134,7 @@ class SearchKnowledge:
         """Return queries for a quantity, best first."""
         wordings = (
             (quantity.phrase, quantity.owner, self.month),
-            # A document may omit the month or the name.
+            # Documents may omit the month or the name.
             (quantity.phrase, quantity.owner),
             (quantity.phrase, self.month),
         )
@@ -199,7 +198,7 @@ class SearchKnowledge:
 
 @dataclass
 class GoldKnowledge(SearchKnowledge):
-    """Shown documents of the task, in result form, and past queries.
+    """The task's documents shown so far, as in search results, and past queries.
 
     `missing_count` is None in a world rebuilt from a chat; `solution` is empty if unknown.
     """

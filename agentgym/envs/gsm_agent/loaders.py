@@ -1,7 +1,7 @@
 """Load GSM8K, templates of GSM-Symbolic, and folders like GSM-Agent's (Zhu et al., section 3.2).
 
-`agentgym.make("SearchWorld", data=path)` plays any of them; `data=` also takes a GSM8K dataset. One
-error reports all mistakes; nothing is loaded in that case.
+`agentgym.make("SearchWorld", data=path)` plays any of them; `data=` also takes a GSM8K dataset. If
+the data have mistakes, one error reports them all and nothing is loaded.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ from agentgym.world.splits import split_of
 
 _ABOUT = ("timestamp", "name", "type")
 _YEARS = range(1960, 2020)
-_REDRAWS = 50  # a template with few variants repeats itself
+_REDRAWS = 50  # a template with few variants may repeat a problem
 
 
 def load_data(
     path: Path, tasks: int, seed: int = 0, people: str = "all"
 ) -> tuple[list[Document], list[Task]]:
-    """Load a file or folder of GSM8K, a folder for `load_folder`, or a template of GSM-Symbolic or
-    a folder of them.
+    """Load GSM8K files, a folder for `load_folder`, or templates of GSM-Symbolic.
 
     From templates, `tasks` problems are drawn with `seed`; `people` is the split whose templates
     are drawn, or `all`. Raise ValueError for other or malformed data.
@@ -46,7 +45,7 @@ def load_data(
 
 
 def load_problems(path: Path, tasks: int, seed: int = 0, people: str = "all") -> list[RawProblem]:
-    """Load the problems of `load_data`, except a folder's with documents."""
+    """Load problems like `load_data`, but reject a folder with documents."""
     if (
         path.suffix == ".toml"
         or any((path / "symbolic").glob("*.toml"))
@@ -80,7 +79,7 @@ def load_gsm8k(path: Path) -> list[RawProblem]:
 
 
 def draw_problems(path: Path, count: int, seed: int, people: str) -> list[RawProblem]:
-    """Draw different problems from templates in turn; `people` selects a split's templates.
+    """Draw distinct problems from the templates in turn; `people` selects a split's templates.
 
     Raise ValueError if a template is malformed, or the split has none.
     """
@@ -111,7 +110,7 @@ def publish(problems: Sequence[RawProblem], seed: int = 0) -> tuple[list[Documen
         reasons = vet(problems, documents, tasks)
         if not reasons:
             return documents, tasks
-        # Searches for other tasks would still find these tasks' documents.
+        # Write everything again, because searches would still find the failed tasks' documents.
         problems = [
             replace(problem, unclear=reasons.get(problem.id, problem.unclear))
             for problem in problems
@@ -139,7 +138,7 @@ def _write(problems: Sequence[RawProblem], seed: int) -> tuple[list[Document], l
             question = f"{', '.join(heading)}: {question}"
         documents += own
         places.append([document.id for document in own])
-        # An unclear problem is played as a whole.
+        # The premise of an unclear task is the whole problem.
         premises = problem.premises if texts else (problem.text,)
         tasks.append(Task(problem.id, question, problem.answer, (), premises, unclear))
     documents.sort(key=lambda document: document.id)

@@ -1,4 +1,4 @@
-"""Convert facts to sentences and back; one table writes and parses all wordings."""
+"""Convert facts to sentences and back, both with the same table of wordings."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _WORDINGS: Mapping[str, Mapping[str, Sequence[str]]] = {
 }
 _GENRES = load_texts(__file__, "genres")
 OUTDATED: Sequence[str] = _GENRES["marks"]["outdated"]
-# The longest come first, because some begin with others.
+# Longer leads come first, because some begin with a shorter one.
 _ALL_LEADS = sorted(
     {lead for genre in _GENRES["genres"].values() for lead in genre["leads"]} | {*_LEADS}, key=len
 )[::-1]
 _CLASSES = {"": "counts", "years": "ages", "dollars": "dollars"}
-# Tails with these words read well in front of the sentence.
+# Tails that begin with these words may also begin the sentence.
 _IN_FRONT = ("on", "at", "in", "for", "during", "before", "after")
 _PARTS = {2: "half", 3: "a third", 4: "a quarter", 5: "a fifth"}
 _TIMES = {2: "twice", 3: "three times", 4: "four times", 5: "five times"}
@@ -49,10 +49,10 @@ NUMBER_WORDS = re.compile(
     r"|third|thirds|quarter|quarters|fifth|fifths|single|pair|couple|first|second|both|percent)\b",
     re.IGNORECASE,
 )
-_LED = 0.3  # the share of sentences with a lead
+_LED = 0.3  # share of sentences that begin with a lead
 _NAME = r"[A-Z][a-z]+ [A-Z][a-z]+"
 _ROLE = rf"[Tt]he (?:{'|'.join(ROLES)})"
-# Capitalised words of a street or a holiday are no names.
+# Capitalised words in the names of streets and holidays are not people.
 _SOMEBODY = re.compile(rf"(?:{'|'.join(FIRST_NAMES)}) [A-Z][a-z]+|{_ROLE}|I\b")
 _CAPITALS = frozenset((*FIRST_NAMES, "I"))
 _NUMERIC = re.compile(rf"[0-9]|{'|'.join(_FACTORS)}")
@@ -73,13 +73,13 @@ def _table(fact: Fact) -> str:
         mine, theirs = fact.target.parts, fact.sources[0].parts
         if mine.item != theirs.item and mine.verb != theirs.verb:
             return "numbers"
-    # Parts of a whole have the same wordings in all units.
+    # All units share the wordings for parts of a whole.
     part = fact.kind in ("percent", "rest") or (fact.kind == "part" and _is_part(fact))
     return "counts" if part else _CLASSES.get(fact.target.unit, "units")
 
 
 def _is_part(fact: Fact) -> bool:
-    """Return whether the fact takes a part of a quantity instead of comparing people."""
+    """Return whether the fact takes a part of a quantity instead of comparing two."""
     if fact.kind in ("percent", "rest"):
         return True
     mine, whole = fact.target, fact.sources[0] if fact.sources else fact.target
@@ -92,10 +92,10 @@ class Narrator:
     """Writer of the facts of one document.
 
     Attributes:
-        names: Replacements of people: `I`, or a role.
+        names: Replacements for people's names: `I` or a role.
         leads: Sentence openings in addition to the common ones.
-        lines: Whether to list figures as lines.
-        last: The person named last, whom a pronoun means.
+        lines: Whether to write list items instead of sentences.
+        last: The person named last, to whom a pronoun refers.
     """
 
     rng: Random
@@ -105,7 +105,7 @@ class Narrator:
     last: str = ""
 
     def write(self, fact: Fact) -> str:
-        """Write a fact as a sentence or a line."""
+        """Write a fact as a sentence or a list item."""
         owner, mine = fact.target.owner, fact.target.parts
         name = self.names.get(owner, owner)
         forms = dict(pronouns("I" if name == "I" else owner))
@@ -164,7 +164,7 @@ class Narrator:
             return f"{item} that {named} {verb.past}{tail}"
         if source.owner != fact.target.owner:
             if theirs != mine:
-                # The tail is not repeated.
+                # Do not repeat the tail.
                 same = (verb, tail) == mine[1:]
                 return f"{source.owner} {verb.past}{other}" if same else f"{source.owner} {clause}"
             did = "" if source.phrase == AGE else self.rng.choice(("", " did"))
@@ -180,7 +180,7 @@ class Narrator:
 def read_facts(text: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
     """Parse the facts in a document; an outdated document has none.
 
-    A role and `I` stand for the first name in its metadata, a pronoun for the person named last.
+    A role or `I` refers to the first name in its metadata, a pronoun to the person named last.
     """
     if any(mark in text for mark in OUTDATED):
         return ()
@@ -275,7 +275,7 @@ def _source(target: Quantity, text: str, names: Sequence[str], last: str) -> Qua
             (mine.item, mine.verb, f" {text}") if is_tail(text) else (text, *mine[1:])
         )
         return Quantity(target.owner, Parts(item, verb, tail).phrase)
-    # A pronoun in the middle means the subject.
+    # A pronoun within a sentence refers to its subject.
     named = match[1] not in ("she", "he", "I")
     owner = _person(match[1], names, last) if named else target.owner
     past, _, rest = match[2].partition(" ")
@@ -284,7 +284,7 @@ def _source(target: Quantity, text: str, names: Sequence[str], last: str) -> Qua
     if past in ("", "did"):
         return Quantity(owner, target.phrase)
     item, tail = (mine.item, f" {rest}") if is_tail(rest) else split_item(rest)
-    # A missing tail is the target's.
+    # Without a tail, use the target's.
     tail = tail or mine.tail
     return Quantity(owner, Parts(item, PAST[past], tail).phrase) if past in PAST else None
 
@@ -319,7 +319,7 @@ def to_pattern(wording: str, slots: Mapping[str, str]) -> re.Pattern[str]:
 
 @cache
 def _number_patterns() -> Sequence[tuple[str, str, re.Pattern[str]]]:
-    """Return the numeric wordings with kinds and tables; those of `is` also fit other kinds."""
+    """Return (kind, table, pattern) of numeric wordings; `is` comes last and also fits others."""
     kinds = ("raise", "cut", "more", "fewer", "times", "percent", "part", "rest", "is")
     return [
         (kind, table, to_pattern(wording, SLOTS))
@@ -331,7 +331,7 @@ def _number_patterns() -> Sequence[tuple[str, str, re.Pattern[str]]]:
 
 @cache
 def _schema_patterns() -> Sequence[tuple[str, re.Pattern[str], Relation]]:
-    """Return the story patterns, each with a literal that matching sentences contain."""
+    """Return the story patterns; each comes with a text that every match contains."""
     patterns = []
     for story in STORIES.values():
         for schema in chain.from_iterable(story.schemas.values()):

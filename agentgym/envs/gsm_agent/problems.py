@@ -1,4 +1,4 @@
-"""Grade-school problems drawn without a model: a question and its premises, with whole numbers."""
+"""Draw grade-school problems without a model: a question, its premises and whole numbers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MOST_PREMISES = 128  # nine times the paper's longest problem
 LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
 """Documents per task, as in table 3 of the paper: a rounded log-normal number from 1 to 14."""
 
-# Drafts fail by chance. With fewer attempts, kinds that fail more often would be rarer.
+# Drafts may fail. With fewer attempts, kinds that often fail would be rarer.
 _PLANS, _DRAFTS = 10, 40
-# People in a problem. The question may name two people, and some document must name neither.
+# Number of people in a problem: a question may name two, and some document must name neither.
 _CAST = (2, 3)
 
 
@@ -36,7 +36,7 @@ class Problem:
     answer: int
 
     def premises(self) -> list[tuple[Fact, ...]]:
-        """Facts of each document: one numeric fact after the structural facts that lead to it."""
+        """Return each document's facts: a numeric fact after the structural facts that lead to it."""
         order: list[tuple[Fact, ...]] = []
         carried: list[Fact] = []
         pending = list(reversed(self.question.targets))
@@ -50,7 +50,7 @@ class Problem:
         return order
 
     def needs_several_searches(self) -> bool:
-        """Return whether a document shares no name and no telling word with the question."""
+        """Return whether some document shares no name or distinctive word with the question."""
         asked = words_of(self.question.targets)
         return any(
             asked.isdisjoint(words_of(q for fact in facts for q in (fact.target, *fact.sources)))
@@ -77,8 +77,8 @@ def draw_problem(
 ) -> Problem:
     """Draw a problem for `people`; raise ValueError if no numbers fit the options.
 
-    With `several_searches`, which takes at least three names, some document shares no name and no
-    telling word with the question. This has no effect on a single premise.
+    With `several_searches`, which takes at least three names, some document shares no name or
+    distinctive word with the question, unless the problem has a single premise.
     """
     budget = options.premises or min(
         max(round(rng.lognormvariate(LOG_MEAN, LOG_SIGMA)), 1), MOST_DRAWN
@@ -87,7 +87,7 @@ def draw_problem(
         story = STORIES[rng.choice(tuple(STORIES))]
         kinds = ["total"] * 4
         if budget > 2:
-            # Both premises of a shorter question concern people whom it names.
+            # With two premises, these questions would name everybody in the documents.
             kinds += [*_PAIRS, *(_BETWEEN_TWO if len(people) > 1 else ())]
             kinds += [ask.kind for ask in story.asks] * 2
         kind = rng.choice(kinds)
@@ -113,7 +113,7 @@ def _draft_problem(draft: Draft, kind: str, budget: int, options: ProblemOptions
     except DeadEndError:
         return None
     answer = question.answer(draft.facts)
-    # A gap of 0 leaves nothing to ask.
+    # Reject an answer of 0, such as the gap between equal numbers.
     if not answer or answer < 0 or max(answer, *draft.values.values()) > options.max_answer:
         return None
     return Problem(question, draft.facts, answer)

@@ -1,4 +1,4 @@
-"""Prompts, and tools that rename `search` (Zhu et al., sections 4.1 and 4.3)."""
+"""Prompts, and tools that offer `search` under other names (Zhu et al., sections 4.1 and 4.3)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rules(static: bool, tools: str, prompt: str) -> str:
 
 class _Searcher(Protocol):
     def run_search(self, name: str, query: str) -> str:
-        """Run a search for a tool of that name."""
+        """Run a search for the named tool."""
 
     def answer(self, value: str) -> str:
         """Submit an answer."""

@@ -1,4 +1,4 @@
-"""Problem questions, written as sentences and parsed back."""
+"""Write questions as sentences, and parse them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.envs.gsm_agent.vocabulary import pronouns
 from agentgym.envs.reading import load_texts
 
 _QUESTIONS: Mapping[str, Sequence[str]] = load_texts(__file__, "wordings")["questions"]
-# The month precedes the question mark or another sentence.
+# The month comes at the end of a sentence.
 _SLOTS = SLOTS | {
     **{key: rf"(?P<{key}>[A-Z][a-z]+ [A-Z][a-z]+)" for key in ("w", "w2")},
     "i2": SLOTS["i"].replace("<i>", "<i2>"),
@@ -84,7 +84,7 @@ def write_question(question: Question, month: str, rng: Random) -> str:
 
 
 def read_question(text: str) -> tuple[Question, str] | None:
-    """Parse a text of `write_question` and its month; None for other text."""
+    """Parse a question and its month from a text of `write_question`; None for other text."""
     for schema, pattern in _story_patterns():
         if match := pattern.fullmatch(text):
             targets = tuple(Quantity(match["w"], phrase) for phrase in schema.sources)
@@ -110,7 +110,7 @@ def _targets(kind: str, parts: Mapping[str, str]) -> tuple[Quantity, ...]:
         other = PARTICIPLE.get(parts["p2"], verb)
     two = Parts(parts.get("i2", one.item), other, parts.get("t2", one.tail))
     first = Quantity(parts["w"], one.phrase)
-    # A question about one quantity does not fit another unit's wording.
+    # Reject a quantity whose unit does not match the wording's.
     if kind == "total":
         return (first,) if not unit or first.unit == unit else ()
     return first, Quantity(parts.get("w2", parts["w"]), two.phrase)

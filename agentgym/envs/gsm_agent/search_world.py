@@ -1,4 +1,4 @@
-"""SearchWorld: a school problem with premises in a database (GSM-Agent, section 3)."""
+"""SearchWorld: a maths problem whose premises are in a database (GSM-Agent, section 3)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return f"{self.problem.question} #### {self.problem.answer}"
 
     def split_keys(self) -> Collection[str]:
-        """Return the template, the people in its documents, or otherwise the problem."""
+        """Return the template if there is one, else the documents' people, else the problem."""
         template, drawn, _ = self.problem.id.partition("#")
         if drawn:
             return (template,)
@@ -174,10 +174,10 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         documents = [self.database.documents[place] for place in places]
         hits = self._missing & set(places)
         label = "productive" if hits else "barren"
-        # A repeat takes precedence: it cannot show a new document.
+        # Check repeats last, because a repeated page cannot show a new document.
         if any((entry["query"], entry["page"]) == (query, page) for entry in self.log):
             label = "repeat"
-        # Not in place, because copies of the world share the set.
+        # Do not change the set in place, because copies of the world share it.
         self._missing = self._missing - hits
         entry = {
             "turn": self.turn,
@@ -188,7 +188,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
             "found": len(hits),
             "label": label,
         }
-        # A new list, because copies of the world share the old one.
+        # Create a new list, because copies of the world share the old one.
         self.log = [*self.log, entry]
         self._record()
         head = f"Page {page} of {PAGES} for {json.dumps(query, ensure_ascii=False)}"
@@ -204,7 +204,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         self.known.learn(result)
 
     def answer(self, value: str) -> str:
-        """Submit an answer; an early one gets a request to keep searching."""
+        """Submit an answer, or return a request to keep searching if it comes too early."""
         if not self.static and self.rounds < self.min_rounds:
             self._early_stops += 1
             return "Keep searching: there may be more to find. Look again before you answer."
@@ -212,7 +212,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return "Your answer has been taken."
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Accept a reply that contains `####`, or any while more searching is required."""
+        """Accept a reply that contains `####`, or any reply before the required searches are done."""
         if MARK not in text and (not text.strip() or self.static or self.rounds >= self.min_rounds):
             return None
         value = MARK + text.rpartition(MARK)[2] if MARK in text else text
@@ -225,7 +225,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Use the scripted searcher's turns, and at most 12 premises."""
+        """Choose task options by the scripted searcher's turns, with at most 12 premises."""
         check_int("horizon", steps, 2, 10_000)
         return options_for_turns(steps)
 

@@ -1,4 +1,4 @@
-"""Stories of problems: the phrases of quantities, and schemas that define quantities from others."""
+"""Stories: phrases that name quantities, and schemas that define quantities by others."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def is_rate(phrase: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Relation that defines a quantity by others, or answers a question (empty target)."""
+    """Relation that computes a quantity, or a question's answer (empty target), from quantities."""
 
     kind: str
     target: str
@@ -88,9 +88,9 @@ class Story:
     """The items and phrases of a topic.
 
     Attributes:
-        wholes: The whole from which a schema takes each part.
-        linked: For each phrase, the phrases that share a schema with it.
-        frames: The phrases of comparable quantities by unit.
+        wholes: Maps each part to the whole from which a schema takes it.
+        linked: Maps each phrase to the phrases that share a schema with it.
+        frames: The phrases by unit, for comparisons.
         asks: The schemas of questions.
     """
 
@@ -151,5 +151,5 @@ def split_item(text: str) -> tuple[str, str]:
 
 
 def is_tail(text: str) -> bool:
-    """Return whether a text is a tail, without the space in front."""
+    """Return whether a text is a tail without its leading space."""
     return text.partition(" ")[0] in _STARTERS

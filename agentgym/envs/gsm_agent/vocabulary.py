@@ -1,4 +1,4 @@
-"""Names and places of problems and documents, without number words."""
+"""Names of people and places in problems and documents; none is a number word."""
 
 from __future__ import annotations
 

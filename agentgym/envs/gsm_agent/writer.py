@@ -1,4 +1,4 @@
-"""Writing of the documents of problems, with near-duplicates."""
+"""Write problems' documents and their near-duplicates."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from agentgym.envs.gsm_agent.vocabulary import TOWNS
 
 @dataclass
 class Writer:
-    """Writer of problems' documents, with the rates of `DatabaseOptions`.
+    """Writes problems' documents with the rates of `DatabaseOptions`.
 
-    `spare` lists months without tasks.
+    `spare` lists months in which no task takes place.
     """
 
     near_duplicates: float
@@ -52,7 +52,7 @@ class Writer:
     def _elsewhen(self, facts: Sequence[Fact], town: str, rng: Random) -> Iterator[Document]:
         stamp = rng.choice(self.spare)
         targets = {(stamp, fact.target) for fact in facts}
-        # A second definition would contradict the other.
+        # A second definition would contradict the first.
         if self._defined.isdisjoint(targets):
             self._defined |= targets
             yield self._document(facts, stamp, town, rng)

@@ -2,12 +2,12 @@
 
 from agentgym.assemble.registry import register
 
-# Bounds in tokens: one unit of some tasks takes nearly 4,000 tokens, and no context window exceeds
-# the maximum.
+# Bounds in tokens: some tasks take nearly 4,000 tokens at size 1, and no context window exceeds the
+# maximum.
 MIN_LENGTH, MAX_LENGTH = 4_000, 4_000_000
-# Names, SKUs and ids of every task suffice for this size.
+# Every task has enough names, SKUs and ids for this size.
 MAX_SIZE = 100_000
-# Tokens; section 2.3 of the paper.
+# Environment lengths in tokens (section 2.3 of the paper).
 LENGTHS = {
     "8k": 8_000,
     "16k": 16_000,

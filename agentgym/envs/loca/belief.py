@@ -12,26 +12,26 @@ from typing import Any
 
 from agentgym.text.messages import ToolCall
 
-# About 4,000 tokens: a small part of any context window.
+# Characters, about 4,000 tokens, which fit into any context window.
 LIMIT = 12_000
-# About the number of calls in one reply.
+# Pending steps whose words decide which facts are relevant.
 NEXT_STEPS = 10
-# An agent that has lost track recovers from the last few changes.
+# Changes to list; the last few suffice for an agent that has lost track.
 _NEWEST = 5
-# A fact up to this many characters is not split; a record of a dozen fields fits.
+# Maximum characters of a fact that is not split; a record of a dozen fields fits.
 _SMALL = 300
 # Maximum length of one record, so none crowds out the others.
 _LONGEST = 1_500
-# A word in more records than this, such as a year, barely indicates relevance.
+# A word that occurs in more records, such as a year, barely indicates relevance.
 _COMMON = 500
-# Maximum positions to rank, rarest words first; several times the room.
+# Maximum records to rank, by rarest words first; several times as many as fit.
 _LOOKED_AT = 1_000
 # Plans have at most eight kinds of reads; further kinds are counted as one.
 _KINDS = 12
 _OTHERS = "others"
 _LABEL, _CALL = 60, 200
 _KIND_ROOM = _LABEL + 80
-# After this many records that do not fit, stop.
+# Stop after this many successive records that do not fit.
 _MISSES = 100
 _WORD = re.compile(r"[\w@+-]+(?:\.[\w@+-]+)*")
 _SPACED = re.compile(r"\S+")
@@ -39,7 +39,7 @@ _SPACED = re.compile(r"\S+")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Small fact, or one record of a large fact, as JSON."""
+    """A small fact, or one record of a large fact, as JSON."""
 
     text: str
     words: frozenset[str]
@@ -70,7 +70,7 @@ def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Reads:
-    """Counts of one kind of read, and its newest label."""
+    """The number of reads of one kind, and the newest one's label."""
 
     count: int = 0
     pieces: int = 0
@@ -89,7 +89,7 @@ class OfficeBelief:
         self._kinds: dict[str, _Reads] = {}
 
     def learn(self, label: str, fact: Any) -> None:
-        """Add a step's fact."""
+        """Add the fact that a step has read."""
         pieces = split_fact(fact)
         if not pieces:
             self._empty[label] = None
@@ -112,7 +112,7 @@ class OfficeBelief:
         self._empty.pop(label, None)
 
     def brief(self, needed: frozenset[str], room: int, off_plan: Sequence[ToolCall]) -> list[str]:
-        """Return at most `room` characters; facts that share most words with `needed` come first."""
+        """Return lines of at most `room` characters; facts with most words of `needed` come first."""
         head = self._summary(off_plan)
         room -= sum(len(line) + 1 for line in head)
         shown = self._choose(needed, room - len(self._kinds) * _KIND_ROOM)
@@ -177,7 +177,7 @@ class OfficeBelief:
             records[self._kind(label)] += len(places)
         lines = []
         for name, kind in self._kinds.items():
-            # The line of a single read already shows that it is partial.
+            # If there was only one read, its own line already shows that it is partial.
             if records[name] < kind.pieces and not (kind.count == 1 and records[name]):
                 reads = "read" if kind.count == 1 else "reads"
                 lines.append(

@@ -51,7 +51,7 @@ def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
 
 
 def _canonical_mail(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    # To, cc and bcc deliver the same mail.
+    # Recipients in To, Cc and Bcc get the same mail.
     parts = [arguments.get(name) for name in ("to", "cc", "bcc")]
     try:
         people = [addresses(part) for part in parts if isinstance(part, str)]
@@ -90,7 +90,7 @@ def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
 Effects: TypeAlias = Mapping[str, str]
 
 NO_EFFECTS: Effects = {}
-# The login of the mail server.
+# The item that a mail login changes.
 SESSION = "session"
 # Every turn compares the same pending steps, so their effects are cached.
 _CACHED = 512
@@ -140,7 +140,7 @@ def _cells(arguments: Mapping[str, Any]) -> Effects:
     return effects
 
 
-# Text compared as a number; no office contains longer numbers.
+# Compare such text as a number; no office contains longer numbers.
 _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")
 
 
@@ -164,7 +164,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Effects]] = {
     "batch_update_cells": _cells,
 }
 
-# Tool names by the kind of record that they change. Other tools change the files they name.
+# The tools that change each kind of record. Other tools change the files in their arguments.
 _THINGS = {
     "categories": re.compile("woo_products_categories_create"),
     "events": re.compile("(create|update|delete)_event"),
@@ -178,7 +178,7 @@ PROGRAMS = frozenset({"python_execute", "run_command"})
 _READS = frozenset(
     "read list directory search get validate describe show open check health reports status".split()
 )
-# Arguments with the path of a file that a call may write.
+# Arguments that contain the path of a file that the call may write.
 _PATHS = tuple(
     "path filepath source destination output_path destination_file_path export_path".split()
 )

@@ -1,4 +1,4 @@
-"""Shop products with names that are prefixes of others."""
+"""Shop products, some of whose names are prefixes of other names."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseBook, PhraseSlo
 
 SLOTS = {"number": PhraseSlot(r"\d+", read=int)}
 
-# Empty variants and colours are twice as likely: plain names are prefixes of others.
+# Empty variants and colours are twice as likely, because plain names are prefixes of others.
 _VARIANTS = ("", "", " Pro", " Mini", " Plus", " Pro Plus", " Classic", " Set")
 _COLOURS = ("", "", " Red", " Blue", " Green", " Grey", " Blue Grey", " Oak")
-# Ranges [low, high) of specific and of general sentences: together a paragraph.
+# Ranges [low, high) of the number of specific and general sentences in a description.
 _SENTENCES = ((3, 3), (5, 5))
 
 
@@ -39,12 +39,12 @@ def _by_name(
 
 @functools.cache
 def products_book() -> PhraseBook:
-    """Return the phrases that fit products of any department."""
+    """Return the phrases that fit any department's products."""
     return PhraseBook(load_texts("products")["any"], SLOTS)
 
 
 def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
-    """Draw at most 900,000 products (the number of SKUs)."""
+    """Draw products; there are SKUs for at most 900,000."""
     products: list[dict[str, str]] = []
     seen = Counter[str]()
     departments = _departments()

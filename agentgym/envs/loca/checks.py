@@ -19,11 +19,11 @@ from agentgym.office.spreadsheet.workbooks import hidden_parts, read_workbook
 from agentgym.office.store import Store
 from agentgym.text.tools import ToolError, echo
 
-# Takes the actual cell, then the expected one.
+# A comparison takes the actual cell, then the expected one.
 Same: TypeAlias = Callable[[Any, Any], bool]
 
 
-_ROUNDING = 1e-9  # floating-point error, outside the agent's control
+_ROUNDING = 1e-9  # allows for floating-point errors, which the agent cannot avoid
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
@@ -106,7 +106,7 @@ def row_failures(
         expected: The expected rows.
         columns: The comparison of each column.
         key: The columns that identify rows; expected rows may share a key.
-        ordered: Whether the order counts.
+        ordered: Whether the order of rows matters.
     """
 
     def keys_of(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -127,7 +127,7 @@ def row_failures(
         rows = candidates.get(name)
         if not rows:
             continue
-        # Rows may share a key: the most similar one is compared, so it causes a single failure.
+        # Rows may share a key, so compare the most similar one to report a single failure.
         best = (
             rows[0] if len(rows) == 1 else min(rows, key=functools.partial(differences, wanted=row))
         )
@@ -143,7 +143,7 @@ def row_failures(
 
 @dataclass(frozen=True)
 class CsvTable:
-    """CSV file that a task requires; `cells` may leave out key columns."""
+    """A CSV file that a task requires; `cells` may leave out key columns."""
 
     path: str
     columns: Sequence[str]
@@ -158,7 +158,7 @@ class CsvTable:
             text = files.read_text(self.path)
         except ToolError as error:
             yield f"{self.path}: {error}"
-            text = ",".join(self.columns)  # every row is missing
+            text = ",".join(self.columns)  # without a file, every row is missing
         yield from self.text_failures(text, expected)
 
     def text_failures(self, text: str, expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -183,7 +183,7 @@ class CsvTable:
 def csv_rows(
     text: str, path: str, columns: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the rows of a CSV text, and its format errors."""
+    """Return the rows of a CSV text and the errors in its format."""
     try:
         reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
         records = [record for record in reader if not is_blank(record)]
@@ -199,7 +199,7 @@ def csv_rows(
 
 
 def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:
-    """Hash all records of some tables, without the columns `without`."""
+    """Hash all records of the tables, except the columns `without`."""
     return hash_of([store.fingerprint(table, without) for table in tables])
 
 

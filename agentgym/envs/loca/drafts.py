@@ -21,9 +21,9 @@ from agentgym.text.tokens import count_texts
 if TYPE_CHECKING:
     from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 
-# Relative length error above which another size is tried; small next to the steps between presets.
+# Maximum relative error of the length; small compared with the steps between preset lengths.
 TOLERANCE = 0.08
-# Identifiers have their own random stream, so `draw` may request any number of them.
+# Identifiers have a separate random stream, so requesting more of them changes no other draw.
 _IDS = 1
 # Bounds the time of a reset if no size fits.
 _TRIES = 12
@@ -31,7 +31,7 @@ _TRIES = 12
 
 @dataclass(frozen=True, slots=True)
 class DrawnState:
-    """Pickled state; only accepted drafts have a plan length and protected hashes."""
+    """A pickled state; `steps` is the length of its plan, `hashes` the protected state's hashes."""
 
     state: bytes
     tokens: int
@@ -64,11 +64,11 @@ def draw_state(task: Any, config: OfficeConfig, seed: int) -> DrawnState:
 def _draw_draft(
     task: type[OfficeTask[Any]], config: OfficeConfig, seed: tuple[int, int], size: int
 ) -> DrawnState:
-    # Only the accepted draft plays its plan.
+    # Play the plan only if `describe` requires it.
     world = task(config, 0)
     world.rng = np.random.default_rng(seed)
     world.office.context.seed = int(np.random.default_rng((*seed, _IDS)).integers(2**63))
-    with contextlib.ExitStack() as transactions:  # one commit in total, since each takes time
+    with contextlib.ExitStack() as transactions:  # commit only once, because commits are slow
         for server in world.office.toolsets():
             transactions.enter_context(server.store.change())
         world.fill(size)

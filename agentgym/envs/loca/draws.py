@@ -22,7 +22,7 @@ def whole(rng: np.random.Generator, low: int, high: int | None = None) -> int:
 
 def pick(rng: np.random.Generator, items: Sequence[ItemT]) -> ItemT:
     """Draw one item."""
-    # Same draw as `rng.choice`, without its slow conversion to an array.
+    # This draws like `rng.choice`, but without its slow conversion to an array.
     return items[int(rng.integers(len(items)))]
 
 
@@ -40,7 +40,7 @@ def pick_by_share(rng: np.random.Generator, shares: Mapping[ItemT, float]) -> It
 
 
 class DrawnValues(dict[str, Any]):
-    """Known values for the slots of sentences; others are drawn on access."""
+    """Values for the slots of sentences; missing ones are drawn on access."""
 
     def __init__(self, draws: Mapping[str, Callable[[], Any]], **known: Any) -> None:
         super().__init__(known)
@@ -72,7 +72,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def people(rng: np.random.Generator, count: int) -> list[str]:
-    """Draw different full names, at most 386,694."""
+    """Draw distinct full names; there are 386,694."""
     pairs = len(FIRST) * len(LAST)
     total = pairs if count <= pairs else pairs * (1 + len(_LETTERS))
     names = []

@@ -1,4 +1,4 @@
-"""Fragments that several plans share: reads of whole listings, repairs of outputs, and letters."""
+"""Plan fragments that several tasks share: reading listings, repairing outputs, sending letters."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.text.messages import ToolCall
 
-_MAILS = 20  # the default of get_emails
-_SHOP_PAGE = 20  # products and orders are long: 20 still fit into a small context window
+_MAILS = 20  # the default page size of get_emails
+_SHOP_PAGE = 20  # products and orders are long; 20 still fit into a small context window
 
 
 def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
@@ -86,8 +86,8 @@ def find_spreadsheet(title: str) -> PlanStep:
 def read_table(spreadsheet: str, sheet: str) -> PlanStep:
     """Return the step that reads a sheet.
 
-    Its fact contains `rows` (header included), `room` (the sheet's total rows) and `own` (the
-    positions of rows that off-plan calls wrote).
+    Its fact contains `rows` (header included), `room` (the sheet's number of rows) and `own`
+    (the indices of rows that off-plan calls wrote).
     """
 
     def learn(text: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def read_table(spreadsheet: str, sheet: str) -> PlanStep:
 
 
 def settle_file(table: CsvTable, rows: Sequence[Mapping[str, Any]]) -> Piece:
-    """Check a CSV file changed off plan; return the step that corrects it."""
+    """Check a CSV file that off-plan calls changed; return the step that corrects it."""
     path = table.path
 
     def is_right(text: str) -> bool:
@@ -133,7 +133,7 @@ def settle_file(table: CsvTable, rows: Sequence[Mapping[str, Any]]) -> Piece:
 def look_at_workbook(
     path: str, title: str
 ) -> Generator[PlanStep, Any, Mapping[str, list[list[Any]]] | None]:
-    """Return the sheets of a workbook changed off plan, or None."""
+    """Return a workbook's sheets if off-plan calls changed it, else None."""
     thing = f"file {path}"
     label, learn = f"See whether {path} is there.", lambda text: text.startswith("/")
     is_there = yield look(thing, label, learn, "search_files", path="/workspace", pattern=path)
@@ -163,7 +163,7 @@ def look_at_workbook(
 
 
 def remove_sheets(path: str, sheets: Iterable[str], kept: str) -> Iterator[PlanStep]:
-    """Yield the steps that remove the other sheets of a workbook."""
+    """Yield the steps that remove all sheets of a workbook but `kept`."""
     for title in sheets:
         if title != kept:
             yield write(
@@ -186,7 +186,7 @@ def create(
 
 
 def over(table: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return rows as data that replaces a table, clearing the other cells."""
+    """Return data that overwrites a table with rows and clears its other cells."""
     width = max(map(len, [*table, *rows]))
     height = max(len(table), len(rows))
     data = [[*row, *[""] * (width - len(row))] for row in rows]
@@ -200,7 +200,7 @@ def settle_sheet(
     area: str,
     is_right: Callable[[Sequence[Sequence[Any]]], bool],
 ) -> Piece:
-    """Check a sheet changed off plan; return the step that corrects it.
+    """Check a sheet that off-plan calls changed; return the step that corrects it.
 
     Args:
         write_step: Returns the step that writes `data` into `range`.
@@ -237,7 +237,7 @@ def mail_of(arguments: Mapping[str, Any]) -> Mail:
 
 
 def same_letter(subject: str, body: str, *attachments: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a `PlanStep.accepts` condition on subject, words and attachment names."""
+    """Return a `PlanStep.accepts` check of an email's subject, words and attachment names."""
 
     def accepts(arguments: Mapping[str, Any]) -> bool:
         mail = mail_of(arguments)
@@ -251,7 +251,7 @@ def same_letter(subject: str, body: str, *attachments: str) -> Callable[[Mapping
 
 
 def fill_letter(template: str, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Return subject (the first line) and text of a filled letter template."""
+    """Fill a letter template; return the subject, which is its first line, and the text."""
     text = re.sub(r"\{(\w+)\}", lambda match: str(values[match[1]]), template)
     subject, _, body = text.partition("\n")
     return subject.removeprefix("Subject: "), body.strip()

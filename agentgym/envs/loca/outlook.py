@@ -1,4 +1,4 @@
-"""Failures of an office task, and its plan's outcome."""
+"""Cached failures of an office task and outcomes of its plan."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 class Outlook:
-    """Cache of a task's failures and plan outcomes, which labels need twice per step."""
+    """Cache of a task's failures and plan outcomes, which step labels need twice per step."""
 
     def __init__(self) -> None:
         self._version: object = None
         self._failures = Counter[str]()
-        self._deviations = 0  # how many changes the verdict covers
+        self._deviations = 0  # the off-plan changes that the verdict covers
         self._succeeds = True
-        self._hopeful: Counter[str] | None = None  # the failures at the last good verdict
+        self._hopeful: Counter[str] | None = None  # the failures when the plan last succeeded
 
     def count(self, task: OfficeTask[Any]) -> int:
         """Return the number of failures."""
@@ -27,11 +27,11 @@ class Outlook:
         return self._failures.total()
 
     def plan_succeeds(self, task: OfficeTask[Any]) -> bool:
-        """Return whether the plan still succeeds; play it only after doubtful changes."""
+        """Return whether the plan still succeeds; play it only if a change may have broken it."""
         if self._deviations != task.deviations:
             self.count(task)
             self._deviations = task.deviations
-            # A change that only removes failures is progress by other means.
+            # If a change only removed failures, the plan still succeeds.
             if self._hopeful is None or not self._failures < self._hopeful:
                 self._succeeds = task.plan_succeeds()
             self._hopeful = self._failures if self._succeeds else None

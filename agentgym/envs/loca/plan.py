@@ -17,8 +17,8 @@ from agentgym.text.messages import ToolCall
 Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
 
 
+# A plan raises these if it cannot interpret a result or a fact.
 # A StopIteration inside a generator becomes a RuntimeError.
-# Raised by code that receives a result or fact it cannot interpret.
 SENSELESS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 
 
@@ -31,10 +31,10 @@ class PlanStep:
         learn: Extracts the JSON-able fact from the result; optional for changes.
         output: The output that a change contributes to; empty for a reading step.
         same: The arguments that another call must share to count as this step; empty means all.
-        accepts: Further condition on the canonical arguments.
+        accepts: An additional check of the canonical arguments.
         mark_own: Marks data that off-plan calls have written, given their effects and
-            `own_records`.
-        thing: What a change writes or a look shows, as in `things_changed`.
+        `own_records`.
+        thing: The file or kind of record that the step writes or shows; see `things_changed`.
         is_look: Whether the step only runs if an off-plan call has changed the thing.
     """
 
@@ -71,7 +71,7 @@ class PlanStep:
             return False
 
 
-# Steps of a sequence may run in any order. A change without `learn` has the fact None.
+# The steps of a sequence may run in any order. The plan receives None for a step without `learn`.
 Plan: TypeAlias = Generator[PlanStep | Sequence[PlanStep], Any, None]
 
 # Tasks are scored when the agent claims to be done.
@@ -93,7 +93,7 @@ def look(
 def look_on(
     thing: str, label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any
 ) -> PlanStep:
-    """Return a further step of a look."""
+    """Return a step that continues a look."""
     return PlanStep(label, ToolCall(tool, arguments), learn, thing=thing)
 
 
@@ -121,5 +121,5 @@ def write(
     )
 
 
-# Use it with `yield from`.
+# A generator that a plan runs with `yield from`.
 Piece = Generator[PlanStep | Sequence[PlanStep], Any, list[Any]]

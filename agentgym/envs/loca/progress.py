@@ -16,18 +16,18 @@ from agentgym.envs.loca.calls import SESSION, Effects, effects_of, things_change
 from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, PlanStep
 from agentgym.text.messages import ToolCall
 
-# Bounds the memory that a policy of random reads takes.
+# Bounds the memory that a policy with random reads can use.
 MAX_PREFETCHED = 1_000
 
-# Prefix of a line about a change.
+# Prefix of a line about a planned change.
 _DONE = "done: "
 # Prefix of a line about an off-plan call whose effects later steps may need.
 _OTHER = "also changed"
-# Line prefixes for a file or sheet that off-plan calls changed in an unknown way, or ruined.
+# Line prefixes for a file or sheet that off-plan calls changed in an unknown way or damaged.
 _UNSEEN, _RUINED = "to look at", "to make anew"
 # Prefix of the line about the records that the agent has added.
 _OWN = "own records"
-# Escaped arrow in the JSON of a fact: a bare one separates label and fact.
+# The arrow is escaped in a fact's JSON, because an arrow separates label and fact.
 _ARROW = "\\u003d>"
 
 
@@ -49,7 +49,7 @@ class Noticed:
 
 
 class Progress:
-    """Progress along a plan, as far as the results in the chat show it. Instances can be pickled.
+    """Progress along a plan, inferred from the results in the chat; instances can be pickled.
 
     `lost` is the reason why the plan cannot continue: the agent changed data before reading it.
     """
@@ -80,11 +80,11 @@ class Progress:
         self._prefetched: dict[str, str] = {}
         self._others: list[ToolCall] = []  # off-plan calls whose effects the state lists
         self._effects: dict[str, str] = {}  # the newest value of each item that those calls set
-        self._unseen: dict[str, str] = {}  # the line prefix of each thing to look at, in order
+        self._unseen: dict[str, str] = {}  # line prefixes of changed files and kinds of records
         self._own_records: Sequence[Any] = ()
-        # Effects of off-plan calls since the last look, by item.
+        # Effects of off-plan calls since the last look, by kind of record.
         self._touched: dict[str, list[Effects]] = {}
-        self._things: dict[str, str] = {}  # what each step with a fact writes or shows
+        self._things: dict[str, str] = {}  # `PlanStep.thing` of each step with a fact
         self._done_effects: dict[str, tuple[str, str]] = {}  # value and step label of each item
         self._belief = OfficeBelief()
         self._unindexed: dict[str, None] = {}  # labels not yet in the belief
@@ -100,7 +100,7 @@ class Progress:
         return [*self._completed, *(step for step in self._steps() if step.label in self.facts)]
 
     def counts(self, step: PlanStep, call: ToolCall) -> bool:
-        """Return whether a call achieves a step, and maybe more."""
+        """Return whether a call achieves a step; it may do more than that."""
         needed = step.effects
         return step.counts(call, self._canonicalize) or bool(
             needed and needed.items() <= effects_of(call).items()
@@ -109,7 +109,7 @@ class Progress:
     def record(
         self, call: ToolCall, result: str, lasting: bool, noticed: Noticed | None = None
     ) -> None:
-        """Record an executed call; a `lasting` effect matters even off plan."""
+        """Record an executed call; `lasting` effects matter even if the call is off plan."""
         self._advance()
         step = self._match(call)
         if step is not None:
@@ -178,7 +178,7 @@ class Progress:
         return _dump([canonical.name, sorted(canonical.arguments.items())])
 
     def is_spoiled(self) -> bool:
-        """Return whether an off-plan call is irreversible."""
+        """Return whether some off-plan call cannot be undone."""
         made = [call for call in self._unexplained() if call.name == "storage_create_bucket"]
         return bool(self.off_plan_calls or made)
 
@@ -197,7 +197,7 @@ class Progress:
         return lines
 
     def finished(self) -> set[str]:
-        """Return the outputs whose steps are all done; none while the plan still reads."""
+        """Return the outputs whose steps are all done; none while reading steps are pending."""
         pending = {step.output for step in self.pending()}
         if "" in pending:
             return set()
@@ -279,7 +279,7 @@ class Progress:
         undone = set()
         for thing, value in effects.items():
             done_value, label = self._done_effects.get(thing, (value, ""))
-            # No later step depends on such a fact.
+            # Reopen only steps without a fact, because later steps depend on facts.
             if done_value != value and (thing == SESSION or self.facts.get(label) is None):
                 undone.add(label)
         for label in undone:
@@ -345,7 +345,7 @@ class Progress:
     def _credit_earlier_calls(self) -> None:
         for step in list(self._pending.values()):
             if step.is_look and self._unseen.get(step.thing) == _RUINED:
-                self._learn_from(step, "")  # it shows as much as a missing file does
+                self._learn_from(step, "")  # treat it like a missing file
             elif not step.changes and not step.thing and self._prefetched:
                 result = self._prefetched.pop(self._key(step.call), None)
                 if result is not None:

@@ -1,4 +1,4 @@
-"""Fingerprints of the office parts that a task must not change."""
+"""Fingerprints of the state that a task must not change."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from agentgym.office.office import Office
 from agentgym.office.server import Server
 from agentgym.office.warehouse.engine import SQLEngine
 
-# Harmless differences that the rules mention.
+# Harmless differences that tasks mention in their rules.
 DRAFTS, INSIGHTS = "email.drafts.*", "snowflake.insights*"
 
 # `server.part.column` is a changed record, `server.part+` a new and `server.part-` a removed one.
-# `output:` marks a required file, and `own:` a record or file that the agent created; other
-# patterns match both.
+# `output:` matches only required files, `own:` only records or files that the agent created.
 HARMLESS: Mapping[str, str] = {
     "/*+": "a new file or folder in the workspace",
     "own:/*": "changes to a file that the agent made and that is no output",
@@ -32,17 +31,17 @@ HARMLESS: Mapping[str, str] = {
     INSIGHTS: "insights in the memo",
 }
 
-# Part names by the origin of an email; emails of any other origin were received.
+# Names of parts by email origin; emails of any other origin are in the part `received`.
 _ORIGINS = {"draft": "drafts", "bounce": "bounces", "sent": "sent"}
 
-# Sending changes these tables: the task checks sent emails, `_mail_hash` the others.
+# Sending changes these tables, so the task checks sent emails and `_mail_hash` all others.
 _CHECKED_BY_TASK = {"email.mails", "email.messages", "email.attachments"}
 
 
 def fingerprint_protected(
     office: Office, mutable_tables: Collection[str], harmless: Collection[str]
 ) -> dict[str, str]:
-    """Hash each part of the services, except mutable tables and harmless differences."""
+    """Hash each part of the services' state, except mutable tables and harmless differences."""
     hashes: dict[str, str] = {}
     for server in office.toolsets():
         patterns = [name for name in harmless if name.startswith((f"{server.name}.", "*"))]

@@ -1,4 +1,4 @@
-"""Facts in the results of tools."""
+"""Parse tool results into facts."""
 
 from __future__ import annotations
 

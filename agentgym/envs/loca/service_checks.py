@@ -18,7 +18,7 @@ def _whole_seconds(text: str) -> str:
     return text[:-3] if text.endswith("+00:00") else text
 
 
-# Conversions of values in table images, for the types that do not need DuckDB.
+# Conversions of the engine's stored values, for the types that do not need DuckDB.
 _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "VARCHAR": str,
     "BIGINT": int,
@@ -53,7 +53,7 @@ def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
 
 
 def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
-    # Reading an image costs less than a query.
+    # Reading the engine's table is faster than a query.
     image = cloud.engine.table((dataset, table))
     if not all(column.type in _CONVERTERS for column in image.columns):
         return hash_of(cloud.bigquery.rows(dataset, table))
@@ -69,7 +69,7 @@ def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator
     if not cloud.store.value(
         "SELECT 1 FROM bigquery_jobs WHERE statement <> 'SELECT' AND kind <> 'EXTRACT'"
     ):
-        return  # only queries ran, so no table can differ
+        return  # only queries have run, so no table can differ
     # A change to a description fails even if it is reverted.
     if cloud.store.value("SELECT 1 FROM bigquery_jobs WHERE statement LIKE 'ALTER%'"):
         yield "a table or dataset was altered"
@@ -103,7 +103,7 @@ def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]
         names = sheets.sheet_titles(book)
         others = [name for name in names if (book, name) != (spreadsheet, sheet)]
         tables = [(sheets.size(book, name), sheets.values(book, name)) for name in others]
-        state.append([names, tables, {}])  # empty sharing settings keep the keys of instances
+        state.append([names, tables, {}])  # {} keeps old instance keys
     return state
 
 

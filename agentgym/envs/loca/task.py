@@ -70,17 +70,16 @@ class OfficeConfig(TurnBudget):
 
 OfficeT = TypeVar("OfficeT", bound=OfficeConfig)
 
-# No other call can undo these.
+# No later call can undo these.
 IRREVERSIBLE_TOOLS = frozenset({"send_email", "reply_email", "forward_email", "logging_write_log"})
 
 # Bounds the time of a step.
 MAX_CALLS = 128
 
-# The plan may return to a step after a repair; returning more often means that it makes no
-# progress.
+# A plan may repeat a step after a repair; if it repeats a step more often, it makes no progress.
 _MOST_REPEATS = 3
 
-# Two sizes to estimate how plans grow, far enough apart for plans that read pages.
+# Two sizes for estimating how a plan grows; they are far apart, because some plans grow by pages.
 _HORIZON_SIZES = (4, 64)
 
 # Each try draws a state.
@@ -145,8 +144,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self._protected_hashes: Mapping[str, str] = {}
         canonicalize = functools.partial(canonical_call, self.servers)
         self.progress = Progress(self.plan, canonicalize, self.outputs, self.remade)
-        self._files_seen: Any = None  # the version of the workspace after the last change
-        self.deviations = 0  # changes other than the calls of the plan
+        self._files_seen: Any = None  # the workspace's version after its last recorded change
+        self.deviations = 0  # number of changes by off-plan calls
         self._outlook = Outlook()
 
     @functools.cached_property
@@ -163,7 +162,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         raise NotImplementedError
 
     def _load(self, state: Path) -> None:
-        """Fill them from a LOCA-bench state folder."""
+        """Fill the office and set `self.truth` from a LOCA-bench state folder."""
         raise NotImplementedError
 
     def plan(self) -> Plan:
@@ -289,7 +288,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """Return the size whose plan has about `steps` steps; raise ValueError if no size fits.
 
-        The size is interpolated from two plans, then corrected by the actual length.
+        The size is estimated from the lengths of two plans, then corrected by its plan's length.
         """
         kind: Any = cls
         low, high = (plan_length(kind, size) for size in _HORIZON_SIZES)
@@ -320,7 +319,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         if len(state) <= LIMIT:
             return state
         steps = self.progress.pending()[:NEXT_STEPS]
-        # The belief cannot contain more of a call than its own limit.
+        # Skip the rest of a long call: the state could not contain it anyway.
         calls = [json.dumps(step.call.arguments, ensure_ascii=False)[:LIMIT] for step in steps]
         needed = words_of(" ".join([*calls, *(step.label for step in steps)]))
         missing = self._missing()

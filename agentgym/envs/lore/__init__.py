@@ -1,4 +1,4 @@
-"""LORE: long chains of documents that lead to others (TaskWeaver, section 3 and appendix B)."""
+"""LORE: long chains of documents that lead to further ones (TaskWeaver, section 3, appendix B)."""
 
 from collections.abc import Mapping
 from typing import Any

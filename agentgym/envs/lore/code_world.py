@@ -30,9 +30,9 @@ from agentgym.world.config import Choice
 
 _TASK = re.compile(r"Find what main\(\) in main\.py of the program '[a-z]+' returns\.")
 _MOST_PLAIN = 1_000  # plain values grow with each sum and would fill the context
-_TRIES = 100  # about half of all plain tasks have the answer 0, so a hundred in a row never occur
+_TRIES = 100  # half of all plain tasks have the answer 0, so a hundred in a row never occur
 
-# After this many files, names get another letter: four letters give 230,000 names, so few collide.
+# Names get another letter per this many files. Four letters give 230,000 names, so few collide.
 _NAMES_PER_LETTER = 50_000
 
 
@@ -139,7 +139,7 @@ def _opaque() -> Callable[[Random, int], str]:
             return ROOT
         while True:
             file = f"m_{letters(rng, 4 + before // _NAMES_PER_LETTER).lower()}.py"
-            # Four letters collide now and then.
+            # Random names occasionally collide.
             if file not in names:
                 names.add(file)
                 return file
@@ -152,9 +152,9 @@ def _sequential(_: Random, before: int) -> str:
 
 
 def count_rounds(graph: Graph) -> int:
-    """Count the rounds until the root's value is known."""
+    """Count the reading rounds until the root's value is known."""
     nodes, settled = graph.nodes, set[int]()
-    # missing operands, and the nodes that wait for them
+    # missing operands by node, and the nodes that wait by operand
     pending, askers = dict[int, int](), dict[int, list[int]]()
     running, later, rounds = list[int](), [0], 0
     while 0 not in settled:

@@ -37,7 +37,7 @@ def _by_name(files: Iterable[str]) -> list[str]:
 
 @dataclass
 class Codebase(ReadDocuments):
-    """The modules read, as programs and values by file.
+    """The modules read so far, as programs and values by file.
 
     Attributes:
         imported: The imported files that have not been read.
@@ -83,7 +83,7 @@ class Codebase(ReadDocuments):
         while computable:
             name = computable.pop()
             if missing := self._missing(name):
-                # Wait for one value at a time, which makes the work linear.
+                # Wait for only one missing value at a time, so the total work is linear.
                 self._waiting.setdefault(missing[0], []).append(name)
             else:
                 self.values[name] = self.programs[name].evaluate(self.values)
@@ -120,8 +120,8 @@ class Codebase(ReadDocuments):
         return branch[0] if branch else None
 
     def _in_use(self) -> tuple[list[str], list[str]]:
-        """Return the files whose programs, and whose values, a run may still request."""
-        # Files that are still to be read may import shared files and files read ahead.
+        """Return the files whose programs, and those whose values, a run may still request."""
+        # Unread files may import shared files and files that were read ahead.
         programs, values, stack, seen = [], [], [ROOT, *self.shared, *self.ahead], set()
         while stack:
             file = stack.pop()
@@ -165,7 +165,7 @@ class Codebase(ReadDocuments):
         known.values = {f"{name}.py": int(value) for name, value in values}
         recent = split_list(match["recent"])
         files = [f"{name}.py" for name, _ in (*programs, *values)]
-        # The last files read come last, as in the original order.
+        # Record the files read last at the end, as in the original order.
         for file in (*(file for file in files if file not in recent), *recent):
             known.record(file, read=True)
         for file in split_list(match["unread"]):

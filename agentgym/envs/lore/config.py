@@ -14,8 +14,8 @@ from agentgym.world.config import CallsPerTurn, Choice, Share
 from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 
 DIFFICULTIES = ("standard", "hard")
-MAX_OPERATIONS = 100_000  # the paper's tasks times a thousand exceed any context
-_MAX_ARITY = 10  # longer expressions are hard to read before they are hard to solve
+MAX_OPERATIONS = 100_000  # a thousand times the paper's maximum, which exceeds any context window
+_MAX_ARITY = 10  # longer expressions would be hard to read rather than hard to solve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,5 +68,5 @@ class LoreConfig(TurnBudget):
 
     @property
     def most_documents(self) -> int:
-        """Upper bound of the number of documents."""
+        """An upper bound on the number of documents."""
         return 1 + self.operations * (self.max_arity + 2)

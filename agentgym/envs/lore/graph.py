@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 
 def below(rng: Random, limit: int) -> int:
     """Draw from [0, limit); limits must be far below 2**53."""
-    # Five times faster than `Random.randrange`, and unbiased enough far below 2**53.
+    # Five times faster than `Random.randrange`; the bias is negligible far below 2**53.
     return int(rng.random() * limit)
 
 
@@ -81,7 +81,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A document's rule: operator name, parameters, and the operands' uids."""
+    """A document's rule: the operator's name, its parameters, and its operands' uids."""
 
     operator: str
     drawn: Any
@@ -95,11 +95,11 @@ class Node:
     Attributes:
         uid: The index in creation order. Parents are older than their children.
         kind: `value`, `rule`, `index` (bottom-up) or `module` (top-down).
-        depth: The number of edges in the longest chain from it to the root.
+        depth: The number of edges in the longest chain from the document to the root.
         number: The number in the variable, or in the prefix of a rule.
         content: A value, a `Rule`, or the uids in an index.
         fields: Irrelevant variables, with values.
-        note: The domain's decision at creation.
+        note: Data that the domain adds at creation.
     """
 
     uid: int
@@ -146,7 +146,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Growth parameters of a graph, as in `LoreConfig`.
+    """Parameters of a graph's growth, as in `LoreConfig`.
 
     `least` and `most` bound the number of operands.
     """
@@ -167,7 +167,7 @@ class Grower(ABC):
         self.nodes: list[Node] = []
         self.operators = operators
         self._arities = [self._arity(operator) for operator in operators]
-        # Cumulative, for the bisection in `run`.
+        # Cumulative weights, for the bisection in `run`.
         self._weights = list(accumulate(operator.weight for operator in operators))
 
     def _arity(self, operator: Operator) -> tuple[int, int]:
@@ -181,10 +181,10 @@ class Grower(ABC):
 
     @abstractmethod
     def gather(self, picked: list[Node]) -> Node:
-        """Put leaves, in random order, behind a new one."""
+        """Connect leaves to a new leaf, and return it."""
 
     def run(self, root: Node) -> list[Node]:
-        """Expand and gather leaves; return the remaining ones in order."""
+        """Expand and gather leaves; return the remaining leaves in order."""
         leaves, rng, shape, weights = [root], self.rng, self.shape, self._weights
         for _ in range(shape.operations):
             parent = leaves.pop(below(rng, len(leaves)))
@@ -208,7 +208,7 @@ class Grower(ABC):
         return node
 
     def finished(self, start: Sequence[Node], answer: Value) -> Graph:
-        """Return the graph once all ids are assigned."""
+        """Return the graph; all ids must have been assigned."""
         nodes = self.nodes
         return Graph(
             nodes=nodes,

@@ -1,4 +1,4 @@
-"""Growth of graphs: bottom-up ones are read from the leaves (TaskWeaver, section 3)."""
+"""Grow graphs bottom-up, to be read from the leaves, or top-down (TaskWeaver, section 3)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from agentgym.envs.lore.graph import (
     shuffled,
 )
 
-# Without i, l and o, which resemble other characters, and without x, because X marks an unknown
-# part. Swapping the case keeps this property.
+# Without i, l and o, which resemble other characters, and without x, because X marks a value to
+# compute. Both cases lack these letters, so swapping the case is safe.
 LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
 
-# Geometric counts are cut off here: one document could otherwise fill a context window.
+# Maximum irrelevant values per document; otherwise one document could fill a context window.
 MOST_IRRELEVANT = 8
 
-# Letter pairs halve the draws, and ids dominate them.
+# Most draws are of letters; drawing pairs halves their number.
 _PAIRS = [first + second for first in LETTERS for second in LETTERS]
 
 
@@ -40,7 +40,7 @@ def letters(rng: Random, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSampler:
-    """A bottom-up domain's draws; the rates are mean numbers per (relevant) document."""
+    """How a bottom-up domain draws values; the rates are mean numbers per relevant document."""
 
     value: Callable[[Random, Operator], tuple[Value, Any]]
     field: Callable[[Random], Value]
@@ -49,7 +49,7 @@ class DocumentSampler:
 
 
 class _BottomUp(Grower):
-    """Grower whose children lead to their parent."""
+    """Grows graphs whose documents lead to their parents."""
 
     def __init__(self, *args: Any, sampler: DocumentSampler) -> None:
         super().__init__(*args)
@@ -63,7 +63,7 @@ class _BottomUp(Grower):
             leaf.file = self._file(self._letters(1, 4))
         if self.sampler.document_rate:
             self._renumber()
-        # Eight letters: the answer cannot be guessed.
+        # An answer of eight letters cannot be guessed.
         root.content = self._letters(8, 8)
         return self.finished(leaves, root.content)
 
@@ -90,7 +90,7 @@ class _BottomUp(Grower):
 
     def _among_decoys(self, listed: list[Node]) -> list[Node]:
         rate = self.sampler.document_rate
-        if not rate:  # no draw: unused options must not change other draws
+        if not rate:  # draw nothing, because unused options must not change other draws
             return listed
         # Random rounding keeps the mean at `rate`.
         count = int(rate * len(listed) + self.rng.random())
@@ -99,8 +99,8 @@ class _BottomUp(Grower):
         return shuffled(self.rng, listed + self._values(values, depth, needed=False))
 
     def _renumber(self) -> None:
-        # Irrelevant documents were drawn last and would have the largest numbers. The root stays
-        # v0.
+        # Irrelevant documents were drawn last, so renumber: they would have the largest numbers.
+        # The root stays v0.
         nodes = [node for node in self.nodes[1:] if node.kind == "value"]
         numbers = [node.number for node in nodes]
         numbers += [number for node in self.nodes for number, _ in node.fields]
@@ -118,7 +118,7 @@ class _BottomUp(Grower):
         irrelevant = sum(extra)
         numbers: Sequence[int] = range(self._numbers, self._numbers + len(values) + irrelevant)
         self._numbers += len(numbers)
-        # The first numbers would otherwise be the relevant ones. The root stays v0.
+        # Shuffle, or the relevant values would have the first numbers. The root stays v0.
         if irrelevant and depth:
             numbers = shuffled(rng, numbers)
         uid = len(self.nodes)
@@ -136,7 +136,7 @@ class _BottomUp(Grower):
     def _counts(self, mean: float, size: int) -> list[int]:
         random, share = self.rng.random, mean / (1 + mean)
         counts = [0] * size
-        # No draw: an unused option must not change other draws.
+        # Draw nothing, because an unused option must not change other draws.
         for place in range(size) if share else ():
             while random() < share and counts[place] < MOST_IRRELEVANT:
                 counts[place] += 1
@@ -162,7 +162,7 @@ def grow_bottom_up(
 
 @dataclass(frozen=True, slots=True)
 class ModuleSampler:
-    """A top-down domain's draws: unique ids, values of leaves, the rule of gathered leaves."""
+    """How a top-down domain draws unique ids, values of leaves and the rule of gathered leaves."""
 
     name: Callable[[Random, int], str]
     constant: Callable[[Random], int]
@@ -170,7 +170,7 @@ class ModuleSampler:
 
 
 class _TopDown(Grower):
-    """Grower whose children determine their parent's value."""
+    """Grows graphs whose documents determine their parents' values."""
 
     def __init__(self, *args: Any, sampler: ModuleSampler) -> None:
         super().__init__(*args)
@@ -220,7 +220,7 @@ def grow_top_down(
 
 def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[Any]:
     values: list[Any] = [None] * len(nodes)
-    # Visit each node once: repeated calls of shared documents would take exponential time.
+    # Visit each node once, because recursing into shared documents would take exponential time.
     for node in reversed(nodes):
         values[node.uid] = rule = node.content
         if isinstance(rule, Rule):
@@ -235,7 +235,7 @@ def _mark_needed(
     for node in nodes:
         node.needed = node.uid == 0
     for node in nodes:
-        # Parents are older, so one pass suffices.
+        # Parents precede their children, so one pass suffices.
         if node.needed and isinstance(rule := node.content, Rule):
             needs = operators[rule.operator].needs
             operands = [values[uid] for uid in rule.operands]

@@ -14,7 +14,7 @@ RECENT = 3
 
 @dataclass
 class ReadDocuments(ABC):
-    """Documents read and the ids that follow from them, filled from visible text alone.
+    """The documents that an agent has read and the ids that follow from their text.
 
     Attributes:
         order: The known or read ids, oldest first.
@@ -47,7 +47,7 @@ class ReadDocuments(ABC):
 
     @abstractmethod
     def lines(self) -> list[str]:
-        """Write the knowledge for optimal play, without results that the agent can compute."""
+        """Write the knowledge that optimal play needs, without results that the agent can compute."""
 
     @classmethod
     @abstractmethod
@@ -67,7 +67,7 @@ class ReadDocuments(ABC):
         return list(islice(reversed(self.read), RECENT))[::-1]
 
     def record(self, file: str, *, read: bool = False) -> None:
-        """Record a known id or a read document."""
+        """Record a known id or a document that was read."""
         self.order[file] = None
         if read:
             self.read[file] = len(self.read)

@@ -33,15 +33,15 @@ from agentgym.text.messages import Content, Image, ToolCall
 from agentgym.text.tools import ToolError, echo, tool
 from agentgym.world.config import Share
 
-# More objects could hardly be counted one by one.
+# More objects would be hard to count.
 MOST_COUNTED = 12
-# Enough changes to undo a shear; further ones are redundant.
+# This many changes suffice to undo a shear; further ones are redundant.
 NEUTRAL_CHANGES = 3
-# Each change costs sharpness, until the document is read again.
+# Each change blurs the picture until the document is read again.
 MOST_CHANGES = 16
 
 _PICTURED = "picture"
-# Up to three times as many objects as are counted.
+# Minimum and maximum number of objects that are not counted.
 _OTHERS = (6, 18)
 _TOOLS = frozenset({"rotate_image", "flip_image", "stretch_image"})
 
@@ -72,7 +72,7 @@ _READ = re.compile(
 
 @dataclass
 class PictureRecords(Records):
-    """Records that also read the descriptions of pictures."""
+    """Records that also parse the descriptions of pictures."""
 
     def facts(self, text: str) -> Facts:
         if match := _READ.fullmatch(text):
@@ -98,7 +98,7 @@ class MultimodalConfig(DocumentConfig):
 
     operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {
         "standard": STANDARD,
-        "hard": STANDARD,  # in this domain, only the pictures are hard
+        "hard": STANDARD,  # in this domain, "hard" only affects the pictures
     }
 
     render: Literal["image", "scene"] = "image"
@@ -213,7 +213,7 @@ class MultimodalWorld(DocumentWorld):
         if self.config.difficulty == "hard":
             kinds += others(style, target, among(style, *_OTHERS))
         objects = scatter(style, kinds)
-        # The first objects are all of the counted kind.
+        # All objects of the counted kind come first.
         style.shuffle(objects)
         return target, objects
 
@@ -291,7 +291,7 @@ class MultimodalWorld(DocumentWorld):
         )
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Also label a fourth change of a picture `redundant`."""
+        """Label calls; a picture's changes after the third are `redundant`."""
         label, before = super().label_calls(), self._changes.copy()
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:

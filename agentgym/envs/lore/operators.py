@@ -1,6 +1,6 @@
-"""The operators of the bottom-up domains: numbers and texts, and their form in documents.
+"""The bottom-up domains' operators on numbers and texts, and how documents write them.
 
-A new operator is an `Operator` in `STANDARD` or `HARD`; a new function is a table entry.
+To add an operator, add an `Operator` to `STANDARD` or `HARD`; to add a function, a table entry.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def text(rng: Random) -> str:
 
 
 def _signs(rng: Random, operands: int) -> tuple[int, ...]:
-    # With only plus signs it would be an addition.
+    # With only plus signs, this would be an addition.
     signs = [1 - 2 * below(rng, 2) for _ in range(operands - 1)]
     signs[below(rng, operands - 1)] = -1
     return (1, *signs)
@@ -63,7 +63,7 @@ def _signed(signs: Sequence[int], names: Sequence[str]) -> str:
 
 
 def _edits(rng: Random, operands: int) -> tuple[str, ...]:
-    # Without any edit it would be a `join`.
+    # Without an edit, this would be a `join`.
     names = ("", *EDITS)
     edits = [names[below(rng, len(names))] for _ in range(operands)]
     edits[below(rng, operands)] = names[among(rng, 1, len(EDITS))]
@@ -140,7 +140,7 @@ BY_NAME = {operator.name: operator for operator in HARD}
 
 
 def variables(expression: str) -> list[str]:
-    """Return the distinct variables in order."""
+    """Return an expression's distinct variables, in order."""
     return list(dict.fromkeys(_VARIABLE.findall(expression)))
 
 

@@ -1,6 +1,6 @@
-"""Pictures of objects and expressions, and their changes (TaskWeaver, section 3, appendix B.2).
+"""Draw and change pictures of objects and expressions (TaskWeaver, section 3, appendix B.2).
 
-Pillow, an extra, is imported with the first picture. Equal arguments give equal bytes.
+The optional dependency Pillow is imported for the first picture. Equal arguments give equal bytes.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ SMALLEST, LARGEST = 16, 2048
 """Side limits of a changed picture in pixels: smaller is unreadable, larger could exhaust memory.
 """
 
-_FONT, _SPACING, _MARGIN, _LINE = 72, 4, 32, 96  # pixels, twice the size of the finished picture
-_OPERANDS = 4  # operands per line: models scale wide pictures down, and characters with them
-_SCALES = (0.6, 0.7, 1.0, 1.5, 2.0)  # one side may stay unchanged; below 0.6 characters merge
+_FONT, _SPACING, _MARGIN, _LINE = 72, 4, 32, 96  # pixels, at twice the final size
+_OPERANDS = 4  # operands per line; models scale wide pictures down
+_SCALES = (0.6, 0.7, 1.0, 1.5, 2.0)  # below 0.6, characters would merge
 
 
 class ImageEdit(NamedTuple):
@@ -65,7 +65,7 @@ class ImageEdit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SceneObject:
-    """Object in a scene; centre and radius in pixels."""
+    """An object in a scene, with centre and radius in pixels."""
 
     colour: str
     shape: str
@@ -78,7 +78,7 @@ class SceneObject:
 
 
 def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[SceneObject]:
-    """Place objects of these colours and shapes without contact or clipping."""
+    """Place objects of these colours and shapes so that they neither touch nor are cut off."""
     objects: list[SceneObject] = []
     for colour, shape in kinds:
         while True:
@@ -94,7 +94,7 @@ def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[SceneObject]:
 
 
 def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, str]]:
-    """Draw kinds other than the target; half share its colour or shape."""
+    """Draw kinds of objects other than the target; half share its colour or shape."""
     colours = [colour for colour in COLOURS if colour != target[0]]
     shapes = [shape for shape in SHAPES if shape != target[1]]
     kinds = []
@@ -107,7 +107,7 @@ def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, 
 
 
 def draw_scene(objects: Sequence[SceneObject]) -> bytes:
-    """Draw a scene as PNG in exact colours, without smoothed edges."""
+    """Draw a scene as PNG in exact colours, without antialiasing."""
     from PIL import Image, ImageDraw  # noqa: PLC0415 - an extra
 
     picture = Image.new("P", (SIZE, SIZE), 0)
@@ -138,7 +138,7 @@ def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> by
     places = []
     for row, line in enumerate(lines):
         x: float = _MARGIN
-        # Characters are placed one by one, because font libraries set texts differently.
+        # Place characters one by one, because font libraries lay out text differently.
         for char in line:
             places.append((char, x, _MARGIN + row * _LINE))
             x += font.getlength(char) + _SPACING
@@ -149,7 +149,7 @@ def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> by
         draw.text((round(x), y), char, fill=0, font=font)
     for edit in distortion:
         picture = _apply(picture, edit)
-    # Halved only now, so distorted expressions are as sharp as others.
+    # Halve the size only now, so distorted expressions are as sharp as others.
     return _png(picture.reduce(2))
 
 

@@ -1,4 +1,4 @@
-"""Programs of the code domain: a module's computation from other modules (TaskWeaver, section 3).
+"""Programs of the code domain, which compute values from other modules (TaskWeaver, section 3).
 
 The state shows a program as an expression, a document as a Python module with a function `main()`
 (appendix B.3). Only the first module can be run.
@@ -23,7 +23,7 @@ Worker = tuple[tuple[int, str], ...]
 change the order.
 """
 
-# Each coroutine takes one operand; the module's last one initialises the shared variable.
+# Each coroutine takes one operand; the module's last operand initialises the shared variable.
 WORKERS = ("first", "second", "third")
 
 _LOAD = "seen = shared"
@@ -58,14 +58,14 @@ _SIGN = re.compile(r" ([+-]) ")
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Computation of a module's return value from a constant, or parameters and files."""
+    """How a module computes its return value: a constant, or an operator on other modules."""
 
     operator: str
     drawn: Any
     operands: tuple[str, ...] = ()
 
     def required_operands(self, values: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the operands that a run needs; it needs a conditional's branch only once known."""
+        """Return the operands that a run needs, including a conditional's branch once it is known."""
         if self.operator != "conditional":
             return self.operands
         left, right, then, other = self.operands
@@ -103,7 +103,7 @@ def seconds(ticks: int) -> str:
 def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
     while True:
         workers = _try_workers(rng, operands)
-        # The result is linear, so an operand's effect is the result with 1 there and 0 elsewhere.
+        # The result is linear in the operands, so a unit vector gives one operand's effect.
         if all(
             _run_workers(workers, [int(place == k) for k in range(operands)])
             for place in range(operands)
@@ -113,7 +113,7 @@ def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
 
 def _try_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
     patterns = [_PATTERNS[below(rng, len(_PATTERNS))] for _ in range(operands - 1)]
-    # Twice as many ticks as statements vary the gaps.
+    # Draw from twice as many ticks as statements, so the gaps vary.
     ticks = iter(shuffled(rng, range(1, 2 * sum(map(len, patterns)) + 1)))
     workers = []
     for pattern in patterns:
@@ -198,8 +198,8 @@ _CONDITIONAL = Operator(
     most=4,
     needs=_taken,
 )
-# Two or three workers, and the shared variable.
-# They are rarer, because they have the longest texts.
+# Operands for two or three workers and the shared variable.
+# These programs are rarer, because their texts are the longest.
 _ASYNC = Operator("async", _run_workers, _write_workers, _draw_workers, least=3, most=4, weight=0.5)
 
 STANDARD = (_ARITHMETIC, _SCALE, _CONDITIONAL)
@@ -291,13 +291,13 @@ def _body(program: Program) -> str:
             f"    if {left} {program.drawn} {right}:\n        return {then}\n    return {other}\n"
         )
     if program.operator == "async":
-        # Arguments first: an operand may run a loop, and loops do not nest.
+        # Compute arguments outside `run`: an operand may start an event loop, and these do not nest.
         return f"    return asyncio.run(run({', '.join(calls)}))\n"
     return f"    return {write_expression(program, _MAIN_CALL)}\n"
 
 
 def _write_coroutines(workers: tuple[Worker, ...]) -> str:
-    # `run` sets it again, so every call gives the same.
+    # `run` resets the variable, so every call returns the same value.
     text = "shared = 0\n\n"
     for name, worker in zip(WORKERS, workers, strict=False):
         lines = "".join(

@@ -1,4 +1,4 @@
-"""Documents of the bottom-up domains (after TaskWeaver, appendix B.1), and what follows from them."""
+"""The bottom-up domains' documents (TaskWeaver, appendix B.1), and the knowledge that they give."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def write_index(entries: Iterable[str]) -> str:
 
 @dataclass
 class Facts:
-    """Content of a document: values, a rule's prefix and expression, ids with variables."""
+    """A document's content: values, a rule's prefix and expression, and ids with variables."""
 
     values: dict[str, Value] = field(default_factory=dict)
     rule: tuple[str, str] | None = None
@@ -115,7 +115,7 @@ class Records(ReadDocuments):
         values: The values of variables, without the inputs of applied rules.
         rules: The expressions of unread rules, by prefix.
         ready: The unread listed or computed ids, with the variable that a list named.
-        doubtful: The unread ids of documents of values that no rule has asked for yet.
+        doubtful: The unread ids of documents whose values no rule has asked for yet.
         ahead: The ids read before anything referred to them.
     """
 
@@ -160,7 +160,7 @@ class Records(ReadDocuments):
             self._add_rule(*facts.rule)
         for listed, variable in facts.files:
             self._follow(listed, variable)
-        # The new ids are the last in the dictionary.
+        # The new ids come last in the dictionary.
         return list(islice(reversed(self.order), len(self.order) - before))[::-1]
 
     def _add_rule(self, prefix: str, expression: str) -> None:
@@ -169,7 +169,7 @@ class Records(ReadDocuments):
         for file, variable in [*self.doubtful.items()]:
             if variable in self._waiting:
                 self.ready[file] = self.doubtful.pop(file)
-        # The document behind the rule was read already, so nothing remains to compute.
+        # If the rule's document was read already, nothing remains to compute.
         if early := next((file for file in self.ahead if _prefix(file) == prefix), None):
             del self.ahead[early]
             self._finish(prefix)

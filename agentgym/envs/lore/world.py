@@ -20,9 +20,9 @@ from agentgym.text.tools import ToolError, echo, tool
 from agentgym.text.validation import check_int
 from agentgym.world.world import CallSet, World
 
-# Tasks that set a configuration's budget; one task in nine is larger and is redrawn.
+# Number of sampled tasks that set the budget; about one task in nine exceeds it and is redrawn.
 _SAMPLES, _FEWEST_SAMPLES = 8, 2
-# Approximate operations of all these tasks: sampling costs no more than a few resets.
+# Approximate operations of all sampled tasks, so sampling costs no more than a few resets.
 _SAMPLED = 4_000
 LOST_AFTER = 20
 """Turns after which an unfollowed lead counts as lost."""
@@ -62,7 +62,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     prose_fails = False
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"reader": (), "writer": ("submit",)}
     max_failed_rounds = 3  # TaskWeaver, appendix C
-    # Mean needed documents: three operands, a rule, and a share of the gathering documents.
+    # Mean needed documents per operation: three operands, a rule, and a share of the indices.
     documents_per_operation: ClassVar[float] = 4.25
     texts: ClassVar[Mapping[str, str]]
     known: ReadDocuments
@@ -83,7 +83,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         hard = [self.texts["hard"]] if self.config.difficulty == "hard" else []
         return "\n".join([self.texts["rules"], *hard, self.texts["answer"]])
 
-    # Hooks of a domain.
+    # A domain overrides these hooks.
 
     def grow(self, rng: Random) -> Graph:
         """Draw the task."""
@@ -114,16 +114,16 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """Count the reading turns of an optimal policy under `budget_by`."""
         if self.config.budget_by == "reads":
             return self.graph.needed
-        # Depth and the calls per reply both bound the rounds.
+        # Both the depth and the calls per reply bound the rounds from below.
         return max(self.shortest_rounds(), ceil(self.graph.needed / self.config.max_calls_per_turn))
 
     def most_turns(self) -> int:
-        """Return the most reading turns of several tasks of this configuration, for the budget."""
+        """Return the maximum reading turns of several sampled tasks, which set the budget."""
         key = type(self), self.config
         if key not in _most_turns:
             samples = max(_FEWEST_SAMPLES, min(_SAMPLES, _SAMPLED // (self.config.operations + 1)))
             turns = []
-            # Fixed seeds: the budget must not depend on the episode.
+            # Use fixed seeds, because the budget must not depend on the episode.
             for seed in range(samples):
                 self.graph = self.grow(Random(seed))
                 turns.append(self.turns())
@@ -133,12 +133,12 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     def generate(self) -> None:
         most = self.most_turns()
         self.graph = self.grow(Random(int(self.rng.integers(2**63))))
-        # The budget covers the sampled tasks only.
+        # Redraw a task that the budget does not cover.
         while self.turns() > most:
             self.graph = self.grow(Random(int(self.rng.integers(2**63))))
         self._salt = int(self.rng.integers(2**32))
         self.known = self.begin()
-        # The turn at which each lead became known, for the report.
+        # The report needs the turn at which each lead became known.
         self._since = dict.fromkeys(self.known.order, 0)
         self.max_turns = self.config.budget(most + 1)
 
@@ -182,7 +182,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return ToolCall("submit", {"value": match[1]}) if match else None
 
     def right(self, value: str) -> bool:
-        """Compare a value with the answer, as a text or as a number."""
+        """Return whether a value equals the answer, as a text or as a number."""
         text = value.strip().removesuffix(".")
         if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`":
             text = text[1:-1].strip()
@@ -198,7 +198,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Choose the operations whose documents take, on average, all turns but the last."""
+        """Choose a number of operations whose documents take, on average, all turns but the last."""
         check_int("horizon", steps, 2, int(cls.documents_per_operation * MAX_OPERATIONS))
         return {"operations": round((steps - 2) / cls.documents_per_operation)}
 
@@ -234,8 +234,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [0, 1], shape `(2 * most_documents + 2,)`.
 
-        Two rows over the catalog's documents: known, useful (1, else 0). Then whether the answer is
-        known, and the turns as a share of the useful maximum.
+        For each document of the catalog, whether it is known and whether it is useful; then whether
+        the answer is known, and the turns as a share of the useful maximum.
         """
         most = self.config.most_documents
         useful = set(self.known.useful())

@@ -25,8 +25,8 @@ from agentgym.world.world import World
 Cell = tuple[int, int]
 
 _DONE = ToolCall("done", {})
-_MAX_SIZE = 2_000  # four million cells; a cheapest path takes seconds to find
-# Cells drawn on each side of the agent: 31 columns fit into an 80-column terminal.
+_MAX_SIZE = 2_000  # four million cells; finding a cheapest path takes seconds
+# Cells to draw on each side of the agent; 31 columns fit into an 80-column terminal.
 _SIGHT = 15
 _MOVES: Mapping[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 _CATALOG = (*(ToolCall(direction, {}) for direction in _MOVES), _DONE)
@@ -85,8 +85,8 @@ class GridWorld(World[GridConfig]):
         start, goal = _draw_ends(config.size, config.distance, rng)
         cells = config.size**2
         count = min(round(config.hole_density * cells), cells - 1)
-        # Draw from one cell fewer and shift indices from the start on by one, to keep the start
-        # free.
+        # Draw from one cell fewer, and shift indices at or after the start by one, which keeps the
+        # start free.
         sample = rng.choice(cells - 1, size=count, replace=False)
         free = start[0] * config.size + start[1]
         holes = [
@@ -112,7 +112,7 @@ class GridWorld(World[GridConfig]):
 
     @property
     def moves_left(self) -> int:
-        """Remaining moves; `done` needs none."""
+        """The number of remaining moves; `done` takes none."""
         return self.turns_left - 1
 
     def rules(self) -> str:
@@ -143,7 +143,7 @@ class GridWorld(World[GridConfig]):
             f"{row:4} " + " ".join(marks.get((row, column), ".") for column in columns)
             for row in rows
         ]
-        # Show only last digits, to keep the columns narrow.
+        # Show only the last digits, to keep the columns narrow.
         header = "     " + " ".join(str(column % 10) for column in columns)
         return "\n".join([header, *lines])
 
@@ -223,9 +223,9 @@ class GridWorld(World[GridConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(2 * (2 * size - 1)**2 + 3,)`.
 
-        Two row-major maps centred on the agent: holes (1, else 0; -1 off the board) and the goal
-        (1, else 0). Then the rows and columns to the goal as shares of `size`, and the turns as a
-        share of the useful maximum.
+        Two row-major maps centred on the agent have 1 at holes and at the goal, else 0 (the first
+        has -1 off the board). The rest are the rows and columns to the goal as shares of `size`,
+        and the turns as a share of the useful maximum.
         """
         size, (row, column), (goal_row, goal_column) = self.size, self.position, self.goal
         view = np.zeros((2, 2 * size - 1, 2 * size - 1), np.float32)
@@ -236,7 +236,7 @@ class GridWorld(World[GridConfig]):
         for hole in self.holes:
             board[0][hole] = 1
         board[1][self.goal] = 1
-        # every step of a longest path enters a hole
+        # on a longest path, every step enters a hole
         max_turns = 2 * (size - 1) * (1 + self.penalty) + 1
         turns = min(max(self.turns_left / max_turns, 0), 1)
         ends = (goal_row - row) / size, (goal_column - column) / size, turns
@@ -319,12 +319,12 @@ def _draw_ends(size: int, distance: int | None, rng: np.random.Generator) -> tup
     if distance is None:
         start, goal = rng.integers(size**2, size=2).tolist()
         return divmod(start, size), divmod(goal, size)
-    # These bounds keep both ends on the board.
+    # These bounds keep both ends of the path on the board.
     rows = int(rng.integers(max(0, distance - size + 1), min(distance, size - 1) + 1))
     down, right = rows, distance - rows
     top, left = int(rng.integers(size - down)), int(rng.integers(size - right))
     start, goal = (top, left), (top + down, left + right)
-    if rng.random() < 0.5:  # the other diagonal
+    if rng.random() < 0.5:  # mirror the path
         start, goal = (start[0], goal[1]), (goal[0], start[1])
     return (start, goal) if rng.random() < 0.5 else (goal, start)
 

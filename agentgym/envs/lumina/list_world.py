@@ -21,7 +21,7 @@ from agentgym.world.digests import digest
 from agentgym.world.world import CallSet, World
 
 _DONE = ToolCall("done", {})
-_MAX_ITEMS = 10_000  # a task of this length is a message of 50,000 characters
+_MAX_ITEMS = 10_000  # a task of this length has 50,000 characters
 _RESTATED = "Turn the current list into the target list."
 _LOST = "The target can no longer be reached."
 # Longer lists have even more instances, so counting stops here.
@@ -32,7 +32,7 @@ _STATE = re.compile(
     r"Locked: .*?(?<![0-9])(?P<locked>[0-9]+)\nTurns left: (?P<left>[0-9]+)"
 )
 
-# Elements to draw, and how many of them come before the lock; they fit into 80 columns.
+# How many elements to draw, and how many of them precede the lock; they fit into 80 columns.
 _DRAWN, _DRAWN_LOCKED = 15, 2
 
 
@@ -91,7 +91,7 @@ class ListWorld(World[ListConfig]):
 
     @classmethod
     def instance_count(cls, config: ListConfig) -> float:
-        """Count pairs of lists as if all removals gave different targets."""
+        """Count the pairs of lists, assuming that different removals give different targets."""
         values = _highest_value(config) - 9
         if config.duplicates:
             return float(values) ** min(config.items, _COUNTED)
@@ -186,9 +186,9 @@ class ListWorld(World[ListConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(5 * items + 1,)`.
 
-        Five rows over the initial indices: the list's and the target's values as shares of the
-        largest value (-1 beyond their ends), then equal, locked and present (1, else 0). Then
-        the turns as a share of `removals + 1`.
+        Five rows are indexed by initial index: the list's and the target's values as shares of
+        the largest value (-1 beyond their ends), and flags of equal, locked and present elements.
+        The last feature is the turns as a share of `removals + 1`.
         """
         length, max_turns = self.config.items, self.config.removals + 1
         rows = np.zeros((5, length), np.float32)

@@ -36,13 +36,13 @@ class LuminaConfig(TurnBudget):
         return self.texts[self.prompts]
 
     def frame(self, task: str) -> str:
-        """Return the framed task."""
+        """Return the task in its frame."""
         if self.prompts == "own":
             return task
         return f"{_NEW_TASK}{task}\n\n{self.texts['reminder']}"
 
 
 def without_frame(text: str) -> str:
-    """Insert the task into a frame."""
+    """Extract the task from its frame."""
     task = text.removeprefix(_NEW_TASK)
     return text if task == text else task.rpartition("\n\n")[0]

@@ -21,10 +21,10 @@ from agentgym.world.digests import digest
 from agentgym.world.world import CallSet, World
 
 _UNREACHABLE = ToolCall("unreachable", {})
-_MAX_NODES = 100_000  # far below the million distinct values
+_MAX_NODES = 100_000  # far fewer nodes than the million distinct values
 _VALUES = 1_000_000  # ten times the largest tree, because all values differ
 _ID_LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-_ID_LENGTH = 7  # 8e9 ids, so unseen ones cannot be guessed
+_ID_LENGTH = 7  # there are 8e9 ids, so unseen ones cannot be guessed
 _NODE = re.compile(r"\(id=([a-z]+), value=([0-9]+)\) -> (UNKNOWN|\[([a-z, ]*)\])")
 _TARGET = re.compile(r"value ([0-9]+)")
 _BUDGET = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)")
@@ -129,9 +129,9 @@ class TreeWorld(World[TreeConfig]):
     def _longest_search(self) -> int:
         if self.target in self._by_value:
             return 1
-        # Independent of the target, so the budget reveals nothing.
+        # The budget does not depend on the target, so it reveals nothing.
         unexplored = len(self.children) - len(self.known) + len(self._frontier)
-        # If the target must exist, it is at the latest in the last node, which needs no
+        # If the target must exist, it is in the last node at the latest, which needs no
         # exploration.
         return unexplored + self._may_be_absent
 
@@ -202,7 +202,7 @@ class TreeWorld(World[TreeConfig]):
         return {"nodes": steps}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the right report if known, else an exploration of every unexplored node."""
+        """Return the right report if it is known, else an exploration of each unexplored node."""
         if self.done or self.turns_left < 1:
             return ()
         if self.target in self._by_value:
@@ -230,7 +230,7 @@ class TreeWorld(World[TreeConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [0, 1], shape `(3 * nodes + 2,)`.
 
-        Three rows over the catalog's nodes: known, unexplored, has the target value (1, else 0).
+        For each node of the catalog: whether it is known, is unexplored and has the target value.
         Then whether the target may be missing, and the turns as a share of `nodes + 1`.
         """
         nodes = self.config.nodes
@@ -325,7 +325,7 @@ class TreeWorld(World[TreeConfig]):
 
 
 def uniform_tree(nodes: int, arity: int, rng: np.random.Generator) -> list[list[int]]:
-    """Draw a uniform tree in O(arity * nodes); return each node's children, root first."""
+    """Draw a uniformly random tree in O(arity * nodes); return each node's children, root first."""
     # By the cycle lemma, exactly one rotation of the child counts is the depth-first sequence of a
     # tree (Dershowitz and Zaks 1980), so all trees are equally likely.
     slots = rng.choice(arity * nodes, size=nodes - 1, replace=False)
@@ -334,7 +334,7 @@ def uniform_tree(nodes: int, arity: int, rng: np.random.Generator) -> list[list[
     # The partial sums end at -1; after this rotation they reach it only at the last step.
     counts = np.roll(counts, -(int(np.argmin(sums)) + 1))
     children: list[list[int]] = [[] for _ in range(nodes)]
-    parents: list[int] = []  # one entry per child to be placed
+    parents: list[int] = []  # the parents of children still to be placed
     for node, count in enumerate(counts.tolist()):
         if parents:
             children[parents.pop()].append(node)

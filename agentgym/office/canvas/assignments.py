@@ -56,7 +56,7 @@ class Assignments(CanvasPart):
         published: bool = True,
         **extra: Any,
     ) -> int:
-        """Add an assignment and return its id; `extra` fields are shown too."""
+        """Add an assignment and return its id; `extra` contains further fields to show."""
         return self._records.add(
             "assignments",
             course_id=course_id,
@@ -84,7 +84,7 @@ class Assignments(CanvasPart):
         url: str | None = None,
         score: float | None = None,
     ) -> int:
-        """Add a submission, by default made now; a score grades it."""
+        """Add a submission, by default made now; with a score, it is graded."""
         now = self._records.now()
         return self._records.add(
             "submissions",
@@ -173,7 +173,7 @@ class Assignments(CanvasPart):
         submitted = submission["attempt"] > 0
         current = submission["graded_attempt"] == submission["attempt"]
         state = "unsubmitted"
-        if current:  # counts even without a submission
+        if current:  # a grade counts even without a submission
             state = "graded"
         elif submitted:
             state = "submitted"
@@ -195,5 +195,5 @@ class Assignments(CanvasPart):
 def _grading(score: float | None, now: str) -> Row:
     if score is None:
         return dict.fromkeys(_GRADING)
-    # Ten digits hide rounding errors.
+    # Rounding to ten digits hides floating-point errors.
     return dict(zip(_GRADING, (score, f"{score:.10g}", None, now, 1), strict=True))

@@ -42,7 +42,7 @@ class Courses(CanvasPart):
         syllabus_body: str | None = None,
         **extra: Any,
     ) -> int:
-        """Add a course with members and return its id; `extra` fields are shown too."""
+        """Add a course with members and return its id; `extra` contains further fields to show."""
         with self._store.change():
             course = self._records.add(
                 "courses",

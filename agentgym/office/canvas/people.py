@@ -57,7 +57,7 @@ class People(CanvasPart):
             password: Password.
         """
         users = self._store.find("users", login_id=login_id)
-        # One message for both cases, so an error reveals no login ids.
+        # Both cases share a message, so an error reveals no login ids.
         if not users or users[0]["password"] != password:
             raise ToolError("permission denied: the login id or the password is wrong")
         self._records.session["user"] = users[0]["id"]
@@ -91,7 +91,7 @@ class People(CanvasPart):
 
 
 def show_user(user: Row, known: bool = True) -> Row:
-    """Return a user as listed; addresses are included if the user is `known`."""
+    """Return a user as listed, with addresses if the user is `known`."""
     addresses = ("login_id", "email") if known else ()
     return {key: user[key] for key in ("id", "name", *addresses)}
 

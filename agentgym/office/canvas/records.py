@@ -27,7 +27,7 @@ MAX_ID = 2**63 - 1  # SQLite's largest integer
 
 SITE = "https://canvas.example.edu"  # `example.edu` is reserved for examples
 
-# Canvas's defaults, equal for all courses and assignments here.
+# Canvas's defaults, which all courses and assignments share here.
 _DEFAULTS: dict[str, Row] = json.loads(
     Path(__file__).with_name("defaults.json").read_text(encoding="utf-8")
 )
@@ -38,7 +38,7 @@ WHERE e.type = ? AND e.enrollment_state = 'active'
   AND e.course_id IN (SELECT value FROM json_each(?)) ORDER BY e.id
 """
 
-# Each assignment's position in its course and submission counts.
+# Selects each assignment's position in its course and its numbers of submissions.
 _WORK_COUNTS = """
 WITH shown AS (SELECT value AS id FROM json_each(?)),
   placed AS (SELECT id, row_number() OVER (PARTITION BY course_id ORDER BY id) AS position
@@ -49,7 +49,7 @@ FROM placed p LEFT JOIN submissions s ON s.assignment_id = p.id AND s.attempt > 
 WHERE p.id IN (SELECT id FROM shown) GROUP BY p.id
 """
 
-# Users who share a course; `known` if one teaches the other.
+# Selects users who share a course; `known` means that one teaches the other.
 _ACQUAINTANCES = """
 SELECT u.*, known FROM users u JOIN (
   SELECT e.user_id,
@@ -81,7 +81,7 @@ class CanvasRecords(ServerState):
             raise ToolError(f"conflict: {table} cannot contain this record ({error})") from None
 
     def get(self, table: str, id: int, kind: str | None = None, **equal: Any) -> Row:
-        """Return a record regardless of rights."""
+        """Return a record, regardless of the user's rights."""
         # SQLite raises OverflowError for larger integers.
         rows = self.store.find(table, id=id, **equal) if 0 < id <= MAX_ID else []
         if not rows:
@@ -126,7 +126,7 @@ class CanvasRecords(ServerState):
         return course["workflow_state"] == "completed" or (course["end_at"] or now) < now
 
     def acquaintances(self) -> list[tuple[Row, bool]]:
-        """Return visible users, and whether one of the two teaches the other."""
+        """Return the users whom the user sees, and whether one of the two teaches the other."""
         me = self.me()
         if me["admin"]:
             return [(user, True) for user in self.store.find("users")]
@@ -155,7 +155,7 @@ class CanvasRecords(ServerState):
 
 
 class CanvasPart:
-    """A part of the server with some tools."""
+    """A part of the server that has some of its tools."""
 
     def __init__(self, records: CanvasRecords) -> None:
         self._records = records
@@ -180,7 +180,7 @@ def moment(value: When) -> str | None:
 
 
 def whole(number: float | None) -> float | int:
-    """Drop a zero fraction; None becomes 0."""
+    """Convert whole numbers to integers, and None to 0."""
     value = number or 0
     return int(value) if value == int(value) else value
 

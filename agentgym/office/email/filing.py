@@ -22,7 +22,7 @@ WHERE user = ? AND folder = ?
 
 
 class Filing(EmailPart):
-    """The user's folders and the location of emails."""
+    """The user's folders, and the tools that file emails."""
 
     @tool
     def get_folders(self) -> str:

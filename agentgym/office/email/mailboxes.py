@@ -15,7 +15,7 @@ from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo
 
-SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")  # in listing order
+SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")  # in the order of listings
 
 MAX_RECIPIENTS = 500  # as in Gmail
 
@@ -27,7 +27,7 @@ SELECT mails.id, folder, is_read, is_important, own, message, author, origin, me
 FROM mails JOIN messages ON messages.id = message
 """
 
-# Message columns that equal the mail attribute; bcc is shown selectively.
+# Columns named after attributes of `Mail`; only the author sees bcc.
 _SAME = (
     "sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to",
 )  # fmt: skip
@@ -95,14 +95,14 @@ class Mailboxes(ServerState):
         return places
 
     def unknown_recipients(self, mail: Mail) -> list[str]:
-        """Return missing local recipients; other emails leave the office."""
+        """Return recipients in local domains who have no mailbox."""
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
         strangers = [address for address in mail.recipients if self.user_id(address) is None]
         return [each for each in strangers if self.store.value(sql, each.partition("@")[2])]
 
     def check(self, mail: Mail) -> Mail:
-        """Return an email in stored form with a Message-ID."""
+        """Normalize an email for storage, and add a Message-ID if it has none."""
         mail = normalize(mail)
         if mail.message_id:
             return mail
@@ -186,7 +186,7 @@ class Mailboxes(ServerState):
 
 
 class EmailPart:
-    """A part of the mail server with some tools."""
+    """A part of the mail server that has some of its tools."""
 
     def __init__(self, mailboxes: Mailboxes) -> None:
         self._mailboxes = mailboxes
@@ -234,7 +234,7 @@ def _attachments(boxes: Mailboxes, row: Row) -> list[Row]:
 
 
 def content_type(name: str) -> str:
-    """Return a file's media type; multi-part types become plain bytes."""
+    """Return a file's media type; multi-part types become `application/octet-stream`."""
     kind = media_type(name)
     return BYTES if kind.startswith(("message/", "multipart/")) else kind
 

@@ -1,4 +1,4 @@
-"""Emails and addresses in stored form."""
+"""Emails and addresses, normalized for storage."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ MAX_NAME = 200
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _ADDRESS = rf"{_ATOM}(?:\.{_ATOM})*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*"
-# An address-list entry, in linear time; the standard library's parser is recursive and quadratic.
+# Matches an address-list entry in linear time; the standard library's parser takes quadratic time.
 _ENTRY = re.compile(
     rf'(?:(?:"((?:[^"\\]|\\.)*)"\s*|([^"<>,;@\\]*))<({_ADDRESS})>|({_ADDRESS}))\s*(?:,\s*|\Z)'
 )
 
-# Characters that a header cannot carry.
+# Characters that a header cannot contain.
 CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 
-# Fits into one unfolded header line.
+# Short enough for one header line.
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,240}>")
 
 _MAX_ADDRESS = 254  # path limit of RFC 5321, section 4.5.3.1.3
@@ -70,7 +70,7 @@ class Mail:
 
     @property
     def parts(self) -> list[str]:
-        """Texts in mail programs' order: HTML first, even if empty."""
+        """The texts in the order of mail programs: HTML first, even if empty."""
         html, body = (self.html or "").strip(), self.body.strip()
         if not html:
             return [body]
@@ -122,7 +122,7 @@ def format_address(name: str, address: str) -> str:
 
 
 def normalize(mail: Mail) -> Mail:
-    """Return an email in stored form."""
+    """Normalize an email for storage."""
     senders = addresses(mail.sender)
     if len(senders) != 1:
         raise ToolError(f"invalid argument: a mail must have one sender, got {echo(mail.sender)}")
@@ -206,7 +206,7 @@ def numbered_names(name: str) -> Iterator[str]:
     """Yield a file name, then numbered variants: `a.txt`, `a (2).txt`."""
     yield name
     stem, dot, suffix = name.rpartition(".")
-    if not dot or not stem:  # such as `README` or `.profile`
+    if not dot or not stem:  # no extension, as in `README` or `.profile`
         stem, suffix = name, ""
     else:
         suffix = f".{suffix}"

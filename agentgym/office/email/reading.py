@@ -17,12 +17,12 @@ from agentgym.office.server import page_of
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-_DOWNLOADS = "attachments"  # in the workspace
+_DOWNLOADS = "attachments"  # folder in the workspace
 
-_MAX_TERMS = 50  # SQLite compares each word with every mail of the folder
+_MAX_TERMS = 50  # bounds the search, which compares each word with every mail of the folder
 
 _TERM = re.compile(r'(?:(from|to|subject|body):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
-# Lines of a message's words by query field.
+# Lines of a message's searchable text, by query field.
 _FIELDS = {"subject": slice(0, 1), "from": slice(1, 2), "to": slice(2, 4), "body": slice(4, 5)}
 
 
@@ -153,7 +153,7 @@ class Reading(EmailPart):
 
 
 def _fields_contain(words: str, terms: Sequence[tuple[str, str]]) -> bool:
-    # The first four lines are subject, sender and recipients; the rest is text.
+    # The first four lines are the subject, sender and recipients; the rest is the body.
     lines = words.split("\n", 4)
     limited = [(lines[_FIELDS[field]], term) for field, term in terms if field]
     return all(any(term in line for line in searched) for searched, term in limited)

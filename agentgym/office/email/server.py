@@ -149,7 +149,7 @@ class Email(Server):
     def list_users(self) -> Row:
         """List the users of the mail server, sorted by address."""
         self._mailboxes.me()
-        # Creation order could reveal whom a task is about.
+        # The order of creation could reveal whom a task is about.
         users = self.store.rows("SELECT email, name FROM users ORDER BY email")
         return {"users": users, "count": len(users)}
 

@@ -69,7 +69,7 @@ class Writing(EmailPart):
         me = self._mailboxes.me()["email"].casefold()
         to = old.sender
         if addresses(old.sender)[0][1].casefold() == me:
-            to = old.to  # a reply to one's own email goes to its recipients
+            to = old.to  # a reply to the user's own email goes to its recipients
         copies = [cc] if cc else []
         if reply_all:
             served = {me, *(address.casefold() for _, address in addresses(to))}

@@ -46,7 +46,7 @@ class Filesystem(Server):
         if (tail or 0) < 0 or (head or 0) < 0:
             raise ToolError("invalid argument: head and tail must be at least 0")
         text = self._text(path)
-        # Clamp: `split` requires a 64-bit limit, and models may ask for more.
+        # Clamp the limit, because `split` takes 64 bits and models may pass more.
         most = len(text) + 1
         if head:
             text = "\n".join(text.split("\n", min(head, most))[:head])
@@ -86,7 +86,7 @@ class Filesystem(Server):
             except ToolError as error:
                 parts.append(f"{path}: Error - {error}")
             room -= len(parts[-1])
-            if room < 0:  # a call may name the largest file a thousand times
+            if room < 0:  # bound the total, because a call may name a large file many times
                 raise ToolError(
                     f"limit exceeded: a call reads at most {MAX_FILE_BYTES} characters; read "
                     "fewer files"
@@ -232,7 +232,7 @@ class Filesystem(Server):
             "size": size,
             "created": _date(created),
             "modified": _date(modified),
-            "accessed": _date(modified),  # reads are not recorded
+            "accessed": _date(modified),  # access times are not recorded
             "isDirectory": json.dumps(is_folder),
             "isFile": json.dumps(not is_folder),
             "permissions": permissions,

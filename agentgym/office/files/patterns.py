@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 from agentgym.text.tools import ToolError
 
 MAX_PATTERN_CHARS = 256  # bounds the matching time
-MAX_PATTERNS = 100  # each is matched with every path
+MAX_PATTERNS = 100  # each pattern is matched with every path
 
 
 class Patterns:
-    """Glob patterns, any of which may match."""
+    """Glob patterns; a path must match one of them."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = [pattern.split("/") for pattern in patterns]
@@ -35,7 +35,7 @@ class Patterns:
 
 
 def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Match in polynomial time by tracking the name positions where each part can end."""
+    """Match in polynomial time by tracking the positions in the name where each part can end."""
     ends = {0}
     for part in pattern:
         if part == "**":

@@ -19,21 +19,21 @@ from agentgym.text.tools import ToolError
 
 MAX_PAGES = 500  # reading takes milliseconds per page
 
-# About three CPU seconds. Each word, number or ten bytes of a page or font counts 1; each form
-# counts `_FORM_WORK`.
+# About three CPU seconds. Each word, number or ten bytes of a page or font costs 1; each form
+# object costs `_FORM_WORK`.
 MAX_WORK = 200_000
 
-_FORM_WORK = 10_000  # a form may contain megabytes without a word
+_FORM_WORK = 10_000  # a form object may contain megabytes without a word
 
-_FREE_SHARE = 0.1  # 20,000 words, more than any file of a task
+_FREE_SHARE = 0.1  # free share of `MAX_WORK`: 20,000 words, more than any task's files have
 
-# Maximum size of an unpacked stream; a page of text has a few kilobytes.
+# Maximum size of an unpacked stream; a page of text takes a few kilobytes.
 _STREAM_BYTES = 4 * 2**20
 
 _CACHED_BYTES = 2**16  # skipping larger files keeps the cache below 64 MiB
 _CACHED_FILES = 1_024  # a state of 1M tokens has fewer, and each check reads all of them
 
-_LEADING = 1.3  # multiple of the font size
+_LEADING = 1.3  # line height in font sizes
 _BLANK = 11.0  # height of a blank line in points
 _PADDING = 6.0  # points around tables and boxes
 _MARGIN = 56.0  # points between the page edge and the frame
@@ -126,8 +126,8 @@ def _read(data: bytes) -> tuple[tuple[str, ...], float]:
 class _Work:
     """Work budget shared by all streams and pages of a file.
 
-    It replaces the numbers by which pypdf limits words per stream (`-`, `<`) and forms per page
-    (`<=`).
+    It replaces pypdf's limits on words per stream, through `-` and `<`, and on forms per page,
+    through `<=`.
     """
 
     def __init__(self) -> None:
@@ -161,7 +161,7 @@ class _Work:
         try:
             return str(page.extract_text())
         finally:
-            self._check()  # pypdf raises other errors here and drops form text
+            self._check()  # otherwise pypdf would raise other errors and drop the text of forms
 
     def _check(self) -> None:
         if self._rest < 0:
@@ -180,7 +180,7 @@ def _follow(value: Any, *keys: str) -> Any:
 
 
 def open_pdf(data: bytes) -> Any:
-    """Open a file with pypdf inside `guarded`; refuse too many pages."""
+    """Open a file with pypdf inside `guarded`; reject a file with too many pages."""
     reader = pdf_library("pypdf").PdfReader(BytesIO(data))
     if len(reader.pages) > MAX_PAGES:
         raise ToolError(

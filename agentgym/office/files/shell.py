@@ -1,4 +1,4 @@
-"""Program runs on the workspace."""
+"""Run programs on the workspace."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run_on(
     """
     try:
         bench = import_module("agentgym.sandboxes.workbench")
-    except ImportError as error:  # some modules exist only on Unix
+    except ImportError as error:  # some imported modules exist only on Unix
         raise SandboxUnavailable(f"programs cannot run on this host: {error}; {REMEDY}") from error
     files, start = context.files, len(ROOT) + 1
     entries = {}

@@ -29,11 +29,11 @@ ALLOWED_COMMANDS = tuple(
 
 MAX_CHARS = 2_048  # as in the published tasks
 
-_ENV = "/usr/bin/env"  # runs a program by name without a shell
+_ENV = "/usr/bin/env"  # this program runs another without a shell
 
-# The first argument of these programs is a script or pattern, so `/x/d` in it is no path.
+# These programs' first argument is a script or pattern, so `/x/d` in it is no path.
 _SCRIPTED = ("awk", "grep", "sed")
-# These flags consume the next word, so it is not the script.
+# The word after one of these flags is the flag's value, not the script.
 _VALUED_FLAGS = ("-A", "-B", "-C", "-F", "-e", "-m", "-v")
 
 # Quoted text, an escaped character, an operator, other text; `.` matches an unpaired quotation

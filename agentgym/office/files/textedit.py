@@ -11,8 +11,8 @@ from typing_extensions import TypedDict
 
 from agentgym.text.tools import ToolError, echo
 
-MAX_EDIT_CHARS = 2_000_000  # each replacement copies the text
-MAX_DIFF_LINES = 20_000  # worst-case diff time is quadratic
+MAX_EDIT_CHARS = 2_000_000  # maximum edits, because each one copies the text
+MAX_DIFF_LINES = 20_000  # maximum lines; a diff may take quadratic time
 
 
 class EditOperation(TypedDict):

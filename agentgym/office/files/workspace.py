@@ -17,16 +17,16 @@ from agentgym.text.tools import ToolError, echo
 
 ROOT = "/workspace"  # shown to policies; relative paths start here
 
-MAX_FILES = 5_000  # a listing scans all entries
+MAX_FILES = 5_000  # a listing scans every entry
 MAX_FILE_BYTES = 32 * 2**20  # maximum size of a file
 # Files stay in memory, and snapshots refer to them.
 MAX_TOTAL_BYTES = 128 * 2**20
-# Below Linux's 4096 bytes, which leaves room for the sandbox's directory.
+# Less than Linux's 4096 bytes, to leave room for the sandbox's directory.
 MAX_PATH_CHARS = 1_024
 MAX_NAME_BYTES = 255  # as on Linux
-MAX_DEPTH = 32  # walks recurse
+MAX_DEPTH = 32  # walks are recursive
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # before a clock is set
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # the time before a clock is set
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class WorkspaceFile:
     modified: datetime
 
     def __deepcopy__(self, memo: object) -> WorkspaceFile:
-        return self  # immutable
+        return self  # immutable, so not copied
 
 
 def _epoch() -> datetime:

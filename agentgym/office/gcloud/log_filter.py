@@ -32,8 +32,8 @@ FIELDS = (
 )  # fmt: skip
 
 MAX_CHARS = 20_000  # as in Cloud Logging
-MAX_TERMS = 100  # each scans all entries
-MAX_DEPTH = 20  # the parser recurses
+MAX_TERMS = 100  # each term scans all entries
+MAX_DEPTH = 20  # the parser is recursive
 
 _FUNCTION = r"(?!(?:AND|OR|NOT)\()[A-Za-z_]\w*\([^()]*\)"
 _TOKEN = re.compile(

@@ -36,7 +36,7 @@ CREATE INDEX log_times ON log_entries(timestamp, id);
 """
 
 MAX_ENTRY_BYTES = 256 * 1024  # as in Cloud Logging
-MAX_SHOWN = 200  # where the published server cuts messages in lists
+MAX_SHOWN = 200  # characters after which the published server cuts messages in lists
 
 
 class Logging:
@@ -135,7 +135,7 @@ class Logging:
             self._add_entries(records)
 
     def log_entries(self, name: str) -> list[Row]:
-        """Return a log's entries in API form, oldest first."""
+        """Return a log's entries in the API's format, oldest first."""
         rows = self._server.store.find("log_entries", "timestamp, id", log=log_path(name))
         return [_show(row) for row in rows]
 

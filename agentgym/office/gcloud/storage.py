@@ -27,7 +27,7 @@ PAGE = 20  # as in the published server
 
 # Multi-regions and dual-regions, and the names of regions.
 _LOCATION = r"US|EU|ASIA|NAM4|EUR[4-8]|ASIA1|[A-Z]+-[A-Z]+[0-9]{1,2}"
-# Omits the data, which is large.
+# All columns but the data, which may be large.
 _PLAIN = "id, bucket, name, generation, created, size, md5"
 # Cloud Storage reserves names that resemble Google's.
 _NAME = r"(?!goog)(?!.*(?:google|g00gle))[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]"
@@ -218,7 +218,7 @@ class Storage:
         last = store.value("SELECT generation FROM objects WHERE bucket = ? AND name = ?", *key)
         with store.change():
             store.delete("objects", bucket=bucket["name"], name=name)
-            # Generations are microseconds, as in Cloud Storage, and also grow within a second.
+            # Generations are in microseconds, as in Cloud Storage, and also grow within a second.
             store.insert(
                 "objects", bucket=bucket["name"], name=name, generation=max((last or 0) + 1, int(when.timestamp()) * 1_000_000),
                 created=iso(when), size=len(data), md5=hashlib.md5(data).hexdigest(),

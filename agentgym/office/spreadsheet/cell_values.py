@@ -1,4 +1,4 @@
-"""Cell values: as typed, as used by formulas, and as displayed.
+"""Cell values as typed, as used by formulas, and as displayed.
 
 A stored cell is a JSON value: a text, a number, a boolean, `{"f": formula}`, or `{"v": value, "s":
 text as typed}`, with `"k": "date"` if the value counts days. A formula's value is a number, a text,
@@ -38,7 +38,7 @@ DIVISION, VALUE, NAME, NUMBER = (
     CellError("#NUM!"),
 )
 NOT_AVAILABLE, NO_REFERENCE, SYNTAX = CellError("#N/A"), CellError("#REF!"), CellError("#ERROR!")
-CYCLE = NO_REFERENCE  # error of a formula that depends on itself, as in Google Sheets
+CYCLE = NO_REFERENCE  # the error of a formula that depends on itself, as in Google Sheets
 
 
 def serial(moment: datetime) -> float:
@@ -77,7 +77,7 @@ def trim(items: list[Any], empty: Any) -> list[Any]:
     return items
 
 
-# Values as typed.
+# Parsing of typed values.
 
 # A number with a currency, thousands separators or a percent sign.
 _DRESSED = re.compile(r"([-+]?)(\$?)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(\.[0-9]+)?(%?)")
@@ -118,7 +118,7 @@ def check_content(value: Any, most: int) -> None:
         raise ToolError(f"limit exceeded: a cell holds at most {most} characters, got {len(value)}")
 
 
-# From here on, `text_of` shows an exponent.
+# `text_of` writes numbers from here on with an exponent.
 _SHOWN_WHOLE = 10**15
 
 
@@ -146,7 +146,7 @@ def from_python(value: Any) -> Any:
 
 
 def validate(value: Any) -> Any:
-    """Store numbers with double precision."""
+    """Round numbers to double precision."""
     if value is None or isinstance(value, (bool, str)):
         return value
     try:

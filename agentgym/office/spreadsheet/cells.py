@@ -95,7 +95,7 @@ def parse_area(text: str) -> Area:
 
 
 def parse_cell(text: str) -> tuple[int, int]:
-    """Parse a cell's row and column from 1."""
+    """Parse a cell's row and column, counted from 1."""
     area = parse_area(text)
     if (area.top, area.left) != (area.bottom, area.right):
         raise ToolError(f"invalid argument: {echo(text)} is no single cell; write one like B2")

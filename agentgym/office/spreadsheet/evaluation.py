@@ -1,7 +1,7 @@
-"""Evaluation of spreadsheet formulas with bounded work, never as code.
+"""Evaluate spreadsheet formulas with bounded work, never as code.
 
-The engine is our own because no library limits string length: in Formualizer 0.13, a short chain of
-`=A1&A1` crashes the process.
+This package has its own engine because no library limits string length: in Formualizer 0.13, a
+short chain of `=A1&A1` crashes the process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from agentgym.office.spreadsheet.functions import (
 from agentgym.text import reply_work
 from agentgym.text.tools import ToolError, echo
 
-# Cells visited and formula parts computed per change, which take less than a second.
+# Maximum cells visited and formula parts computed per change; takes less than a second.
 MAX_STEPS = 500_000
 
 Spot: TypeAlias = tuple[str, int, int]
@@ -56,7 +56,7 @@ class SheetCells:
 
 
 class Evaluator:
-    """The results of one spreadsheet's formulas, each computed once."""
+    """Computes the results of one spreadsheet's formulas, each once."""
 
     def __init__(self, load: Callable[[str], SheetCells | None], now: datetime) -> None:
         self._load = functools.cache(load)
@@ -115,7 +115,7 @@ class Evaluator:
                 for row, column, _ in self._within(self._formulas.get(sheet, {}), area):
                     needs.append((sheet, row, column))
         except FormulaError:
-            return []  # the work limit, which another attempt would reach again
+            return []  # another attempt would reach the work limit again
         return [need for need in needs if need not in self._known]
 
     def _node(self, spot: Spot) -> Node:
@@ -140,7 +140,7 @@ class Evaluator:
         return 0.0 if value is None else value
 
     def _compute(self, node: Node, sheet: str) -> Any:
-        """Return a tree's value or cell error; raise `FormulaError` if it takes too much work."""
+        """Return a tree's value or cell error; raise `FormulaError` above the work limit."""
         self._spend(2)
         match node[0]:
             case "value":

@@ -9,7 +9,7 @@ from agentgym.office.spreadsheet.cells import column_name
 
 
 def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
-    """Describe a cell like the published server."""
+    """Describe a cell as the published server does."""
     name = spot_name(row, column)
     facts: dict[str, Any] = {"has_validation": False}
     rules = (
@@ -43,7 +43,7 @@ def value_at(sheet: Any, row: int, column: int) -> Any:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return a cell's value for JSON, with dates as text and formulas as written."""
+    """Convert a cell's value for JSON; dates become text, formulas stay unevaluated."""
     value = getattr(value, "text", value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)

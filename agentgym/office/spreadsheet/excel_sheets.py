@@ -23,14 +23,14 @@ from agentgym.office.spreadsheet.workbooks import (
 )
 from agentgym.text.tools import ToolError, echo
 
-MAX_AREA = 50_000  # cells that one call reads or changes, half of a workbook's
+MAX_AREA = 50_000  # maximum cells that one call reads or changes; half of a workbook's maximum
 MAX_SHEETS = 200  # as in Google Sheets; Excel is limited by memory
 
-# Do not cache larger workbooks; in memory they take sixty times the space.
+# Larger workbooks are not cached, because they take sixty times as much memory.
 _CACHED_BYTES = 2**19
-# Forbidden in XML.
+# Characters that XML does not allow.
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-# Matches a set in the library's error messages.
+# Matches a printed set in the library's error messages.
 _SET = re.compile(r"\{([^{}]*)\}")
 # Valid titles in Excel.
 _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
@@ -90,7 +90,7 @@ class Workbooks:
 
 @functools.lru_cache(maxsize=2)
 def _opened(data: bytes) -> Any:
-    """Return the last read workbook from a cache, because large sheets are read in many parts."""
+    """Open a workbook, cached because large sheets are read in many parts."""
     return open_workbook(data)
 
 
@@ -136,7 +136,7 @@ def spot(text: str) -> tuple[int, int]:
 
 
 def area_of(start: str, end: str | None = None) -> Area:
-    """Return the area between two cells; `start` may name both."""
+    """Return the area between two cells; `start` may be a range such as `A1:B2`."""
     area = parse_area(f"{start}:{end}" if end else start)
     if area.bottom is None or area.right is None:
         raise ToolError(f"invalid argument: {area} is open; name its last cell, as in A1:D9")
@@ -150,7 +150,7 @@ def area_of(start: str, end: str | None = None) -> Area:
 
 
 def spots(area: Area) -> Iterator[tuple[int, int]]:
-    """Yield a closed area's rows and columns, row by row."""
+    """Yield row and column of each cell in a closed area, row by row."""
     for row in range(area.top, (area.bottom or 0) + 1):
         for column in range(area.left, (area.right or 0) + 1):
             yield row, column

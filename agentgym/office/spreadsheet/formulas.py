@@ -20,7 +20,7 @@ Node: TypeAlias = tuple[Any, ...]
 `("operation", sign, operand, …)`.
 """
 
-MAX_DEPTH = 40  # levels of brackets, arguments and right operands, over which parsing recurses
+MAX_DEPTH = 40  # nesting of brackets, arguments and right operands; parsing is recursive
 
 _END = r"\$?[A-Za-z]{1,3}(?:\$?[1-9][0-9]{0,6})?"
 _REFERENCE = (
@@ -139,7 +139,7 @@ class _Parser:
 
 
 def parts_of(node: Node) -> Iterator[Node]:
-    """Yield a tree's parts without recursion: `1+1+…` is as deep as it is long."""
+    """Yield a tree's parts without recursion, because a tree of `1+1+…` may be very deep."""
     waiting = [node]
     while waiting:
         node = waiting.pop()

@@ -36,7 +36,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
     ">=": operator.ge,
 }
-_MAX_AREA = 50_000  # cells that a criterion compares if it also matches empty ones
+_MAX_AREA = 50_000  # maximum cells to compare with a criterion that also matches empty ones
 _CONDITION = re.compile(r"(<=|>=|<>|=|<|>)?(.*)", re.DOTALL)
 
 
@@ -50,7 +50,7 @@ class FormulaError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A range's values; `cells` maps row and column, from 0, to values."""
+    """A range's values; `cells` maps (row, column), counted from 0, to values."""
 
     height: int
     width: int
@@ -84,7 +84,7 @@ def apply(function: Callable[..., Any], *arguments: Any) -> Any:
     except (OverflowError, InvalidOperation):
         return NUMBER
     except (AttributeError, LookupError, TypeError, ValueError):
-        return VALUE  # error for a wrong number or kind of arguments
+        return VALUE  # the function got a wrong number or type of arguments
     if isinstance(value, complex) or (isinstance(value, float) and not math.isfinite(value)):
         return NUMBER
     if isinstance(value, str) and len(value) > MAX_TEXT:
@@ -126,7 +126,7 @@ def _flat(arguments: Sequence[Any]) -> Iterator[Any]:
 
 
 def _numbers(arguments: Sequence[Any]) -> list[float]:
-    """Return the arguments' numbers; only ranges may contain other values."""
+    """Return the arguments' numbers; other values are only allowed in ranges."""
     values: list[float] = []
     for argument in arguments:
         if isinstance(argument, Grid):
@@ -223,7 +223,7 @@ def _key(value: Any) -> Any:
 
 
 def _place(target: Any, line: Sequence[Any], near: bool) -> int:
-    """Return a value's position, or the last position not above it in a sorted line (`near`)."""
+    """Return a value's position; with `near`, the last position in a sorted line not above it."""
     target = single(target)
     if not near:
         keys = [None if value is None else _key(value) for value in line]
@@ -264,7 +264,7 @@ def _index(grid: Grid, row: Any = 0.0, column: Any = 0.0) -> Any:
     down = down or int(grid.height == 1)
     across = across or int(grid.width == 1)
     if not (down and across):
-        raise FormulaError(VALUE)  # a whole row or column
+        raise FormulaError(VALUE)  # the result would be a whole row or column
     if not (0 < down <= grid.height and 0 < across <= grid.width):
         raise FormulaError(NO_REFERENCE)
     return grid.cells.get((down - 1, across - 1))
@@ -282,7 +282,7 @@ def _round(value: Any, digits: Any = 0.0) -> float:
     places = int(_number(digits))
     if abs(places) > 20:
         raise FormulaError(NUMBER)
-    # Decimal arithmetic rounds the shown digits: ROUND(-1.005, 2) is -1.01.
+    # Decimal arithmetic rounds the digits as shown: ROUND(-1.005, 2) is -1.01.
     exact = Decimal(repr(_number(value))).scaleb(places)
     return float(exact.to_integral_value(ROUND_HALF_UP).scaleb(-places))
 
@@ -296,7 +296,7 @@ def _concatenate(*arguments: Any) -> str:
     return whole
 
 
-TAKE_ERRORS = frozenset(("IF", "IFERROR"))  # the others return their first error argument
+TAKE_ERRORS = frozenset(("IF", "IFERROR"))  # other functions return their first error argument
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "SUM": lambda *a: math.fsum(_numbers(a)),

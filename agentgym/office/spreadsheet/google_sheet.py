@@ -39,7 +39,7 @@ class GoogleSheet(Server):
         self._books = Spreadsheets(self)
 
     def add_spreadsheet(self, title: str, sheets: Mapping[str, Iterable[Sequence[Any]]]) -> str:
-        """Create a spreadsheet from Python values; texts are literal."""
+        """Create a spreadsheet from Python values; strings are never parsed."""
         spreadsheet = self._books.add(title)
         for name, rows in sheets.items():
             lines = [
@@ -52,7 +52,7 @@ class GoogleSheet(Server):
         return spreadsheet
 
     def spreadsheet(self, title: str) -> str | None:
-        """Return the oldest id with a title, ignoring case, or None."""
+        """Return the id of the oldest spreadsheet with a title, ignoring case, or None."""
         spreadsheet_id: str | None = self.store.value(
             "SELECT id FROM spreadsheets WHERE title = ? COLLATE NOCASE ORDER BY rowid", title
         )

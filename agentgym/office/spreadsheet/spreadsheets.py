@@ -26,7 +26,7 @@ from agentgym.text.tools import ToolError, echo
 
 MAX_CELLS = 10_000_000  # per spreadsheet, empty or not, as in the real service
 MAX_COLUMNS = 18_278  # up to ZZZ, as in the real service
-MAX_READ = 200_000  # cells per call; a few megabytes of JSON
+MAX_READ = 200_000  # maximum cells per call, a few megabytes of JSON
 MAX_SHEETS = 200  # as in the real service
 GRID = (1000, 26)  # rows and columns of a new sheet, as in the real service
 
@@ -222,7 +222,7 @@ class Spreadsheets:
         return trim([trim(row, "") for row in rows], [])
 
     def exact_values(self, sheet: Row) -> list[list[Any]]:
-        """Return a sheet's `SheetCell.exact` values, whatever their number."""
+        """Return a sheet's `SheetCell.exact` values, without a limit on their number."""
         rows = self._cells(sheet, self.area(sheet, None))
         return [[cell.exact if cell else None for cell in row] for row in rows]
 
@@ -252,7 +252,7 @@ class Spreadsheets:
         return Evaluator(load, datetime.fromisoformat(changed)).results(with_formulas)
 
     def enter(self, sheet: Row, text: str, data: Sequence[Sequence[Any]]) -> int:
-        """Enter values and return their number; a single cell starts an open area."""
+        """Enter values and return their number; a single cell gives only their upper left corner."""
         area = self.area(sheet, text)
         height, width = len(data), max(map(len, data), default=0)
         room = (
@@ -283,7 +283,7 @@ class Spreadsheets:
     def insert(
         self, spreadsheet: str, title: str, axis: str, count: int, start: int | None
     ) -> None:
-        """Add empty rows or columns at the end; refuse another `start`."""
+        """Add empty rows or columns at the end; reject any other `start`."""
         sheet = self.sheet(spreadsheet, title)
         rows, columns = sheet["row_count"], sheet["column_count"]
         size, other = (rows, columns) if axis == "row" else (columns, rows)
@@ -293,7 +293,7 @@ class Spreadsheets:
                 f"invalid argument: count must be at least 1, start 0 to {size}; got "
                 f"{echo(count)} and {echo(start)}"
             )
-        if start < size:  # formulas and later cells would have to move too
+        if start < size:  # not supported, because formulas and later cells would have to move
             raise ToolError(
                 f"not supported: inserting {axis}s between others; add them at the end, without "
                 f"start_{axis}"

@@ -18,18 +18,19 @@ from agentgym.office.spreadsheet.cell_values import trim
 from agentgym.office.spreadsheet.cells import column_number
 from agentgym.text.tools import ToolError
 
-MAX_BYTES = 64 * 2**20  # unpacked, because an archive may expand far beyond its size
+MAX_BYTES = 64 * 2**20  # maximum unpacked size, because an archive may expand far beyond its own
 MAX_PARTS = 2_000  # files in a workbook; a sheet with charts has a few
 MAX_CELLS = 100_000  # opening a workbook takes about 20 µs per cell
 MAX_ROWS = 100_000  # equal to the maximum number of cells
 MAX_COLUMNS = 16_384  # as in Excel
-MAX_SPREAD = 1_000_000  # cells from the first column to each row's last non-empty one, in total
+MAX_SPREAD = 1_000_000  # sum of each row's cells up to its last non-empty one
 MAX_OTHERS = 30_000  # XML elements of other kinds, such as styles and rules
-# The longest formula's length times the cells that share it; opening a workbook expands each.
+# Length of the longest shared formula times the cells that share one; opening a workbook expands
+# each of them.
 MAX_SHARED = 2_000_000
 MAX_TEXT = 32_767  # characters of a cell, as in Excel; the library truncates longer strings
 
-# Errors from Python's own libraries for a broken workbook.
+# Errors that the standard library raises for a broken workbook.
 UNREADABLE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, OSError, RecursionError, SyntaxError,
     TypeError, ValueError, zipfile.BadZipFile, zlib.error, expat.ExpatError,
@@ -37,7 +38,7 @@ UNREADABLE = (
 
 # Elements of cell values; a cell has few of them.
 _CONTENT = frozenset(("v", "is", "t", "si"))
-# Other elements of cells; the rest are counted together.
+# Other elements of cells; all other elements share one count.
 _CELLS = frozenset(("row", "c", "f"))
 # Elements whose range the library expands cell by cell.
 _OPENED = frozenset(("mergeCell", "hyperlink", "table"))
@@ -108,11 +109,10 @@ def open_workbook(data: bytes) -> Any:
         ) from None
 
 
-@functools.lru_cache(maxsize=4)  # the same result is checked after each call
+@functools.lru_cache(maxsize=4)  # cached, because the same workbook is checked after each call
 def hidden_parts(data: bytes) -> tuple[str, ...]:
-    """Return contents that `read_workbook` cannot distinguish from a plain table: hidden sheets,
-    rows and columns, and cells with formulas. Raises `ToolError` for an invalid or too large
-    workbook.
+    """Return what `read_workbook` does not reveal: hidden sheets, rows and columns, and cells with
+    formulas. Raises `ToolError` for an invalid or too large workbook.
     """
     names = []
     for sheet in open_workbook(data).worksheets:
@@ -135,7 +135,7 @@ def save_workbook(book: Any, modified: datetime, created: datetime | None = None
 
 
 class _Archive(zipfile.ZipFile):
-    """Archive whose entries carry no creation times."""
+    """Archive whose entries all have the same time."""
 
     def writestr(self, zinfo_or_arcname: Any, data: Any, *_: Any, **__: Any) -> None:
         entry = zipfile.ZipInfo(str(zinfo_or_arcname), _STAMP)
@@ -147,9 +147,9 @@ class _Archive(zipfile.ZipFile):
         self.writestr(arcname, Path(filename).read_bytes())
 
 
-@functools.lru_cache(maxsize=4)  # the next call opens what this one writes
+@functools.lru_cache(maxsize=4)  # cached, because the next call opens what this one writes
 def check_workbook(data: bytes) -> None:
-    """Inspect a workbook without loading it, and raise `ToolError` if it is no archive of XML, too
+    """Inspect a workbook without loading it; raise `ToolError` if it is no archive of XML, is too
     large, or declares entities.
     """
     try:
@@ -175,7 +175,7 @@ class _Look:
         self._row = self._column = self._shared = self._longest = self._began = 0
 
     def through(self, stream: Any) -> None:
-        """Count one part's elements in chunks. Content that starts like XML is XML in any file."""
+        """Count a file's elements in chunks; any content that starts like XML is parsed."""
         parser = self._parser = expat.ParserCreate()
         parser.StartElementHandler = self._element
         parser.StartDoctypeDeclHandler = self._doctype

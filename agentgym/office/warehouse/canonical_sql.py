@@ -19,8 +19,8 @@ _LONGEST = 100_000
 
 @functools.lru_cache(maxsize=256)
 def canonical_query(query: str, dialect: str) -> str:
-    """Return a script as its dialect writes it, normalising letter case and optional words; an
-    unparsable script stays unchanged.
+    """Return a script with normalised letter case and optional words; an unparsable script stays
+    unchanged.
     """
     try:
         statements = [normalize_identifiers(each, dialect) for each in _parse(query, dialect)]

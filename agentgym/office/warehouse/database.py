@@ -24,10 +24,10 @@ from agentgym.office.warehouse.dialects.macros import HIDDEN, MACROS
 from agentgym.text import reply_work
 from agentgym.text.tools import HostLimitError, ToolError
 
-# CPU seconds per statement; tasks need milliseconds.
+# Maximum CPU seconds per statement; tasks' statements take milliseconds.
 SECONDS = 5.0
 
-# A host counts as stuck after this; long, because other processes may use the same processors.
+# Seconds until the process counts as stuck; many, because other processes may slow it down.
 WALL_SECONDS = 600.0
 
 MEMORY = "512MB"  # per DuckDB database; many offices share a machine
@@ -35,13 +35,13 @@ MEMORY = "512MB"  # per DuckDB database; many offices share a machine
 _EXCEEDED = "limit exceeded: Resources exceeded during query execution"
 _BROKEN = "limit exceeded: the engine cannot run this statement; write it more simply"
 _KILLED = "the process that ran the statement was killed; run it again"
-# A statement cannot cause these. The kernel sends SIGKILL if the host runs out of memory.
+# Statements cannot cause these signals. The kernel sends SIGKILL if the host runs out of memory.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _PROGRAM = Path(__file__).with_name("duckdb_process.py")
 # These optimizers use statistics, which copies do not share; they could change the row order.
 _OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"
-# DuckDB accepts these only after opening.
+# DuckDB accepts these settings only after opening.
 _OPENING = (
     "SET TimeZone = 'UTC'",
     f"SET disabled_optimizers = '{_OPTIMIZERS}'",
@@ -65,7 +65,7 @@ class SessionLostError(Exception):
 
 
 class _Process:
-    """The process that runs all of this process's DuckDB databases, and ends with it."""
+    """A child process that runs all DuckDB databases of this process, and ends with it."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -80,7 +80,7 @@ class _Process:
                 ],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # a keyboard interrupt is meant only for this process
+                start_new_session=True,  # keeps keyboard interrupts from the child
             )
         self.pid = self._process.pid
         self._connection = Connection(ours.detach())
@@ -93,7 +93,7 @@ class _Process:
         return not self._connection.closed and self.owner == os.getpid()
 
     def ask(self, session: int, method: str, arguments: Any) -> tuple[str, Any, float]:
-        """Return an answer's kind, its value and its CPU seconds, or raise SessionLostError."""
+        """Return an answer's kind, value and CPU seconds, or raise SessionLostError."""
         with self._lock:
             if not self.usable:
                 raise SessionLostError
@@ -105,7 +105,7 @@ class _Process:
                 kind, value, seconds = self._connection.recv()
             except (EOFError, OSError):
                 return self._kind_of_end(), "", SECONDS
-            except BaseException:  # an interrupted request's answer would go to the next one
+            except BaseException:  # otherwise the next request would get this one's answer
                 self.end()
                 raise
             if kind in ("memory", "broken"):
@@ -119,7 +119,7 @@ class _Process:
         return -self._process.wait()
 
     def _kind_of_end(self) -> str:
-        """Blame the statement unless an external signal ended the process."""
+        """Return why the process ended; blame the statement unless an external signal did it."""
         cause = self.end()
         if cause == signal.SIGPROF:
             return "time"
@@ -128,12 +128,12 @@ class _Process:
 
 def _hang_up(connection: Connection, process: subprocess.Popen[bytes], owner: int) -> None:
     connection.close()
-    if owner == os.getpid():  # a fork inherits the finalizer and not the child
+    if owner == os.getpid():  # a forked process inherits the finalizer but not the child
         process.kill()
         process.wait()
 
 
-_processes: dict[int, _Process] = {}  # set by the process that started it
+_processes: dict[int, _Process] = {}  # by the id of the process that started each
 _numbers = itertools.count()
 
 
@@ -145,7 +145,7 @@ def _process() -> _Process:
 
 
 class DuckDBSession:
-    """One engine's DuckDB. A statement above the limits ends every DuckDB of this process."""
+    """One engine's DuckDB. A statement that exceeds the limits ends all DuckDBs of this process."""
 
     def __init__(self, dialect: str) -> None:
         with sql_hint():

@@ -18,15 +18,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-# Bytes of a statement, several times DuckDB's buffer limit.
+# Maximum memory of the process in bytes, several times DuckDB's buffer limit.
 ADDRESS_SPACE = 2 << 30
 
-# Few records per fetch, so that megabyte-sized ones do not add up.
+# Records per fetch; few, because a record may have megabytes.
 _CHUNK = 256
 
 
 class _Full(Exception):
-    """Tables would make a request too large."""
+    """Raised if a table would become too large."""
 
 
 class _Session:
@@ -83,7 +83,7 @@ class _Session:
     def write(
         self, opening: Sequence[str], statements: Sequence[str], target: tuple[str, str], room: int
     ) -> tuple[list[Any], list[Any], list[str], int]:
-        """Run statements atomically within `room` characters for the table `target`.
+        """Run statements atomically; the table `target` may then have at most `room` characters.
 
         Returns the last statement's records, the table's columns, a JSON array of strings per
         column, and the number of records.

@@ -28,11 +28,11 @@ from agentgym.office.warehouse.tables import (
 )
 from agentgym.office.warehouse.values import Rows, pack_columns, to_plain
 
-# As JSON; a fraction of DuckDB's memory, so every host refuses the same statements.
+# Maximum JSON size, a fraction of DuckDB's memory, so every host refuses the same statements.
 MAX_CHARACTERS = 1 << 26
 
 
-# DuckDB statements with their values.
+# DuckDB statements with their parameter values.
 _Statements: TypeAlias = list[tuple[str, Sequence[Any]]]
 
 
@@ -162,7 +162,7 @@ class SQLEngine:
                 live = self._open()
                 self._ensure_loaded(live, tables)
                 return live.request(method, *arguments)
-            except SessionLostError:  # through another engine's statement
+            except SessionLostError:  # lost because of another engine's statement
                 continue
 
     def _ensure_loaded(self, live: DuckDBSession, tables: Sequence[TableName]) -> None:

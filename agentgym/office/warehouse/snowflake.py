@@ -17,7 +17,7 @@ from agentgym.text.tools import ToolError, echo, tool
 if TYPE_CHECKING:
     from agentgym.office.warehouse.dialects.snowflake import SnowSQL
 
-MAX_NAME_CHARS = 1_000  # length of a qualified table name, each part at most 255
+MAX_NAME_CHARS = 1_000  # length of a qualified table name; a part has at most 255
 MAX_ROWS = 10_000  # records of one result, whose size is limited too
 
 
@@ -242,5 +242,5 @@ def _shown(value: Any) -> str:
     return to_json(value)
 
 
-# Strings that break a block's lines, or look like a missing value.
+# Quote strings that would break a block's lines or look like a missing value.
 _MISLEADING = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|\Anull\Z")

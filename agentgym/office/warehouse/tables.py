@@ -25,8 +25,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table's columns and rows: per column, `data` has a JSON array of values in DuckDB's text
-    form.
+    """A table's columns and rows; for each column, `data` has a JSON array of values as DuckDB
+    writes them.
     """
 
     columns: tuple[Column, ...]

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from agentgym.text.tools import ToolError
 from agentgym.text.validation import check_choice
 
-MAX_BYTES = 1 << 20  # characters of a result's records as JSON, more than any context window
+MAX_BYTES = 1 << 20  # maximum size of a result's records as JSON, more than any context window
 
 to_json = json.JSONEncoder(ensure_ascii=False).encode  # cached, because creating one is slow
 
@@ -52,9 +52,9 @@ class ConversionResult:
 
 
 def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
-    """Return the records that fit, and a line about the others."""
+    """Return the records that fit into a result, and a line about the others."""
     retained = rows.objects()
-    if len(to_json(retained).encode()) > MAX_BYTES:  # with separators, so maybe not all records fit
+    if len(to_json(retained).encode()) > MAX_BYTES:  # separators may make it too large
         retained = list(_first_rows(retained))
     if len(retained) == rows.total:
         return retained, ""

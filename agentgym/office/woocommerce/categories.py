@@ -18,7 +18,7 @@ _COUNT = """(SELECT count(*) FROM product_categories AS l JOIN products AS p ON 
 # A new category's defaults.
 _CATEGORY: Row = {"parent": 0, "description": "", "display": "default", "menu_order": 0}
 
-# Fields that are always shown.
+# Fields that records always show.
 _SHOWN = ("id", "name", "slug", "parent", "description", "display")
 
 
@@ -30,7 +30,7 @@ class Categories(ShopPart):
         return int(self._create({"name": name, "parent": parent})["id"])
 
     def all(self) -> list[Row]:
-        """Return all categories in API form, by id."""
+        """Return all categories in the API's format, by id."""
         return self._show(self._shop.select_ids("categories", {}, "id"))
 
     def find_or_add(self, category: int | str) -> int:

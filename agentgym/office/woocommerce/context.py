@@ -15,8 +15,8 @@ from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
-_SLUG_CHARS = 180  # leaves room for a number within WordPress's 200 characters
-MAX_WORDS = 50  # each is compared with every record
+_SLUG_CHARS = 180  # leaves room for a number, as WordPress allows 200 characters
+MAX_WORDS = 50  # maximum, because each word is compared with every record
 _MAX_OFFSET = 2**62  # an SQLite integer has 64 bits; a page past the end is empty anyway
 _YEARS = range(1900, 9001)  # far enough from `datetime`'s limits to add a time zone
 
@@ -93,7 +93,7 @@ class ShopContext(ServerState):
         page: int | None = None,
         size: int = 100,
     ) -> list[int]:
-        """Return sorted record ids: all of them, or the page with a number from 1.
+        """Return sorted record ids, either all of them or the page with this number from 1.
 
         `where` maps SQL conditions to values and ignores None; `order` is an SQL expression.
         """
@@ -131,7 +131,7 @@ class ShopContext(ServerState):
 
 
 class ShopPart:
-    """A part of the shop with some tools."""
+    """A part of the shop that has some of its tools."""
 
     def __init__(self, shop: ShopContext) -> None:
         self._shop = shop
@@ -142,7 +142,7 @@ class ShopPart:
 
 
 def stamp(moment: datetime) -> str:
-    """Format a time with a time zone in GMT for storage."""
+    """Convert a time with a time zone to GMT, and format it for storage."""
     if moment.tzinfo is None:
         raise ValueError(
             f"a date must have a time zone, got {moment!r}; write datetime(..., tzinfo=UTC)"
@@ -150,7 +150,7 @@ def stamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-# In the API's order, in which records show them.
+# The fields in the API's order, in which records show them.
 _ADDRESS = (
     "first_name", "last_name", "company", "address_1", "address_2", "city", "state", "postcode",
     "country", "email", "phone",
@@ -181,7 +181,7 @@ def show_meta(fields: Sequence[Row]) -> list[Row]:
 
 
 def merge_meta(record: Row, data: Row) -> list[Row]:
-    """Replace custom fields with the same id, or otherwise the same key; null removes a field."""
+    """Merge custom fields by id, or else by key; null removes a field."""
     merged = [dict(field) for field in record["meta_data"]]
     for change in data.get("meta_data", ()):
         name, value = "key", change.get("key")

@@ -18,7 +18,7 @@ from agentgym.office.woocommerce.context import (
 from agentgym.text.tools import ToolError, echo, tool
 
 _NAMES = ("email", "username", "first_name", "last_name")
-# An author's fields.
+# Fields that task authors may set.
 _FIELDS = ("email", "first_name", "last_name", "billing")
 
 # SQL for sort keys other than `id`.
@@ -71,7 +71,7 @@ class Customers(ShopPart):
         return [row["id"] for row in rows]
 
     def all(self) -> list[Row]:
-        """Return all customers, including the administrator, in API form, by id."""
+        """Return all customers, including the administrator, in the API's format, by id."""
         return self._show_all(self._shop.select_ids("customers", {}, "id"))
 
     @tool
@@ -101,7 +101,7 @@ class Customers(ShopPart):
             "email = ?": email,
             "role = ?": None if role == "all" else role,
         }
-        by = f"{_ORDERS.get(orderby, 'id')} {order}, id {order}"  # ids break ties
+        by = f"{_ORDERS.get(orderby, 'id')} {order}, id {order}"  # break ties by id
         return self._show_all(self._shop.select_ids("customers", where, by, page, perPage))
 
     @tool

@@ -22,10 +22,10 @@ ListedStatus = Annotated[str, WithJsonSchema({"type": "string", "enum": list(STA
 # Orders with these statuses have reduced the stock of their products.
 _BOOKING = ("processing", "completed", "on-hold")
 
-_MAX_QUANTITY = 10**6  # multiplied by an amount, it still fits into 64 bits
+_MAX_QUANTITY = 10**6  # its product with an amount fits into 64 bits
 
 _DATES = ("date_created", "date_paid", "date_completed")
-# An author's fields.
+# Fields that task authors may set.
 _FIELDS = ("status", "customer_id", "customer_note", "billing", "line_items", *_DATES)
 
 # Fields that are equal for all orders.
@@ -67,7 +67,7 @@ class Orders(ShopPart):
         return [order["id"] for order in orders]
 
     def all(self) -> list[Row]:
-        """Return all orders, including trash, in API form, by id."""
+        """Return all orders, including trash, in the API's format, by id."""
         return show_orders(self._shop, self._shop.select_ids("orders", {}, "id"))
 
     @tool

@@ -32,7 +32,7 @@ from agentgym.office.woocommerce.views import (
 )
 from agentgym.text.tools import ToolError, echo, tool
 
-# Settable columns.
+# Columns that callers may set.
 _COLUMNS = PRODUCT.keys() & ProductData.__annotations__.keys() - {"meta_data"}
 
 # Only task authors may set these fields.
@@ -41,7 +41,7 @@ _AUTHOR_FIELDS = ("date_created", "total_sales")
 MAX_BATCH = 100  # as in WooCommerce's REST API
 
 ProductOrder = Literal["date", "id", "include", "title", "slug", "price", "popularity", "rating"]
-# Prices and ratings are text, which would sort 10 before 9.
+# Prices and ratings are stored as text, which would sort 10 before 9.
 _ORDERS: dict[ProductOrder, str] = {
     "date": "date_created",
     "id": "id",
@@ -60,7 +60,7 @@ _IN_CATEGORY = """id IN (SELECT product_id FROM product_categories WHERE term_id
   SELECT id FROM tree))"""
 
 _NO_TAGS = "permission denied: product tags are not enabled for this account; use categories"
-_STOCKED = "(manage_stock AND status <> 'trash')"  # SQL: has managed stock
+_STOCKED = "(manage_stock AND status <> 'trash')"  # SQL condition for managed stock
 
 
 class Products(ShopPart):
@@ -100,7 +100,7 @@ class Products(ShopPart):
             return self._insert(products)
 
     def all(self) -> list[Row]:
-        """Return all products, including trash, in API form."""
+        """Return all products, including trash, in the API's format."""
         return select_products(self._shop, {}, "id")
 
     @tool

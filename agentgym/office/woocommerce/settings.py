@@ -8,7 +8,7 @@ from agentgym.office.store import Row
 from agentgym.office.woocommerce.context import ShopPart
 from agentgym.text.tools import tool
 
-_VERSION = "9.5.1"  # the modelled release, of January 2025
+_VERSION = "9.5.1"  # the modelled release (January 2025)
 
 # Label and description by group of settings.
 _GROUPS = {

@@ -32,7 +32,7 @@ _MAX_AMOUNT = 10**9  # keeps order totals in cents far below 64 bits
 # Accept numbers for text, as the REST API does for prices.
 _CONFIG = ConfigDict(extra="ignore", coerce_numbers_to_str=True, allow_inf_nan=False)
 
-_ECHO_CHARS = 120  # callers choose the length of a path into a record
+_ECHO_CHARS = 120  # bounds a field's path in errors, whose length callers choose
 
 
 def _amount(value: object) -> str:
@@ -47,14 +47,14 @@ def _amount(value: object) -> str:
         raise ValueError('an amount must look like "12.50"') from None
     if not number.is_finite() or not 0 <= number <= _MAX_AMOUNT:
         raise ValueError(f"an amount is from 0 to {_MAX_AMOUNT}")
-    number = abs(number)  # -0 is 0
+    number = abs(number)  # avoids -0
     if not -2 <= int(number.as_tuple().exponent) <= 0:
         number = number.quantize(Decimal("0.01"), ROUND_HALF_UP)
     return format(number, "f")
 
 
 Amount = Annotated[str, BeforeValidator(_amount)]
-Id = Annotated[int, Field(ge=0, lt=2**63)]  # SQLite's integers
+Id = Annotated[int, Field(ge=0, lt=2**63)]  # the range of SQLite's integers
 Stock = Annotated[int, Field(ge=-(10**9), le=10**9)]  # backorders make it negative
 ProductStatus = Literal["publish", "draft", "private", "pending"]
 ProductType = Literal["simple", "grouped", "external", "variable"]
@@ -174,7 +174,7 @@ def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) 
 
 
 def parse_amount(value: object, name: str) -> str:
-    """Convert an amount that is an argument by itself."""
+    """Convert an argument that is an amount."""
     try:
         return _amount(value)
     except ValueError as error:
@@ -186,7 +186,7 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
 
 
-# The fields in tool schemas; all of them would double the prompt.
+# Tool schemas show only these fields; all fields would double the prompt.
 _SCHEMAS = json.loads(Path(__file__).with_name("record_schemas.json").read_text(encoding="utf-8"))
 
 NewProduct = Annotated[dict[str, Any], WithJsonSchema(_SCHEMAS["product"])]

@@ -78,7 +78,7 @@ def _money(amount: int) -> str:
 
 
 def show_orders(shop: ShopContext, ids: list[int]) -> list[Row]:
-    """Return orders in API form."""
+    """Return orders in the API's format."""
     items = shop.rows_by_owner("order_id", _ITEMS, ids)
     orders = []
     for row in shop.rows_by_id("orders", ids):

@@ -12,7 +12,7 @@ from random import Random
 from types import CodeType
 from typing import Any
 
-# Attributes, subscripts, lambdas and comprehensions are absent, so a formula reaches nothing but
+# Attributes, subscripts, lambdas and comprehensions are not allowed, so a formula can access only
 # its arguments.
 _ALLOWED = (
     *(ast.Expression, ast.Constant, ast.Name, ast.Load, ast.List, ast.Tuple, ast.Call),
@@ -24,13 +24,13 @@ _SEVERAL = 20  # samples of several items per draw; listing all would take milli
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """The ordered samples of `count` items, too many to list."""
+    """All ordered samples of `count` items, which are too many to list."""
 
     items: Sequence[Any]
     count: int
 
     def draw(self, rng: Random) -> list[list[Any]]:
-        """Return some of them."""
+        """Draw some of the samples."""
         return [rng.sample(list(self.items), self.count) for _ in range(_SEVERAL)]
 
 
@@ -113,7 +113,7 @@ _GLOBALS = {"__builtins__": {}, **_FUNCTIONS}
 
 
 class _Exact(ast.NodeTransformer):
-    """Exact replacements for functions that round."""
+    """Replaces functions that round by exact functions."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
@@ -128,9 +128,9 @@ class _Exact(ast.NodeTransformer):
 
 
 class Formula:
-    """An expression over variables: arithmetic, comparisons, and the functions of the templates.
+    """An expression over variables, with arithmetic, comparisons and the templates' functions.
 
-    Other texts raise ValueError.
+    Other syntax raises ValueError.
     """
 
     def __init__(self, text: str) -> None:
@@ -155,7 +155,7 @@ class Formula:
     def __call__(self, values: Mapping[str, Any]) -> Any:
         """Return the value, or raise ArithmeticError or ValueError."""
         try:
-            # Only the syntax and functions above occur, without builtins.
+            # Safe, because only the syntax and functions above are allowed.
             return eval(self._code, _GLOBALS, dict(values))
         except (TypeError, IndexError, NameError, InvalidOperation) as error:
             raise ValueError(f"it cannot be computed ({error})") from error

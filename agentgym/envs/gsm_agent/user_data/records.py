@@ -1,4 +1,4 @@
-"""Users' JSON lines: all mistakes are collected with file, line, field and expected value."""
+"""Read users' JSON lines, and collect all mistakes with file, line, field and expected value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _BOM = b"\xef\xbb\xbf"
-_MOST_REPORTED = 50  # nobody would read more
+_MOST_REPORTED = 50  # maximum mistakes in an error message
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,7 @@ def keep_dataset(data: Any) -> str:
 
     Rows of a `datasets.Dataset`, a `DatasetDict` or a list of mappings are copied to the user's
     cache, in a folder named after their hash, so a configuration stays short and equal rows share a
-    folder. Other
-    values raise ValueError.
+    folder. Other values raise ValueError.
     """
     if isinstance(data, str | Path):
         return str(data)
@@ -127,7 +126,7 @@ def keep_dataset(data: Any) -> str:
     for name, text in files.items():
         path = folder / f"{name}.jsonl"
         if not path.exists():
-            # Written, then renamed, because another process may read the file.
+            # Write, then rename, because another process may read the file.
             part = path.with_suffix(f".{getpid()}")
             part.write_text(text, encoding="utf-8", newline="\n")
             part.replace(path)

@@ -1,4 +1,4 @@
-"""Problems as stories: sentences, names, numbers, and questions that need their story."""
+"""Split problems into sentences, and find their names, numbers and unclear questions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NUMBERS: Mapping[str, str] = _TEXTS["numbers"]
 _GENERIC = frozenset(_TEXTS["generic"])
 _PRONOUNS = frozenset((*_TEXTS["he"], *_TEXTS["they"]))
 _CALENDAR = frozenset(_TEXTS["calendar"])
-# No sentence ends after a title.
+# A title such as `Mr.` ends no sentence.
 _END = re.compile(r"(?<=[.!?])(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)\s+")
 _IF_FIRST = re.compile(r"If (.+),? ((?:how|what|calculate|find)\b.+)", re.IGNORECASE)
 _IF_LAST = re.compile(r"((?:How|What) .+?),? if (.+)\?")
@@ -28,7 +28,7 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 
 @dataclass(frozen=True, slots=True)
 class RawProblem:
-    """A problem taken apart.
+    """A problem split into its question and its premises.
 
     Attributes:
         id: The file name and the line, such as `test-17`, or `template#draw`.
@@ -55,7 +55,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def split_if(sentence: str) -> tuple[str, str]:
-    """Split `If A, how B?` or `How B if A?` into the sentence `A.`, or none, and the question."""
+    """Split `If A, how B?` or `How B if A?` into the sentence `A.` (else empty) and the question."""
     if match := _IF_FIRST.fullmatch(sentence):
         premise, question = match[1], match[2]
     elif match := _IF_LAST.fullmatch(sentence):
@@ -66,7 +66,7 @@ def split_if(sentence: str) -> tuple[str, str]:
 
 
 def take_apart(name: str, text: str, answer: str) -> RawProblem:
-    """Split a problem by punctuation into the last question and all other sentences as premises."""
+    """Split a problem at its punctuation; the last question asks, other sentences are premises."""
     text = " ".join(text.split())
     sentences = split_sentences(text)
     asking = [place for place, sentence in enumerate(sentences) if sentence.endswith("?")]

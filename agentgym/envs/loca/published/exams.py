@@ -1,4 +1,4 @@
-"""Final exams in LOCA-bench's states: the texts that announce them, and the rule for the schedule."""
+"""Final exams in LOCA-bench's states: reading the announcements, and checking the schedule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.office.files.workspace import Workspace
 from agentgym.office.spreadsheet.workbooks import read_workbook
 from agentgym.text.tools import ToolError
 
-# Lines have a maximum length, so a search takes linear time.
+# The patterns bound the length of a line, so a search takes linear time.
 _WELCOME = re.compile(r"Credits: (\d+)\n.*Exam Type: (Open|Closed)-Book")
 _ANNOUNCED = re.compile(
     r"the final exam for .{1,200} will be held on:\n\n.{0,20}Date: (.{1,200})\n"
@@ -81,7 +81,7 @@ def _facts(day: str, time: str, minutes: str, place: str) -> list[Said]:
 def schedule_failures(
     files: Workspace, path: str, expected: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Compare workbook rows by course; of two strings, one must contain the other."""
+    """Compare workbook rows by course; strings match if one contains the other."""
     try:
         table = next(iter(read_workbook(files.read(path)).values()), [])
     except ToolError as error:

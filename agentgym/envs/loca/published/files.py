@@ -20,20 +20,20 @@ from agentgym.text.tools import ToolError
 from agentgym.text.validation import check_shape
 
 T = TypeVar("T")
-# The conversion of each column that a table must have; a conversion raises ValueError.
+# The required columns of a table, with conversions that raise ValueError.
 Columns: TypeAlias = Mapping[str, Callable[[Any], Any]]
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 def as_name(cell: object) -> str:
-    """Return a text cell."""
+    """Return a cell that must contain text."""
     if not isinstance(cell, str) or not cell.strip():
         raise ValueError(f"must be a text, got {cell!r}")
     return cell
 
 
 def as_finite(cell: object) -> float:
-    """Return a cell's number, or its text."""
+    """Return a cell's finite number, which may be written as text."""
     with contextlib.suppress(TypeError, ValueError):
         number = math.nan if isinstance(cell, bool) else float(cell)  # type: ignore[arg-type]
         if math.isfinite(number):
@@ -80,7 +80,7 @@ def read_json_lines(path: Path, shape: TypeAdapter[T]) -> Sequence[T]:
 
 
 def read_table(path: Path, columns: Columns, key: Sequence[str] = ()) -> Rows:
-    """Return the rows of a CSV file; their keys must differ."""
+    """Return the rows of a CSV file; no two may share a key."""
     try:
         table = list(csv.reader(read_text(path).rstrip().splitlines()))
     except csv.Error as error:

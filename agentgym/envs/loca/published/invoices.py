@@ -142,7 +142,7 @@ def read_invoices(state: Path) -> Mapping[str, tuple[dict[str, Any], bytes]]:
 
 
 def read_entries(state: Path) -> list[dict[str, Any]]:
-    """Return the rows of both tables, each with both tables' columns."""
+    """Return the rows of both tables joined by invoice."""
     folder, database = state / "groundtruth_workspace", state / "local_db" / "snowflake"
     entries = read_json_lines(folder / "interference_invoices.jsonl", TypeAdapter(_Entry))
     payments = read_json_lines(folder / "interference_payments.jsonl", TypeAdapter(_Payment))
@@ -217,7 +217,7 @@ def invoice_failures(
 
 
 def _number(cell: object, expected: float) -> float:
-    # A cell without a number passes.
+    # Like the published rule, accept a cell without a number.
     try:
         return as_finite(cell)
     except ValueError:

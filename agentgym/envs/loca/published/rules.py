@@ -30,7 +30,7 @@ from agentgym.text.tools import ToolError
 Records: TypeAlias = Sequence[Mapping[str, Any]]
 _Reading: TypeAlias = tuple[datetime, str, str, float]
 
-# Tolerances in percentage points, for a conversion rate and a growth rate.
+# Tolerances in percentage points, for conversion rates and growth rates.
 _RATE, _POINTS = 0.05, 1.0
 # The checker requests one page of products.
 _PAGE = 10
@@ -51,7 +51,7 @@ _NHL_COLUMNS = {
 
 _OUTLETS = ("Outlet/Clearance", "Outlet", "Clearance")
 _FILE = "discount_products.csv"
-# Amounts of money, and percentage points.
+# Tolerances by column, in currency units or percentage points.
 _LIMITS = {"Original Price": 0.01, "Discounted Price": 0.01, "Discount Ratio": 0.2}
 
 
@@ -97,7 +97,7 @@ def academic_warning_failures(
     except (ToolError, KeyError, csv.Error) as error:
         yield f"bad_student.csv: {error}"
         return
-    if listed != drops.keys():  # the answer has only drops above 25 percent
+    if listed != drops.keys():  # LOCA-bench's answer has only drops above 25 percent
         yield "bad_student.csv lists other students"
     messages = list(_critical_messages(cloud))
     needed = [student for student, drop in drops.items() if drop > 0.45]
@@ -138,7 +138,7 @@ def nhl_failures(files: Workspace, sheets: GoogleSheet, expected: Records) -> It
 
 
 def machine_failures(cloud: GoogleCloud, bucket: str, expected: Records) -> Iterator[str]:
-    """Match the rows of the last report in the bucket with the anomalies, both ways."""
+    """Match the rows of the bucket's last report with the anomalies, in both directions."""
     if bucket not in cloud.storage.buckets():
         yield f"there is no bucket {bucket}"
         return
@@ -269,7 +269,7 @@ def _critical_messages(cloud: GoogleCloud) -> Iterator[str]:
 
 
 def _shown_table(sheets: GoogleSheet, book: str) -> Sequence[Sequence[Any]]:
-    """Return the relevant part of the first sheet with four of the columns, else the first."""
+    """Return the relevant columns of the first sheet with four of them, else of the first sheet."""
     tables = [sheets.values(book, name) for name in sheets.sheet_titles(book)]
     for table in tables:
         heads = [as_text(cell).lower() for cell in table[0]] if len(table) > 1 else []

@@ -22,7 +22,7 @@ from agentgym.office.email.server import Email
 from agentgym.office.files.workspace import Workspace
 from agentgym.text.tools import ToolError
 
-# Bounds of a Google spreadsheet, so a malformed key cannot ask for more memory.
+# Google's limits for a spreadsheet, so a malformed key cannot make it use more memory.
 _MOST_CELLS, _MOST_COLUMNS = 10_000_000, 18_278
 Table: TypeAlias = list[list[Any]]
 _ANYTHING = TypeAdapter(dict[str, Any])
@@ -48,7 +48,7 @@ class PublishedConfig(OfficeConfig):
         if not self.data:
             return self
         states = sorted(Path(self.data).glob("state*")) or [Path(self.data)]
-        # Without a size, the search would redraw states to meet the length.
+        # Set a size, because a state without one would be redrawn to match the length.
         return replace(self, data=str(states[seed % len(states)]), size=1)
 
 

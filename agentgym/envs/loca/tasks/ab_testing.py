@@ -55,18 +55,18 @@ TOPICS = (
     "Grocery Guitars Health Hiking Jewelry Kitchen Lighting Luggage Music Nutrition Office Outdoor Pets Phones Photo Running "
     "Sailing Shoes Software Spices Storage Tea Toys Watches"
 ).split()
-# The empty variant makes names that are prefixes of others.
+# With the empty variant, some names are prefixes of others.
 _WORDS = "Basics Bundles Care Classics Clearance Gifts Kids New Premium Pro Repair"
 KINDS = ("", *(f"_{word}" for word in _WORDS.split()))
-# Verdict probabilities; often a single view decides, which rounding would hide.
+# Verdict probabilities; often one view decides, and rounding would hide it.
 VERDICTS = {"A": 0.2, "A by a view": 0.15, "tie": 0.2, "B by a view": 0.2, "B": 0.25}
-# A's conversion is a whole number of these parts, so B can tie exactly.
+# A's conversion rate is a multiple of 1/50, so B can tie exactly.
 PARTS = 50
 # Probabilities of an hour without visitors, and of a scenario without clicks for one version.
 _ZERO_RATE, _IDLE_RATE = 0.05, 0.03
 
 _FIRST_HOUR = datetime(2025, 7, 29, tzinfo=UTC)
-CHUNK = 2  # scenarios per step; a small number makes plans grow with the state
+CHUNK = 2  # scenarios per step; with few, the plan grows with the state
 
 Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -168,7 +168,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         }  # fmt: skip
 
     def _counts(self, lengths: Counts) -> tuple[Counts, Counts]:
-        # The mean of the rates must mislead.
+        # Averaging the rates must give a wrong result.
         size = len(lengths)
         large = self.rng.random(size) < 0.3
         volume = np.where(

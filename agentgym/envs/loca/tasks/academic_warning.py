@@ -41,17 +41,17 @@ TABLES = f"SELECT table_name FROM {DATASET}.INFORMATION_SCHEMA.TABLES ORDER BY t
 TABLE = CsvTable(
     RESULT,
     COLUMNS,
-    # The drop is rounded to one decimal.
+    # The agent may round the drop to one decimal.
     {"name": exact, "drop_percent": number(0.0501, "%")},
     key=("student_id",),
 )
 WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)  # the limits in the task prompt
-# Random drops keep this distance from both limits, so rounding never decides.
+# Random drops stay this far from both limits, so rounding never changes a decision.
 MARGIN = 0.004
 # Shares of students who fell by more than 25 %, of those who fell by more than 45 %, and of
 # students who fell by exactly 25 % or 45 %.
 _DROP_RATE, _CRITICAL_RATE, _LIMIT_RATE = 0.2, 0.3, 0.04
-_ABSENCE_RATE = 0.05  # of exams that a student missed
+_ABSENCE_RATE = 0.05  # share of exams that a student missed
 
 _EXAM = re.compile(r"scores_\d{4}")
 
@@ -80,8 +80,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     text = text_of("prompts", "AcademicWarning")
 
     def draw(self, size: int) -> None:
-        # One more for each 42 students: each lengthens the description by up to a quarter, and with
-        # this number no preset length falls on such a step.
+        # Each exam lengthens the description by up to a quarter. With one more per 42 students, no
+        # preset length falls on such a step.
         exams = min(15, 1 + -(-size // 42)) if self.config.exams is None else self.config.exams
         names = people(self.rng, size + 8)
         ids = [f"S{int(k):04}" for k in 1 + self.rng.permutation(size + 8)]
@@ -171,7 +171,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 
     def _scores(self, kind: str, exams: int) -> tuple[list[int | None], int]:
         if kind in ("25", "45"):
-            # 80 in every exam makes the limits 60 and 44, which are exact in any arithmetic.
+            # A mean of 80 makes the limits 60 and 44, which any arithmetic computes exactly.
             return [800] * exams, 600 if kind == "25" else 440
         ability = float(np.clip(self.rng.normal(75, 12), 45, 98))
         abilities = np.clip(self.rng.normal(ability, 6, exams), 20, 100)

@@ -52,11 +52,11 @@ for target, members in json.load(open("{LIST}")).items():
             archive.write(source, name)
 '"""
 _LINE = re.compile(r"^([│├└─ ]*+)(\S+)(?: \((.+)\)|(?<=/))$", re.MULTILINE)
-# Equally many professors show a structure without a request.
+# Share of professors who show a structure without requesting it.
 _SHOWN_RATE = 0.12
 # Probabilities that a professor has written something else before, and of an automatic reply.
 _REPEAT_RATE, _AUTOMATIC_RATE = 0.25, 0.15
-_OTHERS = 8  # professors for each email from other people
+_OTHERS = 8  # one email from other people per this many professors
 _SENDER = re.compile(r"(?<![^\s<>])([^\s<>]+@[^\s<>]+)>?$")
 
 

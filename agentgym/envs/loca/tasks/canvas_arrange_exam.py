@@ -67,9 +67,9 @@ COLUMNS = ("Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-
            "Course Credit")  # fmt: skip
 CODE, NAME, PROCTOR, PROCTOR_EMAIL, BOOKS, DATE, TIME, DURATION, PLACE, SOURCE, CREDIT = COLUMNS
 THING = f"file {FILE}"
-# Announcements of a course other than exam notices and the welcome.
+# Number of a course's announcements besides exam notices and the welcome.
 POSTS = 3
-# Probability that later notices change something.
+# Probability that later notices change an exam.
 _CHANGE_RATE = 0.4
 
 
@@ -121,7 +121,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         ]
         self._idle = idle_values(self.rng, START, names)
         self._timetable = Timetable(self.rng, START, max(45, size))
-        sure = self.whole(size)  # this course certainly has an exam to take
+        sure = self.whole(size)  # this course always has an exam to take
         mails: list[Mail] = []
         exams = []
         for k, course in enumerate(draw_courses(self.rng, size)):
@@ -145,7 +145,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             raise ValueError(f"{path} must have only its header: an agent has worked on this state")
         canvas, email = self.office.get(Canvas), self.office.get(Email)
         load_courses(state, canvas, LOGIN, START)
-        # The published dates are the host's.
+        # LOCA-bench writes the dates in the host's time.
         mails = load_mail(state, email, LOGIN, latest=START - timedelta(hours=1))
         email.login_as(LOGIN)
         path = state / "groundtruth_workspace" / FILE
@@ -160,7 +160,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         for exam in exams:
             if exam[CODE] not in listed:
                 raise ValueError(f"{path}: {CODE} {exam[CODE]} must be that of a course")
-        # The published answer cuts names at the first hyphen.
+        # LOCA-bench's answer cuts names at the first hyphen.
         named = [{**exam, NAME: listed[exam[CODE]]["name"].rpartition("-")[0]} for exam in exams]
         self.truth = {
             "exams": sorted(named, key=_order),
@@ -296,7 +296,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             return f"{self._says('exempt' if exempt else 'not_exempt', course=reference)} {ending}"
         limit = self.whole(60, 96)
         points = limit + (0 if exempt else -1)
-        if self.rng.integers(2):  # not on the limit
+        if self.rng.integers(2):  # move the points off the limit
             points += self.whole(1, 9) * (1 if exempt else -1)
         rule = self._says("exemption", course=reference, limit_number=limit)
         return f"{rule} {self._says('score', points_number=points)} {ending}"
@@ -369,7 +369,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
 
 def _check_mails(state: Path, mails: Iterable[Mail], courses: Iterable[Mapping[str, Any]]) -> None:
-    """Raise ValueError if name and teacher in an email fit no course, or several."""
+    """Raise ValueError if an email's course name and teacher match no course or several."""
     names = [mailed_course(each["name"], each["extra"]["teacher_email"]) for each in courses]
     for mail in mails:
         about = by_kind(read_exam_mail(mail.body, mail.sender)).get("about")
@@ -388,7 +388,7 @@ def _table_failures(
 
 
 def _same_date(actual: Any, expected: Any) -> bool:
-    iso = _ISO_DAY.fullmatch(as_text(actual))  # an Excel date as text
+    iso = _ISO_DAY.fullmatch(as_text(actual))  # the agent may write an Excel date as text
     if iso:
         return loose(f"{iso[2]}/{iso[3]}/{iso[1]}", expected)
     parts = re.fullmatch(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{4})", as_text(actual))

@@ -61,7 +61,7 @@ ASSIGNMENT = (
     "course_name",
     "points_possible",
 )
-# Shows the columns of each file.
+# An example of each column.
 EXAMPLE = {
     "course_code": "CS401-0",
     "course_name": "Example Course",
@@ -89,10 +89,10 @@ TABLES = {
     "quizzes": _table(QUIZ_FILE, QUIZ, TITLES["quizzes"]),
     "assignments": _table(ASSIGNMENT_FILE, ASSIGNMENT, TITLES["assignments"]),
 }
-# Probabilities that a deadline is over, and that a quiz or assignment is voluntary, or dropped.
+# Probabilities that a deadline has passed, and that a quiz or assignment is voluntary or dropped.
 _PAST_RATE, _VOLUNTARY_RATE, _DROP_RATE = 0.15, 0.2, 0.35
 _SCORE = re.compile(r"entrance assessment of (\S+): (\d+) points")
-# The forms of LOCA-bench's memory and announcements.
+# Formats of LOCA-bench's memory and announcements.
 _RESULT = re.compile(
     r"Score for the .{1,200}?: (\d{1,9})\. The exemption requirement is \d{1,9}, which has "
     r"(?:not )?been met\. [^.]{0,200}?([A-Z]{1,20}\d{1,9}-\d{1,9})\."
@@ -143,7 +143,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         ]
         self.truth = {"quizzes": [], "assignments": []}
         notes = [f"I am a student and log in to Canvas as {LOGIN} with the password brown-2025."]
-        open_course = self.whole(size)  # this course certainly has something to do
+        open_course = self.whole(size)  # this course always has open work
         for k, drawn in enumerate(draw_courses(self.rng, size)):
             name, code = drawn.name, f"{drawn.code}-{k + 1}"
             teacher = pick(self.rng, teachers)
@@ -165,7 +165,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
             _announce(canvas, course_id, teacher, posts)
             for name, items in work.items():
                 self.truth[name] += [row for title, row in items if row and title not in closed]
-        # A classmate submits everything, so counting submissions does not help.
+        # A classmate submits everything, so submission counts reveal nothing.
         for assignment in canvas.store.find("assignments"):
             canvas.assignments.add_submission(
                 assignment["id"], classmate, body=describe_submission(self.rng, 1)
@@ -207,7 +207,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         if self.happens(self.config.exemption_rate):
             posts, need, limit = draw_policy(self.rng, code)
             threads.append(posts)
-            # Half of the scores are decisive: the threshold itself, or a point below it.
+            # Half of the scores test the threshold: they equal it or are one point lower.
             score = pick(self.rng, [limit, limit - 1, score, score])
             score = min(score, need - 1) if sure else score
         if need is not None or self.happens(0.5):
@@ -224,7 +224,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 yield Post(*news.draw(self.rng, values, topics[int(k)])[1:])
 
     def _due(self, sure: bool) -> tuple[str, bool]:
-        """Draw one of few deadlines, so many tie, and whether it is in the future."""
+        """Draw a deadline, and whether it is in the future; there are few, so many tie."""
         past = not sure and self.happens(_PAST_RATE)
         days = -self.whole(1, 9) if past else self.whole(3, 15)
         return iso((START + timedelta(days=days)).replace(hour=23, minute=59, second=0)), not past
@@ -232,7 +232,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     def _count(self, rate: float, sure: bool) -> int:
         if sure:
             return 1
-        # Both numbers are always drawn: later draws must not depend on the first.
+        # Always draw both numbers, because later draws must not depend on the first.
         first, second = self.rng.random() < rate, self.rng.random() < rate / 2
         return int(first) * (1 + int(second))
 

@@ -52,7 +52,7 @@ RIGHT = (
     "nlp-presentation-{id}-{name}", "nlp-presentation-{id}-{name}", "NLP-Presentation-{id}-{upper}",
     "nlp-presentation-{id}-{first}",
 )  # fmt: skip
-# Subjects that do not count; the last two contain IDs of people outside the course.
+# Subjects that are no submissions; the last two contain IDs of people outside the course.
 WRONG = (
     "NLP presentation of {name} ({id})", "Re: nlp-presentation-{id}-{name}", "nlp-project-{id}-{name}", "presentation-{id}-{name}",
     "cv-presentation-{id}-{name}", "nlp2-presentation-{id}-{name}", "nlp-lab-presentation-{id}-{name}", "{id}-{name}",
@@ -62,14 +62,15 @@ FILES, OTHER_FILES = (
     ("slides.pdf", "presentation.pdf", "final_talk.pdf"),
     ("slides.pptx", "talk.docx", "slides.pdf.zip", "link.txt"),
 )
-# Probability that a student has sent something that does not count.
+# Probability that a student without a submission has sent a similar email.
 _ATTEMPT_RATE = 0.6
-# Probability that only the text of such an email says so, and that a submission mentions drafts.
+# Probability that only the text shows that such an email is no submission, and that a submission
+# mentions drafts.
 _DRAFT_RATE = 0.65
-_PRIVATE_RATE = 0.15  # of emails from a private address
-_OTHERS = 10  # students for each email from other people
+_PRIVATE_RATE = 0.15  # share of emails from a private address
+_OTHERS = 10  # one email from other people per this many students
 _CONDITION = re.compile(r"\b(if|unless|in case|should) you\b[^.!?]*", re.IGNORECASE)
-# Wording that a reminder may contain only in a condition.
+# Wording that a reminder may contain only in an `if` clause.
 _DENIAL = re.compile(
     r"\b(nothing (is |was )?(missing|due|to do)|ignore|disregard|by mistake|not a reminder|"
     r"(no need to|need not|(do|does) ?n[o']t (have|need) to) (hand|submit|send|do|worry|present)|"
@@ -82,7 +83,7 @@ _SUBJECT = re.compile(r"nlp-presentation-([0-9]+)-", re.IGNORECASE)
 
 @functools.cache
 def presentations_book() -> PhraseBook:
-    """Return the sentences of the emails."""
+    """Return the sentences of students' emails."""
     return PhraseBook(load_texts("presentations"), COMMON_SLOTS)
 
 
@@ -105,7 +106,7 @@ class _Submission:
 
 
 class Student(NamedTuple):
-    """Row of the roster."""
+    """A row of the roster."""
 
     name: str
     id: str
@@ -127,7 +128,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
 
     def draw(self, size: int) -> None:
         students = self._students(size)
-        sure = self.whole(size)  # this student certainly needs a reminder
+        sure = self.whole(size)  # this student always needs a reminder
         students[sure] = students[sure]._replace(status=ENROLLED)
         mails, missing = [], {}
         for k, student in enumerate(students):
@@ -163,7 +164,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         rows = typed_rows(f"{path}: {SHEET}", table, dict.fromkeys(COLUMNS, as_name), COLUMNS[1:2])
         students = [Student(*row.values()) for row in rows]
         email = self.office.get(Email)
-        # The published dates are the host's.
+        # LOCA-bench writes the dates in the host's time.
         mails = load_mail(state, email, ME, latest=self.start - timedelta(hours=1))
         path = state / "files" / "emails.jsonl"
         subjects = [each.subject for each in read_json_lines(path, TypeAdapter(_Submission))]
@@ -196,7 +197,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         }
 
     def _students(self, size: int) -> list[Student]:
-        """Draw often similar IDs; some names are equal or prefixes of others."""
+        """Draw students, often with similar IDs; some names are equal or prefixes of others."""
         names = people(self.rng, size)
         for k in range(1, size):
             namesake = names[self.whole(k)]
@@ -219,7 +220,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
         speaks = self.happens(_DRAFT_RATE)
         draft = speaks and not counts
-        # Otherwise the subject or the file is wrong.
+        # Any other email has a wrong subject or file.
         right_subject = counts or draft or self.happens(0.4)
         subject = pick(self.rng, RIGHT if right_subject else WRONG).format(
             id=student.id, name=student.name, upper=student.name.upper(), first=student.name.split()[0],
@@ -353,7 +354,7 @@ def _ids(text: str) -> set[str]:
 
 
 def _named(text: str, names: Iterable[str]) -> set[str]:
-    """Return the names in a text; a name within another counts only if it also occurs alone."""
+    """Return the names in a text; a name that is part of another must also occur alone."""
     rest, matches = " ".join(text.split()).casefold(), set()
     for name in sorted((name for name in names if name.casefold() in rest), key=len, reverse=True):
         rest, count = re.subn(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", " ", rest)

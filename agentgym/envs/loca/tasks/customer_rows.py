@@ -1,4 +1,4 @@
-"""Table of WoocommerceNewWelcome: its rows, and how the plan settles them."""
+"""The customer table of WoocommerceNewWelcome: checking its rows, and the plan's steps for it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CHUNK = 200  # rows per statement, to keep statements short
 def customer_failures(
     rows: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Yield the failures of rows of the table."""
+    """Yield the failures of the table's rows."""
     cells = dict.fromkeys(TYPES, identical)
     yield from row_failures(TABLE, rows, expected, cells, ("woocommerce_id",))
 
@@ -53,7 +53,7 @@ def without_own(rows: list[list[int]], _: Effects, own: Sequence[Sequence[int]])
 def settle_rows(
     output: str, rows: Sequence[Mapping[str, Any]], known_owners: Collection[int]
 ) -> Piece:
-    """Look at a table changed off plan; return the steps that add the missing rows."""
+    """Check a table that off-plan calls changed; return the steps that add the missing rows."""
     seen = yield look(
         "tables",
         "Look at the new rows.",
@@ -108,7 +108,7 @@ def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _values(rows: Sequence[Mapping[str, Any]]) -> str:
-    # JSON and GoogleSQL write these values alike.
+    # These values look the same in JSON and GoogleSQL.
     tuples = []
     for row in rows:
         values = [json.dumps(row[name], ensure_ascii=False) for name in TYPES]

@@ -55,14 +55,14 @@ LINES = tuple(
         "| Services| Systems| Products| Components| and Care| Solutions| Platforms| Tools| Supplies"
     ).split("|")
 )
-BLOCK = 20  # cells per unit of size; a unit is then about as long as in other tasks
-MAX_BLOCKS = 8_000  # about the maximum number of years times categories
-_WEIGHT_RATE = 0.6  # of data categories that contribute to a company category
-_CHUNK = 80  # cells per read: each takes many tokens as JSON
+BLOCK = 20  # cells per unit of size, so a unit is about as long as in other tasks
+MAX_BLOCKS = 8_000  # bounds the number of years times categories
+_WEIGHT_RATE = 0.6  # share of data categories that contribute to a company category
+_CHUNK = 80  # cells per read, because each takes many tokens as JSON
 _HEADING = "## Report to be made\n\n"
 _REQUEST = re.compile(rf"{_HEADING}- Target category: (.+)\n- Years: (\d+) to (\d+)")
 _HEAD = re.compile(r"(.+) \((mn|bn) USD\)")
-# LOCA-bench's wording of the request, and its header of the categories.
+# LOCA-bench's wording of the request, and its header for categories.
 _PUBLISHED_REQUEST = re.compile(
     r"\*\*Target Category:\*\* (.{1,200})\n\n\*\*Time Range:\*\* (\d{4}) to (\d{4})"
 )
@@ -135,7 +135,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         if not match:
             raise ValueError(f"{folder / REQUEST} must name a target category and a time range")
         target, first, last = match[1], int(match[2]), int(match[3])
-        # Our prompt announces another form.
+        # Our prompt describes the request in another format.
         text = f"{_HEADING}- Target category: {target}\n- Years: {first} to {last}\n"
         self.files.write(REQUEST, text)
         names, factors, values = _read_market(folder / DATA, target)
@@ -336,7 +336,7 @@ def _as_size(cell: object) -> Decimal:
 
 
 def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
-    # A workbook needs a sheet, so the empty sheet goes last.
+    # A workbook needs at least one sheet, so remove the empty sheet last.
     step = functools.partial(write, thing=f"file {RESULT}", filepath=RESULT)
     yield step(f"Make {RESULT}.", RESULT, "create_workbook")
     label = f"Write the report into its sheet {sheet}."

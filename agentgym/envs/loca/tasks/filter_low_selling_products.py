@@ -55,14 +55,14 @@ COLUMNS = (
     "Discount Ratio",
 )
 DAYS, SALES = 90, 10  # the limits in the task prompt
-# Probabilities that a product that stays is exactly on a limit, and that only its description
-# keeps it out of the outlet.
+# Among products that stay: the probabilities that one is exactly on a limit, and that only its
+# description keeps it out of the outlet.
 _BOUNDARY_RATE, _EXCLUDED_RATE = 0.2, 0.45
 # Probability that the description of another product mentions the outlet.
 _NOTE_RATE = 0.5
-# Probability that a product that moves shares date and discount with another.
+# Probability that a product for the outlet shares its date and discount with another.
 _TIE_RATE = 0.25
-_INACTIVE_RATE = 0.15  # of subscribers who have cancelled
+_INACTIVE_RATE = 0.15  # share of subscribers who have cancelled
 
 
 def _same_percent(actual: Any, expected: str) -> bool:
@@ -180,7 +180,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         path = state / "groundtruth_workspace" / "generation_metadata.json"
         metadata = read_json(path, TypeAdapter(_Metadata))
         shop = self.office.get(WooCommerce)
-        # Product ages are relative to the generator's clock, which is mapped to the start.
+        # Product ages are relative to the generator's clock, so shift dates from it to the start.
         products = read_products(state, self.start - metadata.timestamp.replace(tzinfo=UTC))
         ids = shop.products.add_all(products)
         rows = []
@@ -231,7 +231,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
 
     def _add_note(self, product: dict[str, Any], role: str) -> None:
         if product["excluded"] or self.happens(_NOTE_RATE):
-            # Some products that stay anyway mention it too.
+            # Descriptions of some other products mention the outlet too.
             stays = product["excluded"] or (role == "other" and self.happens(0.5))
             kind = "excluded" if stays else "admitted"
             product["description"] = add_note(self.rng, product["description"], kind)
@@ -374,7 +374,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return PUBLISHED_OFFERS if "published" in self.truth else OFFERS
 
     def published_failures(self) -> Iterator[str]:
-        """Our column Discounted Price is the rule's Promotional Price."""
+        """Yield failures by LOCA-bench's rule, whose Promotional Price is our Discounted Price."""
         shop, email = self.office.get(WooCommerce), self.office.get(Email)
         return outlet_failures(shop, email, self.files, self.truth["rows"], self.truth["letters"])
 
@@ -441,7 +441,7 @@ def _row(key: int, name: str, since: str, regular: str, sale: str) -> dict[str, 
 
 
 def _order(row: Mapping[str, Any]) -> tuple[str, Decimal, str]:
-    # Ratios are exact, so rounded cells sort alike.
+    # Ratios are exact, so rounding the cells does not change the order.
     return (
         row["In Stock Since"],
         Decimal(row["Discount Ratio"].removesuffix("%")),

@@ -40,7 +40,7 @@ CELLS: Mapping[str, Mapping[str, Same]] = {
 def enter_rows(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> Piece:
     """Read the tables and remove wrong rows; return the steps that enter rows and set the comment.
 
-    `rows` has the row of each invoice of the folder, for both tables; `outputs` names the tables
+    `rows` has one row per invoice in the folder, for both tables; `outputs` names the tables
     and the comment.
     """
     ids = ", ".join(_quoted(row["INVOICE_ID"]) for row in rows)
@@ -60,7 +60,7 @@ def enter_rows(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> Pie
             removals.append(_remove_rows(table, wrong, output))
         if missing:
             entries.append(_enter(table, names, missing, output))
-    yield removals  # before correct rows are merged
+    yield removals  # remove wrong rows before entering correct ones
     if seen is None or seen[FLAG] != COMMENT:
         entries.append(_set_comment(outputs[2]))
     return entries
@@ -140,20 +140,20 @@ def _set_comment(output: str) -> PlanStep:
 
 
 def key_of(table: str) -> TableName:
-    """Return schema and name of a table."""
+    """Return a table's schema and name."""
     schema, _, name = table.rpartition(".")
     return schema, name
 
 
 def form_of(table: Table) -> list[Any]:
-    """Return the columns; a check compares them and the rows."""
+    """Return a table's columns, which the check compares along with the rows."""
     columns = [[column.name, column.type, column.nullable, column.key] for column in table.columns]
-    return ["", *columns]  # the empty text keeps the keys of instances
+    return ["", *columns]  # the empty text keeps instance keys unchanged
 
 
 @functools.lru_cache(maxsize=8)
 def records_of(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return the records of a table, cached: the check runs after each call."""
+    """Return a table's records; they are cached, because the check runs after each call."""
     columns: list[list[Any]] = []
     for kind, values in zip(kinds, data, strict=True):
         convert: Callable[[Any], Any] = str

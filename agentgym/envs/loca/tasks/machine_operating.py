@@ -57,7 +57,7 @@ COLUMNS = (*TYPES, "normal_range")
 HEADER = ("machine_id", "machine_description", "sensor_type", "unit", "min_value", "max_value")
 NOON = datetime(2025, 8, 19, 12, tzinfo=UTC)
 FIRST, LAST = NOON - timedelta(minutes=30), NOON + timedelta(minutes=30)
-# Just outside the hour, where anomalies do not count.
+# Times just outside the hour; anomalies at these times do not count.
 OUTSIDE = tuple(FIRST - timedelta(seconds=s) for s in (60, 1)) + tuple(
     LAST + timedelta(seconds=s) for s in (1, 60)
 )
@@ -79,7 +79,7 @@ BUCKETS = (
     "iot_reports",
     "machine_anomaly_reports",
 )
-PAGE = 100  # readings per step; plans grow with the state
+PAGE = 100  # readings per step, so plans grow with the state
 Range: TypeAlias = tuple[int, int]
 # Probabilities that a reading is exactly on a limit, and that a sensor has no range.
 _LIMIT_RATE, _MISSING_RATE = 0.04, 0.05
@@ -122,7 +122,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         cloud = self.office.get(GoogleCloud)
         sensors = self._sensors(size)
         all_limits = {sensor: self._range(sensor[1]) for sensor in sensors}
-        sure = pick(self.rng, sensors)  # this sensor certainly has a range and an anomaly
+        sure = pick(self.rng, sensors)  # this sensor always has a range and an anomaly
         ranges = {
             sensor: limits
             for sensor, limits in all_limits.items()
@@ -232,7 +232,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                 begin = int(self.rng.choice(places))
                 spell = self._spell(limits)[: len(minutes) - begin]
                 values[begin : begin + len(spell)] = spell
-        if self.happens(self.config.anomaly_rate):  # barely out of range
+        if self.happens(self.config.anomaly_rate):  # readings barely out of range
             values[int(self.rng.choice(inside))] = int(self.rng.choice([low - 1, high + 1]))
         extra = []
         if sure or self.happens(self.config.anomaly_rate):
@@ -271,9 +271,9 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                 int(value)
                 for value in np.linspace(high - width // 3, high + width // 3, self.whole(4, 10))
             ]
-        if kind == 2:  # it swings
+        if kind == 2:  # a swing
             return [self._out(limits) for _ in range(self.whole(3, 7))]
-        return [0] * self.whole(2, 5)  # it fails
+        return [0] * self.whole(2, 5)  # a failed sensor
 
     def _book(
         self, sensors: Sequence[tuple[str, str]], ranges: dict[tuple[str, str], Range]

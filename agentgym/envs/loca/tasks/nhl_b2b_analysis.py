@@ -42,7 +42,7 @@ COLUMNS = ("Team", "HA", "AH", "HH", "AA", "Total")
 CELLS = {"Team": exact, **dict.fromkeys(COLUMNS[1:], number())}
 TABLE = CsvTable(FILE, COLUMNS, CELLS, key=("Team",))
 KINDS = COLUMNS[1:5]
-CHUNK = 300  # rows per step; plans grow with the schedule
+CHUNK = 300  # rows per step, so plans grow with the schedule
 TEAMS = (
     "Anaheim Ducks|Boston Bruins|Buffalo Sabres|Calgary Flames|Carolina Hurricanes|Chicago "
     "Blackhawks|Colorado Avalanche|"
@@ -55,7 +55,7 @@ TEAMS = (
     "Toronto Maple Leafs|Utah Hockey Club|Vancouver Canucks|Vegas Golden Knights|Washington "
     "Capitals|Winnipeg Jets"
 ).split("|")
-_POSTPONED_RATE = 0.06  # of games that were not played on their day
+_POSTPONED_RATE = 0.06  # share of games that were not played on their day
 # Day, visitor, home, and whether it was played.
 Game = tuple[date, str, str, bool]
 
@@ -253,7 +253,7 @@ def _look_at_result() -> Generator[PlanStep, Any, Mapping[str, Any] | None]:
 def _season(
     rng: np.random.Generator, teams: Sequence[str], count: int, day: date, postponed: float
 ) -> list[Game]:
-    # Teams that played the day before play less often.
+    # Teams that played the day before are less likely to play.
     games: list[Game] = []
     tired: set[str] = set()
     while len(games) < count:
@@ -287,7 +287,7 @@ def _count(teams: Sequence[str], games: Sequence[Game]) -> list[dict[str, Any]]:
     return rows
 
 
-@lru_cache(maxsize=8)  # each hint restarts the plan with the same games
+@lru_cache(maxsize=8)  # cached, because each hint restarts the plan with the same games
 def _count_texts(texts: tuple[str, ...]) -> Sequence[Mapping[str, Any]]:
     games = []
     for text in texts:

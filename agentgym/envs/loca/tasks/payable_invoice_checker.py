@@ -98,7 +98,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         invoices, pdfs = [], []
         for k, key in enumerate(ids[:size]):
             mail, other = pick(self.rng, mails), pick(self.rng, list(buyers)[:8])
-            # The first invoice is unpaid: at least one email is due.
+            # The first invoice is unpaid, so at least one email is due.
             paid_rate = _PAID_RATE if k else 0.0
             invoice, pdf = draw_invoice(self.rng, key, (mail, buyers[mail]), other, paid_rate)
             invoices.append(invoice)
@@ -329,7 +329,7 @@ def _mail_faults(mail: Mail, expected: Collection[str], files: Collection[str]) 
 
 
 def _listed(text: str, files: Collection[str]) -> set[str]:
-    # A name with more after .pdf belongs to another file.
+    # If a name continues after `.pdf`, it is another file's.
     listed = set()
     for token in re.findall(r"[\w.-]+", text):
         name = token.strip("-_.")
@@ -341,7 +341,7 @@ def _listed(text: str, files: Collection[str]) -> set[str]:
 
 def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
     suppliers = list(SUPPLIERS)
-    ids: dict[str, None] = {}  # an ordered set: draws must not depend on string hashes
+    ids: dict[str, None] = {}  # an ordered set, because draws must not depend on string hashes
     while len(ids) < size:
         ids[f"{pick(rng, suppliers)}-2024-{rng.integers(100, 10_000)}"] = None
     near = [

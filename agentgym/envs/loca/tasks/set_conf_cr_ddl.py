@@ -38,7 +38,7 @@ from agentgym.office.email.server import Email
 ME, NAME = "swright@mcp.com", "Simon Wright"
 EVER = {"timeMin": "2000-01-01T00:00:00Z", "timeMax": "2100-01-01T00:00:00Z"}
 NOTE = "conference_info.txt"
-AOE = timezone(timedelta(hours=-12))  # the last time zone to end a day
+AOE = timezone(timedelta(hours=-12))  # the time zone where a day ends last
 BEFORE = timedelta(hours=3)  # as in the task prompt
 TRACKS = ("Main Track", "Demo Track", "Industry Track", "Workshop Track", "Datasets Track")
 KINDS = ("Conference", "Symposium", "Congress", "Forum")
@@ -64,11 +64,11 @@ SLOTS = {
 }
 # The title of a reminder must not say this.
 _DENIAL = re.compile(r"\b(not|no|never|cancell?ed|ignore)\b")
-# Other texts of a reminder must not say this; notes may contain an unrelated "not".
+# A reminder's other texts must not say this; they may contain an unrelated "not".
 _REVOCATION = re.compile(
     r"\b(cancell?ed|ignore|disregard|wrong|false|no longer|not (the|a|my|our) (\w+ )?(deadline|reminder))\b"
 )
-# The forms of LOCA-bench's note, subjects and deadlines.
+# Formats of LOCA-bench's note, subjects and deadlines.
 _PAPER = re.compile(r"(?:• |paper to the )(\S{1,200}) (?:conference )?\((.{1,200})\)")
 _SUBJECT = re.compile(r"\[(\S+) (\S+)\] .*Camera-Ready")
 _DUE = re.compile(r"^(?:NEW d|D)eadline: (\S+)T23:59:00-12:00$", re.MULTILINE)
@@ -101,13 +101,13 @@ def facts_book() -> PhraseBook:
 
 @functools.cache
 def fillers_book() -> PhraseBook:
-    """Return the surrounding phrases."""
+    """Return the phrases that surround the facts."""
     return PhraseBook(load_texts("conference_fillers"), SLOTS)
 
 
 @functools.cache
 def conference_news() -> News:
-    """Return the emails without a deadline."""
+    """Return the texts of emails without a deadline."""
     return News(load_texts("conference_news"), SLOTS)
 
 

@@ -1,4 +1,4 @@
-"""Raw material stock after new orders, and the products it still allows (LOCA-bench, table 7)."""
+"""Raw material stock after new orders, and the products it suffices for (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ MATERIALS = {
     "pcs": "Wood Screw|Hinge|Door Knob|Felt Pad|Cam Lock|Wood Screw Set",
 }
 GRADES = ("", " Fine", " Heavy", " White", " Black", " Grade A")
-# Hundredths of a unit that a product may need.
+# Quantities that a product needs, in hundredths of a unit.
 QUANTITIES = {"m2": (50, 501, 10), "m": (50, 501, 10), "L": (5, 51, 1), "pcs": (200, 2_001, 100)}
 # Shop tables that no step changes, apart from MUTABLE_COLUMNS of products.
 PROTECTED = (
@@ -64,9 +64,9 @@ PROTECTED = (
     "customers", "settings",
 )  # fmt: skip
 MAX_PRODUCTS = 1_000  # the plan makes one call per product
-# Probability of each reason why an order does not count; most reasons appear only in the note.
+# Probabilities of the reasons why an order does not count; most reasons are only in the note.
 OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "withdrawn": 0.6}
-# Probability that the rest of a material is just enough, or just too little, for a whole number of
+# Probability that the remaining material is just enough, or just too little, for a whole number of
 # products.
 _EDGE_RATE = 0.6
 MUTABLE_COLUMNS = ("date_modified", "stock_quantity", "stock_status")
@@ -131,7 +131,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        # Every plan has seven fixed steps; each product adds one, and part of a page.
+        # Every plan has seven fixed steps. Each product adds one step and a fraction of a page.
         products = round((steps - 7) / 1.15)
         if not 1 <= products <= MAX_PRODUCTS:
             raise ValueError(
@@ -140,7 +140,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return {"size": max(4, 2 * products), "products": products}
 
     def draw(self, size: int) -> None:
-        """Derive the stock from the needs of the drawn orders."""
+        """Draw orders, and choose the stock to match their needs."""
         materials = self._materials(
             self.config.materials or min(100, max(5, round(1.2 * sqrt(size))))
         )
@@ -213,7 +213,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             raise ValueError(f"{state}: products.json: {error}") from None
         numbers = {product.sku: number for product, number in zip(products, ids, strict=True)}
         for k, order in enumerate(orders, 1):
-            # The published dates are the host's; the prompt sets ours.
+            # LOCA-bench writes the dates in the host's time; our prompt states the date.
             paid = LAST_UPDATE + timedelta(minutes=k)
             lines = []
             for line in order.line_items:
@@ -305,7 +305,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             return need * counts[0] + step * self.whole(0, max(1, need // step))
         if self.happens(0.25):
             return need * counts[0] - step
-        # Counts that floating-point arithmetic gets wrong come first.
+        # Prefer counts that floating-point arithmetic gets wrong.
         hard = [
             count
             for count in counts
@@ -323,7 +323,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             items = [self._sku(skus) for _ in range(self.whole(1, 4))]
             lines = {sku: self.whole(1, 4) for sku in items}
             note, pieces = self._note(kind, lines)
-            # At least one product is always possible, and some order just misses being counted.
+            # The first order, and orders that just miss the limit, must contain furniture.
             while (not k or kind == "exact") and not any(map(pieces.get, skus[:-2])):
                 lines = {skus[0]: 1, **lines}
                 note, pieces = self._note(kind, lines)
@@ -452,7 +452,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         for sku, _, material, _, need, _ in table["rows"][1:]:
             recipes.setdefault(sku, []).append((material, Decimal(str(need))))
         materials = [row for row in stock["rows"] if not is_blank(row)]
-        # A sheet returns text or a number, which is only exact as text.
+        # A sheet returns text or floats; converting through text is exact.
         left = {row[0]: Decimal(str(row[2])) for row in materials[1:]}
         written = {
             stock["rows"][k][0] for k in stock["own"]

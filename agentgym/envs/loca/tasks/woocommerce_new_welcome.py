@@ -59,7 +59,7 @@ PRODUCTS = tuple(
 OTHER_STATUSES = ("pending", "processing", "on-hold", "cancelled", "failed")
 # Shop tables that no step changes.
 PROTECTED = tuple("orders items customers products categories notes settings".split())
-# An edge is seven times 24 hours ago, or a second before.
+# An order at the edge is exactly seven days old, or a second older.
 HISTORIES = {
     "new": 0.34, "new and old": 0.1, "new at the edge": 0.04, "new after the edge": 0.04, "several": 0.14,
     "several at the edge": 0.04, "old": 0.1, "old at the edge": 0.04, "known": 0.1, "guest": 0.06,
@@ -89,7 +89,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         shop.settings.update("woocommerce_currency", "EUR")
         shop.settings.update("gmt_offset", str(pick(self.rng, [-8, -5, 2, 9])))
         histories = self._histories(size)
-        others = 15 + size // 10  # table rows of customers without orders
+        others = 15 + size // 10  # number of table rows about customers without orders
         everybody = self._customers(len(histories) + others)
         customers = everybody[: len(histories)]
         members = [
@@ -197,7 +197,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         customers: Sequence[Mapping[str, Any]],
         histories: Sequence[History],
     ) -> dict[tuple[int, datetime], tuple[int, str, bool]]:
-        prices = [self.whole(500, 6000) for _ in PRODUCTS]  # in cents
+        prices = [self.whole(500, 6000) for _ in PRODUCTS]  # prices in cents
         products = shop.products.add_all(
             {"name": name, "regular_price": in_decimals(price)}
             for name, price in zip(PRODUCTS, prices, strict=True)
@@ -290,7 +290,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
             orderby="id",
             order="asc",
         )
-        # Rows from today are the agent's own and are left out, as are its own rows from other days.
+        # Leave out rows from today, which the agent has written, and its rows with other dates.
         step = read(
             "Read the ids in the table.",
             lambda text: [[row["id"], row["woocommerce_id"]] for row in query_rows(text)],
@@ -371,7 +371,7 @@ def _new_orders(
     for order in orders:
         by_owner.setdefault(order["customer_id"], []).append(order)
     for owner in sorted(by_owner.keys() - known_owners):
-        # In the shop's time zone, as its tools return them.
+        # Times are in the shop's time zone, as the tools return them.
         local = [datetime.fromisoformat(f"{each['date_completed']}Z") for each in by_owner[owner]]
         dates = [moment - timedelta(hours=hours) for moment in local]
         recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]

@@ -69,13 +69,13 @@ ROLES = (
 )
 # Shop tables that no step changes.
 PROTECTED = tuple("products product_categories categories tags orders customers settings".split())
-# Probability that the stock is on the limit: one below the threshold for products with an alert,
-# exactly the threshold for others.
+# Probability that the stock is next to the limit: one below the threshold for products that need
+# an alert, exactly at the threshold for others.
 _BOUNDARY_RATE = 0.25
-# Probabilities that another product was reported before, below its threshold or not, and that it is
-# below its threshold but not published, or discontinued by its description.
+# Probabilities that a product without an alert was reported before, and that it is below its
+# threshold but unpublished, or discontinued according to its description.
 _REPORTED_RATE, _HIDDEN_RATE, _GONE_RATE = 0.35, 0.1, 0.6
-_OUTLOOK_RATE = 0.85  # of descriptions that say that a product is still ordered
+_OUTLOOK_RATE = 0.85  # share of descriptions that say that a product is still ordered
 _MANAGER = re.compile(r"^- Purchasing manager: .* <(\S+)>$", re.MULTILINE)
 
 

@@ -1,1 +1,1 @@
-"""Generated office texts and the readers that recover their facts."""
+"""Generated office texts, and the parsers that recover their facts."""

@@ -38,16 +38,16 @@ THEMES: Sequence[_Theme] = _TEXTS["themes"]
 PAPERS = {paper: forms for theme in THEMES for paper, forms in theme["papers"].items()}
 PAPER_OF_PHRASE = {phrase: paper for paper in PAPERS for phrase in PAPERS[paper]["phrases"]}
 SLOTS = {**COMMON_SLOTS, "person": COMMON_SLOTS["name"]}
-# Sentences each on the work and on the person: a letter of one page.
+# Sentences about the work, and as many about the person; a letter then fills one page.
 _LETTER_PART = 4
-# Phrase for each paper, by its path in the archive.
+# Maps a paper's path in the archive to the phrase that requests it.
 Layout: TypeAlias = dict[str, str]
 
 
 def draw_papers(
     rng: np.random.Generator, files: Workspace, name: str, student: str, others: Sequence[str]
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Write the papers; return letters and awards, sorted by date."""
+    """Write the application papers; return letters and awards, sorted by date."""
     for paper in (*PAPERS, "old_CV.pdf", "draft_Portfolio.pdf"):
         if not paper.endswith(".pdf"):
             continue

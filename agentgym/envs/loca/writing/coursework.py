@@ -16,7 +16,7 @@ from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, Phr
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Course with a unique name; the hundreds of its code are the level."""
+    """A course with a unique name; the hundreds digit of its code is its level."""
 
     code: str
     name: str
@@ -47,7 +47,7 @@ def draw_courses(rng: np.random.Generator, count: int) -> list[Course]:
     return courses
 
 
-# More points than anybody has, so nobody is exempt.
+# More points than anybody has; as the threshold, it exempts nobody.
 NOBODY = 10**6
 ASSIGNMENTS = ("Homework", "Project", "Essay")
 SLOTS = {
@@ -56,8 +56,8 @@ SLOTS = {
     "title": PhraseSlot(r"[A-Z]+[0-9]+-[0-9]+ [A-Z][a-z]+(?: Quiz)? [0-9]+"),
 }
 _LIMITS = (80, 85, 90, 95)  # points that exempt a student
-_NOTE_RATE = 0.25  # share of required items that say that they are required
-_RESTORED_RATE = 0.35  # share of dropped items that are restored; most stay dropped
+_NOTE_RATE = 0.25  # share of required items whose description says so
+_RESTORED_RATE = 0.35  # share of dropped items that are restored later
 _CHANGE_ASIDES = ("aside", "workload_aside")
 # Number of news items around each announcement, as in a weekly letter to the class.
 _NEWS = 2
@@ -157,7 +157,7 @@ def _values(
 
 
 def _with_note(rng: np.random.Generator, texts: list[str], voluntary: bool) -> str:
-    # Some required items do not mention it.
+    # Not every required item says that it is required.
     if voluntary or rng.random() < _NOTE_RATE:
         note = _say(rng, "voluntary" if voluntary else "counted")
         texts.insert(whole(rng, 1, len(texts) + 1), note)
@@ -169,7 +169,7 @@ def _say(rng: np.random.Generator, kind: str, **values: Any) -> str:
 
 
 def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, int]:
-    """Draw announcements on the entrance assessment, and the points that finally exempt."""
+    """Draw announcements on the entrance assessment, and the final threshold for an exemption."""
     first, *later = rng.choice(_LIMITS, 1 + int(rng.random() < 0.3), replace=False).tolist()
     limit = need = later[-1] if later else first
     texts = [_say(rng, "policy", code=code, points_number=first)]
@@ -214,14 +214,14 @@ def _post(rng: np.random.Generator, title: str, text: str, asides: Sequence[str]
 
 
 def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[Post]:
-    """Merge threads at random, keeping the order in each."""
+    """Interleave threads at random; each keeps its order."""
     rest = [list(thread) for thread in threads]
     order = shuffled(rng, [thread for thread in rest for _ in thread])
     return [thread.pop(0) for thread in order]
 
 
 def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Post]) -> list[Post]:
-    """Put news around each post; without posts, return one of news."""
+    """Put news around each post; without posts, return a post with news."""
 
     def amid_news(text: str) -> str:
         more = [post.text for post in itertools.islice(news, _NEWS)]
@@ -231,7 +231,7 @@ def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Po
 
 
 def read_posts(texts: Iterable[str]) -> tuple[int | None, list[str]]:
-    """Return the exempting points and the dropped titles."""
+    """Return the threshold for an exemption and the dropped titles."""
     need: int | None = None
     newest: dict[str, str] = {}
     for text in texts:

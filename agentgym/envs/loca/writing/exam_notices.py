@@ -17,7 +17,7 @@ _BUILDINGS: Sequence[str] = load_texts("names")["buildings"]
 # Minutes per day.
 _DAY = 24 * 60
 
-# Kind in the phrase book, and the values by slot.
+# A statement: its kind in the phrase book, and the values by slot.
 Said: TypeAlias = Sequence[Any]
 
 
@@ -28,7 +28,7 @@ class Exam:
     Attributes:
         proctor: Name and address of a proctor other than the teacher.
         books: `OPEN` or `CLOSED`, if a notice mentions it.
-        held: False without an exam, or after a cancellation.
+        held: False if there is no exam or it was cancelled.
     """
 
     day: str | None = None
@@ -42,7 +42,7 @@ class Exam:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Anchors of notices: the section, the midterm and the project deadline."""
+    """What notices refer to: the section, the midterm and the project deadline."""
 
     section: int
     midterm: str | None = None
@@ -66,7 +66,7 @@ def facts_book() -> PhraseBook:
 
 @functools.cache
 def fillers_book() -> PhraseBook:
-    """Return the surrounding phrases."""
+    """Return the phrases that surround the facts."""
     return PhraseBook(load_texts("exam_fillers"), SLOTS)
 
 
@@ -103,7 +103,7 @@ _FIXED: Mapping[str, Mapping[str, Any]] = {
     "duration_open": {"minutes": None},
     "place_open": {"place": None},
 }
-# Facts that statements of a kind contain, by slot.
+# Maps each kind of statement to its slots and the facts in them.
 _STATED: Mapping[str, Mapping[str, str]] = {
     "date": {"date": "day"},
     "date_corrected": {"date": "day"},
@@ -157,7 +157,7 @@ def _timed(kind: str, said: Mapping[str, Any], exam: Exam) -> Exam:
 
 
 def resolve(said: Iterable[Said], section: int) -> Exam | None:
-    """Return an exam after statements, oldest first; None if no statement is about it."""
+    """Build an exam from statements, oldest first; return None if none concerns an exam."""
     facts = list(said)
     where = Setting(section)
     for kind, values in facts:

@@ -25,16 +25,16 @@ Notice = list[str]
 # Probability that a notice states a fact indirectly: relative to the midterm, as a correction, or
 # for all sections but one.
 INDIRECT_RATE = 0.5
-# Maximum number of days counted from another date; a reader would lose count of more.
+# Maximum number of days that a notice counts from another date.
 _FAR = 60
 # Maximum shift of an exam in days.
 _SHIFT = 30
-# Probability that a notice mentions an obvious fact.
+# Probability that a notice states an obvious fact.
 _ASIDES = 0.15
 
 
 class Timetable:
-    """Free hours after `now`; each hour has one exam."""
+    """Free hours after `now`; an hour has at most one exam."""
 
     def __init__(self, rng: np.random.Generator, now: datetime, days: int) -> None:
         midnight, starts = now.replace(hour=0), [*range(7, 12), *range(13, 19)]
@@ -47,7 +47,7 @@ class Timetable:
         return self.free.popitem()[0]
 
     def move(self, begin: datetime, order: Sequence[int]) -> int | None:
-        """Take the same hour on another day; return the shift in days."""
+        """Take the same hour of a free day; return the shift in days."""
         for days in order:
             if (hour := begin + timedelta(days=days)) in self.free:
                 del self.free[hour]
@@ -58,7 +58,7 @@ class Timetable:
 class ExamStory:
     """Draw successive notices about an exam.
 
-    A `sure` exam is in the future, with all facts known.
+    A `sure` exam is in the future and all its facts are known.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ def _days_between(first: str, second: str) -> int:
 
 
 def told(rng: np.random.Generator, notice: Notice) -> str:
-    """Return a notice as text with fillers and remarks."""
+    """Write a notice as text, with fillers and remarks."""
     fillers = fillers_book()
     texts = [fillers.write(part, rng) if part in fillers.kinds else part for part in notice]
     remarks = shuffled(rng, fillers.kinds["remark"])

@@ -23,10 +23,10 @@ _MAIL = re.compile(
     r"(?:Purchaser|Purchasing manager|Ordered by \(purchaser\)): .{0,200}?(?<![\w.])([\w.]{1,64}@mcp\.com)"
 )
 _TOTAL = re.compile(r"(?:Invoice total|Total with tax|Grand total): (?:\$|USD )?([\d,]+\.\d\d)")
-# Probabilities that an invoice not paid in full is paid in part, and that a box, instead of a
-# note, shows the payment.
+# Probabilities that an invoice not paid in full is partly paid, and that a box instead of a note
+# states the payment.
 _PARTIAL_RATE, _BOX_RATE = 0.6, 0.4
-# `money` is in cents.
+# The slot `money` takes cents.
 SLOTS: Mapping[str, PhraseSlot] = {
     **COMMON_SLOTS,
     "money": PhraseSlot(
@@ -36,7 +36,7 @@ SLOTS: Mapping[str, PhraseSlot] = {
     ),
 }
 
-# Kinds of texts that fit a payment; open balances and returned sums are the hard ones.
+# Kinds of texts by payment status; open balances and returned payments are the hard ones.
 _BOXES = {"all": ("full",), "part": ("received", "open"), "none": ("nothing",)}
 _NOTES = {
     "all": ("full", "full", "received", "instalments"),
@@ -47,7 +47,7 @@ _NOTES = {
 
 @functools.cache
 def payment_books() -> dict[str, PhraseBook]:
-    """Return the texts in boxes, the notes and other remarks."""
+    """Return the phrase books for boxes, notes and other remarks."""
     return {name: PhraseBook(texts, SLOTS) for name, texts in load_texts("payments").items()}
 
 
@@ -94,7 +94,7 @@ def read_payment(text: str, total: int) -> int:
         return int(total - values["open_money"])
     if kind == "instalments":
         return int(values["first_money"] + values["second_money"])
-    return int(values.get("paid_money", 0))  # none if nothing was paid, or it was returned
+    return int(values.get("paid_money", 0))  # 0 if nothing was paid or kept
 
 
 _TEXTS = load_texts("invoices")
@@ -154,7 +154,7 @@ def draw_invoice(
 def _draw_part(rng: np.random.Generator, total: int) -> int:
     if rng.random() >= _PARTIAL_RATE:
         return 0
-    # Half of the time little is missing, down to a cent.
+    # Half of these payments leave only a cent or a dollar open.
     share = total * whole(rng, 10, 81) // 100
     return int(rng.choice([share, share, total - 1, total - 100]))
 

@@ -1,4 +1,4 @@
-"""Announcements and emails that are irrelevant to the task."""
+"""Announcements and emails that do not matter for the task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MORE = (3, 4)
 
 
 class News:
-    """Texts by topic, from senders, titles, first and further sentences."""
+    """Texts by topic, assembled from senders, titles, and first and further sentences."""
 
     def __init__(
         self, texts: Mapping[str, Mapping[str, Sequence[str]]], slots: Mapping[str, PhraseSlot]

@@ -1,4 +1,4 @@
-"""First prompt of an instance, drawn because a deterministic policy acts alike on equal prompts."""
+"""Draw first prompts that vary, because a deterministic policy repeats itself on equal prompts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from agentgym.envs.loca.draws import DrawnValues, load_texts, people, pick, shuffled, whole
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot
 
-# Other brackets belong to the text, for example to JSON.
+# Brackets without `|` belong to the text, for example to JSON.
 _ALTERNATIVES = re.compile(r"\[([^\[\]]*\|[^\[\]]*)\]")
 
 
@@ -27,7 +27,7 @@ def _texts() -> tuple[Mapping[str, Sequence[str]], Mapping[str, PhraseBook]]:
 
 
 def draw_opening(rng: np.random.Generator, task: str, rules: str, now: datetime) -> str:
-    """Draw the first prompt: who asks, then the rules.
+    """Draw the first prompt, an introduction and the rules.
 
     Brackets in the rules contain alternatives; consecutive lines that begin with "- " may appear in
     any order. A task without introductions only gets its rules.

@@ -11,18 +11,18 @@ import numpy as np
 from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled, whole
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, NUMBERS, PhraseBook, PhraseSlot
 
-# Selects the sentences that fit an order.
+# Selects the sentences that fit an order's products.
 Shop: TypeAlias = Literal["furniture", "services", "books"]
-# Kind in the phrase book, and the values by slot.
+# A statement: its kind in the phrase book, and the values by slot.
 Fact: TypeAlias = tuple[str, Mapping[str, Any]]
 
 # Products of the furniture shop that are not furniture.
 SERVICES = {"Gift Card", "Assembly"}
 # Minimum and maximum number of remarks on delivery.
 _REMARKS = (3, 5)
-# Maximum number of sentences on calls, parcels and paper in a note to the bookshop.
+# Maximum number of irrelevant sentences in a note to the bookshop.
 _MOST_ASIDES = 3
-# Probabilities that a note has sentences that decide nothing, and that it changes the order.
+# Probabilities that a note has irrelevant sentences, and that it changes the order.
 _ASIDE_RATE, _AMENDED_RATE = 0.95, 0.8
 
 
@@ -43,7 +43,7 @@ SLOTS: Mapping[str, PhraseSlot] = {
 
 @functools.cache
 def notes_book(shop: Shop) -> PhraseBook:
-    """Return the sentences that fit orders of a kind."""
+    """Return the sentences that fit a shop's orders."""
     texts = load_texts("order_notes")
     if shop == "books":
         return PhraseBook(texts["books"], SLOTS)
@@ -67,7 +67,7 @@ def write_note(
     texts: list[str] = []
     for fact in facts:
         text = _say(rng, shop, fact)
-        while text in texts:  # equal facts in other words
+        while text in texts:  # repeated facts use different words
             text = _say(rng, shop, fact)
         texts.append(text)
     if rng.random() < _ASIDE_RATE:
@@ -93,7 +93,7 @@ _ALLOWING: Sequence[Sequence[str]] = (
     ("declined", "resumed"),
     ("declined", "resumed"),
 )
-# True for kinds of sentences that decline emails.
+# Maps kinds of sentences about emails to whether they decline them.
 _WISHES = {"declined": True, "revoked": True, "invited": False, "resumed": False}
 
 
@@ -112,7 +112,7 @@ def declines_mails(note: str) -> bool:
     return declined
 
 
-# Pieces by product name.
+# Number of pieces by product name.
 Order: TypeAlias = Mapping[str, int]
 _CHANGES = set("set drop more fewer double same swap exchange only undo back".split())
 # Changes of a single product.
@@ -120,15 +120,15 @@ _OF_ONE = {"set", "drop", "more", "fewer", "double"}
 _MOST_CHANGES = 5
 # Minimum and maximum number of sentences that mention changes without asking for any.
 _ASIDES = (3, 5)
-# Maximum new count that a customer asks for, or doubles.
+# Maximum count that a customer sets or doubles.
 _MOST_PIECES = 6
-# Probabilities of withdrawing all changes, or one; of revoking an earlier withdrawal of the order;
-# and of denying a withdrawal.
+# Probabilities that a note withdraws all changes, that it withdraws one, that it restores a
+# withdrawn order, and that it says that the order stands.
 _BACK, _UNDO, _RESTORED, _STANDS = 0.2, 0.25, 0.2, 1 / 3
 
 
 def amend(order: Order, facts: Iterable[Fact]) -> dict[str, int]:
-    """Return the pieces after a note; all zero if withdrawn."""
+    """Return the pieces after a note; withdrawn orders have none."""
     now, withdrawn = dict(order), False
     for kind, said in facts:
         if kind in _CHANGES:

@@ -1,7 +1,7 @@
 """Phrase books: sentences as data that write facts in words and read them back.
 
 A phrase is a sentence with alternatives in brackets and slots in braces: `[It|The exam] begins at
-{time}.` A book groups phrases by kind, which is the fact that they state.
+{time}.` A book groups phrases by kind; phrases of one kind state the same fact.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SENTENCE = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n)")
 
 @dataclass(frozen=True, slots=True)
 class PhraseSlot:
-    """Forms of the values of one type; `pattern` matches every form and has no groups."""
+    """How values of one type are written and read; `pattern` must match every spelling."""
 
     pattern: str
     write: Callable[[Any, np.random.Generator], str] = lambda value, rng: str(value)
@@ -32,9 +32,9 @@ class PhraseSlot:
 
 
 class Phrase:
-    """Sentence with alternatives and slots.
+    """A sentence with alternatives and slots.
 
-    `slots` has the slots by type; the slot `old_date` has the type `date`. `count` is the number of
+    `slots` maps types to slots; the slot `old_date` has the type `date`. `count` is the number of
     forms.
     """
 
@@ -58,7 +58,7 @@ class Phrase:
         self._pattern = re.compile(pattern)
 
     def forms(self) -> Iterator[str]:
-        """Yield the sentence with each choice of alternatives and slots in braces."""
+        """Yield the sentence with each choice of alternatives; slots stay in braces."""
         braces = {name: f"{{{name}}}" for name in self.names}
         for form in self._forms:
             yield "".join(braces.get(part, part) for part in form)
@@ -80,13 +80,13 @@ class Phrase:
 
 
 class PhraseBook:
-    """Phrases by kind, from their texts."""
+    """Phrases by kind, created from their texts."""
 
     def __init__(
         self, phrases: Mapping[str, Sequence[str]], slots: Mapping[str, PhraseSlot]
     ) -> None:
         self.kinds: dict[str, Sequence[Phrase]] = {}
-        # The index by first and last words makes reading fast: a sentence tries few phrases.
+        # An index by first and last words, so that reading a sentence tries only a few phrases.
         self._by_ends: dict[str, dict[str, list[tuple[str, Phrase]]]] = {}
         for kind, texts in phrases.items():
             self.kinds[kind] = [Phrase(text, slots) for text in texts]
@@ -148,7 +148,7 @@ class PhraseBook:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text at sentence marks followed by whitespace and at empty lines."""
+    """Split a text at empty lines, and at full stops and the like before whitespace."""
     parts = [part.strip() for part in _SENTENCE.split(text)]
     return [part for part in parts if part]
 

@@ -22,7 +22,7 @@ from agentgym.text.tools import ToolError, echo
 
 
 class GoogleSQL(Warehouse):
-    """BigQuery's dialect; an engine schema is a dataset of the one project."""
+    """BigQuery's dialect; each engine schema is a dataset, and there is one project."""
 
     dialect: ClassVar[str] = "bigquery"
     functions: ClassVar[frozenset[str]] = FUNCTIONS

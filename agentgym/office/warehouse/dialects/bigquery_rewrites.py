@@ -28,7 +28,7 @@ _PARTS = {
     "DATE": "CAST({0} AS DATE)", "TIME": "CAST({0} AS TIME)",
     "MICROSECOND": "extract(microseconds FROM {0}) % 1000000", "MILLISECOND": "extract(milliseconds FROM {0}) % 1000",
 }  # fmt: skip
-# The first day of a week, in the order from DuckDB's.
+# Names of a week's first day, starting with DuckDB's.
 _DAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
 _WEEKS = {"WEEK": "SUNDAY", "ISOWEEK": "MONDAY"}
 # Format elements with the same meaning in DuckDB. SQLGlot spells out other elements, such as `%F`.
@@ -70,7 +70,7 @@ def _pivot(node: Node) -> Node:
 
 
 def _literal(node: Node) -> Node:
-    """Make a number with a point a FLOAT64 (a decimal in DuckDB), except in inserted rows."""
+    """Make a number with a point a FLOAT64 instead of DuckDB's DECIMAL, except in inserted rows."""
     holder = node.parent.parent if isinstance(node.parent, exp.Neg) else node.parent
     if (
         node.is_string
@@ -148,7 +148,7 @@ def _check_format(node: Node) -> None:
 def _written(node: Node) -> Node:
     _check_format(node)
     item, style = node.this, node.args["format"]
-    if "%-d" in style.name:  # SQLGlot's form of `%e`, which pads with a blank
+    if "%-d" in style.name:  # SQLGlot's spelling of `%e`, which pads with a blank
         raise ToolError("not supported: %e in a format; use %d")
     if isinstance(item, exp.TsOrDsToTime):
         item = duck("DATE '1970-01-01' + CAST({0} AS TIME)", item.this)

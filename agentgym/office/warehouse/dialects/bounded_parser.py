@@ -1,7 +1,7 @@
 """SQLGlot's parser with bounded work, and errors in a fixed order.
 
-Where code may be a type or a function, such as `DATE(DATE(…))`, SQLGlot parses the brackets once
-for each, which doubles the work per nesting level.
+If code such as `DATE(DATE(…))` may be a type or a function, SQLGlot tries both, which doubles the
+work per nesting level.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 from sqlglot import Dialect, Parser, TokenType
 
-MAX_TOKENS = 50_000  # half the maximum characters; each token takes some 20 microseconds
-MAX_BRACKETS = 40  # nested brackets and CASE expressions, over which the parser recurses
+MAX_TOKENS = 50_000  # half the maximum characters; a token takes about 20 microseconds
+MAX_BRACKETS = 40  # nesting of brackets and CASE expressions; the parser is recursive
 
 # Maximum average rereads per token; ordinary statements need less than one.
 _REREADS = 16
-# Rereads allowed for any statement, which take some hundredths of a second.
+# Rereads that every statement may use; they take a few hundredths of a second.
 _FEW_TOKENS = 2_000
 
 
@@ -58,12 +58,12 @@ def _parser_class(kind: type[Parser]) -> type[Parser]:
 
         def _retreat(self, index: int) -> None:
             self._rereads -= self._index - index
-            if self._rereads < 0:  # the parser's own errors would make it try alternatives
+            if self._rereads < 0:  # after one of its own errors, the parser would try alternatives
                 raise RecursionError
             super()._retreat(index)
 
         def validate_expression(self, expression: Any, args: list[Any] | None = None) -> Any:
-            # Required parts are a set, whose order differs between processes.
+            # Sort, because SQLGlot's sets of required parts differ in order between processes.
             for problem in sorted(expression.error_messages(args)):
                 self.raise_error(problem)
             return expression

@@ -14,6 +14,6 @@ MACROS: Mapping[str, tuple[str, ...]] = {
     dialect: (*_DATA[dialect], *_DATA["common"]) for dialect in ("bigquery", "snowflake")
 }
 
-# DuckDB functions that reveal its process. DuckDB calls most of these functions for names that are
+# DuckDB functions that reveal details of its process. DuckDB calls most of them for names that are
 # not columns, as in `SELECT user`.
 HIDDEN: Mapping[str, str] = _DATA["hidden"]

@@ -99,7 +99,7 @@ def _add(sign: str) -> Callable[[Node], Node]:
 
 
 def _diff(node: Node) -> Node:
-    """Cast both ends, which may be strings."""
+    """Cast both operands, which may be strings."""
     for key in ("this", "expression"):
         if isinstance(node.args[key], exp.Literal):
             node.set(

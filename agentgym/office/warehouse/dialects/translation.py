@@ -41,7 +41,7 @@ READS = (exp.Query, exp.Values, exp.Show, exp.Describe)  # Statements that retur
 
 
 class Warehouse(ABC):
-    """A dialect on an engine, at a point in time."""
+    """Runs statements of a dialect on an engine, at a fixed time."""
 
     dialect: ClassVar[str]
     functions: ClassVar[frozenset[str]]
@@ -53,11 +53,11 @@ class Warehouse(ABC):
         self.engine = engine
         self.now = now
 
-    # Hooks of a dialect.
+    # A dialect overrides these hooks.
 
     @abstractmethod
     def resolve_table(self, table: exp.Table) -> TableName:
-        """Return the engine's name for a table, existing or not."""
+        """Return the engine's name for a table, which need not exist."""
 
     @abstractmethod
     def information_schema(self, table: exp.Table) -> View | None:
@@ -91,7 +91,7 @@ class Warehouse(ABC):
         if isinstance(tree, exp.Command):
             return str(tree.this).upper()
         kind = tree.args.get("kind")
-        if not kind or kind is True:  # COPY has True as its INTO
+        if not kind or kind is True:  # SQLGlot sets `into` to True for COPY
             return tree.key.upper()
         return f"{tree.key.upper()} {str(kind).upper()}"
 
@@ -163,7 +163,7 @@ class Warehouse(ABC):
         return needed
 
     def to_duckdb(self, tree: exp.Expression, copy: bool = True) -> str:
-        """Return a tree as DuckDB SQL; without `copy`, the tree changes."""
+        """Write a tree as DuckDB SQL; without `copy`, this changes the tree."""
         options: dict[str, Any] = {"copy": copy, "comments": False}
         try:
             return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, **options)
@@ -171,7 +171,7 @@ class Warehouse(ABC):
             raise ToolError(f"invalid argument: not supported here: {error}") from None
 
     def check(self, tree: exp.Expression) -> None:
-        """Refuse unknown functions, parameters and other versions of a table."""
+        """Reject unknown functions, parameters and queries of a table's past versions."""
         for node in tree.walk():
             if isinstance(node, exp.Anonymous) and node.name.lower() not in self.functions:
                 raise ToolError(f"invalid argument: function not found: {echo(node.name)}")

@@ -11,7 +11,7 @@ from sqlglot import exp
 from agentgym.office.warehouse.tables import Column, TableName
 from agentgym.text.tools import ToolError, echo
 
-# Type checkers know few attributes of SQLGlot's classes.
+# Untyped, because SQLGlot declares few attributes of its classes.
 Node: TypeAlias = Any
 
 
@@ -66,7 +66,7 @@ def comment_in(properties: Any) -> str:
 
 
 def only_comment(properties: exp.Properties) -> str:
-    """Return the comment; refuse properties that set anything else."""
+    """Return the comment in properties; reject properties that set anything else."""
     for item in properties.expressions:
         described = isinstance(item, exp.Property) and item.name.lower() == "description"
         if not described and not isinstance(item, exp.SchemaCommentProperty):
@@ -114,7 +114,7 @@ def default_name(column: Column) -> str | None:
 
 
 def refuse(what: str, part: str = "") -> Callable[[Node], Node]:
-    """Return a rewrite that refuses a construct, either always or only with a given part."""
+    """Return a rewrite that rejects a construct, either always or only if it has a given part."""
 
     def change(node: Node) -> Node:
         if part and not node.args.get(part):
