@@ -253,8 +253,7 @@ def find_levels(
 def level_horizons(
     results: Sequence[Result], success: float = LEVEL, by_world: Mapping[str, float] | None = None
 ) -> Results:
-    """Return the episodes at `find_levels`' sizes, at which effects are comparable (figure 6).
-    """
+    """Return episodes at the sizes of `find_levels`, at which effects are comparable (figure 6)."""
     levels = find_levels(results, success, by_world)
     return as_results(results).where(
         lambda row: row.horizon == levels[row.policy, row.world].horizon

@@ -1,5 +1,4 @@
-"""Missing episodes of a study. Hard episodes are lost more often, so rates without them mislead.
-"""
+"""Missing episodes of a study. Hard episodes go missing more often, so rates alone mislead."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ class Results(list[Result]):
 
 
 def as_results(results: Sequence[Result]) -> Results:
-    """Return results with their missing episodes, inferred from a full grid if none are recorded.
-    """
+    """Return results with missing episodes, inferred from a full grid if none are recorded."""
     if isinstance(results, Results):
         return results
     there = played(results)

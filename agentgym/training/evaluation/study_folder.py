@@ -213,8 +213,7 @@ def load_results(out: Path | str) -> Results:
 
 
 def read_results(out: Path) -> tuple[Results, int, int]:
-    """Return a folder's results, and its numbers of duplicates and of episodes outside all cells.
-    """
+    """Return a folder's results, and the numbers of duplicates and episodes without a cell."""
     study = load_study(out) or Study()
     results: dict[Cell, Result] = {}
     failures: dict[Cell, str] = {}

@@ -13,9 +13,9 @@ from agentgym.training.rollout.endpoints.config import EndpointOptions
 from agentgym.training.rollout.storage import append_bytes
 from agentgym.training.rollout.token_usage import EndpointUsage
 
-# Seconds between two checks of a waiting request.
+# Seconds between the checks of a waiting request.
 _POLL_S = 0.02
-# Read whole records only: a killed writer may leave an incomplete one.
+# Only whole records are read, because a killed writer may leave an incomplete one.
 _RECORD = struct.Struct("<d")
 
 
