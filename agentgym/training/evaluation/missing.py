@@ -1,4 +1,4 @@
-"""Missing episodes of a study. Hard episodes go missing more often, so rates alone mislead."""
+"""Missing episodes of a study. Hard episodes go missing more often; ignoring them biases rates."""
 
 from __future__ import annotations
 

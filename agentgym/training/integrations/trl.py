@@ -229,7 +229,7 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
         rows.append(
             {"prompt": [*messages, {"role": "user", "content": "", "seed": seed}], "seed": seed}
         )
-    # As structs, all calls' arguments would share the same field names.
+    # In Arrow structs, all calls' arguments would share the same field names.
     features = datasets.Features(
         {"prompt": datasets.List(datasets.Json()), "seed": datasets.Value("int64")}
     )
@@ -381,7 +381,7 @@ def _annotation(
     # Transformers parses description lines of the form `name: text` as arguments, and requires one
     # for every argument.
     text = " ".join(schema.get("description", f"The argument {name}.").split())
-    if "default" in schema:  # transformers has no field for it
+    if "default" in schema:  # transformers has no field for defaults
         text += f" Default: {json.dumps(schema['default'], ensure_ascii=False)}"
     try:
         return _hint(plain), text
@@ -428,7 +428,9 @@ class _TrainerPolicy:
 
 
 def _as_output(rows: Sequence[TokenRow]) -> dict[str, Any]:
-    """Return TRL's form: everything before the first sampled id is the prompt."""
+    """Convert a row to TRL's format, in which everything before the first sampled id is the
+    prompt.
+    """
     cut = [(row, row["prompt_length"]) for row in rows]
     logprobs = [row["logprobs"][start:] for row, start in cut if row["logprobs"] is not None]
     return {
