@@ -20,7 +20,7 @@ from agentgym.world.world import has_hook
 # a reply's calls with their results
 Exchange = Sequence[tuple[ToolCall, str]]
 
-# A shortcut stops after this many replies, more than any episode that it copies.
+# A shortcut stops after this many replies; the episodes that it copies are shorter.
 _MAX_REPLIES = 500
 # random episodes per demonstration in a world without known optimal calls
 _SEARCHES = 50
@@ -57,7 +57,7 @@ def start(env: ToolEnv, seed: int) -> ToolEnv:
 
 
 def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
-    """Play an episode with a function of the observations; return score and transcript.
+    """Play an episode with a function of the transcript so far; return score and transcript.
 
     Calls that the env does not accept in one reply are played one by one and reported as one
     observation.
