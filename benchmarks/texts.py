@@ -2,9 +2,9 @@
 `agentgym-suite[office]`).
 
 For each task at 128K tokens and each kind of document, the table counts the distinct sentences once
-names, dates, numbers and places are masked, how often they recur, and the vocabulary. Then come the
-share of tokens that the reference plan must read to decide (the mean of four states) and the share
-of the answer that 20 lines of regular expressions find at 64K tokens.
+names, dates, numbers and places are masked, how often they recur, and the vocabulary. Further
+columns show the share of tokens that the reference plan must read to decide (the mean of four
+states) and the share of the answer that 20 lines of regular expressions find at 64K tokens.
 """
 
 from __future__ import annotations

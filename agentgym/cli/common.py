@@ -41,7 +41,7 @@ from agentgym.world.world import MissingHook
 # The label is the name before `=`; policy options follow a `:`, and paths contain slashes.
 _LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
 _GO_ON = "rerun the command to resume"
-# Tables keep their width in files and pipes.
+# Tables have a fixed width in files and pipes.
 console = PlainConsole(width=None if sys.stdout.isatty() else 140)
 
 OPTION_HELP = "a world option as name=value, e.g. items=20"

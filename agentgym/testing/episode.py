@@ -35,7 +35,7 @@ from agentgym.world.world import MissingHook, World, has_hook
 
 # a copy of the env also plays one step in this many
 _COPY_EVERY = 10
-# Larger states are compared only for a share of the refused replies, for speed.
+# For speed, larger states are compared only after some of the refused replies.
 _STATE_BYTES = 300_000
 # maximum number of suggested calls of each kind, since a world may suggest thousands
 _SUGGESTED = 50

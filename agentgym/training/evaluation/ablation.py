@@ -66,7 +66,7 @@ class Ablation(Config):
         oracle_options: Arguments of the oracles by letter, as in `agentgym.make`.
         options: Keyword arguments by world; `""` applies to all.
         contexts: Context strategies to compare; each may join several with `+` and give arguments,
-            as in `clear_results:trigger=60k:keep=3`. `none` is the bare window, which trims.
+            as in `clear_results:trigger=60k:keep=3`. `none` only trims the history to the window.
         window: The context window in tokens; None means the paper's with a strategy, otherwise no
             limit.
         axis: The measure of size: `horizon`, an optimal policy's turns

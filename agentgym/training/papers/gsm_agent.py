@@ -1,6 +1,6 @@
 """GSM-Agent's benchmark (Zhu et al., tables 2 and 7, figure 4), computed from trajectories.
 
-Where the paper's text and tables differ, the definitions match its tables.
+The definitions match the paper's tables, from which its text sometimes differs.
 """
 
 from __future__ import annotations

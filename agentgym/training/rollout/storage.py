@@ -269,7 +269,9 @@ def keep_settings(
 
 @contextmanager
 def filling(folder: Path, last: str) -> Iterator[Path]:
-    """Yield an empty folder, then move its files atomically to `folder`, `last` at the end."""
+    """Yield an empty folder, then move its files atomically to `folder`, the file `last` at the
+    end.
+    """
     part = folder / ".new"
     shutil.rmtree(part, ignore_errors=True)  # left by a killed writer
     part.mkdir(parents=True)

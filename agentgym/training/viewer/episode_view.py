@@ -140,7 +140,7 @@ class Timeline:
         self._restarted = True
 
     def update(self, kept: int, messages: Sequence[Message]) -> dict[str, Any]:
-        """Apply a turn's chat: `kept` messages of the previous chat, then others.
+        """Apply a turn's chat, which consists of `kept` messages of the previous chat and new ones.
 
         In the result, `set` replaces entries by position, `add` appends entries, and `clear`
         removes all earlier entries. A `kept` that is too large raises `ValueError`.

@@ -41,7 +41,7 @@ class RequestBudget:
 
     @asynccontextmanager
     async def reserve(self) -> AsyncIterator[Callable[[EndpointUsage], None]]:
-        """Wait until a request fits and yield the function that pays for it.
+        """Wait until the budget admits a request, and yield a function that records its cost.
 
         Raises:
             BudgetError: The budget is spent.

@@ -181,7 +181,7 @@ class Worker:
         self._queue.put(None)
 
     def join(self, until: float) -> None:
-        """Wait for the worker to end until a deadline, then kill it."""
+        """Wait until a deadline for the worker to end, then kill it."""
         self._thread.join(max(0.0, until - time.monotonic()))
         if self._thread.is_alive() and self._far is not None:
             self._far.kill()

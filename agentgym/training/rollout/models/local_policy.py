@@ -52,7 +52,7 @@ class TokenPolicy:
         self.sampler.seed(int(mixed))
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to all chats; `PolicyError.replies` contains the valid ones."""
+        """Reply to all chats; if some fail, `PolicyError.replies` contains the valid replies."""
         prompts = [self.renderer.ids(chat) for chat in chats]
         fitting = [k for k, prompt in enumerate(prompts) if len(prompt) < self.sampler.context]
         options = SamplingOptions(self.temperature, self.max_new_tokens, self.renderer.stops)

@@ -123,7 +123,7 @@ _FAULTS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 def sharing_fault(model: Any) -> str:
-    """Return why a model cannot share prefixes, found by a trial; empty if it can."""
+    """Return why a model cannot share prefixes, according to a trial; empty if it can."""
     if model not in _FAULTS:
         _FAULTS[model] = _try_sharing(model)
     return _FAULTS[model]
