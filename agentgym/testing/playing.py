@@ -99,9 +99,10 @@ def play_optimally(env: ToolEnv) -> tuple[float, Transcript]:
 def demonstrations(
     env: ToolEnv, first_seed: int, count: int
 ) -> Iterator[tuple[ToolEnv, Transcript]]:
-    """Yield the starts of episodes on consecutive seeds with successful transcripts.
+    """Yield an env at the start of each successful episode, with the transcript; seeds are
+    consecutive.
 
-    If optimal calls are unknown, these are random episodes that happened to succeed.
+    If optimal calls are unknown, these are episodes in which random play succeeded.
     """
     knows = has_hook(type(start(env, first_seed).world), "optimal_calls")
 

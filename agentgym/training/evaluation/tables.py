@@ -16,8 +16,8 @@ from agentgym.training.evaluation.statistics import Interval
 # title, header and rows
 Table = tuple[str, list[str], list[list[str]]]
 
-# Tables warn below this number: at 20 episodes, a rate's interval still spans 20 points on each
-# side.
+# Tables warn below this number: at 20 episodes, a rate's interval still extends 20 points either
+# way.
 MIN_EPISODES = 20
 INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 _HINTS = {**INTERVENTIONS, "C": "communication"}

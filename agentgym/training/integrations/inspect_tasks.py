@@ -1,6 +1,7 @@
 """Inspect adapter: worlds with their wrappers as `inspect_ai` tasks, trajectories as Inspect logs.
 
-The solver plays the whole stack in this process. Each sample's metadata contains the trajectory.
+The solver plays the env with all wrappers in this process. Each sample's metadata contains the
+trajectory.
 
     inspect eval agentgym/world -T world=ListWorld -T oracles=SP --model openai/gpt-5
 """

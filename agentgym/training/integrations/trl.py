@@ -1,4 +1,5 @@
-"""TRL adapter: environments whose tools the GRPO trainer calls, and rollouts of whole stacks.
+"""TRL adapter: environments whose tools the GRPO trainer calls, and rollouts of envs with all
+wrappers.
 
 With `environment_factory`, the usual way, the trainer keeps the history, parses calls in the
 model's own format, and shows the tool schemas. Strategies that edit the context need
@@ -239,7 +240,7 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
 def rollout_func(
     spec: EnvSpec, seed: int = 0, rows_per_episode: int = 1
 ) -> Callable[[list[Any], Any], dict[str, Any]]:
-    """Return the `rollout_func` of `trl.GRPOTrainer` that plays a whole stack with the env's chat.
+    """Return the `rollout_func` of `trl.GRPOTrainer` that plays an env with all wrappers.
 
     TRL takes exactly one prompt and completion for each of a group's `num_generations`. With
     `rows_per_episode=k` (at most 1,000), k of these hold the token rows of one episode:

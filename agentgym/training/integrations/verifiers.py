@@ -1,6 +1,6 @@
 """Adapter for verifiers, and so for prime-rl, which trains on verifiers' environments.
 
-The harness plays the whole stack in this process: the model's requests are the env's chat, and
+The harness plays the env with all wrappers in this process: requests contain the env's chat, and
 verifiers records each context edit as a branch of the trace.
 
 verifiers finds plugins by the name of a top-level module, `agentgym_verifiers`:

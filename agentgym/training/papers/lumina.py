@@ -20,7 +20,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     }
 }
 
-# success without oracles at figure 6's comparison sizes (section 4.4)
+# success rate without oracles at figure 6's comparison sizes (section 4.4)
 LEVELS: Mapping[str, float] = {"ListWorld": 0.3, "TreeWorld": 0.3, "GridWorld": 0.75}
 
 register_paper(

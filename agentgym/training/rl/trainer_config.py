@@ -38,8 +38,8 @@ class TaskConfig(Config):
         contexts: Context strategies, each a combination joined by `+`.
         window: The context window in tokens; None means the paper's with a strategy, otherwise no
             limit.
-        teacher: The policy to clone, with its options, in the form of `PolicyConfig`.
-        opponents: Policies of seats that are not trained, in the same form.
+        teacher: The policy to clone, with its options, named as in `PolicyConfig`.
+        opponents: Policies of seats that are not trained, named likewise.
         pool: The opponents in the GRPO steps of a team, as in `SelfPlayConfig`; the curve then
             shows points against the teacher, with half a point for a draw.
         evaluations: Evaluations within each phase.

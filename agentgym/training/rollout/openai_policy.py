@@ -93,7 +93,7 @@ def responses_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
     items: list[Item] = []
     for message in chat.messages:
         items += _responses_items(message, kept)
-    # The server stores nothing, so it must return the reasoning in encrypted form.
+    # The server stores nothing, so it must return encrypted reasoning.
     prompt = {"input": items, "store": False, "include": ["reasoning.encrypted_content"]}
     if chat.tools:
         # Strict schemas must not have optional arguments.

@@ -94,7 +94,7 @@ class UserPolicy:
 
     @property
     def parallel_episodes(self) -> int:
-        """Return how many episodes should play against the policy at once."""
+        """Number of episodes that should use the policy at once."""
         declared = getattr(self.policy, "concurrency", None)
         if isinstance(declared, int) and declared > 0:
             return declared

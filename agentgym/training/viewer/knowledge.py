@@ -81,7 +81,7 @@ def known_by_seat(
     if len({step["agent"] for step in steps}) < 2:
         return []
     facts = list(_facts(steps[:-1], messages))
-    # Seats that move in turn begin when it is their turn, so the second seat starts a second chat.
+    # Only if seats take turns does a chat have a number above 1.
     in_turn = any(_task(step) > 1 for step in steps)
     reader = _Reader(facts, messages, in_turn)
     for place, step in enumerate(steps):

@@ -144,7 +144,7 @@ def _load_adapter(folder: Path, dtype: torch.dtype | str) -> Any:
 
 
 def _without_quantizer(model: Any) -> Any:
-    # transformers marks dequantised GGUF models as quantised, so they could not be saved.
+    # transformers refuses to save dequantised GGUF models, which it marks as quantised.
     config = type(model.config).from_dict(
         {k: v for k, v in model.config.to_dict().items() if k != "quantization_config"}
     )
