@@ -15,7 +15,7 @@ import ziglang
 FOLDER = Path(__file__).resolve().parents[1] / "agentgym/sandboxes/preload"
 HEADERS = Path(ziglang.__file__).parent / "lib/libc/include"
 MACHINES = {"x86_64": ("x86-linux-any", []), "aarch64": ("", ["-mno-outline-atomics"])}
-# The library links no C library, which a stack protector or a sanitizer would need.
+# The library does not link the C library, which a stack protector or a sanitizer would need.
 FLAGS = (
     "-shared -nostdlib -fPIC -O2 -s -Wall -Wno-unused-parameter -fvisibility=hidden -fno-stack-protector -fno-builtin "
     "-fno-sanitize=all -Wl,-soname,episode.so"

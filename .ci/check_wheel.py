@@ -1,4 +1,4 @@
-"""Check an installed wheel: modules, data licences, absolute links, import path and types."""
+"""Check an installed wheel's modules, data licences, absolute links, import path and types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-# licences of data in the package
+# licence files of the package's data
 NOTICES = "agentgym/**/NOTICES*"
 USER = """
 import agentgym

@@ -1,4 +1,4 @@
-"""pytest plugin that runs the tests of a JSON file, in order, and records failures there.
+"""pytest plugin that runs the tests listed in a JSON file, in order, and records failures in it.
 
 `PYTHONPATH=.ci TESTS=FILE pytest -p choose_tests -x …`
 """

@@ -17,9 +17,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / ".ci" / "conflicts.json"
-# Extras for work on the project, which combine others.
+# Extras for development, which combine other extras.
 COMBINED = {"test", "docs", "bench", "dev"}
-# Concurrent resolutions; each waits mostly for the index.
+# Number of concurrent resolutions, which mostly wait for the package index.
 JOBS = 4
 
 
@@ -41,7 +41,9 @@ def extras() -> dict[str, Any]:
 
 
 def resolves(names: Sequence[str]) -> bool:
-    """Return whether uv finds versions; any error but a conflict raises."""
+    """Return whether uv finds versions for these extras; raise for any error other than a
+    conflict.
+    """
     chosen = [word for name in names for word in ("--extra", name)]
     command = ["uv", "pip", "compile", "--quiet", "--python-version", "3.11", *chosen]
     command += ["--output-file", "/dev/null", "pyproject.toml"]

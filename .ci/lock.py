@@ -19,18 +19,18 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# Example: 3.11-linux-x86_64.
+# For example 3.11-linux-x86_64.
 PLATFORM = f"{sys.version_info.major}.{sys.version_info.minor}-{sysconfig.get_platform()}"
 # A locked environment downloads nothing during a build.
 BUILD = ("hatchling", "hatch-fancy-pypi-readme", "editables", "setuptools", "wheel")
 ADAPTERS = "cli,endpoint,export,office,renderers,train,verifiers,verl"
 BRIDGES = "cli,inspect,office,openenv,trl"
 TESTS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist")
-# For each environment: its packages, and the constraints that do not apply to it.
+# The packages of each environment, and the constraints that do not apply to it.
 ENVIRONMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "build": (BUILD, ()),
     "dev": ((".[dev]", *BUILD), ()),
-    # Other libraries need older releases of these.
+    # Other libraries need older releases of the packages in the second tuple.
     "adapters": (
         (f".[{ADAPTERS}]", "verifiers[openenv]", *TESTS, *BUILD),
         ("mcp", "openai", "openenv", "pillow", "transformers"),

@@ -46,7 +46,7 @@ SUMMARY = re.compile(r"^=* ?((?:\d+ \w+,? ?)+) in [\d.]+s", re.MULTILINE)
 
 
 class Unplayable(Exception):
-    """This machine cannot run a row."""
+    """Error for a row that this machine cannot run."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Row:
     """One test condition.
 
     Attributes:
-        about: The condition, for the table.
+        about: Description of the condition for the table.
         prefix: Words before the command.
         numeric: Run only the files whose results may depend on the machine's arithmetic.
         order: The row varies the order of tests, and skips the exhaustive cases.
@@ -222,7 +222,7 @@ def alone(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         codes = list(pool.map(lambda name: run_alone(clone, name), files))
-    # 5: every test of the file is exhaustive or skipped
+    # pytest exits with 5 if it runs no test: all tests of the file are exhaustive or skipped
     broken = [name for name, code in zip(files, codes, strict=True) if code not in (0, 5)]
     for name in broken:
         print(f"FAILED {name}", flush=True)

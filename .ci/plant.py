@@ -37,19 +37,19 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).parents[1]
-# CPU seconds of tests per fault, in the sample and outside it; most failures come early.
+# CPU seconds of tests per fault, both in the sample and outside it; most failures occur early.
 SECONDS = 30
 # Seconds until a test counts as hanging; none takes half as long without a fault.
 HANGING = 60
-# Nearness of a test file named after the file with the fault.
+# Nearness of a test file whose name matches the faulty file's.
 OWN = 99
 # Number of test files that run first, because they detect most faults.
 NEAREST = 3
-# Assumed seconds of a test without a record: a slow test.
+# Assumed seconds of an unrecorded test, which may be slow.
 UNKNOWN = 5.0
-# Bytes that a process may reserve: an endless list must end the process, not the machine.
+# Memory limit of a process in bytes, so that an endless list crashes only its process.
 MEMORY = 24 << 30
-# Operators by the beginning of their names, each drawn equally often.
+# Prefixes of the mutation operators' names, each drawn equally often.
 KINDS = (
     "ReplaceComparisonOperator", "ReplaceBinaryOperator", "ReplaceUnaryOperator", "NumberReplacer", "ReplaceTrueWithFalse",
     "ReplaceFalseWithTrue", "ReplaceAndWithOr", "ReplaceOrWithAnd", "AddNot", "ReplaceBreakWithContinue",
@@ -92,7 +92,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Fault:
-    """Planted fault, with the mutated file."""
+    """Planted fault with the mutated file."""
 
     file: str
     lines: range
@@ -134,7 +134,7 @@ class Records:
         """
         mask = sum(1 << line for line in fault.lines)
         running = [name for name, lines in self.lines.items() if lines.get(fault.file, 0) & mask]
-        # Lines that only other processes execute are recorded for no test.
+        # Lines that only child processes execute have no recorded test.
         near = max(1, len(fault.parts) - 1)
         running = running or [name for name in self.lines if nearness(fault, name) >= near]
         costs = {name: self.seconds[name] for name in running}
@@ -225,7 +225,9 @@ def places_of(source: str, operator: str) -> list[tuple[int, int]]:
 
 
 def statement(source: str, line: int) -> range:
-    """Return the lines of the statement around a line, without its body."""
+    """Return the lines of the innermost statement that contains a line, without the statement's
+    body.
+    """
     around = [
         (node.lineno, min([each.lineno for each in getattr(node, "body", ())] + [end + 1]))
         for node in ast.walk(ast.parse(source))
@@ -237,7 +239,7 @@ def statement(source: str, line: int) -> range:
 
 
 def same(source: str, text: str) -> bool | None:
-    """Return whether two texts are the same program apart from annotations."""
+    """Return whether two source texts are the same program apart from annotations."""
     try:
         return ast.dump(_bare(source)) == ast.dump(_bare(text))
     except SyntaxError:

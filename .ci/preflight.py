@@ -51,7 +51,7 @@ def missing(gigabytes):
 
 
 def limits():
-    """Return features whose tests will be skipped, and shortages."""
+    """Yield descriptions of shortages, and of features whose tests will be skipped."""
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
         yield "there is no C compiler; a package without a wheel for this Python would need one (apt install build-essential)"
     if not sys.platform.startswith("linux"):

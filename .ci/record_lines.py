@@ -26,12 +26,12 @@ TOOL = 4
 Lines = set[tuple[str, int]]
 met: set[CodeType] = set()
 running: Lines = set()
-# For each test its seconds, and for each file an integer whose bits are the executed lines.
+# Each test's seconds and, by file, an integer whose bits mark the executed lines.
 records: dict[str, tuple[float, dict[str, int]]] = {}
 
 
 def start(code: CodeType, _: int) -> object:
-    # The first call counts as a whole, because it began before the subscription.
+    # The first call counts with all of its lines, because it began before the subscription.
     if code not in met and str(code.co_filename).startswith(PACKAGE):
         met.add(code)
         monitoring.set_local_events(TOOL, code, monitoring.events.LINE)

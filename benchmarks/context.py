@@ -1,6 +1,4 @@
-"""Compare the step time of the context strategies at turn 2,000 with turn 10, as ratios from one
-run.
-"""
+"""Compare the step times of context strategies at turns 2,000 and 10, as ratios from one run."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ ROWS = {
 
 
 def seconds(options: dict[str, object]) -> list[float]:
-    """Time each step in 2,000 turns; every hundredth reply is unreadable."""
+    """Return the seconds of each step in 2,000 turns."""
     env = make("GridWorld", size=8, budget_factor=1.0, budget_slack=100_000, **options)
     env.reset(seed=0)
     times: list[float] = []

@@ -1,8 +1,8 @@
 """Print the tables of docs/context.md: `PYTHONPATH=. python benchmarks/context_control.py`.
 
-The positive control of the context strategies: a task of two hundred results. With a window of
-4,000 tokens and no strategy the agent must fail; with a strategy that keeps the pages it must
-succeed. Values are the mean ± standard deviation of seeds 0 to 2.
+The positive control of the context strategies is a task with two hundred results. In a window of
+4,000 tokens, the agent must fail without a strategy and succeed with one that keeps the pages.
+Values are the mean ± standard deviation of seeds 0 to 2.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Known:
 
 
 class HonestReader:
-    """Acts only on the current chat and keeps no state."""
+    """Policy that acts only on the current chat and keeps no state."""
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         return [Reply(self.act(chat)) for chat in chats]
@@ -128,7 +128,9 @@ class HonestReader:
         return "<think>One page after the other.</think>" + render(call)
 
     def read(self, chat: Chat) -> tuple[Known | None, int]:
-        """Return the progress in the chat and the pages not in notes; None if some are missing."""
+        """Return the progress shown by the chat, or None if pages are missing, and the number of
+        pages not in the notes.
+        """
         start = re.search(r"key (\w+)\.", chat.messages[1].text)
         assert start is not None
         known: Known | None = Known(0, 0, start[1])
@@ -227,7 +229,7 @@ def begin_or_guess(chat: Chat) -> ToolCall:
 
 
 class Talker(HonestReader):
-    """Thinks at length, and stores its knowledge only in the results that it sees."""
+    """Policy that thinks at length, and whose knowledge is only in the results that it sees."""
 
     def act(self, chat: Chat) -> str:
         thought = "One page after the other, and then the next. " * 12
@@ -245,7 +247,7 @@ class Recorder(HonestReader):
 
 
 class Warned(HonestReader):
-    """Saves its progress only when warned that the window is nearly full."""
+    """Policy that saves its progress only after a warning that the window is nearly full."""
 
     def act(self, chat: Chat) -> str:
         known, unsaved = self.read(chat)
@@ -260,7 +262,7 @@ class Warned(HonestReader):
         return render(ToolCall("read_page", {"key": known.key}))
 
 
-# For each strategy, an agent that depends on it and its number of pages.
+# For each strategy: an agent that depends on it, the number of pages, and further strategies.
 NEEDS = {
     "clear_thinking": (Talker(), 24, ()),
     "clear_results": (Recorder(), 48, ()),
@@ -281,7 +283,9 @@ STACKS: dict[str, tuple[str, ...]] = {
 
 
 def measure(*names: str, budget: ContextBudget = BUDGET, **options: Any) -> list[str]:
-    """Return score, replies, all prompts, longest prompt, cache misses and rewrites."""
+    """Return the score, replies, tokens of all prompts and of the longest, cache misses and
+    rewrites.
+    """
     rows = []
     for seed in SEEDS:
         score, replies, records = play(*names, budget=budget, seed=seed, **options)

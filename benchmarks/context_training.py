@@ -49,7 +49,7 @@ class PageWorld(World[PageConfig]):
         self.chain = [f"k{key}" for key in self.rng.choice(9_000, count, replace=False) + 1_000]
         self.hidden = (self.rng.choice(900, count) + 100).tolist()
         self._start(self.chain[0])
-        self.max_turns = 2 * count + 4  # half of the tokens are for notes
+        self.max_turns = 2 * count + 4  # half of the turns are for notes
 
     def _start(self, key: str) -> None:
         self.values: dict[str, int] = {}
@@ -106,7 +106,7 @@ class PageWorld(World[PageConfig]):
         return (ToolCall("read_page", {"key": self.next_key}), answer)
 
     def reasoning(self, call: ToolCall) -> str:
-        """Describe the last page only, so that thoughts do not replace the results."""
+        """Describe only the last page, so that thoughts cannot replace the results."""
         if call.name == "answer":
             return (
                 "The next key is none, so this was the last page and I can answer with all values."
@@ -132,7 +132,7 @@ class PageWorld(World[PageConfig]):
             self.next_key = page[2]
 
     def read_state(self, state: str) -> None:
-        """Read the values, whose keys no longer matter, and the next key."""
+        """Read the next key and the values, whose own keys no longer matter."""
         found = _STATE.search(state)
         if found is None:
             raise ValueError(f"no state of PageWorld: {state!r}")

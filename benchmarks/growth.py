@@ -1,6 +1,5 @@
-"""Measure the cost per step of episodes with token ids, in storage, transfer and memory, against
-their length and against sending whole prompts: `python benchmarks/growth.py` (needs the extra
-`train`).
+"""Measure the storage, transfer and memory per step of episodes with token ids, by episode length
+and relative to whole prompts: `python benchmarks/growth.py` (needs the extra `train`).
 
 Bytes and memory are exact. Only the ratios of the CPU times are meaningful.
 """

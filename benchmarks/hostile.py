@@ -23,8 +23,8 @@ import agentgym
 from agentgym import Chat, ToolCall, render
 
 SIZES = (500_000, 1_000_000)
-LIMIT = 60  # CPU seconds until a measurement stops
-# Seconds; CPU clocks are too coarse for less.
+LIMIT = 60  # maximum CPU seconds of a measurement
+# Minimum seconds to measure, because CPU clocks are too coarse for less.
 RESOLUTION = 0.02
 STACKS = {
     "none": "",
@@ -102,12 +102,14 @@ def cost(env: Env, text: Callable[[int], str], size: int, rounds: int) -> float:
                 break
 
     env.reset(seed=0)
-    # Other processes can only slow a round down.
+    # Take the fastest round, because other processes can only slow a round down.
     return min(in_fork(play) for _ in range(rounds))
 
 
 def in_fork(play: Callable[[], None]) -> float:
-    """Return the CPU seconds in a fork, which inherits no cache; infinity after the time limit."""
+    """Return the CPU seconds in a fork, which does not change this process; infinity after the time
+    limit.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if not child:

@@ -1,7 +1,7 @@
-"""Catalogue of texts that slow down careless parsers, at any length, for `hostile.py` and the
-growth laws.
+"""Catalogue of texts of any length that slow down careless parsers, for `hostile.py` and the growth
+laws.
 
-`TEXTS` are for replies and tool arguments, `REPLIES` resemble tool calls.
+`TEXTS` serve as replies and tool arguments; `REPLIES` resemble tool calls.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def drawn(alphabet: str) -> Text:
 
 
 def quoted_json(size: int) -> str:
-    """Nest JSON strings in JSON strings; the backslashes double at each level."""
+    """Nest JSON strings in JSON strings, which doubles the backslashes at each level."""
     text = '{"a": "b"}'
     while len(longer := json.dumps({"a": text})) <= size:
         text = longer
@@ -277,7 +277,7 @@ def _json_call(members: Text) -> Reply:
 
 
 def _python_call(inside: Text) -> Reply:
-    """Return one call, because a reply contains one code fence."""
+    """Return a reply with a single call, because only one code fence counts."""
     return lambda name, _, size: f"```python\n{name}({inside(min(size, MAX_CALL - 200))})\n```"
 
 

@@ -32,8 +32,8 @@ from agentgym.envs.loca.plan import CLAIM
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.files.pdfs import read_pdf
 
-SEEDS, RESET_SEEDS = 5, 15  # a draw and its JSON vary by 20 % under other load
-# The limits in the module docstring.
+SEEDS, RESET_SEEDS = 5, 15  # other load changes the times of a draw and its JSON by 20 %
+# Limits from the module docstring.
 DRAW_JSON, RESET_MS = 20.0, 100.0
 TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]
 TABLE = Path(__file__).parents[1] / "docs" / "loca_lengths.md"
@@ -132,7 +132,7 @@ def _content(path: str, data: bytes) -> Any:
 def tokens_per_unit(task: str) -> float:
     kinds: list[Any] = [entry.world for entry in worlds() if entry.world.__name__ == task]
     per_unit = kinds[0].tokens_per_unit
-    for _ in range(3):  # the ratio may depend on the size
+    for _ in range(3):  # repeat, because the ratio may depend on the size
         size = max(1, round(LENGTHS["256k"] / per_unit))
         lengths = []
         for seed in range(3):

@@ -1,8 +1,8 @@
-"""Measure the cost of drawing a LORE task and of playing it with a script, against its size:
-`python benchmarks/lore.py`.
+"""Measure the cost of drawing LORE tasks and of scripted play, by task size: `python
+benchmarks/lore.py`.
 
 Sizes alternate for several rounds, and the median counts. One policy reads only each chat's new
-messages; fresh policies read a sample of chats whole, scaled to the episode.
+messages; fresh policies read whole chats, a sample of which is scaled to the episode.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from agentgym.text.messages import Chat
 from agentgym.training.rollout import rollout
 
 SIZES = (1, 10, 100, 350, 1_000, 10_000)
-# Alternating rounds, whose median counts.
+# Number of alternating rounds; the median counts.
 ROUNDS = 15
 WORLDS = ("DocumentWorld", "MultimodalWorld", "CodeWorld")
 PLAYED = (10, 30, 60, 350)
-# Chats per episode that are read whole; the cost grows evenly, so a sample suffices.
+# Number of chats per episode read whole; the cost grows evenly, so a sample suffices.
 SHOWN_WHOLE = 50
 
 

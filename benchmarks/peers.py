@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 TURNS = 20
-# verifiers plays through a server and gets a twentieth of these episodes.
+# verifiers plays a twentieth of these episodes, because its server is slow.
 EPISODES = 100
 ROUNDS = 8
-# Sub-envs of a vector env.
+# Number of envs in a vector env.
 ENVS = 8
 
 Texts = dict[str, str]
@@ -215,7 +215,7 @@ def textarena(said: Texts) -> Episode:
 
     def reset(seed: int) -> None:
         env.reset(num_players=1, seed=seed)
-        env.full_observations = {}  # the wrapper keeps them from episode to episode
+        env.full_observations = {}  # the wrapper does not clear them between episodes
         env.get_observation()
 
     def step(action: str) -> None:
@@ -373,7 +373,7 @@ def verifiers(said: Texts) -> Episode:
 
 
 _HISTORY = "regular expression, history as one text"
-# Package, player, and contents of a step.
+# Each library's package, player, and description of a step.
 PEERS: dict[str, tuple[str, Callable[[Texts], Episode], str]] = {
     "agentgym": (
         "agentgym",

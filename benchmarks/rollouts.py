@@ -2,12 +2,12 @@
 benchmarks/rollouts.py`.
 
 A policy sleeps once per batch, like a model on a GPU, or once per reply, like an endpoint; a tool
-sleeps in each step. The same run measures vector envs of Gymnasium and, if installed, of `gem-llm`,
-and a bare loop.
+sleeps in each step. The same run measures a bare loop and the vector envs of Gymnasium and, if
+installed, `gem-llm`.
 
-`slots`, optionally followed by engine names, measures CPU time and memory of 1,000 and 10,000
-slots, next to a bare event loop. `sampler` measures the utilisation of a simulated sampler when
-tool times have a heavy tail.
+The argument `slots`, optionally followed by engine names, measures the CPU time and memory of 1,000
+and 10,000 slots, and of a bare event loop. The argument `sampler` measures a simulated sampler's
+utilisation with heavy-tailed tool times.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from agentgym import Chat, Reply, ToolCall, render
 from agentgym.training.rollout import ENGINES, Collector
 
 SLOTS = 16
-# Slots of the large runs.
+# Numbers of slots in the large runs.
 MANY = (1_000, 10_000)
 # The best round counts, because other processes can only slow a round down.
 ROUNDS = 3
-# Slots of the simulated sampler.
+# Numbers of slots with the simulated sampler.
 SAMPLED = (64, 512, 4_096)
 # Seconds for which the simulated sampler is observed.
 SAMPLING = 5.0
 TURNS = 12
-# Milliseconds of policy and tool.
+# Sleeping times of policy and tool in milliseconds.
 DELAYS = (0, 5, 50)
 # Seconds per measurement, with at least one round over all slots.
 BUDGET = 1.5
-# A refused pop, so every episode lasts until its turn budget ends.
+# The env refuses this pop, so every episode lasts until its turn budget ends.
 POP = Reply(render(ToolCall("pop", {"id": 99})))
 
 Run = Callable[..., float]
@@ -195,7 +195,9 @@ class HeavyTailed(SlowTool):
 
 
 class Sampler(Policy):
-    """Takes 20 ms per batch plus 0.2 ms per chat, and records its busy time."""
+    """Simulated sampler that takes 20 ms per batch plus 0.2 ms per chat and records its busy
+    time.
+    """
 
     def __init__(self) -> None:
         super().__init__(0.0)
@@ -223,7 +225,7 @@ def sampler_busy(slots: int, in_flight: int) -> tuple[float, float]:
     make_slow = lambda: HeavyTailed(make_env().env, 0.0)  # type: ignore[attr-defined]  # noqa: E731
     with Collector(make_slow, slots, engine="threads", in_flight=in_flight) as collector:
         played = collector.collect(sampler, itertools.count())
-        for _ in itertools.islice(played, slots):  # until the slots are at different turns
+        for _ in itertools.islice(played, slots):  # wait until the slots' turns differ
             pass
         sampler.busy, sampler.replies = 0.0, 0
         start = time.perf_counter()
@@ -233,13 +235,13 @@ def sampler_busy(slots: int, in_flight: int) -> tuple[float, float]:
 
 
 def resources() -> tuple[float, float]:
-    """Return CPU seconds and memory in bytes, with workers (Linux only)."""
+    """Return CPU seconds and memory in bytes, including workers' (Linux only)."""
     seconds, memory = time.process_time(), 0.0
     for worker in multiprocessing.active_children():
         fields = (
             Path(f"/proc/{worker.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         )
-        # User and system time, after the process name, which may contain spaces.
+        # These fields are user and system time; the process name before them may contain spaces.
         seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     for pid in (os.getpid(), *(worker.pid for worker in multiprocessing.active_children())):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
@@ -361,7 +363,9 @@ def gem_vectors() -> dict[str, Run]:
 
 
 def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[int]:
-    """Step a vector env forever; yield each episode's steps without reset-only steps."""
+    """Step a vector env forever; yield each episode's number of steps, excluding reset-only
+    steps.
+    """
     observations, _ = vector.reset(seed=list(range(slots)))
     over = [False] * slots
     while True:

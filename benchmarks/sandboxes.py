@@ -1,5 +1,5 @@
-"""Measure a run of model-written code in each warm sandbox: alone, with tool calls, and with many
-at once.
+"""Time runs of model-written code in each warm sandbox: alone, with tool calls, and
+concurrently.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def train(seed: int, out: Path) -> None:
 
 
 def rate(out: Path) -> list[tuple[float, Interval]]:
-    """Return the ratings by CPU seconds of training, the teacher's first."""
+    """Return pairs of CPU seconds of training and ratings, the teacher's first."""
     points = [point for point in Curve(out / CURVE).points if point.phase == "rl"]
     seconds = {f"step {point.step}": point.seconds for point in points}
     cloned = [point for point in Curve(out / CURVE).points if point.phase == "cloning"]

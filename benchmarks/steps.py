@@ -83,7 +83,7 @@ def guess_the_number() -> dict[str, Episode]:
             start = time.process_time()
             env.reset(seed=0)
             middle = time.process_time()
-            # The right guess would end the episode.
+            # Omit the right guess, which would end the episode.
             hidden = made.unwrapped.game_number
             actions = [f"\\boxed{{{guess}}}" for guess in range(1, 51) if guess != hidden][:TURNS]
             ready = time.process_time()
@@ -118,24 +118,24 @@ def measure(episodes: dict[str, Episode]) -> dict[str, tuple[float, float]]:
 def growth(arm: str) -> float:
     """Return the cost of a ListWorld step around turn 2,000 relative to turn 10.
 
-    A refused pop costs the world the same at every turn, so any growth comes from the history.
+    The env refuses every pop at the same cost, so any growth comes from the history.
     """
     early: list[float] = []
     late: list[float] = []
     for _ in range(ROUNDS):
-        # The budget exceeds the turns, so the episode never ends.
+        # The turn budget exceeds the number of turns, so the episode never ends.
         env = agentgym.make("ListWorld", oracles=arm, items=20, removals=20, budget_slack=3 * LONG)
         env.reset(seed=0)
         times = list(step_times(env, LONG + 100))
         early.append(statistics.median(times[:100]))
         late.append(statistics.median(times[-100:]))
-    # Other processes can only slow a step down.
+    # Take the fastest rounds, because other processes can only slow a step down.
     return min(late) / min(early)
 
 
 def step_times(env: gymnasium.Env[agentgym.Chat, str], turns: int) -> Iterator[float]:
     action = render(ToolCall("pop", {"id": 99}))
-    # Garbage collection depends on the whole process.
+    # The time of garbage collection depends on the whole process.
     gc.disable()
     for _ in range(turns):
         start = time.perf_counter()

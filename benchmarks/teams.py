@@ -1,7 +1,7 @@
 """Compare a team with a single agent: `python benchmarks/teams.py`.
 
-The table shows turns, replies and tokens of scripted play, as mean ± standard deviation over five
-instances. A worker plays up to 32 turns of a sub-task.
+The table shows the turns, replies and tokens of scripted play as mean ± standard deviation over
+five instances. A worker plays up to 32 turns of a sub-task.
 """
 
 from __future__ import annotations

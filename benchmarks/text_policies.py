@@ -28,7 +28,7 @@ _NO_EXAM = re.compile(
 
 
 def find_exams(world: Any) -> float:
-    """Day, time, duration and room in the newest text about a course's final exam."""
+    """Find the day, time, duration and room in the newest text about each course's final exam."""
     store = world.office.get(Canvas).store
     mails = [mail.body for mail in world.office.get(Email).messages("rkelly27@mcp.com")]
     found = set()
@@ -77,7 +77,7 @@ def _plain(row: Mapping[str, Any]) -> list[Any]:
 
 
 def find_reminders(world: Any) -> float:
-    """The last day in the newest mail with short name, track and "camera-ready"."""
+    """Find the last day in the newest email with a short name, a track and "camera-ready"."""
     mails = [mail.body for mail in world.office.get(Email).messages("swright@mcp.com")]
     note = world.office.context.files.read_text("conference_info.txt")
     right = 0
@@ -95,7 +95,7 @@ def find_reminders(world: Any) -> float:
 
 
 def find_professors(world: Any) -> float:
-    """Professors whose newest mail prescribes a structure, without "nothing is needed"."""
+    """Find professors whose newest email prescribes a structure, without "nothing is needed"."""
     newest = {
         re.sub(".*<|>", "", mail.sender): mail.body
         for mail in world.office.get(Email).messages("maryc@mcp.com", "INBOX")
@@ -116,7 +116,7 @@ def overlap(found: Iterable[Any], right: Iterable[Any]) -> float:
 
 
 def find_coursework(world: Any) -> float:
-    """Quizzes and assignments not marked voluntary, cancelled or exempted."""
+    """Find quizzes and assignments that are not marked as voluntary, cancelled or exempted."""
     canvas = world.office.get(Canvas).store
     memory = world.office.context.files.read_text("memory/memory.json")
     scores = {code: int(points) for code, points in re.findall(r"of (\S+): (\d+) points", memory)}
@@ -150,7 +150,9 @@ def best_overlap(texts: Mapping[Any, str], pattern: str, right: Iterable[Any]) -
 
 
 def find_students(world: Any) -> float:
-    """Emails with the right subject and an attachment, with and without words about drafts."""
+    """Find students without an email with the right subject and an attachment, counting or ignoring
+    drafts.
+    """
     roster = read_workbook(world.office.context.files.read("nlp_statistics.xlsx"))
     enrolled = {
         str(row[1]): row[2] for row in next(iter(roster.values()))[1:] if row[3] == "enrolled"
@@ -163,7 +165,7 @@ def find_students(world: Any) -> float:
             and match[1] in enrolled
             and any(name.endswith(".pdf") for name in mail.attachments)
         ):
-            # Among a student's emails, the one with the fewest words about drafts counts.
+            # A student's email without words about drafts takes precedence.
             before = texts.get(enrolled[match[1]], mail.body)
             texts[enrolled[match[1]]] = before if not re.search(_DRAFT, before) else mail.body
     every = set(enrolled.values())
@@ -173,7 +175,7 @@ def find_students(world: Any) -> float:
 
 
 def find_slow(world: Any) -> float:
-    """Products selected by their fields, with and without a negation near "outlet"."""
+    """Select products by their fields, with and without a negation near "outlet"."""
     texts = {}
     for item in world.office.get(WooCommerce).products.all():
         custom = {meta["key"]: int(meta["value"]) for meta in item["meta_data"]}
@@ -185,7 +187,9 @@ def find_slow(world: Any) -> float:
 
 
 def find_payments(world: Any) -> float:
-    """The whole amount, nothing, or the sum of the amounts near a word for paying."""
+    """Guess the paid amount: everything, nothing, or the sum of the amounts near a word for
+    paying.
+    """
     right = 0
     for invoice in world.truth["invoices"]:
         pages = read_pdf(world.office.context.files.read(f"invoices/{invoice['file']}"))
@@ -198,7 +202,7 @@ def find_payments(world: Any) -> float:
 
 
 def find_alerts(world: Any) -> float:
-    """Alerts selected by their fields, with and without words about a discontinued product."""
+    """Select alerts by their fields, with and without words about a discontinued product."""
     known = {row["SKU"] for row in world.truth["old"]}
     texts = {}
     for item in world.office.get(WooCommerce).products.all():
@@ -219,7 +223,7 @@ _WELCOME = (
 
 
 def find_customers(world: Any) -> float:
-    """Customers with one recent order, with and without a refusal of emails."""
+    """Find customers with one recent order, with and without a refusal of emails."""
     shop = world.office.get(WooCommerce)
     settings = shop.settings.woo_settings_get("general")
     hours = next(float(row["value"]) for row in settings if row["id"] == "gmt_offset")
@@ -246,7 +250,7 @@ _COUNT = re.compile(r"\b(?:one|two|three|four|five|six|\d+)\b")
 
 
 def find_pieces(world: Any) -> float:
-    """Pieces from the order lines, changed by patterns in notes."""
+    """Count pieces from the order lines, as changed by patterns in notes."""
     orders = [
         order
         for order in world.office.get(WooCommerce).orders.all()

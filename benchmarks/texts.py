@@ -2,9 +2,9 @@
 `agentgym-suite[office]`).
 
 For each task at 128K tokens and each kind of document, the table counts the distinct sentences once
-names, dates, numbers and places are masked, how often they recur, and the vocabulary. Then come the
-share of tokens that the reference plan must read to decide (the mean of four states) and the share
-of the answer that 20 lines of regular expressions find at 64K tokens.
+names, dates, numbers and places are masked, how often they recur, and the vocabulary. Further
+columns show the share of tokens that the reference plan must read to decide (the mean of four
+states) and the share of the answer that 20 lines of regular expressions find at 64K tokens.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.text_policies import REGEX
 
 TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]
 LENGTH, REGEX_LENGTH, REGEX_SEEDS = 128_000, 64_000, 5
-SHARE_SEEDS = 4  # single states vary by two percentage points
+SHARE_SEEDS = 4  # mean of several states, because single states vary by two percentage points
 _SENTENCE = re.compile(r"(?<=[.!?:])\s+|\n+")
 _NUMBERS = (
     "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|quarter|an hour|hours?|"
@@ -111,7 +111,7 @@ def variety(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 class _Read(dict[str, Any]):
-    """Dictionary that records which values are read."""
+    """Dictionary that records which keys are read."""
 
     def __init__(self, pairs: Any) -> None:
         super().__init__(pairs)

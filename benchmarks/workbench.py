@@ -1,5 +1,5 @@
-"""Measure programs on the files of an office: bash, Python, packages, large files and many runs at
-once, plus their CPU time relative to a bare interpreter.
+"""Time programs that use an office's files (bash, Python, packages, large files, many concurrent
+runs), and their CPU time relative to a bare interpreter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agentgym.sandboxes.workbench import File, check, run
 
 RUNS = 15
 CPU_RUNS = 40
-# Limit on the CPU time of a small Python program in a sandbox, as a multiple of a bare interpreter.
+# Limit on a small Python program's CPU time in a sandbox, as a multiple of a bare interpreter's.
 MOST_CPU = 8.0
 
 
@@ -31,7 +31,7 @@ def milliseconds(play: Callable[[], object]) -> float:
 
 
 def processor_time(play: Callable[[], object]) -> float:
-    """Return a run's mean CPU time in milliseconds, with child processes."""
+    """Return a run's mean CPU time in milliseconds, including child processes."""
     before = sum(os.times()[:4])
     for _ in range(CPU_RUNS):
         play()

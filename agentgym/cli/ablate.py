@@ -87,7 +87,7 @@ _SIZES = (
     f"Task sizes, comma-separated: {'; '.join(paper.sizes for paper in papers() if paper.sizes)}."
 )
 
-# An agent with a little of every deficit, so that each oracle has something to repair.
+# An agent with a slight deficit of each type, so that every oracle has something to repair.
 _POLICY = "control:planning=0.02:tracking=0.01:distraction=0.002"
 
 ArmList = Annotated[

@@ -28,9 +28,9 @@ from agentgym.text.validation import check_int
 from agentgym.training.evaluation import to_markdown
 from agentgym.training.rollout.storage import write_text
 
-# The end of a traceback contains the error.
+# Only the end of a traceback is shown, because it contains the error.
 _SHOWN_CHARS = 1_500
-# enough of a reply to recognise the cause
+# reply characters to show: enough to recognise the cause
 _SHOWN_REPLY = 300
 
 

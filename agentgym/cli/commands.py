@@ -1,4 +1,4 @@
-"""The app: its commands, including those that papers register, and their order in the help."""
+"""The command-line app: its commands, including those that papers register, in the help's order."""
 
 from __future__ import annotations
 
@@ -183,13 +183,13 @@ def main() -> None:
     Only modules that the command line names may be imported from the working folder, which may be
     somebody else's run.
     """
-    # Python's own processes would import from there, as in `python -c`.
+    # Python subprocesses, such as `python -c`, would otherwise import from that folder.
     os.environ["PYTHONSAFEPATH"] = "1"
     trust_only(named_modules(sys.argv[1:]))
     with plain_output():
         try:
             app()
-        except KeyboardInterrupt:  # runs before typer has read the commands, which handle it
+        except KeyboardInterrupt:  # before typer, which handles interrupts, runs a command
             print("interrupted", file=sys.stderr)
             sys.exit(130)
 

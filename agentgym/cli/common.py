@@ -1,4 +1,4 @@
-"""Helpers of the commands: completion, errors, option parsing, progress and tables."""
+"""Helpers for commands: completion, errors, option parsing, progress and tables."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from agentgym.world.world import MissingHook
 # The label is the name before `=`; policy options follow a `:`, and paths contain slashes.
 _LABEL = re.compile(r"([\w. -]+)=(.+)", re.DOTALL)
 _GO_ON = "rerun the command to resume"
-# Tables keep their width in files and pipes.
+# Tables have a fixed width in files and pipes.
 console = PlainConsole(width=None if sys.stdout.isatty() else 140)
 
 OPTION_HELP = "a world option as name=value, e.g. items=20"
 
 
 def complete(names: Callable[[], Iterable[str]], joints: str = "") -> Callable[[str], list[str]]:
-    """Return a shell completer for names, possibly joined by `joints`."""
+    """Return a shell completer for names, or for lists of names separated by any of `joints`."""
 
     def matches(incomplete: str) -> list[str]:
         start = max((incomplete.rfind(joint) + 1 for joint in joints), default=0)
@@ -148,7 +148,9 @@ Template = Annotated[
 
 
 def write_templates(folder: Path, files: Mapping[Path, str], words: Mapping[str, str]) -> None:
-    """Fill in templates and write them below a new or empty folder; others raise ValueError."""
+    """Fill in templates and write them to a new or empty folder; raise ValueError for another
+    folder.
+    """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} already exists; choose another or an empty folder")
     for source, place in files.items():
@@ -177,7 +179,7 @@ def exit_on_user_error() -> Iterator[None]:
 
 @contextmanager
 def resume_hint(out: Path | None) -> Iterator[None]:
-    """Print that a run can resume, if anything was saved."""
+    """Print that a run can resume if anything was saved."""
     try:
         yield
     except (RunLockedError, DamagedFileError, OtherRunError, MissingHook) as error:

@@ -30,10 +30,10 @@ from agentgym.training.viewer.log_lines import is_trajectory
 
 # suffix of files that receive damaged parts
 SIDE = ".damaged"
-# Takes seconds for small worlds, and a few minutes for offices.
+# Replays take seconds for small worlds, and a few minutes for offices.
 REPLAYS = 30
 TRAIN, FINETUNE = "train.json", "finetune.json"
-# Its slow module is imported on demand.
+# The slow module that reads this file is imported on demand.
 CHECKPOINT = "checkpoint.pt"
 
 
@@ -86,7 +86,7 @@ class FileFault:
 def inspect_run(run: Path, replays: int = REPLAYS) -> list[FileFault]:
     """Return the problems in a run's files, replaying at most `replays` episodes per log.
 
-    Raises ValueError without a run, RunLockedError while it is being written.
+    Raises ValueError if there is no run, RunLockedError while it is being written.
     """
     if not run.exists():
         raise ValueError(f"{run} does not exist; name a run folder or a log")

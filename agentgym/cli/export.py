@@ -81,7 +81,7 @@ def program(env_id: str, seed: int, **options: Any) -> dict[str, str]:
 
 
 def write(files: Mapping[str, str], folder: Path) -> None:
-    """Write files to a new or empty folder; raise ValueError for another."""
+    """Write files to a new or empty folder; raise ValueError for another folder."""
     folder.mkdir(parents=True, exist_ok=True)
     if next(folder.iterdir(), None):
         raise ValueError(f"the folder {str(folder)!r} is not empty; choose another one")

@@ -18,7 +18,7 @@ from agentgym.world.config import make_config
 from agentgym.world.world import load_world
 
 _TEMPLATES = Path(__file__).parent / "package_files"
-# Files that are not written under the names of their templates.
+# Paths of files whose names differ from their templates' names.
 _PLACES = {"app.py": "server/app.py", "module.py": "$module.py"}
 
 
@@ -38,7 +38,7 @@ def package(
     """Write a package of a world, with its oracles and context, for OpenEnv or the verifiers hub."""
     with exit_on_user_error():
         given = parse_options(options)
-        # verifiers plays all seats of a team.
+        # Only verifiers can play all seats of a team.
         make_spec = registry.one_agent_spec if target == "openenv" else registry.spec
         spec = make_spec(env_id, **given)
         short = spec.name.lower()

@@ -58,7 +58,7 @@ class TerminalGame:
         """Return the new messages and the board."""
         messages = self.episode.chat.messages
         key = messages[0].text
-        # Omit the player's own reply; with a pruned history, the last message is new.
+        # Omit the player's own reply; if the history was pruned, show the last message.
         new = messages[self._shown.get(key, -1) + 1 :] or messages[-1:]
         self._shown[key] = len(messages)
         return _paragraphs(Chat(tuple(map(self._brief, new))).to_text(), self._board())
@@ -101,7 +101,7 @@ class TerminalGame:
 
     @property
     def _world(self) -> World[Any] | None:
-        """None for a team, whose agents have separate views."""
+        """The world; None for a team, whose agents have separate views."""
         env = self.episode.env.unwrapped
         return env.world if isinstance(env, ToolEnv) else None
 

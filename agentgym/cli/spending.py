@@ -51,8 +51,8 @@ def parse_price(text: str) -> Price:
 def limit_cost(
     policies: Sequence[PolicyConfig], prices: Sequence[Price], most: float | None, out: Path
 ) -> list[PolicyConfig]:
-    """Make endpoint policies stop before a request exceeds the maximum cost, earlier runs in `out`
-    included.
+    """Make endpoint policies stop before a request exceeds the maximum cost, which includes earlier
+    runs in `out`.
 
     Raises ValueError without a price, or if no policy is behind an endpoint.
     """

@@ -15,7 +15,7 @@ _KEPT = "\n\t"
 # Escape sequences start with a control (Cc), bidi overrides are formats (Cf), and no terminal can
 # encode a lone surrogate (Cs).
 _HIDDEN = ("Cc", "Cf", "Cs")
-# Joins the parts of an emoji; it reorders and hides nothing.
+# These characters join the parts of an emoji; they reorder and hide nothing.
 _JOINERS = "\u200c\u200d"
 
 
@@ -73,7 +73,7 @@ def _plain(stream: Any) -> Any:
 class PlainConsole(Console):
     """Console that escapes control characters in text and tables, and interprets no markup.
 
-    These colours and cursor movements pass.
+    The console's own colours and cursor movements still work.
     """
 
     def __init__(self, *, width: int | None = None) -> None:

@@ -234,7 +234,7 @@ def train(
 
 
 def _read_config(command: typer.Context, path: Path) -> dict[str, Any]:
-    # Different typer releases have different source classes with the same names.
+    # The classes of parameter sources differ between typer releases, but their names do not.
     sources = {name: command.get_parameter_source(name) for name in command.params}
     given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
     if other := sorted(set(given) - {"config", "model", "seed", "setting", "out"}):
@@ -329,7 +329,7 @@ def show_progress(curve: Curve, progress: Progress) -> Callable[[str, int, int],
 
 
 def summarize_point(point: Point) -> str:
-    """Format a point of the curve for the terminal."""
+    """Format a point of the learning curve for the terminal."""
     greedy = f"{100 * point.greedy:.0f} %"
     if point.phase in ("chance", "teacher"):
         return f"{point.phase}: {greedy} of held-out instances solved"

@@ -1,5 +1,5 @@
-"""Toolbox for world authors: laws (`agentgym check`), a fuzzer (`agentgym fuzz`) and an audit for
-shortcuts (`agentgym audit`).
+"""Tools for world authors: laws (`agentgym check`), a fuzzer (`agentgym fuzz`) and an audit that
+finds shortcuts (`agentgym audit`).
 """
 
 from agentgym.testing.battery import MEASURES, Audit, AuditConfig, run_audit

@@ -1,7 +1,7 @@
 """The audit's battery of shortcuts: policies that ignore a world's task must not earn its reward.
 
-Shortcuts learn from demonstrations on training seeds and play seeds of the test split. The ceilings
-are fixed before they play.
+Shortcuts learn from demonstrations on training seeds and play seeds of the test split. The score
+ceilings are fixed before any shortcut plays.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from agentgym.text.tools import Tool
 from agentgym.training.evaluation import Interval, Table, percent, wilson
 from agentgym.world.config import Config
 
-# ceiling of a shortcut's score in worlds with a lower chance score
+# ceiling of a shortcut's score, unless the chance score is higher
 CAP = 0.10
-# with fifteen or more shortcuts, 95 % would often misjudge one
+# among fifteen or more shortcuts, 95 % intervals would often misjudge one
 CONFIDENCE = 0.99
-# Played episodes start at seed 0, so these ranges never overlap.
+# Audited episodes start at seed 0, so the three seed ranges never overlap.
 _CHANCE_SEED, _TRAINING_SEED = 10**6, 2 * 10**6
 _REPEATED = "ids of other seeds"
 # shares of episodes that are reported alongside scores
@@ -59,11 +59,11 @@ class AuditConfig(Config):
 
     Attributes:
         world: The id of a world or preset.
-        seeds: Episodes per policy; 60 without a success show a score below 0.10.
-        demonstrations: Episodes for learning.
+        seeds: Episodes per policy; 60 episodes without a success show that the score is below 0.10.
+        demonstrations: Episodes from which shortcuts learn.
         options: Options of the world.
-        splits: Whether demonstrations use the train split and played episodes the test split;
-            otherwise both use all instances, on different seeds.
+        splits: Whether demonstrations use the train split and audited episodes the test split;
+            otherwise both use all instances, with different seeds.
     """
 
     world: str
@@ -75,7 +75,7 @@ class AuditConfig(Config):
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The maximum score allowed to a shortcut, fixed before any is played.
+    """The maximum score allowed for a shortcut, fixed before any shortcut plays.
 
     `chance` is `stated` by the world, `enumerated` from the schemas and the options in the prompts,
     or `estimated` by random calls on reserved seeds.
@@ -91,7 +91,7 @@ class Ceiling:
     def verdict(self, interval: Interval) -> str:
         """Judge a score's interval: `holds`, `leak`, or `undecided` if more seeds are needed.
 
-        If chance itself reaches the cap, a score consistent with it holds.
+        If chance itself reaches the cap, a score consistent with chance holds.
         """
         if interval.low > self.value:
             return "leak"
@@ -214,7 +214,9 @@ def _row(name: str, scores: Sequence[float], ceiling: Ceiling) -> Row:
 def find_ceiling(
     stated: float | None, lessons: Sequence[Transcript], random_scores: Sequence[float]
 ) -> Ceiling:
-    """Return the ceiling from stated chance, the prompts' options, or random scores."""
+    """Return the ceiling from the stated chance, the prompts' options, or the scores of random
+    play.
+    """
     if stated is not None:
         return Ceiling(stated, "stated")
     counts = [answers_of(tool) for tool in lessons[0].tools if tool.final]
@@ -223,7 +225,7 @@ def find_ceiling(
     estimated = score_interval(random_scores)
     if enumerated > estimated.value:
         return Ceiling(enumerated, "enumerated")
-    # Above the cap, chance's own sampling error must not flag a world.
+    # If chance exceeds the cap, its own sampling error must not flag a world.
     return Ceiling(estimated.high if estimated.value > CAP else estimated.value, "estimated")
 
 
@@ -238,7 +240,7 @@ def _share_of_options(lessons: Sequence[Transcript]) -> float:
 
 
 def answers_of(tool: Tool) -> int:
-    """Return the number of distinct calls of a tool; 0 if unlimited or only one."""
+    """Return the number of distinct calls of a tool; 0 if it is unlimited or 1."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     total = prod(map(_count, properties.values()))  # 1 if there is no choice
     return 0 if total == 1 else total

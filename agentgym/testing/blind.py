@@ -18,22 +18,22 @@ from agentgym.text.tools import Tool
 
 Calls = Sequence[ToolCall]
 Probe = Callable[[Transcript], Calls]
-# Play a probe's calls in each training episode; return the observations.
+# Function that plays a probe's calls in each training episode and returns the observations.
 Probing = Callable[[Probe], Sequence[Transcript]]
 
-# answers to try if a wrong answer does not end the episode
+# maximum number of answers to try if a wrong answer does not end the episode
 _TRIES = 3
-# ways to end an episode at once
+# maximum number of ways to try to end an episode at once
 _ENDS = 8
 
 
 class Shortcut(Protocol):
-    """A policy of the battery."""
+    """A policy that ignores the task."""
 
     name: str
 
     def act(self, seen: Transcript) -> Calls:
-        """Return the next calls; none to give up."""
+        """Return the next calls; no calls mean that the policy gives up."""
 
 
 class Answer:
@@ -57,7 +57,7 @@ class Answer:
                 self.constants[name] = next(v for v in values if repr(v) == common)
 
     def calls(self, seen: Transcript) -> Iterator[ToolCall]:
-        """Yield calls, the likeliest first; all arguments advance together."""
+        """Yield calls, the likeliest first; each call takes the next guess of every argument."""
         picks: list[list[Any]] = []
         for guess, kind in self.guesses.values():
             picks.append([])
@@ -69,7 +69,7 @@ class Answer:
             )
 
     def likeliest(self, seen: Transcript) -> Calls:
-        """Return the likeliest call, if any rule applies."""
+        """Return the likeliest call; no call if no rule applies."""
         return list(islice(self.calls(seen), 1))
 
 
@@ -165,7 +165,7 @@ def _names(demonstration: Transcript) -> tuple[str, ...]:
 
 
 def opaque_ids(seen: Transcript) -> set[str]:
-    """Return the ids in calls that neither the task states nor the policy chooses."""
+    """Return the ids in calls that the task does not state and that the policy cannot choose."""
     ids = set()
     for exchange in seen.turns:
         for call, _ in exchange:

@@ -14,9 +14,9 @@ from agentgym.training.evaluation import Table
 
 # replies per episode
 _TEXTS = 40
-# An id is skipped after this many episodes without a text.
+# An id is skipped after this many consecutive episodes without a reply.
 _BARREN = 6
-# Marks of these kinds name a location in the code, common to all worlds.
+# Findings of these kinds are marked by a code location, which worlds may share.
 _NAMELESS = frozenset({"raise", "oracle"})
 
 
@@ -84,7 +84,7 @@ class Campaign:
 
 
 def shorten(finding: Finding) -> Finding:
-    """Return the finding with only its last reply, if that suffices."""
+    """Return the finding with only its last reply if this reply reproduces it."""
     actions = list(finding.case.actions or ())[-1:]
     again = play(replace(finding.case, actions=actions)).findings
     cause = finding.kind, finding.mark

@@ -11,14 +11,14 @@ from agentgym.assemble.wrapper_stack import strategies
 from agentgym.oracles import ARMS
 from agentgym.world.world import MissingHook
 
-# Episodes per instance seed; drawing a large office takes longer than playing it.
+# Episodes per instance seed, because drawing a large office takes longer than playing it.
 _EPISODES_PER_INSTANCE = 8
-# Windows in tokens: one overflows at once, one is edited early, one late.
+# Context windows in tokens: the first overflows at once, the others cause early and late edits.
 _WINDOWS = (500, 2_000, 12_000)
 # The conventional name of the option for additional turns.
 _SLACK = "budget_slack"
 _DIALECTS = ("auto", "json", "python")
-# the paper's arms, one with wrong hints and a placebo, in rotation
+# the paper's arms and one with wrong hints and a placebo, in rotation
 _ARMS = (*ARMS, "P0.5S_")
 
 
@@ -27,9 +27,9 @@ class Case:
     """One episode to play, determined by `id`, `seed` and `index`.
 
     Attributes:
-        options: The options of `agentgym.make`; None draws a stack by the index.
+        options: The options of `agentgym.make`; None draws options by the index.
         env_seed: The seed of the instance; None derives it from the index.
-        actions: The replies to play instead of random ones, with every check at every step.
+        actions: The replies to play instead of random ones; every step then undergoes every check.
     """
 
     id: str
@@ -87,7 +87,7 @@ def all_ids() -> list[str]:
 
 
 def draw_options(case: Case) -> dict[str, Any]:
-    """Draw a case's stack, which rotates through dialects, arms, labels, strategies and windows.
+    """Draw a case's options, which rotate through dialects, arms, labels, strategies and windows.
 
     Raises ValueError for an unknown id, or one that cannot be made even without wrappers.
     """
@@ -127,6 +127,6 @@ def _context(turn: int) -> dict[str, Any]:
         "context": "+".join(chosen),
         "window": _WINDOWS[turn // 2 % len(_WINDOWS)],
     }
-    if "programmatic" in chosen:  # an endless loop uses up all of it
+    if "programmatic" in chosen:  # an endless loop uses up this limit
         context["context_options"] = {"programmatic": {"seconds": 1.0}}
     return context

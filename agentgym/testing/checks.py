@@ -1,4 +1,4 @@
-"""Laws of every step: the results that an env may return for any model text."""
+"""Laws of every step, which define the results that an env may return for any model text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ERROR = "error: "
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return a record of an info in JSON form."""
+    """Convert a record of an info to JSON-able data."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     raise TypeError(f"{type(value).__name__} is not JSON-able")
@@ -113,7 +113,7 @@ def is_refused(info: Mapping[str, Any]) -> bool:
 
 
 class ObservationHash:
-    """Hash an episode's observations, in order."""
+    """Running hash of an episode's observations."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()

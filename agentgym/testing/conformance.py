@@ -24,7 +24,7 @@ _READERS = ("read_state", "read_subtask")
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A law with its required hooks; `check` raises `BrokenLaw`."""
+    """A law with the hooks that it requires; `check` raises `BrokenLaw`."""
 
     name: str
     check: Callable[[str], object]
@@ -96,7 +96,7 @@ def check_laws(env_id: str, seeds: int = 5, only: str = "") -> Iterator[LawResul
         raise ValueError(f"{env_id} is a team; check the world that it plays")
     world = world_of(full)
     undefined = world.undefined_hooks(tool_env(make(full)).config)
-    # The module prefix lets other processes find a world outside any package.
+    # The module prefix lets other processes find a user-defined world.
     name = full if full.startswith("agentgym/") else f"{world.__module__}:{full.rpartition('/')[2]}"
     chosen = [law for law in world_laws(seeds) if only in law.name]
     if not chosen:

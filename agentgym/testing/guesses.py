@@ -1,4 +1,4 @@
-"""Guesses of an answer learnt from examples: constants, blind rules, and lookups by a feature.
+"""Guesses of answers, learnt from examples: constants, blind rules, and lookups by a feature.
 
 A rule that finds the answers of other episodes (the third word, the last option) reveals a leak.
 """
@@ -20,17 +20,17 @@ _NUMBER = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?!\w)")
 _SEPARATORS = re.compile(r"[\n,;|:]+")
 _LINES = re.compile(r"\n|\}, ?\{")
 
-# positions considered at either end of a text, more than a record has fields
+# positions to consider at either end of a text: more than a record has fields
 _ENDS = 12
-# marks to try as rules, the most frequent first
+# maximum number of marker words to try, the most frequent first
 _MARKS = 6
-# minimum share of examples in which a mark is next to the answer
+# minimum share of examples in which a marker word shares a line with the answer
 _MARK_SHARE = 0.6
-# a longer line is not a record
+# maximum line length in characters; a longer line is not a record
 _LINE_CHARS = 2_000
-# Long logs would slow the audit down, so texts lose their middle.
+# Maximum text length; longer texts lose their middle, because they would slow the audit down.
 _TEXT_CHARS = 40_000
-# rules per feature value, more than there are tries
+# rules to keep per feature value: more than there are tries
 _RULES = 10
 # Budgets and sizes are among a prompt's first or last numbers.
 _PLACES = 8
@@ -41,8 +41,8 @@ class Selector:
     """Rule that picks a part of an observation.
 
     Attributes:
-        source: The text: `task` or `result`, the results of the last reply.
-        unit: The parts of a text: `words`, `numbers` or `segments` between separators.
+        source: The text to read: `task`, or `result` for the results of the last reply.
+        unit: The unit to pick: `words`, `numbers` or `segments` between separators.
         mark: The word that the line must contain, if any.
     """
 
@@ -53,7 +53,7 @@ class Selector:
     mark: str = ""
 
     def pick(self, seen: Transcript) -> str | None:
-        """Return the part that the rule picks, or None."""
+        """Return the unit that the rule picks, or None."""
         text = cut(seen.task if self.source == "task" else seen.last_result)
         if self.mark:
             text = next((line for line in _LINES.split(text) if self.mark in words(line)), "")
@@ -81,7 +81,7 @@ def numbers(text: str) -> list[str]:
 
 
 def segments(text: str) -> list[str]:
-    """Return a text's parts between commas, colons, semicolons, bars and line ends."""
+    """Split a text at commas, colons, semicolons, bars and line ends."""
     parts = (part.strip(" .\"'[](){}") for part in _SEPARATORS.split(text))
     return [part for part in parts if part]
 
@@ -122,7 +122,7 @@ EXTREMES: Mapping[str, Callable[[list[str]], str]] = {
 
 
 def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
-    """Yield the rules without a mark that pick an answer."""
+    """Yield the rules without a marker word that pick an answer."""
     for source, text in (("task", seen.task), ("result", seen.last_result)):
         for unit, split in UNITS.items():
             parts = split(cut(text))
@@ -138,7 +138,7 @@ def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
 
 
 def marked_selectors(examples: Sequence[tuple[Transcript, str]]) -> list[Selector]:
-    """Return rules for marked lines that contain the answers of some examples."""
+    """Return rules that read the answer from a line with a certain marker word."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     places: Counter[Selector] = Counter()
     for seen, answer in examples:
@@ -168,7 +168,7 @@ class Constant:
 
 
 Rule = Constant | Selector
-# an observation and the rules that would have been right
+# an observation and the rules that find its answer
 Lesson = tuple[Transcript, frozenset[Rule]]
 Feature = Callable[[Transcript], str]
 
@@ -196,7 +196,7 @@ FEATURES: Mapping[str, Feature] = {
 class Guess:
     """Lookup of the answer by a feature of the observation, learnt from examples.
 
-    `rules` are the best rules for each feature value, best first.
+    `rules` lists the best rules for each feature value, best first.
     """
 
     feature: str = "nothing"

@@ -11,13 +11,13 @@ from string import Template
 _MEMBER = re.compile(r'"(\w+)": ')
 
 _TEXTS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-# Argument values. JSON would join the two surrogates.
+# Argument values; JSON would combine the two surrogates into one character.
 STRINGS: tuple[str, ...] = (
     *_TEXTS["strings"],
     "\ud83d\ude00",
     *("9" * 400, "(?:" * 60, "=" + "1+" * 120 + "1", "a/" * 100, "x" * 300),
 )
-# in source form, for values that JSON or Python cannot express
+# written as source text, because JSON or Python cannot express the values
 LITERALS: tuple[str, ...] = (
     *_TEXTS["literals"],
     *("1" * 4_400, '{"a":' * 66 + "1" + "}" * 66, "[" + "0, " * 300 + "0]"),

@@ -37,7 +37,7 @@ from agentgym.world.world import World, has_hook, load_world
 SCRIPTED = ("read_task", "read_result", "optimal_calls")
 # An episode without actions is considered endless after ten times the package's longest budget.
 MOST_REPLIES = 20_000
-_NOISE = 0.3  # the highest error rate that still leaves most episodes long enough to be informative
+_NOISE = 0.3  # the highest error rate that leaves most episodes long enough to be informative
 _IDLE = "I would rather not."
 _INFO_KEYS = {"turn", "valid", "success", "detail"}
 _PLAIN = (str, int, float, bytes, bool, type(None), dict, list, tuple)
@@ -288,7 +288,7 @@ def _reachable(value: object) -> Iterator[object]:
 
 
 def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
-    """Check that a rebuilt world gives the same hints as the hidden one."""
+    """Check that a rebuilt world gives the same hints as the original."""
     require(seen.state() == hidden.state(), "state() depends on what was not shown", line)
     for flag in (True, False):
         subtask = hidden.subtask(flag)

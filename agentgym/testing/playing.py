@@ -20,7 +20,7 @@ from agentgym.world.world import has_hook
 # a reply's calls with their results
 Exchange = Sequence[tuple[ToolCall, str]]
 
-# A shortcut stops after this many replies, more than any episode that it copies.
+# A shortcut stops after this many replies; the episodes that it copies are shorter.
 _MAX_REPLIES = 500
 # random episodes per demonstration in a world without known optimal calls
 _SEARCHES = 50
@@ -57,7 +57,7 @@ def start(env: ToolEnv, seed: int) -> ToolEnv:
 
 
 def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
-    """Play an episode with a function of the observations; return score and transcript.
+    """Play an episode with a function of the transcript so far; return score and transcript.
 
     Calls that the env does not accept in one reply are played one by one and reported as one
     observation.
@@ -99,9 +99,10 @@ def play_optimally(env: ToolEnv) -> tuple[float, Transcript]:
 def demonstrations(
     env: ToolEnv, first_seed: int, count: int
 ) -> Iterator[tuple[ToolEnv, Transcript]]:
-    """Yield the starts of episodes on consecutive seeds with successful transcripts.
+    """Yield an env at the start of each successful episode, with the transcript; seeds are
+    consecutive.
 
-    If optimal calls are unknown, these are random episodes that happened to succeed.
+    If optimal calls are unknown, these are episodes in which random play succeeded.
     """
     knows = has_hook(type(start(env, first_seed).world), "optimal_calls")
 

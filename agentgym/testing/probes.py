@@ -1,4 +1,4 @@
-"""Probes of an episode that know nothing of the world: state, differences and copies."""
+"""Probes that need no knowledge of the world: an episode's state, differences and copies."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _VALUES = (
     *(str, int, float, bytes, complex, type(None), set, frozenset, np.ndarray, type),
     *(types.FunctionType, types.BuiltinFunctionType),
 )
-# Key of an object's state among its parts.
+# Index of an object's state among its pickled parts.
 _STATE = 2
-# A team's state except its worlds and its mail, which each cycle's end delivers.
+# Fields of a team's state, without its worlds and its mail, which each cycle's end delivers.
 _TEAM_FIELDS = ("messages", "tasks", "winners", "faults", "question", "answer")
-# enough to recognise the change
+# maximum number of reported differences: enough to recognise the change
 _MAX_DIFFERENCES = 5
 
 
@@ -125,7 +125,7 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _drop_caches(kind: type, one: Any, two: Any) -> None:
-    """Drop cached properties that only one side has computed; they derive from the rest."""
+    """Drop cached properties that only one object has computed; they derive from the rest."""
     if isinstance(one, dict) and isinstance(two, dict):
         for name in one.keys() ^ two.keys():
             if isinstance(getattr(kind, str(name), None), functools.cached_property):

@@ -18,22 +18,23 @@ from agentgym.text.tools import Tool
 Schema = Mapping[str, Any]
 Value = str | int | float
 
-# A JSON member in a result, which an argument of the same name may need.
+# A JSON member in a result, whose value may suit an argument of the same name.
 _PAIR = re.compile(r'"(\w{1,40})"\s*:\s*(?:"((?:[^"\\\n]|\\.){1,120})"|(-?\d{1,18}(?:\.\d{1,6})?))')
 _WORD = re.compile(r"[^\s\"'`,;:()\[\]{}<>|=*]{2,80}")
 _NUMBER = re.compile(r"(?<![\w.])-?\d{1,18}(?![\w.])")
 
 # characters read per message: more than enough values at a bounded cost
 _READ_CHARS = 20_000
-# values to remember, the newest last
+# maximum number of remembered values
 _VALUES = 400
-# values to remember for each name
+# maximum number of remembered values per name
 _VALUES_BY_NAME = 40
 _BOUNDARIES = (0, 1, -1, 2, 10, 100, 255, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63))
 _FRACTIONS = (0.0, -0.0, 0.5, -1.5, 1e-9, 1e15, 1e300, 5e-324, 0.1 + 0.2)
-# Share of hostile texts among the texts in legal calls; they fit the schema, so tools see them.
+# Share of hostile texts among the texts in legal calls, which reach tools because they fit the
+# schema.
 _HOSTILE_TEXTS = 0.1
-# hostile texts that an episode of forty replies is likely to use
+# number of hostile texts that an episode of forty replies is likely to use
 _VALUES_PER_EPISODE = 40
 # Share of calls that may end the episode; small, so that most episodes reach late states.
 _FINAL_SHARE = 0.04
@@ -83,7 +84,7 @@ class Vocabulary:
         return "".join(chr(97 + k) for k in rng.integers(26, size=int(rng.integers(1, 9))))
 
     def number(self, rng: np.random.Generator, name: str) -> int:
-        """Return an integer from the episode, preferably with this name."""
+        """Return an integer from the episode, preferably one with this name."""
         value = self._value(rng, name, int)
         if isinstance(value, int):
             return value
@@ -258,7 +259,7 @@ class ReplyGenerator:
             if name in required or self._rng.random() < 0.4
         }
         extra = schema.get("additionalProperties")
-        if extra and not properties:  # a free mapping
+        if extra and not properties:  # a mapping with arbitrary keys
             names = [
                 self.vocabulary.text(self._rng, "key") for _ in range(int(self._rng.integers(3)))
             ]

@@ -15,7 +15,7 @@ from agentgym.text.requirements import install_command
 
 
 class MissingExtraError(ImportError, ValueError):
-    """An extra is not installed; also a `ValueError`, since the user can fix it."""
+    """Error for an extra that is not installed; also a `ValueError`, since the user can fix it."""
 
 
 @contextmanager
@@ -57,7 +57,7 @@ class _Finder(MetaPathFinder):
 def lazy_exports(room: str, extras: Mapping[str, tuple[str, str]]) -> Callable[[str], Any]:
     """Return a package's `__getattr__` (PEP 562) that loads slow or optional modules on first use.
 
-    `extras` gives for each module its extra and the exported names, separated by spaces. A module's
+    `extras` maps each module to its extra and its exported names, separated by spaces. A module's
     own name exports the module; a module without names is only imported directly.
     """
     homes = {

@@ -29,14 +29,14 @@ from agentgym.training.rollout.user_policy import UserPolicy
 from agentgym.world.config import Config, TokenCount
 from agentgym.world.world import load_world
 
-# read by `World.config_for_horizon`; any other axis is a world option
+# `World.config_for_horizon` reads this axis; any other axis names a world option.
 HORIZON = "horizon"
-# The trajectory labels that, with the seed, identify its cell.
+# Labels that, together with the seed, identify a trajectory's cell.
 LABELS = ("world", "arm", "context", "horizon", "policy", "sample")
 
 
 class Cell(NamedTuple):
-    """One episode of a study; `sample` counts the policy's replays of an instance from 0."""
+    """One episode of a study; `sample` numbers the policy's episodes on one instance from 0."""
 
     world: str
     arm: str
@@ -61,21 +61,20 @@ class Ablation(Config):
     Attributes:
         horizons: Task sizes on the `axis`.
         seeds: The number of instances per world and horizon.
-        policy: A trained model plays a cell's episodes together, `policy.model.batch_size` at a
-            time.
+        policy: A trained model plays up to `policy.model.batch_size` episodes at once.
         hint_scope: `persistent` or `ephemeral`.
         oracle_options: Arguments of the oracles by letter, as in `agentgym.make`.
         options: Keyword arguments by world; `""` applies to all.
         contexts: Context strategies to compare; each may join several with `+` and give arguments,
-            as in `clear_results:trigger=60k:keep=3`. `none` is the bare window, which trims.
-        window: The context window in tokens; None for no limit, or the paper's if there is a
-            strategy.
-        axis: The meaning of sizes: `horizon` for turns of an optimal policy
+            as in `clear_results:trigger=60k:keep=3`. `none` only trims the history to the window.
+        window: The context window in tokens; None means the paper's with a strategy, otherwise no
+            limit.
+        axis: The measure of size: `horizon`, an optimal policy's turns
             (`World.config_for_horizon`), or a world option.
         samples: Episodes per instance.
 
     Raises:
-        ValueError: An id, arm, horizon or option is invalid, in any combination.
+        ValueError: An id, arm, horizon, option or combination of them is invalid.
     """
 
     worlds: Sequence[str] = ("ListWorld", "TreeWorld", "GridWorld")
@@ -180,7 +179,7 @@ class Ablation(Config):
         """Play one episode, which fails if the policy cannot reply; raise only a fatal
         `PolicyError`.
 
-        `shared`: whether the player's usage includes other episodes.
+        If `shared`, the player's usage includes other episodes and is not recorded.
         """
         env = gymnasium.make(self.spec(*cell[:4]), disable_env_checker=True)
         policy = player or adapt(self.policy.make(cell.world, cell.sample, cell.seed))
@@ -234,7 +233,7 @@ def cells_of(run: Mapping[str, Any], policy: str) -> list[Cell]:
 
 
 def window_of(run: Mapping[str, Any]) -> int | None:
-    """Return a run's context window, or the paper's if it uses a strategy."""
+    """Return a run's context window; with a strategy, the default is the paper's window."""
     window: int | None = run["window"]
     return WINDOW if window is None and any(map(check_context, run["contexts"])) else window
 

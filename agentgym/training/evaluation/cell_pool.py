@@ -105,7 +105,7 @@ def play_in_threads(
 
 
 class _Waiting(Generic[CellT]):
-    """First all batches, then the cells of killed workers, once an overloaded host may recover."""
+    """Queue that retries killed workers' cells last, when an overloaded host may have recovered."""
 
     def __init__(self, batches: Iterable[Sequence[CellT]], retries: int) -> None:
         self._batches, self._retries = iter(batches), retries
@@ -116,7 +116,7 @@ class _Waiting(Generic[CellT]):
         return next(self._batches, ()) or (self._again.popleft() if self._again else ())
 
     def put_back(self, cells: Sequence[CellT], cause: _Killed) -> Iterator[Lost[CellT]]:
-        """Yield the cell being played if that was its last attempt."""
+        """Requeue a killed worker's cells, but yield the running one after its last attempt."""
         cell, *others = cells
         if others:
             self._again.append(others)
@@ -142,7 +142,7 @@ def play_cells(
                 pool.append(_start(play))
                 pool[-1].send(batch)
             for worker in pool:
-                # runs before the last cell ends, so that a worker never idles
+                # Send more cells before the last one ends, so that a worker never idles.
                 while len(worker.cells) < 2 and (batch := waiting.take()):
                     worker.send(batch)
             busy = {worker.connection: worker for worker in pool if worker.cells}

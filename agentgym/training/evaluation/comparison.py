@@ -35,9 +35,9 @@ from agentgym.training.evaluation.tables import (
     quality,
 )
 
-# success without oracles at the comparison sizes (LUMINA, section 4.4)
+# success rate without oracles at the comparison sizes (LUMINA, section 4.4)
 LEVEL = 0.3
-# Maximum distance between that success and a size's interval; never met at a floor or ceiling.
+# A comparison size's interval contains that rate and extends less than this to either side.
 NEAR = 0.25
 
 
@@ -48,7 +48,8 @@ def load_folders(folders: Mapping[Path, str]) -> Results:
     once, with a warning.
 
     Raises:
-        ValueError: A folder contains no episodes, or two measure a world's sizes differently.
+        ValueError: A folder contains no episodes, or two folders measure a world's sizes
+            differently.
         DamagedFileError: A file cannot be read.
     """
     names = _columns(folders)
@@ -215,7 +216,7 @@ def _pairing(rows: Sequence[Result], one: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Size at which a policy reaches a given success without oracles."""
+    """Size at which a policy reaches a given success rate without oracles."""
 
     horizon: int
     success: Interval
@@ -224,10 +225,11 @@ class Level:
 def find_levels(
     results: Sequence[Result], success: float = LEVEL, by_world: Mapping[str, float] | None = None
 ) -> dict[tuple[str, str], Level]:
-    """Return the size whose success without oracles is nearest to the target, by policy and world.
+    """Return each policy's size per world whose success rate without oracles is nearest to the
+    target.
 
-    Ties go to the smaller size; `by_world` overrides the target. A world without such episodes
-    raises `ValueError`.
+    Ties go to the smaller size; `by_world` overrides the target. A world without oracle-free
+    episodes raises `ValueError`.
     """
     levels: dict[tuple[str, str], Level] = {}
     rows = as_results(results).everything
@@ -251,7 +253,7 @@ def find_levels(
 def level_horizons(
     results: Sequence[Result], success: float = LEVEL, by_world: Mapping[str, float] | None = None
 ) -> Results:
-    """Return the episodes at the sizes of `find_levels`, where effects compare (LUMINA, figure 6)."""
+    """Return episodes at the sizes of `find_levels`, at which effects are comparable (figure 6)."""
     levels = find_levels(results, success, by_world)
     return as_results(results).where(
         lambda row: row.horizon == levels[row.policy, row.world].horizon

@@ -39,13 +39,13 @@ from agentgym.training.evaluation.statistics import Interval
 from agentgym.training.evaluation.tables import arm_label, context_label
 from agentgym.training.rollout.storage import replacing
 
-# inches of a figure in one and in two columns of a printed page
+# figure widths in inches: one and two columns of a printed page
 COLUMN, PAGE = 3.4, 6.9
-# width in inches of the names beside the rows
+# width of row names, in inches
 _NAMES = 1.1
 # Characters per inch at 7 points; capitals need more room.
 _PER_INCH = 15
-_LINE = 0.14  # height, in inches, of a line of 7 points
+_LINE = 0.14  # line height at 7 points, in inches
 
 # Okabe and Ito's palette suits all kinds of colour vision.
 _COLOURS = ("#777777", "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#CC79A7", "#E69F00")
@@ -53,7 +53,7 @@ _MARKERS = "osD^vPX<>ph*"
 # Styles of one colour differ in dashes or hatches.
 _DASHES = ("-", "--", ":", "-.")
 _HATCHES = ("", "//////", "......", "xxxxxx")
-# distance, in points, that keeps the intervals of two lines apart.
+# offset in points that separates the intervals of two lines
 SHIFT = 1.5
 _POOLED = {
     "horizon": "sizes",
@@ -61,7 +61,7 @@ _POOLED = {
     "context": "context strategies",
     "world": "worlds",
 }
-# Cells named in a caption; more would crowd the figure.
+# Maximum number of cells named in a caption; more would crowd the figure.
 _NAMED = 4
 # sharp on screens; SVG and PDF are for print
 _DPI = 200
@@ -99,7 +99,7 @@ def _places(names: Sequence[str]) -> dict[str, int]:
 
 
 def line_names(rows: Sequence[Result]) -> dict[tuple[str, str], str]:
-    """Name each pair of arm and context, without the parts that all pairs share."""
+    """Label each pair of arm and context, omitting what all pairs share."""
     arms, contexts = ordered_arms(rows), ordered_contexts(rows)
     there = {(row.arm, row.context) for row in rows}
     names = {}
@@ -113,7 +113,7 @@ def line_names(rows: Sequence[Result]) -> dict[tuple[str, str], str]:
 
 
 def set_ticks(panel: Axes, places: Sequence[float], labels: Iterable[str]) -> None:
-    """Set the only ticks of a logarithmic axis."""
+    """Replace the ticks of a logarithmic axis."""
     panel.set_xticks(places, list(labels))
     panel.xaxis.set_minor_locator(NullLocator())
     panel.margins(x=0.1)
@@ -128,7 +128,7 @@ def new_figure(width: float, height: float) -> Figure:
 def new_grid(
     count: int, rows: int, height: float, most: int = 5, sharey: bool = True
 ) -> tuple[Figure, list[Sequence[Axes]]]:
-    """Return a figure as wide as one or two columns, with `count` columns of `rows` panels.
+    """Return a figure one or two page columns wide, with `count` columns of `rows` panels.
 
     Each panel is `height` inches high; at most `most` columns are side by side.
     """
@@ -165,7 +165,7 @@ def _figure(panel: Axes) -> Figure:
 
 
 def fit(text: str, inches: float) -> str:
-    """Break a text into lines of some inches, and a name at its capitals."""
+    """Wrap a text to a width in inches, breaking a single name at its capitals."""
     width = max(7, round(_PER_INCH * inches))
     text = text.replace(" %", "\u00a0%")  # a line must not start with the unit
     if " " in text:
@@ -323,7 +323,7 @@ def bounds(intervals: Sequence[Interval], scale: float = 100) -> tuple[np.ndarra
 
 @figure_style()
 def save(figure: Figure, path: Path) -> list[Path]:
-    """Write a figure as PNG, SVG and PDF, without dates, versions and random ids."""
+    """Write a figure as PNG, SVG and PDF, without dates, versions or random ids."""
     metadata: Mapping[str, Mapping[str, Any]] = {
         ".png": {"Software": None},
         ".svg": {"Date": None, "Creator": None},
@@ -341,14 +341,14 @@ def save(figure: Figure, path: Path) -> list[Path]:
 
 
 def _make_drawable(figure: Figure) -> None:
-    """Show names without formulas, with undrawable characters escaped."""
+    """Disable formulas in texts, and escape undrawable characters."""
     for text in figure.findobj(Text):
         text.set_parse_math(False)
         text.set_text(_drawable(text.get_text()))
     for panel in figure.axes:
         for axis in (panel.xaxis, panel.yaxis):
             formatter = axis.get_major_formatter()
-            if isinstance(formatter, FuncFormatter):  # drawing writes the tick names again
+            if isinstance(formatter, FuncFormatter):  # drawing regenerates tick labels
                 labels = formatter.func
                 formatter.func = lambda *tick, labels=labels: _drawable(labels(*tick))
 

@@ -13,7 +13,7 @@ from agentgym.world.config import make_config
 from agentgym.world.splits import config_for_split, draw_instance
 from agentgym.world.world import load_world
 
-# Instances to cache: the arms of an ablation request the same ones in turn.
+# Cache size in instances; the arms of an ablation request the same ones in turn.
 _MEMORY = 4_096
 
 

@@ -37,7 +37,7 @@ TOKENS = (
 )
 # metrics that are not shares
 COUNTS = (*TOKENS, "edits", "calls")
-# Marker for a world whose instances differ between the compared sides.
+# Suffix for worlds on one side of a comparison whose sides share no instances.
 _ELSEWHERE = "elsewhere"
 
 
@@ -273,7 +273,7 @@ def _effective_draws(cells: _Cells, draw_of: Mapping[Key, Key]) -> float:
 
 
 def _unbias(size: int, clusters: int) -> float:
-    """Correct the variance for the strata's own means."""
+    """Return the factor that corrects deviations from a stratum's estimated mean."""
     return sqrt(size / (size - 1) * (clusters - 1) / clusters) if size > 1 else 1.0
 
 
@@ -289,6 +289,6 @@ def _cell_means(rows: Sequence[Result], metric: str, steps: list[float]) -> _Cel
         means[cell] = {}
         for seed, some in by_seed.items():
             means[cell][seed] = fmean(value for value, _ in some)
-            # One of several samples changes its instance's mean by correspondingly less.
+            # Each of several samples changes its instance's mean proportionally less.
             steps.append(fmean(step for _, step in some) / len(some))
     return means

@@ -1,4 +1,4 @@
-"""Missing episodes of a study. Hard episodes fail more often, so rates without them mislead."""
+"""Missing episodes of a study. Hard episodes go missing more often; ignoring them biases rates."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Results(list[Result]):
 
 
 def as_results(results: Sequence[Result]) -> Results:
-    """Return results with missing episodes, by the settings or otherwise by a full grid."""
+    """Return results with missing episodes, inferred from a full grid if none are recorded."""
     if isinstance(results, Results):
         return results
     there = played(results)
@@ -71,7 +71,7 @@ def missing_result(cell: Cell, axis: str, instance: str = "", cause: str = NOT_P
 
 
 def filled(rows: Iterable[Result], hits: int) -> list[Result]:
-    """Replace missing episodes with failed (`hits` 0) or optimal ones (1) of one step."""
+    """Replace missing episodes with one-step episodes: failed (`hits` 0) or optimal (1)."""
     figures: dict[str, Any] = {"success": float(hits), "steps": 1, "optimal": hits, "missing": ""}
     figures |= {"alive": 1, "alive_optimal": hits}
     return [replace(row, **figures) if row.missing else row for row in rows]

@@ -82,8 +82,7 @@ def contexts_figure(results: Sequence[Result]) -> Figure:
 def horizons_figure(results: Sequence[Result]) -> Figure:
     """Draw success rate and step accuracy against the horizon (figure 3).
 
-    For a single horizon, each world has one panel; for several, each arm has a row with the success
-    without oracles.
+    Each world has a column with one panel per arm, or one panel for all arms at a single horizon.
     """
     results = as_results(results)
     if len({row.horizon for row in results.everything}) == 1:

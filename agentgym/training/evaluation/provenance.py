@@ -36,7 +36,7 @@ SOURCES = ("code", "worlds")
 _NEW = (*SOURCES, "modules")
 # Collector classes that wrap a policy in their attribute `policy`.
 _ADAPTERS = ("UserPolicy",)
-# Enough of a digest to distinguish versions by eye.
+# Digest characters in messages: enough to distinguish versions by eye.
 _SHOWN = 16
 
 
@@ -45,7 +45,7 @@ def provenance(
 ) -> dict[str, Any]:
     """Return JSON-able data that identifies a policy beyond its name, and the code it plays with.
 
-    It contains agentgym's version, digests of the package and of each world, name and seed. A
+    It contains the name, the seed, agentgym's version, and digests of the package and each world. A
     trained model adds its sampling options and file hash; code adds the digests of its module and
     imports; an object in memory adds its source digest and its own `provenance`.
     """
@@ -90,8 +90,8 @@ def named_after(config: PolicyConfig, policy: Policy | None) -> PolicyConfig:
 
 
 def difference(kept: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    """Return the first difference of two provenances in words, or an empty string; patch versions
-    do not count.
+    """Describe the first difference between two provenances, ignoring patch versions; empty if
+    none.
     """
     for name in [*kept, *found]:
         if name in _NEW and not (name in kept and name in found):

@@ -108,7 +108,7 @@ def register_paper(paper: Paper) -> None:
 
 
 def papers() -> list[Paper]:
-    """Return the papers by place, then in order of registration."""
+    """Return the papers in order of `place`, then of registration."""
     return sorted(_PAPERS.values(), key=lambda paper: paper.place)
 
 

@@ -145,7 +145,7 @@ def _mean_reward(rows: Sequence[Result], seat: str) -> Interval:
 
 
 def write_report(results: Sequence[Result], out: Path) -> list[Path]:
-    """Write results, summary and, last, figures, also the papers'; return the files."""
+    """Write results, a summary and finally all figures, including the papers'; return the files."""
     with needs_extra("a report with figures", "cli"):
         from agentgym.training.evaluation import drawing  # noqa: PLC0415 - matplotlib is slow to import, and an extra
     results = as_results(results)
@@ -196,7 +196,7 @@ def _with_short_names(results: Results) -> Results:
 
 
 def _by_policy(results: Results) -> dict[str, Results]:
-    """Return each policy's episodes by file-name suffix; with one policy, there is no suffix."""
+    """Return each policy's episodes by file-name suffix; the suffix of a single policy is empty."""
     policies = list(results.by("policy").values())
     if len(policies) == 1:
         return {"": policies[0]}
@@ -305,7 +305,7 @@ def _cells_table(world: str, rows: Sequence[Result]) -> Table:
 
 
 def _against(results: Results) -> dict[str, list[tuple[str, str]]]:
-    """Return pairs of a variant arm and the arm with right hints."""
+    """Return pairs of a variant arm and the corresponding arm with correct hints."""
     arms = ordered_arms(results.everything)
     right = {frozenset(arm): arm for arm in arms if arm.isalpha()}
     pairs = {}

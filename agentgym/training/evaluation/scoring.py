@@ -25,7 +25,7 @@ CELL = ("policy", "world", "arm", "context", "horizon")
 _SHOWN_ONLY = ("dialect", "parallel_calls", "render_mode", "stacks")
 # Reasons from endpoints and wrappers that mean the model's window was exceeded.
 _OVER_WINDOW = {"over_window", "context_overflow"}
-# Endpoint failures that end such an episode.
+# Beginnings of endpoint failures with this meaning.
 _OVER_WINDOW_FAILURES = ("over_window", "ContextLengthError")
 # Wrappers that have a budget but are not strategies.
 _NO_EDITORS = {"ContextAwareness", "Trim"}
@@ -259,7 +259,9 @@ def _success(info: Mapping[str, Any]) -> float:
 
 
 def success_rate(trajectories: Iterable[Trajectory], opponents: Collection[str] = ()) -> float:
-    """Return the share of solved episodes; against opponents, of games won by other seats."""
+    """Return the share of solved episodes; with opponents, the share of games that another seat
+    won.
+    """
     return fmean(_success_against(trajectory, opponents) for trajectory in trajectories)
 
 

@@ -1,4 +1,4 @@
-"""Intervals of shares and of differences, from the contributions of independent clusters.
+"""Intervals for shares and their differences, from the contributions of independent clusters.
 
 Rates have Wilson intervals with the effective number of episodes (Korn and Graubard 1998).
 Differences have t intervals over the clusters plus two artificial clusters, one on each side of
@@ -32,7 +32,7 @@ class Interval:
     """A share or a difference of shares with its interval, at 95 % by default.
 
     Attributes:
-        p_value: Two-sided, for a difference from 0; below 0.05 exactly if the interval excludes 0;
+        p_value: Two-sided p-value of a difference, below 0.05 exactly if the interval excludes 0;
             None for a share.
         count: The number of episodes, or of complete pairs for a difference.
         missing: The number of missing episodes.
@@ -60,7 +60,7 @@ NO_DATA = Interval(nan, nan, nan)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Correct a family of p-values (Holm 1979); None values do not count."""
+    """Correct a family of p-values (Holm 1979), ignoring None values."""
     order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
     corrected, largest = list(p_values), 0.0
     for rank, (p, place) in enumerate(order):
@@ -70,14 +70,14 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def holm_by_key(changes: Mapping[KeyT, Interval]) -> dict[KeyT, float | None]:
-    """Return the p-values of a table's changes, corrected for all of them."""
+    """Return the p-values of a table's changes, corrected for their number."""
     return dict(zip(changes, holm([change.p_value for change in changes.values()]), strict=True))
 
 
 def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: float) -> Interval:
-    """Return the Wilson interval of a share, which is the mean of the clusters' parts.
+    """Return the Wilson interval of a share, the mean of the clusters' contributions `parts`.
 
-    `freedom` is the degrees of freedom of the parts' variance, `draws` the number of independent
+    `freedom` is the degrees of freedom of their variance, `draws` the number of independent
     episodes if no variance is observed, and `most` the maximum effective number of episodes.
     """
     count, variance = len(parts), float(np.var(parts)) / max(1, len(parts) - 1)
@@ -92,7 +92,8 @@ def rate(value: float, parts: np.ndarray, freedom: int, draws: float, most: floa
 def around_zero(
     total: float, parts: np.ndarray, freedom: int, change: float, bound: float
 ) -> Interval:
-    """Return the interval and p-value of a difference, the mean of the clusters' parts.
+    """Return the interval and p-value of a difference, the mean of the clusters' contributions
+    `parts`.
 
     The artificial clusters contribute `change` and its negative; `bound` is the largest possible
     difference.

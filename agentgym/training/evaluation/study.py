@@ -39,7 +39,7 @@ from agentgym.training.rollout.faults import FaultStreak
 from agentgym.training.rollout.seat_policies import adapt
 from agentgym.training.rollout.storage import write_text
 
-# a third death is not an accident
+# a worker's third death is no accident
 RETRIES = 2
 
 

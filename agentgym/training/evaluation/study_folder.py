@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SETTINGS = "ablation.json"
 TRAJECTORIES = "trajectories.jsonl.zst"
-# Keep an existing uncompressed log.
+# An existing uncompressed log stays in use.
 _PLAIN = "trajectories.jsonl"
 _AXES = ("worlds", "arms", "contexts", "horizons")
 _COUNTS = ("seeds", "samples")
@@ -102,7 +102,7 @@ class Study:
         return list(cells)
 
     def holds(self, trajectory: Trajectory) -> bool:
-        """Report whether a trajectory fits a cell of the study; without runs, all do."""
+        """Report whether a trajectory belongs to a cell of the study; without runs, all do."""
         labels = trajectory.labels
         counts = {"seeds": trajectory.seed, "samples": labels.get("sample", 0)}
         for run in self.runs:
@@ -213,7 +213,7 @@ def load_results(out: Path | str) -> Results:
 
 
 def read_results(out: Path) -> tuple[Results, int, int]:
-    """Return the results of a folder, and the numbers of duplicates and strays."""
+    """Return a folder's results, and the numbers of duplicates and episodes without a cell."""
     study = load_study(out) or Study()
     results: dict[Cell, Result] = {}
     failures: dict[Cell, str] = {}

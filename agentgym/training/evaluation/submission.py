@@ -34,7 +34,7 @@ from agentgym.world.digests import digest
 SUBMISSION = "submission.json"
 # The split that training does not use.
 SPLIT = "test"
-# Seconds for small worlds, and minutes for offices.
+# Replays take seconds for small worlds, and minutes for offices.
 REPLAYS = 200
 # Maximum number of listed objections of one kind; more would hide the others.
 _SHOWN = 5

@@ -16,7 +16,8 @@ from agentgym.training.evaluation.statistics import Interval
 # title, header and rows
 Table = tuple[str, list[str], list[list[str]]]
 
-# Tables warn below this: at 20 episodes, a rate's interval still spans 20 points on each side.
+# Tables warn below this number: at 20 episodes, a rate's interval still extends 20 points either
+# way.
 MIN_EPISODES = 20
 INTERVENTIONS = {"P": "plan", "S": "state", "H": "history"}
 _HINTS = {**INTERVENTIONS, "C": "communication"}
@@ -52,7 +53,7 @@ def context_label(context: str) -> str:
 
 
 def policy_names(policies: Iterable[str]) -> dict[str, str]:
-    """Return short names of policies, without shared parts."""
+    """Shorten the names of policies by the parts that they share."""
     splits = {policy: policy.split(":") for policy in policies}
     options: dict[str, list[list[str]]] = {}
     for policy, words in splits.items():
@@ -76,7 +77,7 @@ def _head(policy: str) -> str:
 
 
 def percent(interval: Interval, signed: bool = False) -> str:
-    """Format shares as percentages: `57.5 [50.0, 65.0]`, with bounds if they are fragile."""
+    """Format shares as percentages: `57.5 [50.0, 65.0]`, with bounds if missing episodes matter."""
     form = "{:+.1f} [{:+.1f}, {:+.1f}]" if signed else "{:.1f} [{:.1f}, {:.1f}]"
     text = form.format(100 * interval.value, 100 * interval.low, 100 * interval.high)
     if isnan(interval.value):

@@ -1,4 +1,4 @@
-"""Recorded episodes that contradict their labels, their scores, or a replay."""
+"""Detection of recorded episodes that contradict their labels, their scores or a replay."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Adapters: TRL, verifiers, verl, SkyRL, OpenEnv, Inspect, MCP, and datasets of training rows.
 
-Each has its own extra and is imported on first use.
+Each adapter has its own extra and is imported on first use.
 """
 
 from typing import TYPE_CHECKING

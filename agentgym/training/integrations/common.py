@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # context strategies that change earlier messages
 _EDITS = ("clear_results", "clear_thinking", "compaction")
-# agents of these teams that do not start a new chat with each sub-task or question
+# by team, the agent whose chat does not restart with each sub-task or question
 _ONE_CHAT = {"manager": MANAGER, "host": GUESSER}
 
 
@@ -65,7 +65,7 @@ def truncate(env: gymnasium.Env[Any, Any], reason: str) -> tuple[Any, ...]:
 def refuse_images(
     bridge: str, env: gymnasium.Env[Any, Any], messages: Iterable[Message] = ()
 ) -> None:
-    """Reject an env with images for a text-only bridge."""
+    """Raise `ValueError` if an env shows images, which a text-only bridge cannot carry."""
     inner = tool_env(env)
     announced = "images" in inner.world_class.requirements(inner.config)
     if announced or any(message.images for message in messages):

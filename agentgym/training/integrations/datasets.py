@@ -19,7 +19,7 @@ from agentgym.training.rollout import Step, Trajectory, rollout
 from agentgym.training.rollout.storage import replacing
 
 Format = Literal["jsonl", "parquet"]
-# few enough rows per Arrow batch that long chats fit into memory
+# rows per Arrow batch: few enough that long chats fit into memory
 _BATCH = 256
 
 
@@ -50,8 +50,8 @@ class ChatRow(EpisodeFacts):
         reward: The agent's reward for the whole episode.
         group_id: Equal for all episodes of one spec and seed, in every process; GRPO's group.
         episode_id: Equal for all rows of an episode and unique within the export.
-        terminated: The episode ended by itself; no value follows.
-        truncated: A limit ended it; a value may be bootstrapped.
+        terminated: The episode ended by itself, so no value is bootstrapped.
+        truncated: A limit ended the episode, so a value may be bootstrapped.
         failure: The cause, if the episode does not measure the policy; otherwise empty.
     """
 
@@ -67,7 +67,7 @@ class ChatRow(EpisodeFacts):
 
 
 class TokenRow(TypedDict):
-    """Consecutive steps whose prompts only grow.
+    """Consecutive steps, each of whose prompts extends the previous one.
 
     Attributes:
         input_ids: The ids of the last prompt and of the reply to it.
@@ -273,7 +273,7 @@ def _write_parquet(rows: Iterable[ChatRow], path: Path) -> int:
 
 
 def _arrow_schema() -> Any:
-    """Return columns that do not depend on the first rows."""
+    """Return an explicit schema, so that columns do not depend on the first rows."""
     import pyarrow as pa  # noqa: PLC0415 - JSON lines need no Arrow
 
     text = pa.string()

@@ -13,11 +13,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # hosts that only this machine can reach
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# several times the number of connections of an episode's clients
+# several times as many connections as an episode's clients need
 MAX_CONNECTIONS = 128
-# time for the longest program, behind as many as may wait
+# enough for the longest program at the end of a full queue
 REQUEST_SECONDS = 900.0
-# the longest call as JSON, which may encode one character as six
+# fits the longest call as JSON, which may encode one character as six
 MAX_BODY_BYTES = 2 * 2**20
 # shorter tokens can be guessed
 MIN_TOKEN = 16
@@ -30,7 +30,7 @@ def check_access(host: str, token: str) -> None:
             f"the token must have at least {MIN_TOKEN} printable ASCII characters, got "
             f"{len(token)} characters"
         )
-    if token != token.strip():  # a header value loses the spaces, so it would never match
+    if token != token.strip():  # a header value loses its spaces, so it would never match
         raise ValueError("the token must not begin or end with a space; remove it")
     if not token and host not in LOOPBACK:
         raise ValueError(
@@ -46,7 +46,7 @@ class RequireToken:
         self._app, self._expected = app, f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on or refuse."""
+        """Pass on or refuse a request."""
         given = b"".join(
             value for name, value in scope.get("headers", ()) if name == b"authorization"
         )
@@ -64,8 +64,8 @@ class RequireToken:
 class OneAnswerEach:
     """MCP app that answers each request once, within a limited time.
 
-    GET is refused, because the server sends no unsolicited events; ids already in flight in a
-    session are refused too. A request's body must arrive in one message, as from
+    GET is refused, because the server sends no unsolicited events; request ids that are in flight
+    in the session are refused too. A request's body must arrive in one message, as from
     `RequestBodyLimitMiddleware`.
     """
 
@@ -113,7 +113,7 @@ def _request_id(body: bytes) -> str:
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
-        return ""  # the app explains the error
+        return ""  # the app reports the error
     # The SDK treats 1 and "1" as the same id.
     return str(message.get("id", "")) if isinstance(message, dict) else ""
 

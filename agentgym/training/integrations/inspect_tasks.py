@@ -1,6 +1,7 @@
-"""Inspect: any stack as an `inspect_ai` task, and trajectories as Inspect logs.
+"""Inspect adapter: worlds with their wrappers as `inspect_ai` tasks, trajectories as Inspect logs.
 
-The solver plays the whole stack in this process. Each sample's metadata contains the trajectory.
+The solver plays the env with all wrappers in this process. Each sample's metadata contains the
+trajectory.
 
     inspect eval agentgym/world -T world=ListWorld -T oracles=SP --model openai/gpt-5
 """
@@ -132,7 +133,7 @@ def play(world: str, horizon: int, tools: str, options: dict[str, Any]) -> Solve
                 reply = Reply(_reply_text(state.output, tool_env(env).dialect))
                 await asyncio.to_thread(episode.play, reply)
             state.messages = _messages(episode.chat, native)
-        finally:  # also runs after one of Inspect's limits, which then scores the sample
+        finally:  # also runs if an Inspect limit ends the sample, which is then scored
             if not episode.over:
                 episode.leave()
             state.metadata[KEY] = json.loads(episode.trajectory().to_json())

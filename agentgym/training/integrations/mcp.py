@@ -35,11 +35,11 @@ from agentgym.training.integrations.http_server import (
     server_config,
 )
 
-# per episode; a client needs one
+# sessions per episode; a client needs one
 MAX_SESSIONS = 64
 # longer than a model takes to reply
 IDLE_SECONDS = 1_800.0
-# per episode; calls run sequentially, and each waiting call holds a connection
+# calls per episode; they run sequentially, and each waiting call holds a connection
 MAX_WAITING = 8
 
 

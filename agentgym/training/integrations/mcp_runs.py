@@ -95,9 +95,9 @@ def external_ablation(
 
 @contextmanager
 def open_run(ablation: Ablation, out: Path, most: int) -> Iterator[list[RecordedEpisode]]:
-    """Open at most `most` missing episodes in cell order, and write each when it ends.
+    """Open at most `most` missing episodes in cell order, each written when it ends.
 
-    The folder stays locked meanwhile; the server closes the episodes.
+    The folder is locked within this context; the server must close the episodes.
 
     Raises:
         DamagedFileError: A file in the folder is unreadable.

@@ -48,7 +48,7 @@ from agentgym.world.splits import SPLITS
 from agentgym.world.step_info import StepInfo
 from agentgym.world.world import load_world
 
-# per split; task `index` is the instance that `reset(seed=index)` draws from the split
+# tasks per split; task `index` is the instance that `reset(seed=index)` draws from the split
 TASKS = 1_000_000
 # tasks that `list_tasks` returns; a client reads others by index
 PREVIEW = 100
@@ -70,7 +70,9 @@ class WorldAction(Action):
     @model_validator(mode="before")
     @classmethod
     def _read_reply(cls, data: Any) -> Any:
-        """Take any other JSON object as the reply's text: some clients decode a bare JSON call."""
+        """Accept any other JSON object as the reply's text, because some clients decode a bare JSON
+        call.
+        """
         if isinstance(data, Mapping) and "text" not in data:
             return {"text": json.dumps(data, ensure_ascii=False)}
         return data
@@ -160,7 +162,7 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
         Args:
             seed: None continues the session's random stream.
             episode_id: A name for the episode, returned in the state.
-            split: By default the previous episode's.
+            split: A split's name; by default, the previous episode's.
             index: A task of the split, instead of a seed; `IndexError` if there is none.
             form: `openai` for chat-completions dicts, or `records` for all fields of `Message` and
                 `Tool`.
@@ -258,14 +260,14 @@ class WorldEnvironment(Environment[WorldAction, WorldObservation, WorldState]):
 
 
 class _SentChat:
-    """The chat as sent so far. An edit inside an observation's part resends it, because tool images
-    must follow their results.
+    """Record of the chat sent so far. An edit to one of an observation's messages resends them all,
+    because tool images must follow their results.
     """
 
     def __init__(self, as_records: bool) -> None:
         self._as_records = as_records
         self._chat = Chat()
-        self._parts: list[tuple[int, int]] = []  # messages, and the dicts of each message's parts
+        self._parts: list[tuple[int, int]] = []  # messages and dicts per observation
 
     def observe(self, chat: Chat) -> WorldObservation:
         unchanged = chat.shared_prefix(self._chat)
@@ -325,8 +327,8 @@ def _record(message: Message) -> dict[str, Any]:
 class RemoteEnv(gymnasium.Env[Chat, str]):
     """A stack on an OpenEnv server as a Gymnasium env.
 
-    `reset_options` are passed to each reset, such as `{"split": "test"}`. `dialect`,
-    like the action space, is known after the first reset.
+    `reset_options` are passed to each reset, such as `{"split": "test"}`. `dialect`, like the
+    action space, is unknown before the first reset.
     """
 
     metadata = ToolEnv.metadata

@@ -1,5 +1,4 @@
-"""Token ids as in prime-rl, through the package `renderers`, which knows the formats of model
-families.
+"""Token ids as in prime-rl, from the package `renderers`, which implements model families' formats.
 
 With it, a policy sees the same prompts on which `verifiers` and `prime-rl` train.
 
@@ -46,7 +45,7 @@ class FamilyRenderer:
         config: The family and its settings, such as `renderers.Qwen3RendererConfig`; None selects
             them by the tokenizer's name.
         native_tools: Also pass tool schemas to the format.
-        dialect: The form of calls in replies, as in the env.
+        dialect: The call format in replies, which must match the env's.
     """
 
     def __init__(

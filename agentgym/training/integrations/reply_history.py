@@ -15,7 +15,9 @@ _REMEMBERED = 65_536
 
 
 class ReplyHistory:
-    """The server's messages; a rewritten one would start another training row."""
+    """Store of the server's messages, because a rewritten message would start another training
+    row.
+    """
 
     def __init__(self) -> None:
         self._said: dict[tuple[str, str], dict[str, Any]] = {}
@@ -60,7 +62,7 @@ class ReplyHistory:
     def _form(self, message: Message) -> dict[str, Any]:
         if form := self._said.get((message.id, message.raw)):
             return form
-        # An edited reply is still answered by the ids of its calls.
+        # The results of an edited reply still refer to the ids of its calls.
         calls = self._calls.get((message.id, _calls(message)))
         if message.calls and calls:
             return {**Chat((message,)).to_openai()[0], "tool_calls": calls}

@@ -1,4 +1,4 @@
-"""Episodes that verifiers' agents play: one agent, or a team's seats."""
+"""Episodes played by verifiers' agents: by one agent, or by one agent per seat of a team."""
 
 # Not installed for the type checker.
 # mypy: disable-error-code="import-not-found"
@@ -35,7 +35,7 @@ class SharedEpisode:
         self._joined: set[str] = set()
         self._cut: tuple[Any, ...] = ()
         self._fault = ""
-        # Its lock also keeps all but one caller from the env.
+        # The condition's lock also admits only one caller at a time to the env.
         self._changed = asyncio.Condition()
 
     @classmethod
@@ -59,12 +59,12 @@ class SharedEpisode:
 
     @property
     def dialect(self) -> Any:
-        """The form of calls in replies."""
+        """The call format in replies."""
         return self._team.game.dialect if self._team else tool_env(self.env).dialect
 
     @property
     def over(self) -> bool:
-        """The episode has ended for all seats."""
+        """Whether the episode has ended for all seats."""
         return self.episode.over or bool(self._cut) or bool(self._fault)
 
     @property

@@ -37,9 +37,9 @@ _OTHERWISE = "train on the rows of training.export with a generator of your own"
 class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
     """An episode of a world, whose reward comes with the last step.
 
-    SkyRL has no truncation signal; `metadata` and the metrics report it. In `extras`, `seed`
-    selects the instance, and `max_turns`, which SkyRL sets from its generator's configuration
-    (default 1), truncates the episode with its current score.
+    SkyRL has no truncation signal, so `metadata` and the metrics report truncation. In `extras`,
+    `seed` selects the instance, and `max_turns`, which SkyRL sets from its generator's
+    configuration (default 1), truncates the episode with its current score.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         self._outcome: dict[str, Any] = {}
 
     def init(self, prompt: ConversationType) -> tuple[ConversationType, dict[str, Any]]:
-        """Start the episode; the observation replaces the row's prompt, which equals it."""
+        """Start the episode; the observation equals the row's prompt and replaces it."""
         self._chat, _ = self._env.reset(seed=self._seed)
         self.turns, self._outcome = 0, {}
         return text_messages("SkyRL", self._env, self._chat.messages), {}
@@ -89,7 +89,7 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
         )
 
     def get_metrics(self) -> dict[str, float]:
-        """Return success and the kind of end as 0 or 1, and the number of replies."""
+        """Return success and the cause of the end as 0 or 1, and the number of replies."""
         return {
             "turns": float(self.turns),
             **{name: float(value) for name, value in self._outcome.items()},
@@ -100,7 +100,9 @@ class SkyRLEnv(BaseTextEnv):  # type: ignore[misc]
 
 
 def register(name: str, env_id: str, **options: Any) -> None:
-    """Register a world as the `env_class` `name` of `skyrl_gym`, in each process with envs."""
+    """Register a world in `skyrl_gym` as the `env_class` `name`; call this in each process with
+    envs.
+    """
     refuse_images("SkyRL", gymnasium.make(growing_spec("SkyRL", _OTHERWISE, env_id, options)))
     skyrl_gym.register(
         name, f"{__name__}:{SkyRLEnv.__name__}", {"env_id": env_id, "options": options}

@@ -29,8 +29,8 @@ class TextArenaEnv(textarena.Env):  # type: ignore[misc,unused-ignore]
     """An episode of a world or a team.
 
     An observation contains the player's new messages, or all of a new chat. `close` returns each
-    player's reward and the game's information. `options` are keyword arguments of `agentgym.make`,
-    without strategies that edit the context.
+    player's reward and the game's information. `options` are keyword arguments of `agentgym.make`;
+    context-editing strategies are refused.
     """
 
     def __init__(self, env_id: str, **options: Any) -> None:

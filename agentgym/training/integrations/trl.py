@@ -1,4 +1,5 @@
-"""TRL adapter: environments whose tools the GRPO trainer calls, and rollouts of whole stacks.
+"""TRL adapter: environments whose tools the GRPO trainer calls, and rollouts of envs with all
+wrappers.
 
 With `environment_factory`, the usual way, the trainer keeps the history, parses calls in the
 model's own format, and shows the tool schemas. Strategies that edit the context need
@@ -229,7 +230,7 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
         rows.append(
             {"prompt": [*messages, {"role": "user", "content": "", "seed": seed}], "seed": seed}
         )
-    # As structs, all calls' arguments would share the same field names.
+    # In Arrow structs, all calls' arguments would share the same field names.
     features = datasets.Features(
         {"prompt": datasets.List(datasets.Json()), "seed": datasets.Value("int64")}
     )
@@ -239,7 +240,7 @@ def prompts(env_id: str, seeds: Iterable[int], **options: Any) -> datasets.Datas
 def rollout_func(
     spec: EnvSpec, seed: int = 0, rows_per_episode: int = 1
 ) -> Callable[[list[Any], Any], dict[str, Any]]:
-    """Return the `rollout_func` of `trl.GRPOTrainer` that plays a whole stack with the env's chat.
+    """Return the `rollout_func` of `trl.GRPOTrainer` that plays an env with all wrappers.
 
     TRL takes exactly one prompt and completion for each of a group's `num_generations`. With
     `rows_per_episode=k` (at most 1,000), k of these hold the token rows of one episode:
@@ -381,7 +382,7 @@ def _annotation(
     # Transformers parses description lines of the form `name: text` as arguments, and requires one
     # for every argument.
     text = " ".join(schema.get("description", f"The argument {name}.").split())
-    if "default" in schema:  # transformers has no field for it
+    if "default" in schema:  # transformers has no field for defaults
         text += f" Default: {json.dumps(schema['default'], ensure_ascii=False)}"
     try:
         return _hint(plain), text
@@ -428,7 +429,9 @@ class _TrainerPolicy:
 
 
 def _as_output(rows: Sequence[TokenRow]) -> dict[str, Any]:
-    """Return TRL's form: everything before the first sampled id is the prompt."""
+    """Convert a row to TRL's format, in which everything before the first sampled id is the
+    prompt.
+    """
     cut = [(row, row["prompt_length"]) for row in rows]
     logprobs = [row["logprobs"][start:] for row, start in cut if row["logprobs"] is not None]
     return {

@@ -1,6 +1,6 @@
 """Adapter for verifiers, and so for prime-rl, which trains on verifiers' environments.
 
-The harness plays the whole stack in this process: the model's requests are the env's chat, and
+The harness plays the env with all wrappers in this process: requests contain the env's chat, and
 verifiers records each context edit as a branch of the trace.
 
 verifiers finds plugins by the name of a top-level module, `agentgym_verifiers`:
@@ -73,7 +73,7 @@ class WorldTask(vf.Task[WorldData, vf.State, vf.TaskConfig]):  # type: ignore[mi
 
     @vf.metric  # type: ignore[untyped-decorator]
     async def outcome(self, trace: vf.Trace) -> dict[str, float]:
-        """Return success and the kind of end as 0 or 1, and the number of replies."""
+        """Return success and the cause of the end as 0 or 1, and the number of replies."""
         played = await self._played(trace)
         names = ("success", "terminated", "truncated", "turns")
         return {name: float(played[name]) for name in names}
@@ -178,7 +178,9 @@ class WorldHarness(vf.Harness[WorldHarnessConfig]):  # type: ignore[misc]
         mcp_urls: dict[str, str],
         data: WorldData,
     ) -> vf.ProgramResult:
-        """Play the episode of a task, which must belong to a world and have no other rules."""
+        """Play the episode of a task, which must be a world's and have no system prompt of its
+        own.
+        """
         if not isinstance(data, WorldData):
             raise ValueError(
                 f"the harness {PLUGIN!r} plays worlds, not a {type(data).__name__}; set taskset.id "
@@ -284,7 +286,7 @@ class TeamSeats:
                 for seat in shared.seats:
                     group.create_task(self._seat(task, getattr(agents, seat), shared, seat))
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # otherwise it reports the group
+            raise errors.exceptions[0] from None  # otherwise verifiers reports the exception group
         finally:
             shared.close()
 

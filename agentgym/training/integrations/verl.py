@@ -145,7 +145,7 @@ class WorldAgentLoop(AgentLoopBase):  # type: ignore[misc]
             with simple_timer("tool_calls", metrics):
                 await asyncio.to_thread(episode.play, reply)
             row = reply.prompt_ids + reply.ids
-            # All counted from the first turn, except that the newest version is the last turn's.
+            # Keep the first turn's fields, except that the newest version is the last turn's.
             extra = sampled.extra_fields | extra
             extra |= {
                 key: value

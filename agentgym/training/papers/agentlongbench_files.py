@@ -28,7 +28,7 @@ Row: TypeAlias = Mapping[str, Any]
 
 MAX_SILENT = 3
 """Consecutive unanswered rows; more are not a single row's fault."""
-_OTHER_LENGTH = 25  # rows per task; the benchmark's smallest number, for lengths outside it
+_OTHER_LENGTH = 25  # rows per task at lengths outside the benchmark: its smallest number
 # Fields of a row that scoring does not need.
 _HEAVY = ("messages", "evidence", "base_stats_info")
 _PUBLISHED_MEASURES = ("setting", "task", "length", "chance")
@@ -62,7 +62,7 @@ class LongBenchResult:
         last_page: The expected score of an answer from the log's last page alone; None, like the
             next two, if the row has only published fields.
         acl_scan: The tokens of the evidence.
-        acl_min: The tokens of a minimal part that proves the answer.
+        acl_min: The tokens of a minimal part of the log that proves the answer.
     """
 
     setting: str
@@ -81,7 +81,7 @@ class Plan(Config):
     """The rows to write.
 
     Attributes:
-        lengths: Lengths of the benchmark, by name, or numbers of tokens.
+        lengths: Names of the benchmark's lengths, or numbers of tokens.
         samples: Maximum samples per cell; None for the paper's numbers (25 at other lengths).
         published: Whether the tool and the codes have the names that the published prompts use.
     """
@@ -221,9 +221,8 @@ def score_folder(data: Path, predictions: Path) -> list[LongBenchResult]:
     """Score predictions as the published evaluator does, except that rows without one score 0.
 
     Prediction files have the names of the row files; their lines have an `id` and a `raw_response`
-    (or a `pred_answer`). The last prediction for an `id` counts. The published
-    fields suffice.
-    Missing or malformed rows raise `ValueError`.
+    (or a `pred_answer`). The last prediction for an `id` counts. Rows with only the published
+    fields suffice. Missing or malformed rows raise `ValueError`.
     """
     results, replies = [], dict[Path, dict[str, str]]()
     for path, row in _rows_to_score(data, predictions):

@@ -1,6 +1,6 @@
 """GSM-Agent's benchmark (Zhu et al., tables 2 and 7, figure 4), computed from trajectories.
 
-Where the paper's text and tables differ, the definitions match its tables.
+The definitions match the paper's tables, from which its text sometimes differs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from agentgym.training.rollout.storage import write_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Parts of a reason that differ between tasks.
+# Parts of a rejection reason that differ between tasks.
 _OWN = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9/.]*")
 # token counter for replies without ids
 Count = Callable[[str], int]
@@ -109,7 +109,7 @@ class Metrics:
 
 
 def outcome(trajectory: Trajectory, count: Count | None = None) -> SearchResult:
-    """Return an episode's figures.
+    """Return an episode's metrics.
 
     `count` counts the tokens of replies without ids; without it they are NaN, never 0. An episode
     of another world raises `ValueError`.

@@ -176,7 +176,7 @@ def _write_bin(each: Bin | None) -> str:
 
 
 def _failure_table(world: str, arms: Mapping[str, Sequence[Result]]) -> Table:
-    """Count failed episodes by kind, and lost leads separately."""
+    """Count failed episodes by cause, and separately those with lost leads."""
     table = []
     for name, rows in arms.items():
         there = played(rows)

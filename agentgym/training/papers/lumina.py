@@ -1,5 +1,5 @@
-"""LUMINA's preset (section 4.3). Every ablation has its figures: 3 is `horizons`, 4 and 5 are
-`arms`, 6a is `levelled` and 6b `interventions`.
+"""LUMINA's preset (section 4.3). Every ablation draws LUMINA's figures: 3 is `horizons`, 4 and 5
+are `arms`, 6a is `levelled` and 6b `interventions`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     }
 }
 
-# success without oracles at figure 6's comparison sizes (section 4.4)
+# success rate without oracles at figure 6's comparison sizes (section 4.4)
 LEVELS: Mapping[str, float] = {"ListWorld": 0.3, "TreeWorld": 0.3, "GridWorld": 0.75}
 
 register_paper(

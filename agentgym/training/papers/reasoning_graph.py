@@ -26,10 +26,10 @@ from agentgym.training.extras import needs_extra
 from agentgym.training.rollout import Trajectory
 
 KINDS = ("exploration", "exploitation", "revisit")
-# Nodes for a database of that size (the paper's has up to 235); others scale with the square root.
+# Nodes for a database of this size (the paper has up to 235), scaled by the square root for others.
 FULL_NODES, FULL_DOCUMENTS = 250, 30_000
 
-# k-means has usually converged by then; nodes are approximate anyway.
+# Maximum k-means iterations; it has usually converged by then, and nodes are approximate anyway.
 _ITERATIONS = 25
 # Enough dimensions to separate topics, few enough that distances between texts still differ.
 _DIMENSIONS = 128
@@ -91,7 +91,9 @@ class ReasoningGraph:
         )
 
     def path(self, log: Sequence[Mapping[str, Any]]) -> Path:
-        """Return the path of an episode's searches; further pages stay at the previous node."""
+        """Return the path of an episode's searches; requests for further pages stay at the previous
+        node.
+        """
         nodes: list[int] = []
         for entry in log:
             nodes.append(nodes[-1] if entry["tool"] == "next_page" else self.node(entry["query"]))
@@ -104,8 +106,8 @@ class GraphFigures:
 
     Attributes:
         V: Distinct nodes.
-        hasRvst: The share with at least one revisit.
-        Expl: Exploration; `Expt` exploitation, `Rvst` revisit.
+        hasRvst: The share of episodes with at least one revisit.
+        Expl: The exploration ratio; `Expt` is the exploitation ratio and `Rvst` the revisit ratio.
     """
 
     V: float

@@ -125,7 +125,7 @@ def experience(
     pad: int,
     max_new_tokens: int = 1,
 ) -> Experience:
-    """Return rows with the advantages of all sampled tokens, in order."""
+    """Return the episodes' rows for training; `advantages` contains one value per sampled token."""
     data = batch([row for trajectory in trajectories for row in rows(trajectory)], pad)
     by_step = [length for trajectory in trajectories for length in reply_lengths(trajectory)]
     lengths = [sum(reply_lengths(trajectory)) for trajectory in trajectories]
@@ -155,10 +155,10 @@ def reply_lengths(trajectory: Trajectory) -> list[int]:
 
 
 def shares(lengths: Sequence[int], weight: str, most: int = 1) -> list[float]:
-    """Return each part's share of the objective, by episode.
+    """Return each token's share of the objective, one value per episode.
 
-    With `episode`, all episodes have equal shares; otherwise all parts do. Shares sum to 1; with
-    `constant`, to the mean episode length divided by `most`.
+    With `episode`, all episodes have equal total shares; otherwise all tokens have equal shares.
+    All tokens' shares sum to 1 or, with `constant`, to the mean episode length divided by `most`.
     """
     total = sum(lengths)
     if weight == "constant":

@@ -33,8 +33,8 @@ class CloningConfig(TrainerConfig):
 
 
 class Cloning(Trainer[CloningConfig]):
-    """Maximises the likelihood of a teacher's replies, on new instances at every step. The teacher
-    need not produce tokens.
+    """Trainer that maximises the likelihood of a teacher's replies on new instances at every step.
+    The teacher need not produce tokens.
     """
 
     def __init__(self, teacher: PolicyLike, *args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""The tasks of a training step, by progress and success."""
+"""Curricula, which select a training step's tasks by progress and success."""
 
 from __future__ import annotations
 

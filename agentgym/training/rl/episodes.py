@@ -26,7 +26,7 @@ class EpisodeBatch:
     lost: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, other: EpisodeBatch, episodes: Iterable[Trajectory]) -> None:
-        """Add a round, or some of its episodes."""
+        """Add a round with some or all of its episodes."""
         self.episodes += episodes
         self.figures += other.figures
         self.lost += other.lost

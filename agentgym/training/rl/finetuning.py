@@ -52,7 +52,7 @@ _SHARED = (
     "max_new_tokens",
     "batch_size",
 )
-# Trial demonstrations of the teacher; cloning one that fails them all would teach failure.
+# Trial episodes of the teacher; cloning a teacher that fails them all would teach failure.
 _DEMONSTRATIONS = 24
 
 

@@ -40,7 +40,7 @@ class FineTuneConfig(TaskConfig):
         min_reward: See `CloningConfig`.
         groups: Instances per GRPO step.
         group_size: Episodes per instance.
-        importance_cap: See `GRPOConfig`, also for `resample` and `label_reward`.
+        importance_cap: See `GRPOConfig`, which also describes `resample` and `label_reward`.
         level: The unit of advantages in GRPO, `episode` or `turn`.
         curriculum: `none` for all tasks in turn; `horizons` to move to longer tasks once a step
             solves the share `threshold`; or `hints` to shift from the last arm to the first.
@@ -49,9 +49,9 @@ class FineTuneConfig(TaskConfig):
         save_every: Steps between checkpoints.
         curve_episodes: Episodes per point of the curve, played in the first arm and context.
         eval_arms: Arms of the evaluations before and after; None for the training arms.
-        eval_horizons: Their horizons; None for the training horizons.
-        episodes: Episodes per cell before and after; 0 to skip these evaluations.
-        dtype: As in `ModelOptions`, as is `device`; trained weights default to `float32`.
+        eval_horizons: Horizons of these evaluations; None for the training horizons.
+        episodes: Episodes per cell of these evaluations; 0 skips them.
+        dtype: As in `ModelOptions`, like `device`; trained weights default to `float32`.
         batch_size: The maximum number of concurrent episodes.
         sampler: The GRPO sampler: `transformers` for the model itself, or `vllm`.
         sampler_options: Options of `vllm.LLM`.
@@ -137,13 +137,15 @@ class FineTuneConfig(TaskConfig):
         return None
 
     def make_sampler(self, model: Path, handover: Path) -> Sampler | None:
-        """Return the GRPO sampler; None for the model itself. Weights pass through `handover`."""
+        """Return the GRPO sampler; None for the model itself. It receives weights through the
+        folder `handover`.
+        """
         if self.sampler == ITSELF:
             return None
         with needs_extra("sampling with vLLM", "vllm"):
             from agentgym.training.rollout.models.vllm_sampler import VLLMSampler  # noqa: PLC0415 - an extra
         lora: dict[str, Any] = {}
-        if self.lora:  # of the maximum ranks, vLLM takes only some, such as these powers of two
+        if self.lora:  # vLLM accepts only some maximum ranks, such as these powers of two
             rank = max(8, 2 ** (self.lora - 1).bit_length())
             lora = {"enable_lora": True, "max_lora_rank": rank}
         return VLLMSampler(str(model), handover, self.seed, **{**lora, **self.sampler_options})

@@ -32,7 +32,7 @@ from agentgym.training.rollout.models.creation import mimic
 from agentgym.training.rollout.models.pretrained import TOKENIZER, load_tokenizer, save_tokenizer
 from agentgym.world.config import TokenCount
 
-# Demonstrations for the tokenizer. Evaluation seeds end where the training seeds start.
+# Number of demonstrations for the tokenizer, on the seeds just below the training seeds.
 _TEXTS = 300
 # Episodes per cloning step; episodes per instance in a GRPO step.
 _CLONED, _GROUP = 18, 8

@@ -162,7 +162,9 @@ class GRPO(Trainer[GRPOConfig]):
     # The loss.
 
     def loss(self, data: Experience, prediction: Prediction) -> torch.Tensor:
-        """Return the loss of some rows: token terms weighted by shares."""
+        """Return the loss of some rows: the sum of all token terms, weighted by the tokens'
+        shares.
+        """
         # The clipped objective is eq. 7 of Schulman et al. 2017.
         config = self.config
         log_ratio = prediction.logprobs - data.logprobs
@@ -228,8 +230,8 @@ def advantages(
     seed's episodes that have a step k; a turn that only one episode reached gets 0. A summary
     requested by an env counts as a step.
 
-    `reinforce` compares with all seeds instead of one. Each agent of a team has its own rewards
-    (`Trajectory.own_rewards`) and is compared with itself.
+    With `reinforce`, rewards are compared among all seeds instead of one. Each agent of a team has
+    its own rewards (`Trajectory.own_rewards`) and is compared only with itself.
     """
     compared = [_compared(t, baseline, level, gamma) for t in trajectories]
     groups: defaultdict[_Unit, list[float]] = defaultdict(list)

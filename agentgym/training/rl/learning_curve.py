@@ -45,7 +45,7 @@ class Point:
 
     Attributes:
         episodes: Training episodes so far, over all phases.
-        seconds: CPU seconds of training alone so far.
+        seconds: CPU seconds of training so far, without evaluations.
         sampled: At temperature 1; None if not measured.
         trials: The number of held-out episodes; 0 if not recorded.
     """
@@ -83,7 +83,7 @@ class Curve:
 
     def truncate_after(self, phase: str, step: int) -> None:
         """Drop everything after a step of a phase."""
-        # A resumed run repeats everything after it, including an unfinished line.
+        # A resumed run repeats everything after this step, and drops an unfinished line.
         end = PHASES.index(phase), step
         self.points = [p for p in self.points if (PHASES.index(p.phase), p.step) <= end]
         write_text(self.path, "".join(json.dumps(asdict(point)) + "\n" for point in self.points))

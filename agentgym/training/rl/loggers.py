@@ -19,7 +19,7 @@ class Logger(Protocol):
     """Run of an experiment tracker."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Record a step's figures."""
+        """Record a step's metrics."""
 
     def close(self) -> None:
         """End the run."""

@@ -26,8 +26,8 @@ class SelfPlayConfig(GRPOConfig):
     """Options of `SelfPlay`.
 
     Attributes:
-        pool: The opponents, which take turns step by step: `current` (the model plays all
-            seats), `past` (a random snapshot), or a policy in the form of `PolicyConfig`.
+        pool: The opponents, which alternate from step to step: `current` (the model plays all
+            seats), `past` (a random snapshot), or a policy named as in `PolicyConfig`.
         world: The id of the team, for scripted opponents.
         snapshot_every: Steps between snapshots.
     """

@@ -258,7 +258,7 @@ class Recorder:
         _append(self._max, values)
 
     def figures(self) -> dict[str, float]:
-        """Return the recorded figures."""
+        """Return the recorded metrics."""
         return {
             name: torch.cat([x.cpu().double() for x in parts]).mean().item()
             for name, parts in self._mean.items()

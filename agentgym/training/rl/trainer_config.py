@@ -36,10 +36,10 @@ class TaskConfig(Config):
         horizons: Optimal episode lengths in turns (`World.config_for_horizon`), used in rotation.
         arms: Oracle arms; the first is the main one.
         contexts: Context strategies, each a combination joined by `+`.
-        window: The context window in tokens; None for no limit, or the paper's if there is a
-            strategy.
-        teacher: The policy to clone, with its options, in the form of `PolicyConfig`.
-        opponents: Policies of seats that are not trained, in the same form.
+        window: The context window in tokens; None means the paper's with a strategy, otherwise no
+            limit.
+        teacher: The policy to clone, with its options, named as in `PolicyConfig`.
+        opponents: Policies of seats that are not trained, named likewise.
         pool: The opponents in the GRPO steps of a team, as in `SelfPlayConfig`; the curve then
             shows points against the teacher, with half a point for a draw.
         evaluations: Evaluations within each phase.
@@ -136,7 +136,7 @@ class TrainerConfig(Config):
         engine: See `agentgym.training.rollout.Collector`. Only with `lockstep` does a resumed run
             continue exactly as if uninterrupted.
         timeout: Seconds until a hanging env is abandoned, if the engine supports it.
-        micro_batch: Rows per forward pass, 0 for no limit; bounds the memory and changes no update.
+        micro_batch: Rows per forward pass, 0 for no limit; limits memory without changing updates.
             More rows share more prefixes.
         precision: `fp32`, or `bf16` for autocast, which leaves the weights unchanged.
         save_every: Steps between checkpoints.
@@ -181,8 +181,8 @@ class GRPOConfig(TrainerConfig):
             `labels=True`. At the turn level with `gamma` 0 it is a process reward.
         gamma: The discount per turn; only for `turn`.
         clip: The distance from 1 at which the probability ratio is clipped.
-        clip_high: A different distance above 1; a larger one lets improbable tokens rise (DAPO, Yu
-            et al. 2025, section 3.1).
+        clip_high: The clipping distance above 1, if different; a larger one lets improbable tokens
+            gain more (DAPO, Yu et al. 2025, section 3.1).
         ratio: The unit of clipping: each `token`, or each `reply`, by the geometric mean over its
             tokens (GSPO, Zheng et al. 2025).
         weight: The units of equal weight: each `episode`, however many tokens it has; each `token`
@@ -193,9 +193,9 @@ class GRPOConfig(TrainerConfig):
         entropy: The weight of the entropy bonus.
         epochs: Passes over the same episodes.
         minibatches: Maximum updates per pass, on equally many rows, redrawn for each pass.
-        importance_cap: Weigh each token by the ratio of its probabilities in training and at
-            sampling, at most this value, for a sampler that rounds differently. None leaves the
-            difference to the clipped ratio.
+        importance_cap: Weight each token by the ratio of its training and sampling probabilities,
+            capped at this value, for samplers that round differently. None leaves the difference to
+            the clipped ratio.
         max_new_tokens: The maximum reply length in tokens.
     """
 

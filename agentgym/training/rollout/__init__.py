@@ -1,5 +1,5 @@
 """Episode collection: policies, local models and endpoints, the collector with its engines,
-trajectories and their log. Imports only the core, oracles and wrappers.
+trajectories and their log. Within agentgym, it imports only the core, oracles and wrappers.
 """
 
 from __future__ import annotations

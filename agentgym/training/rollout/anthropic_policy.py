@@ -52,8 +52,8 @@ class AnthropicConfig(EndpointOptions):
         base_url: The API's URL, without `/v1/messages`.
         max_tokens: Maximum reply tokens, including thinking; None for 16,000 plus
             `thinking_budget`.
-        thinking_budget: Maximum thinking tokens, below `max_tokens`; None disables thinking. Other
-            forms of thinking go through `extra_body`, such as `{"thinking": {"type": "adaptive"}}`.
+        thinking_budget: Maximum thinking tokens, below `max_tokens`; None disables thinking.
+            `extra_body` selects other modes, as in `{"thinking": {"type": "adaptive"}}`.
     """
 
     base_url: str = "https://api.anthropic.com"

@@ -32,7 +32,7 @@ from agentgym.training.rollout.trajectory import Trajectory, TrajectoryLog
 from agentgym.training.rollout.user_policy import PolicyLike, UserPolicy, is_policy
 
 ENGINES = ("lockstep", "threads", "asyncio", "processes", "ray")
-# Wait up to this share of the last reply's time for more chats: a fuller batch is worth the delay.
+# Wait for more chats for up to this share of the last reply's time: fuller batches are worth it.
 LINGER = 0.1
 
 
@@ -41,15 +41,15 @@ class Collector:
 
     A failure in a slot (an exception in the env, a dead worker, a timeout) affects only its
     episode, which is retried up to `retries` times with the same seed; a new seed would bias the
-    sample against long episodes. If every attempt fails, or the policy has no reply, the result is
-    a truncated trajectory with a `failure`. `lockstep` raises the env's exceptions.
+    sample against long episodes. If every attempt fails, or the policy does not reply, the result
+    is a truncated trajectory with a `failure`. `lockstep` raises the env's exceptions.
 
     Args:
         env: An id, a spec (`agentgym.spec(...)`) or a function that makes an env with a spec.
         engine: `lockstep`, `threads`, `asyncio`, `processes`, `ray`, or an `Engine`.
-        timeout: Seconds for a reset or a step, with `asyncio` also for a reply; None for no limit.
-        in_flight: Batches of live episodes, except in `lockstep`. With 2, the policy replies to one
-            batch while the other batch's tools run.
+        timeout: Maximum seconds for a reset, a step or, with `asyncio`, a reply; None for no limit.
+        in_flight: Number of batches of running episodes, ignored by `lockstep`. With 2, the policy
+            replies to one batch while the other batch's tools run.
 
     Raises:
         ValueError: The env has no spec, an argument is invalid, or the engine is not installed.
@@ -91,7 +91,7 @@ class Collector:
 
     @property
     def recovered(self) -> int:
-        """Number of episodes restored so far because their shared worker ended."""
+        """Number of episodes restored so far after their shared worker ended."""
         return self._dispatcher.recovered
 
     def __enter__(self) -> Self:
@@ -121,8 +121,8 @@ class Collector:
             log: Receives each trajectory before it is yielded. Recorded episodes with the same env
                 and labels are yielded instead of played, unless they failed.
             labels: The trajectories' labels.
-            ordered: Yield in seed order. Otherwise, short episodes come first, so the first n of a
-                longer stream are a biased sample.
+            ordered: Yield in seed order. Otherwise short episodes come first, so the first n
+                results of a longer stream are biased.
 
         Raises:
             CollectionError: Too many consecutive episodes failed.

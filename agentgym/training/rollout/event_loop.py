@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 POLICIES = "agentgym-policy"
-# Policies may wait for an endpoint in their loop, so endpoints need a separate loop.
+# Policies may block their loop while they wait for an endpoint, so endpoints use another loop.
 ENDPOINTS = "agentgym-endpoint"
 _loops: dict[tuple[int, str], asyncio.AbstractEventLoop] = {}
 _LOOPS = threading.Lock()

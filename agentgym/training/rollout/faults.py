@@ -34,10 +34,10 @@ def describe(error: BaseException) -> str:
 
 
 class FaultStreak:
-    """Episodes lost to policy faults, by their numbers in order of start."""
+    """Numbers of the episodes lost to policy faults; episodes are numbered as they start."""
 
     def __init__(self) -> None:
-        # Counting in starting order makes the rule independent of the number of slots.
+        # Numbering by start makes the rule independent of the number of slots.
         self._lost: set[int] = set()
 
     def add(self, number: int, fault: PolicyFault) -> None:

@@ -1,4 +1,4 @@
-"""Files of lines, plain or with one zstd frame per line (`.zst`).
+"""Line-based files, plain or with one zstd frame per line (`.zst`).
 
 Independent frames let single lines be found, appended or removed; `zstd -d`, pandas and DuckDB read
 the file.

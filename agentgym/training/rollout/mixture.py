@@ -13,9 +13,7 @@ from agentgym.training.rollout.seat_policies import agents_of
 
 
 class Mixture(gymnasium.Env[Chat, str]):
-    """Plays one of several envs in each episode, chosen by `seed % len(specs)`; the specs are JSON
-    text.
-    """
+    """Env whose episodes play spec number `seed % len(specs)`; specs are JSON text."""
 
     def __init__(self, specs: Sequence[str]) -> None:
         if not specs:

@@ -38,7 +38,8 @@ class EndpointConfig(EndpointOptions):
         base_url: The API's URL, without `/chat/completions` or `/responses`.
         api: `chat` for Chat Completions, `responses` for the Responses API, which keeps the
             reasoning across tool calls.
-        seed: Seed of the server's sampler, the same in each request; not with `responses`.
+        seed: Seed of the server's sampler, the same in all requests; the API `responses` takes
+            none.
     """
 
     base_url: str = "https://api.openai.com/v1"
@@ -92,10 +93,10 @@ def responses_prompt(chat: Chat, kept: KeptReplies) -> dict[str, Any]:
     items: list[Item] = []
     for message in chat.messages:
         items += _responses_items(message, kept)
-    # The server stores nothing, so it must return the reasoning in encrypted form.
+    # The server stores nothing, so it must return encrypted reasoning.
     prompt = {"input": items, "store": False, "include": ["reasoning.encrypted_content"]}
     if chat.tools:
-        # Strict schemas may have no optional arguments.
+        # Strict schemas must not have optional arguments.
         functions = [tool.to_openai()["function"] for tool in chat.tools]
         prompt["tools"] = [{"type": "function", **each, "strict": False} for each in functions]
     return prompt

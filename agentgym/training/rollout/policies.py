@@ -31,7 +31,7 @@ from agentgym.training.rollout.trajectory import Trajectory
 from agentgym.training.rollout.user_policy import is_policy
 from agentgym.world.config import Config, Seed
 
-# Either file marks the folder of a model (transformers or PEFT).
+# A folder with either file contains a model (transformers or PEFT).
 _MODELS = ("config.json", "adapter_config.json")
 # Seed offset between samples: a prime larger than any seed that people choose by hand.
 _APART = 1_000_003
@@ -72,7 +72,7 @@ def _random(env_id: str, seed: int = 0) -> Policy:
     return RandomPolicy(env_id, seed)
 
 
-# A function's arguments are the options after its name.
+# The options after a policy's name become the function's arguments.
 SCRIPTED: Mapping[str, Callable[..., Policy]] = {
     "control": _control,
     "oracle": _oracle,
@@ -91,13 +91,14 @@ class PolicyConfig(Config):
         name: `control` (options `planning`, `tracking` and `distraction`), `oracle` (`notes`),
             `noisy` (`p`), `thinking` (`p` and `notes`) or `random`, each with an optional `seed`;
             the folder of a trained model; `package.module:factory`, where `factory(env_id)` returns
-            a policy (any that `UserPolicy` takes) and accepts the options that follow, as in
-            `package.module:factory:depth=3`; `package.module:policy`, a policy whose parameter is
-            named `chat` or `chats`; `external:name` for an agent connected by `agentgym serve`; or
-            one policy for each seat of a team, as in `player_0=oracle,player_1=noisy:p=0.2`.
+            a policy (in any form that `UserPolicy` accepts) and accepts the options that follow, as
+            in `package.module:factory:depth=3`; `package.module:policy`, a policy whose parameter
+            is named `chat` or `chats`; `external:name` for an agent connected by `agentgym serve`;
+            or one policy for each seat of a team, as in `player_0=oracle,player_1=noisy:p=0.2`.
         seed: Seed of a trained model, and of scripted policies without a `seed` option.
         model: Options of a trained model, which is greedy by default. A factory receives the
-            options that are set; an endpoint's, `temperature` and `max_new_tokens`.
+            options that are set; an endpoint's factory receives only `temperature` and
+            `max_new_tokens`.
         label: Name in tables and figures; if empty, `name` is used.
         transport: Options of a factory that do not affect replies, such as an endpoint's `cache`; a
             run's records omit them.
@@ -140,7 +141,7 @@ class PolicyConfig(Config):
 
     @property
     def seats(self) -> dict[str, PolicyConfig]:
-        """The policy of each seat, or empty; a repeated seat or an invalid policy raises
+        """The policy of each seat, if there are seats. A repeated seat or an invalid policy raises
         `ValueError`.
         """
         texts = read_seats(self.name)
@@ -157,7 +158,7 @@ class PolicyConfig(Config):
 
     @property
     def module(self) -> str:
-        """The factory's module, or empty; with several seats, the first one."""
+        """The factory's module; with several seats, the first one; empty without factories."""
         if parts := self._parts:
             return next((part.module for part in parts if part.module), "")
         name = self._split()[0]
@@ -269,7 +270,7 @@ class PolicyConfig(Config):
 
     @property
     def is_model(self) -> bool:
-        """Report whether this is a local model, or a seat is one."""
+        """Report whether this policy, or one of its seats, is a local model."""
         if parts := self._parts:
             return any(part.is_model for part in parts)
         return bool(self._model_files())

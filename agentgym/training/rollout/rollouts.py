@@ -26,7 +26,7 @@ def rollout(
     seed: int,
     labels: Mapping[str, Any] | None = None,
 ) -> Trajectory:
-    """Play one episode of an env, or of a new one with this id or spec.
+    """Play one episode of an env, given as an object, an id or a spec.
 
     A team takes one policy for all agents, or a mapping of agents to policies.
 

@@ -90,7 +90,7 @@ class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
             raise ResetNeeded("there is no running episode: call reset() before the next step()")
 
     def _play_others(self) -> None:
-        self._is_running = False  # an error that the policy does not report itself ends the episode
+        self._is_running = False  # an exception other than the policy's own error ends the episode
         while not self.game.over and self._team_env.agent != self.seat:
             chat = self.game.chats[self._team_env.agent]
             (reply,) = self._others.ask([self._request._replace(chat=chat)])
@@ -118,7 +118,7 @@ class SeatEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     ) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         game, seat = self.game, self.seat
         newest = game.infos[seat]
-        # A new chat has no record of the reply that ended the previous one.
+        # A new chat's info does not describe the reply that ended the previous chat.
         if game.over or newest["task"] == info["task"]:
             info = newest
         if not game.over:

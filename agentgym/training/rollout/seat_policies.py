@@ -21,8 +21,7 @@ class SeatPolicies(UserPolicy):
 
     Args:
         policies: Each agent's policy, in any form that `UserPolicy` accepts. Agents mapped to the
-            same object
-            share it.
+            same object share its state.
         frozen: Agents that are not trained; the token ids of their replies are dropped.
 
     Raises:
@@ -91,7 +90,7 @@ class SeatPolicies(UserPolicy):
 
     @override
     async def _begin(self, request: PolicyRequest) -> PolicyError | None:
-        # An agent's first chat need not be the first of its episode.
+        # Reset all policies, because an episode may begin with another agent's chat.
         errors = [await each._begin(request) for each in self._parts]
         return next(filter(None, errors), None)
 
@@ -125,7 +124,7 @@ class SeatPolicies(UserPolicy):
 
 
 def adapt(policy: Any) -> UserPolicy:
-    """Return a batched policy; a mapping has one per seat."""
+    """Return a batched policy; a mapping gives each seat a policy."""
     if isinstance(policy, Mapping):
         return SeatPolicies(policy)
     return policy if isinstance(policy, UserPolicy) else UserPolicy(policy)
@@ -134,7 +133,9 @@ def adapt(policy: Any) -> UserPolicy:
 def against(
     policy: PolicyLike, opponents: Mapping[str, PolicyLike], agents: Sequence[str]
 ) -> UserPolicy:
-    """Return a policy with frozen opponents; `ValueError` for a wrong seat, or if none is left."""
+    """Return a policy with frozen opponents; raise `ValueError` for an unknown seat, or if every
+    seat is frozen.
+    """
     if not opponents:
         return adapt(policy)
     own = [agent for agent in agents if agent not in opponents]

@@ -1,4 +1,4 @@
-"""Files of a run: one writer at a time, and every file either complete or unchanged."""
+"""Files of a run, which have one writer at a time and are replaced completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import IO, Any, Self, TypeVar
 from agentgym.training.rollout.lines import read_chunks, torn_at
 
 T = TypeVar("T")
-# Maximum length of values in an error; an env's wrappers have thousands of characters.
+# Maximum length of a value in an error; wrappers' settings have thousands of characters.
 _SHOWN = 160
 LOCK = ".lock"
 # Errors of file systems without locks, such as Lustre without the mount option `flock`.
@@ -114,7 +114,7 @@ class RunLock:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         while self._descriptor < 0:
             with ExitStack() as stack:
-                # A link in a downloaded folder must not lead to one of the user's files.
+                # A downloaded folder may contain a link to one of the user's files.
                 flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
                 descriptor = os.open(self.path, flags, 0o666)
                 stack.callback(os.close, descriptor)
@@ -153,7 +153,8 @@ class RunLock:
         self._descriptor = -1
 
     def _forget(self) -> None:
-        # Closing the copy unlocks nothing; keeping it would hold the lock after the parent's death.
+        # Closing a forked copy unlocks nothing; keeping it would hold the lock after the parent's
+        # death.
         self._mutex = threading.Lock()
         self._close()
 
@@ -268,7 +269,9 @@ def keep_settings(
 
 @contextmanager
 def filling(folder: Path, last: str) -> Iterator[Path]:
-    """Yield an empty folder, then move its files atomically to `folder`, `last` at the end."""
+    """Yield an empty folder, then move its files atomically to `folder`, the file `last` at the
+    end.
+    """
     part = folder / ".new"
     shutil.rmtree(part, ignore_errors=True)  # left by a killed writer
     part.mkdir(parents=True)

@@ -15,11 +15,13 @@ class Usage:
     """Tokens of one episode.
 
     Attributes:
-        trajectory_tokens: Every text counted once, including removed and excluding inserted text.
-        reusable_prompt_tokens: The part that each prompt shares with the previous prompt.
-        policy_tokens: The replies, including thinking and summaries.
-        summary_tokens: The summaries and their requests.
-        hidden_tool_tokens: The results of calls made by code, which the chat does not show.
+        trajectory_tokens: Tokens of all texts, each counted once, including removed text and
+            excluding inserted text.
+        reusable_prompt_tokens: Tokens of the prefixes that prompts share with the previous prompt.
+        policy_tokens: Tokens of the replies, including thinking and summaries.
+        summary_tokens: Tokens of the summaries and of the requests for them.
+        hidden_tool_tokens: Tokens of results that only code received, because the chat does not
+            show them.
     """
 
     counter: str
@@ -109,7 +111,7 @@ def _contexts(trajectory: Trajectory) -> list[list[Mapping[str, Any]]]:
 
 
 def _length(records: Sequence[Mapping[str, Any]]) -> int:
-    # Messages between two replies of a team agent lengthen its prompt.
+    # In a team, messages that arrive between two replies of an agent lengthen its prompt.
     grown = sum(
         max(0, prompt_tokens(later) - record["tokens"]) for record, later in pairwise(records)
     )

@@ -34,7 +34,7 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One decision of the policy, with the chat that it saw and the resulting info."""
+    """One reply of the policy, with the chat before it and the resulting info."""
 
     chat: Chat
     reply: Reply
@@ -199,8 +199,8 @@ class Trajectory:
 def seat_outcomes(team: Mapping[str, Any]) -> dict[str, Outcome]:
     """Return each rival's outcome from a team's report; empty if the agents do not compete.
 
-    The named winner has won; without one, the agent with the largest reward; several winners draw.
-    A game without a winner in which all agents earned the same is unsolved.
+    Named winners win; if none is named, the agents with the largest reward win. Several winners
+    draw. Without named winners and with equal rewards, the game is unsolved.
     """
     if "winners" not in team:
         return {}
@@ -352,9 +352,9 @@ def _check_types(data: Mapping[str, Any], steps: Sequence[Step]) -> None:
             raise TypeError("a step has no reward or no info")
 
 
-# Base of an agent's first step.
+# The deltas of an agent's first step refer to these.
 _NOTHING = Chat(), Reply("")
-# Errors that malformed lines cause.
+# Errors that a malformed line may raise.
 _UNREADABLE = (LookupError, AttributeError, OverflowError, RecursionError, TypeError, ValueError)
 _Part = tuple[ChatDelta, ReplyDelta, float, Mapping[str, Any]]
 

@@ -15,19 +15,19 @@ from agentgym.training.rollout.event_loop import run
 from agentgym.training.rollout.faults import PolicyFault, describe
 from agentgym.world.world import MissingHook
 
-# Simultaneous episodes of an async policy in a study, unless its `concurrency` is set.
+# Default number of simultaneous episodes of an async policy in a study.
 CONCURRENCY = 128
 # First parameter names of functions that take one chat, or many.
 _ONE, _MANY = ("chat", "observation", "obs"), ("chats", "observations", "batch")
 _IDS = ("episode_id", "episode_ids")
-# Errors may quote whole prompts.
+# Maximum length of a quoted error, which may contain whole prompts.
 _LONGEST = 500
 _REPLY = "return a str or a Reply"
 PolicyLike = Policy | Callable[..., Any] | Mapping[str, Any]
 
 
 class PolicyRequest(NamedTuple):
-    """A chat that waits for a reply; a retried episode gets another `episode_id`."""
+    """A chat that waits for a reply; retrying an episode changes its `episode_id`."""
 
     chat: Chat
     seed: int = 0
@@ -42,8 +42,8 @@ class UserPolicy:
     `obs` or annotated `Chat`, or if its first call shows that it expects one. It returns a str or a
     `Reply` per chat. All async policies run in one event loop.
 
-    Two optional hooks serve policies with state. `reset(seed, episode_id)`, with either parameter
-    or both, is called before an episode's first reply. A parameter `episode_ids` (`episode_id` for
+    Two optional hooks serve policies with state. `reset(seed, episode_id)`, which may take only one
+    of these, is called before an episode's first reply. A parameter `episode_ids` (`episode_id` for
     one chat) receives the chats' episodes; a policy that has `reset` but not this parameter plays
     one episode at a time.
 
@@ -71,7 +71,7 @@ class UserPolicy:
         self._call = policy if callable(policy) else policy.areply
         reset = getattr(policy, "reset", None)
         self._reset = reset if callable(reset) else None
-        # A policy with an async hook runs in the loop too, because the hook waits there.
+        # A policy with an async `reset` runs in the loop too, because the hook is awaited there.
         self._call_is_async = _is_async(self._call)
         self._is_async = self._call_is_async or _is_async(self._reset)
         names = self._bind(self._call)
@@ -80,7 +80,7 @@ class UserPolicy:
         self._reset_takes = self._reset_parameters()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "policy":  # absent while unpickling
+        if name.startswith("__") or name == "policy":  # `policy` is missing during unpickling
             raise AttributeError(name)
         return getattr(self.policy, name)
 
@@ -94,24 +94,24 @@ class UserPolicy:
 
     @property
     def parallel_episodes(self) -> int:
-        """Return how many episodes should play against the policy at once."""
+        """Number of episodes that should use the policy at once."""
         declared = getattr(self.policy, "concurrency", None)
         if isinstance(declared, int) and declared > 0:
             return declared
         config = getattr(self.policy, "config", None)
         limit = getattr(config, "concurrency", None)
         if self.awaitable and isinstance(limit, int):
-            return 2 * limit  # so that the policy is at its own limit while other worlds step
+            return 2 * limit  # keeps the policy at its limit while other envs step
         return CONCURRENCY if self.awaitable else 1
 
     @property
     def has_state(self) -> bool:
-        """The policy resets its state for each episode."""
+        """Whether the policy resets its state for each episode."""
         return self._reset is not None
 
     @property
     def serial(self) -> bool:
-        """The policy's episodes must not overlap."""
+        """Whether the policy's episodes must not overlap."""
         return self.has_state and not self._ids
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
@@ -152,7 +152,7 @@ class UserPolicy:
         return outcome
 
     async def _ask(self, requests: Sequence[PolicyRequest]) -> list[Reply | PolicyError]:
-        if self._reset is None:  # builds no list, since every step of every episode runs this
+        if self._reset is None:  # avoids building a list, because this runs in every step
             return self._noted(await self._ask_some(requests))
         begun = [await self._begin(request) for request in requests]
         going = [request for request, error in zip(requests, begun, strict=True) if error is None]
@@ -195,7 +195,7 @@ class UserPolicy:
             if awaits:
                 result = await result
             return self._read(result, "for one chat")
-        except MissingHook:  # the world is at fault, and every later request would fail too
+        except MissingHook:  # this is the world's fault, so every later request would fail too
             raise
         except PolicyError as error:
             return error
@@ -230,7 +230,7 @@ class UserPolicy:
             if len(requests) == 1 or getattr(error, "fatal", False):
                 known = error if isinstance(error, PolicyError) else self._fault(error)
                 return [known] * len(requests)
-        # Send each chat alone, so only the chats at fault lose their episodes.
+        # Send each chat separately, so that only failing chats lose their episodes.
         return [(await self._ask_some([request]))[0] for request in requests]
 
     def _read_all(self, result: Any, count: int) -> list[Reply | PolicyError]:
@@ -328,7 +328,7 @@ def is_policy(function: Callable[..., Any]) -> bool:
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
     try:
         return inspect.signature(function)
-    except (TypeError, ValueError):  # written in C
+    except (TypeError, ValueError):  # a function written in C
         return None
 
 
@@ -341,7 +341,9 @@ def _is_async(function: Any) -> bool:
 
 
 def _takes_one(function: Callable[..., Any]) -> bool | None:
-    """Return None if the first parameter does not show it."""
+    """Report whether a function takes one chat; return None if its first parameter does not show
+    it.
+    """
     signature = _signature(function)
     if signature is None:
         return None

@@ -20,7 +20,7 @@ from agentgym.training.viewer.log_lines import (
     wrapper_names,
 )
 
-# a message in the pool, and its mark
+# a message's number in the pool, and its mark
 Entry = tuple[int, str]
 
 # tags of the blocks that wrappers append to a message, with the wrappers
@@ -140,7 +140,7 @@ class Timeline:
         self._restarted = True
 
     def update(self, kept: int, messages: Sequence[Message]) -> dict[str, Any]:
-        """Apply a turn's chat: `kept` messages of the previous chat, then others.
+        """Apply a turn's chat, which consists of `kept` messages of the previous chat and new ones.
 
         In the result, `set` replaces entries by position, `add` appends entries, and `clear`
         removes all earlier entries. A `kept` that is too large raises `ValueError`.
@@ -244,7 +244,7 @@ class _Builder:
         self._records: dict[str, Mapping[str, Any]] = {}
         # by agent: the number of its current chat
         self._tasks: dict[str, Any] = {}
-        # by agent: the messages that its chats have already shown
+        # by step: the agent, and the messages that its chat showed first
         self._news: list[tuple[str, list[int]]] = []
 
     def build(self) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The facts of a team's episode, and the turn from which each seat knew them.
 
-A fact is a call with its result or its message. The caller knows it at its turn, the receiver of a
-message once its chat shows the mail, and others once oracle C's log, or a match's moves, show it.
+A fact is a call with its result or its message. The caller knows it from its turn, the receiver of
+a message once its chat shows the message, and others once oracle C's log or the match's moves show
+it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class _Fact:
 
 @dataclass
 class _Shown:
-    """Everything that a chat has shown: the log's lines by message and by line, and moves."""
+    """Log lines, counted by message and by text, and moves that a chat has shown."""
 
     task: int = 1
     read: dict[str, int] = field(default_factory=dict)
@@ -74,13 +75,13 @@ def known_by_seat(
     """Return the facts of a team with the turn from which each seat knew them.
 
     `steps` are the turns as the page shows them, then the chat after the last one; `messages` are
-    the page's message versions. The facts have the fields of `_Fact`. Empty if fewer than two seats
-    acted.
+    the page's message versions. The facts have the fields of `_Fact`. There are no facts if fewer
+    than two seats acted.
     """
     if len({step["agent"] for step in steps}) < 2:
         return []
     facts = list(_facts(steps[:-1], messages))
-    # Seats that move in turn begin when it is their turn, so the second seat starts a second chat.
+    # Only if seats take turns does a chat have a number above 1.
     in_turn = any(_task(step) > 1 for step in steps)
     reader = _Reader(facts, messages, in_turn)
     for place, step in enumerate(steps):

@@ -18,7 +18,7 @@ class LoggedReply(msgspec.Struct, frozen=True):
 
 
 class LoggedChat(msgspec.Struct, frozen=True):
-    """A chat as the difference from the agent's previous one."""
+    """Difference between a chat and the agent's previous chat."""
 
     kept: int = 0
     messages: list[dict[str, Any]] = []

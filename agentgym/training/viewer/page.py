@@ -29,7 +29,7 @@ _SCRIPTS = (
     "knowledge.js", "compare.js", "list.js", "summary.js", "app.js",
 )  # fmt: skip
 
-# Characters that could end a script element or a line in it, as JSON escapes.
+# JSON escapes of characters that could end a script element or a line in it.
 _ESCAPES = str.maketrans(
     {
         "<": "\\u003c",
@@ -143,7 +143,7 @@ def episode_or_problem(
 
 
 def run_key(runs: Iterable[Path]) -> str:
-    """Return the key of runs, which survives restarts and which only this user can compute.
+    """Return a key for runs that survives restarts and that only this user can compute.
 
     It derives from a secret in the user's cache folder; without that file, the key is random.
     """
@@ -162,7 +162,7 @@ def _secret(path: Path) -> bytes:
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         new = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        os.write(new, secrets.token_bytes(32))  # sent in one piece, for other readers
+        os.write(new, secrets.token_bytes(32))  # written in one piece, for concurrent readers
         os.close(new)
     secret = path.read_bytes()
     if len(secret) != 32 or (os.name == "posix" and path.stat().st_mode & 0o077):
@@ -230,7 +230,7 @@ class ViewerServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: ViewerServer
     protocol_version = "HTTP/1.1"
-    # Seconds without a byte from a client, after which its thread ends.
+    # Seconds of a client's silence after which its thread ends.
     timeout = 30.0
 
     def do_GET(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agentgym.training.rollout.lines import ENDING
 
-# The log of a run that has a folder to itself (`agentgym ablate`).
+# Name of the log in a run's own folder (`agentgym ablate`).
 _TRAJECTORIES = "trajectories"
 # Larger files would slow the page; a figure of `agentgym ablate` has a tenth of this size.
 _MAX_BYTES = 2 << 20

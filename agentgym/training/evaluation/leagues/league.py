@@ -47,7 +47,7 @@ class League(Config):
 
     Attributes:
         world: The id of a team.
-        episodes: The number of instances, on which all line-ups play.
+        episodes: The number of instances; every line-up plays all of them.
         options: Keyword arguments of the team and its world.
     """
 
@@ -85,7 +85,7 @@ class League(Config):
         return seats_of(self.spec())
 
     def line_ups(self) -> list[LineUp]:
-        """Return all line-ups of one policy in one seat and one in the others."""
+        """Return all line-ups with one policy in one seat and one policy in all others."""
         seats = len(self.seats())
         line_ups: dict[LineUp, None] = {}
         for seat, one, others in product(range(seats), self.names, self.names):
@@ -100,8 +100,7 @@ class LeagueGame(NamedTuple):
 
     Attributes:
         instance: The digest of the instance; seeds of small worlds may share one.
-        won: Whether each seat is among the named winners, or otherwise among those with the largest
-            reward.
+        won: Whether each seat won: as a named winner or, if none is named, by the largest reward.
     """
 
     line_up: LineUp
@@ -128,8 +127,8 @@ def play_league(
 ) -> list[LeagueGame]:
     """Play the episodes that a folder lacks and return all games of the league.
 
-    A killed run resumes. More policies or episodes add games. An episode whose policy did not reply
-    is played again by the next run.
+    A killed run resumes. More policies or episodes add games. The next run retries episodes whose
+    policy did not reply.
 
     Raises:
         CollectionError: Many consecutive episodes failed.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from agentgym.training.evaluation.statistics import Interval, t_quantile
 
-# Elo points per unit of log-odds: 400 are odds of 10 to 1.
+# Elo points per unit of log-odds: 400 points correspond to odds of 10 to 1.
 ELO = 400 / log(10)
 # Newton's method needs about ten steps.
 _STEPS = 50
@@ -21,7 +21,7 @@ _FloatArray = NDArray[np.float64]
 
 
 class Outcome(NamedTuple):
-    """Result of a game between two players, by number, with the first one's score (1, 0.5 or 0)."""
+    """Result of a game: the numbers of two players and the first one's score (1, 0.5 or 0)."""
 
     first: int
     second: int
@@ -34,13 +34,11 @@ def ratings(outcomes: Sequence[Outcome], players: int) -> list[Interval]:
 
     The estimate maximises the Bradley-Terry likelihood, with a draw as half a win and half a loss.
     Each pair of players that met gets half an imaginary win and half a loss, so estimates stay
-    finite. The
-    intervals use the sandwich estimator over instances (Liang and Zeger 1986).
+    finite. Intervals use the sandwich estimator over instances (Liang and Zeger 1986).
 
     An interval has no upper bound if no chain of wins and draws leads from player 0 to the player,
-    and no lower bound if none leads back (Ford 1957). Without any connection to player 0 the value
-    is
-    nan.
+    and no lower bound if none leads back (Ford 1957). Without any connection to player 0, the value
+    is nan.
 
     Raises:
         ValueError: Games differ in their number of players, or a player meets itself.
@@ -127,7 +125,7 @@ def _fit(games: _Games) -> tuple[_FloatArray, _FloatArray]:
 def _chains(
     outcomes: Sequence[Outcome], players: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which players a chain of wins and draws, or of games, connects to which others."""
+    """Return which players are connected by chains of wins and draws, and which by any games."""
     scored = np.eye(players, dtype=bool)
     for outcome in outcomes:
         scored[outcome.first, outcome.second] |= outcome.score > 0

@@ -1,4 +1,4 @@
-"""Answer parsing shared by all APIs. Readers raise only errors listed in `MALFORMED`."""
+"""Answer parsing shared by all APIs. Parsers raise only errors listed in `MALFORMED`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from agentgym.text.parsing import Dialect, parse, render
 from agentgym.training.rollout.token_usage import EndpointUsage
 from agentgym.world.digests import digest
 
-# Errors from reading an answer with missing or wrong parts.
+# Errors from reading an answer whose fields are missing or malformed.
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 # Larger token counts are invalid: no model has seen that many tokens.
 MAX_TOKENS = 10**12
-# Maximum characters of an answer in an error.
+# Maximum characters of an answer in an error message.
 QUOTED = 300
-# Maximum number of stored replies: several thousand turns of a few episodes.
+# Maximum number of stored replies: enough for several thousand turns of a few episodes.
 MAX_REPLIES = 20_000
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -26,7 +26,7 @@ Item = dict[str, Any]
 
 
 class AnswerError(ValueError):
-    """An API answer cannot be read."""
+    """Error for an API answer that cannot be read."""
 
 
 def quote(value: Any) -> str:
@@ -38,7 +38,9 @@ def quote(value: Any) -> str:
 
 
 def text_of(value: Any, thoughts: list[str] | None = None) -> str:
-    """Return a field's text (a string, list of parts or None); thinking goes to `thoughts`."""
+    """Return the text of a field (a string, list of parts or None); append its thinking to
+    `thoughts`.
+    """
     if value is None or isinstance(value, str):
         return value or ""
     texts: list[str] = []
@@ -102,10 +104,10 @@ def _count(usage: Any, name: str) -> int | None:
 
 
 class KeptReplies:
-    """Items of replies with reasoning, by reply text.
+    """Store of API items that carry replies' reasoning, by reply text.
 
-    APIs accept reasoning only signed or encrypted, which messages cannot store. Reasoning is lost
-    if a context strategy edited its reply or another process received it.
+    APIs accept only signed or encrypted reasoning, which messages cannot store. The reasoning is
+    lost if a context strategy edits the reply or another process received it.
     """
 
     def __init__(self, call_type: str, call_id: str) -> None:

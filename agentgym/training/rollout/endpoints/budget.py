@@ -13,9 +13,9 @@ from agentgym.training.rollout.endpoints.config import EndpointOptions
 from agentgym.training.rollout.storage import append_bytes
 from agentgym.training.rollout.token_usage import EndpointUsage
 
-# Seconds between two checks of a waiting request.
+# Seconds between the checks of a waiting request.
 _POLL_S = 0.02
-# Read whole records only: a killed writer may leave an incomplete one.
+# Only whole records are read, because a killed writer may leave an incomplete one.
 _RECORD = struct.Struct("<d")
 
 
@@ -41,7 +41,7 @@ class RequestBudget:
 
     @asynccontextmanager
     async def reserve(self) -> AsyncIterator[Callable[[EndpointUsage], None]]:
-        """Wait until a request fits and yield the function that pays for it.
+        """Wait until the budget admits a request, and yield a function that records its cost.
 
         Raises:
             BudgetError: The budget is spent.

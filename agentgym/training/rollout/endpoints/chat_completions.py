@@ -47,7 +47,7 @@ def to_reply(answer: Any, dialect: Dialect) -> Reply:
     if not isinstance(calls, list):
         raise AnswerError(f"tool_calls is {quote(calls)}, which is not a list")
     functions = [call.get("function") or call for call in calls]
-    if message.get("function_call"):  # the form before tool_calls
+    if message.get("function_call"):  # the predecessor of tool_calls
         functions.append(message["function_call"])
     texts = [call_text(f.get("name"), f.get("arguments"), dialect) for f in functions]
     said = content or text_of(message.get("refusal"))

@@ -32,9 +32,9 @@ class EndpointOptions(Config):
             written calls from the system message; `text` sends plain user and assistant messages.
         cache: Folder that stores answers; a request with a stored answer is not sent. Empty for
             none.
-        sample: Name of the draw. The cache stores answers separately for each draw.
-        max_cost: Maximum cost of the requests, by the prices; None for no limit.
-        reply_price: Per million reply tokens, like `prompt_price`.
+        sample: Name of the sample; the cache stores each sample's answers separately.
+        max_cost: Maximum total cost of requests at these prices; None for no limit.
+        reply_price: Price per million reply tokens; `prompt_price` likewise.
         ledger: File that sums the cost over processes and runs; empty to count in memory.
     """
 

@@ -35,7 +35,7 @@ class ContextLengthError(EndpointError):
 
 
 class Connection:
-    """Session with an API, opened on demand in each process, and its users' shared budget."""
+    """Session with an API, opened on demand in each process, with a budget for all users."""
 
     def __init__(self, client: Callable[..., Any], config: EndpointOptions) -> None:
         self._client, self._config = client, config
@@ -60,7 +60,7 @@ class Connection:
 
 
 class Session:
-    """An SDK's client."""
+    """Client of a vendor's SDK."""
 
     def __init__(self, client: Callable[..., Any], config: EndpointOptions) -> None:
         # The SDKs require a key, even for servers without one.

@@ -34,7 +34,7 @@ from agentgym.world.digests import digest
 
 # The SDKs' maximum retry delay in seconds, if a server requests one.
 _MAX_RETRY_AFTER_S = 120.0
-# The SDKs' `with_raw_response` for any path: the unparsed answer with the number of retries.
+# Equivalent of the SDKs' `with_raw_response` for any path: an unparsed answer and its retries.
 _RAW = {"headers": {"X-Stainless-Raw-Response": "true"}}
 # Cache field with the error for a chat that exceeds the context window.
 _REFUSED = "over the context window"
@@ -130,7 +130,7 @@ class HttpPolicy(Generic[ConfigT]):
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         for error in sorted(errors, key=lambda error: isinstance(error, EndpointError)):
-            if not isinstance(error, EndpointError):  # cancelled, out of budget, or a bug
+            if not isinstance(error, EndpointError):  # cancelled, budget spent, or a bug
                 raise error
             whole = copy.copy(error)
             whole.replies = cast("Any", outcomes)
@@ -155,7 +155,7 @@ class HttpPolicy(Generic[ConfigT]):
             self._cache.put(key, {_REFUSED: str(error)})
             return Reply("", ended="over_window")
         self.usage += used
-        # A cached reply records the time that it took, so that a second run writes the same bytes.
+        # A cached reply records its original time, so that a repeated run writes the same bytes.
         return _with_usage(reply, replace(used, seconds=seconds))
 
     async def _send(
@@ -164,7 +164,8 @@ class HttpPolicy(Generic[ConfigT]):
         sent = 1
         async with session.slots, self.connection.budget.reserve() as pay:
             began = time.monotonic()
-            # Applies in addition to the SDK's timeout, which restarts with each byte received.
+            # The SDK's timeout restarts with each byte received, so it alone does not bound the
+            # time.
             patience = self.config.timeout * (1 + self.config.retries)
             try:
                 async with asyncio.timeout(patience + _MAX_RETRY_AFTER_S * self.config.retries):
@@ -187,14 +188,14 @@ class HttpPolicy(Generic[ConfigT]):
     def _key(self, body: Mapping[str, Any]) -> str:
         if not self._cache.folder:
             return ""
-        # As a string, because digesting a long nested body is slow.
+        # Digest a string, because digesting a long nested body is slow.
         text = json.dumps(body, sort_keys=True)
         place = digest([type(self).__name__, self.config.base_url, self.config.sample, text])
         self._asked[place] += 1
         return digest([place, self._asked[place]])
 
     def explain(self, failure: Exception, sent: int) -> EndpointError:
-        """Return the error for a failed request, with a remedy."""
+        """Return an error that explains a failed request and suggests a remedy."""
         config = self.config
         where = f"{config.base_url} (model {config.model}, {sent} request{'s' if sent > 1 else ''})"
         if isinstance(failure, self.sdk.APIStatusError):
@@ -263,13 +264,13 @@ def dialect_of(chat: Chat) -> Dialect:
 
 
 class FromEnvironment(Generic[ConfigT]):
-    """Factory of policies that share connections; prefix `OPENAI` means `OPENAI_MODEL` etc."""
+    """Factory of policies that share connections; it reads variables such as `OPENAI_MODEL`."""
 
     def __init__(
         self, prefix: str, config: type[ConfigT], policy: type[HttpPolicy[ConfigT]]
     ) -> None:
         self.prefix, self.config, self.policy = prefix, config, policy
-        # One policy per episode must not mean one connection per episode.
+        # Each episode may have its own policy, but must not open its own connection.
         self._connection = functools.lru_cache(maxsize=8)(self._connect)
 
     def __call__(self, env_id: str, **options: Any) -> HttpPolicy[ConfigT]:

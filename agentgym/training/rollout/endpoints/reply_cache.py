@@ -9,7 +9,9 @@ from typing import Any
 
 
 class ReplyCache:
-    """Folder with one file per answer, shared by any number of processes; empty for no cache."""
+    """Folder with one file per answer, shared by any number of processes; an empty path disables
+    it.
+    """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

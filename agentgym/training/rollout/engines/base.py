@@ -25,15 +25,15 @@ from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
 MakeEnv = Callable[[], gymnasium.Env[Any, Any]]
 EnvLike = str | EnvSpec | MakeEnv
-# Seconds for closing slots before they are killed: enough for a running tool call.
+# Seconds that closing slots get before they are killed: enough for a running tool call.
 GRACE = 5.0
-# Additional seconds for opening a slot: importing a deep-learning library takes some.
+# Additional seconds for opening a slot, which may import a deep-learning library.
 OPENING = 60.0
 # Start time of work that has not started.
 NEVER = float("inf")
-# Python's threshold of 700 would scan recorded steps for a third of the step time at 1,000 slots.
+# At 1,000 slots, Python's threshold of 700 would spend a third of the step time on scans.
 YOUNG = 50_000
-# A step adds about twelve objects, so most are never scanned; 200 garbage objects take 20 kB.
+# A step adds about twelve objects, most of which are then never scanned; 200 objects take 20 kB.
 YOUNG_PER_SLOT = 200
 
 
@@ -43,8 +43,8 @@ class Failure:
 
     Attributes:
         error: The policy's error, if it could not reply; a retry would not help.
-        fatal: Every later episode would fail too, so the run stops.
-        lost: Another episode ended the shared worker; the slot stays usable.
+        fatal: The run stops, because every later episode would fail too.
+        lost: Another episode ended the shared worker, but the slot stays usable.
     """
 
     cause: str
@@ -57,8 +57,8 @@ Answer = Chat | tuple[Reply, StepOutcome] | Failure
 
 
 class Slot(ABC):
-    """Plays one episode after another and puts its results in a mailbox, so the collector can wait
-    for any slot and abandon any of them.
+    """Plays one episode after another and posts results to a shared queue, so the collector can
+    wait for any slot and abandon any slot.
 
     Attributes:
         began: Start of the request's work (`time.monotonic`), or `NEVER` while it waits; in the
@@ -78,7 +78,7 @@ class Slot(ABC):
         """Play a reply."""
 
     def ask(self, policy: UserPolicy, request: PolicyRequest) -> None:
-        """Play the policy's reply; only if `Engine.awaits`."""
+        """Request the policy's reply and play it; for engines with `awaits` only."""
         raise NotImplementedError
 
     @abstractmethod
@@ -86,7 +86,7 @@ class Slot(ABC):
         """Stop running work without waiting."""
 
 
-# Mailbox for slots' answers, with many writers and one reader.
+# Queue of slots' answers, with many writers and one reader.
 Answers = SimpleQueue[tuple[Slot, Answer]]
 
 
@@ -94,7 +94,7 @@ class Engine:
     """Runs episodes in slots. Subclasses implement `slot`.
 
     Attributes:
-        isolates: Whether a slot's error affects only its episode; otherwise it is raised.
+        isolates: Whether a slot's error only ends its episode; otherwise it is raised.
         awaits: Whether slots await the policy's replies one by one; otherwise the collector
             requests replies to all waiting chats.
     """
@@ -134,7 +134,7 @@ class LocalSlot(Slot):
 
 
 class Lockstep(Engine):
-    """Engine in the collector's thread, for fast worlds and exact resumption."""
+    """Engine that steps envs in the collector's thread, for fast worlds and exact resumption."""
 
     isolates = False
 

@@ -11,7 +11,7 @@ from agentgym.text.tools import Tool
 
 
 class ChatDelta(NamedTuple):
-    """A chat as its difference from an earlier one, whose first messages it keeps."""
+    """Difference between a chat and an earlier chat, whose first messages it keeps."""
 
     kept: int
     messages: tuple[Message, ...]
@@ -47,7 +47,7 @@ class ChatDelta(NamedTuple):
 
 
 class ReplyDelta(NamedTuple):
-    """Reply as its difference from an earlier one; `new` follows the `kept` prompt ids."""
+    """Difference between two replies; `new` follows the `kept` prompt ids."""
 
     text: str
     kept: int
@@ -74,9 +74,7 @@ class ReplyDelta(NamedTuple):
 
 
 class Border:
-    """One side of a connection that sends each agent's chat as its difference from the previous
-    one.
-    """
+    """End of a connection that transmits each chat as its difference from the agent's last one."""
 
     def __init__(self) -> None:
         self._chats: dict[str, Chat] = {}
@@ -106,5 +104,5 @@ def continued(reply: Reply, before: Reply) -> int:
 
 
 def as_token_ids(ids: TokenIds | tuple[int, ...]) -> TokenIds:
-    """Return ids as versions of a shared buffer."""
+    """Return ids as `TokenIds`, whose versions share a buffer."""
     return ids if isinstance(ids, TokenIds) else TokenIds(ids)

@@ -37,10 +37,10 @@ class _Run:
     seed: int
     number: int  # in starting order
     attempt: int = 1
-    id: str = ""  # for a policy with state
+    id: str = ""  # episode id for stateful policies
     recording: Recording | None = None
     asked: int = 0  # number of the slot's open request; 0 if there is none
-    reply: Reply | None = None  # the last chat given to the slot
+    reply: Reply | None = None  # the last reply given to the slot
     replayed: int | None = None  # steps replayed so far in another worker
 
 
@@ -85,7 +85,7 @@ class Dispatcher:
         self._run_id, self._faults = digest([self._spec, labels])[:8], FaultStreak()
 
     def begin_all(self, seeds: Iterator[tuple[int, int]]) -> bool:
-        """Start episodes while possible; report whether any is running."""
+        """Start as many episodes as possible; report whether any is running."""
         while len(self._runs) < self.room and (following := next(seeds, None)) is not None:
             slot = self._idle.pop() if self._idle else self._open(self._free.pop())
             self.begun += 1
@@ -110,7 +110,7 @@ class Dispatcher:
                 yield self._answers.get_nowait()
 
     def take(self, most: int) -> list[Slot]:
-        """Take the first ready slots, in seed order, each with all slots of its seed."""
+        """Take the first ready slots with other slots of their seeds, in seed order."""
         # Chats of one seed share a prefix. Seed order makes a policy's random choices independent
         # of which slots are open.
         alike: dict[int, list[Slot]] = {}
@@ -157,7 +157,7 @@ class Dispatcher:
         """End the running episodes and forget those not yet taken."""
         slots = list(self._runs)
         for slot in slots:
-            slot.dead = True  # Replay all of them before a worker continues with one.
+            slot.dead = True  # Mark all first, so that no worker continues with one.
         for slot in slots:
             self._give_up(slot)
             self._free.append(slot.number)
@@ -267,7 +267,8 @@ class Dispatcher:
         self._broken += 1
         if isinstance(failure.error, PolicyFault):
             self._faults.add(run.number, failure.error)
-        # Twice the number of slots, because all may fail together for a temporary cause.
+        # Allow twice the number of slots, because a temporary cause may make all slots fail
+        # together.
         if self._broken > 2 * self._num_slots:
             raise CollectionError(
                 f"{self._broken} consecutive episodes failed; the last one: {failure.cause}"

@@ -22,7 +22,7 @@ from agentgym.training.rollout.engines.servers import (
 )
 from agentgym.training.rollout.engines.workers import WORKERS, FarEnd, WorkerDied, WorkerEngine
 
-# Held while polling a child: of two concurrent callers, one would miss the exit code.
+# Held while polling a child, because one of two concurrent callers would miss the exit code.
 _CHILDREN = threading.Lock()
 # Exit code of a worker whose script starts workers while it is imported.
 UNGUARDED = 97
@@ -94,7 +94,7 @@ class _Process(FarEnd):
 
 def exit_while_importing() -> None:
     """Exit quietly if this worker is still importing the user's script."""
-    # The script starts workers at its top level, which would fail in each worker.
+    # The script starts workers at its top level; in a worker, this would fail.
     if getattr(current_process(), "_inheriting", False):
         os._exit(UNGUARDED)
 

@@ -14,7 +14,7 @@ from agentgym.training.rollout.faults import describe
 
 
 class RayServer(WorkerServer):
-    """Remote side of a worker, as an actor."""
+    """Ray actor that runs a worker's remote side."""
 
     def play(self, requests: Sequence[Request]) -> Iterator[FarAnswer]:
         """Yield the answers to requests in order."""

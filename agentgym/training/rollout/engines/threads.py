@@ -32,17 +32,17 @@ from agentgym.training.rollout.episode import play_reply
 from agentgym.training.rollout.event_loop import event_loop
 from agentgym.training.rollout.user_policy import PolicyRequest, UserPolicy
 
-# Tools that can wait at once; a thread takes about 50 kB.
+# Maximum number of tools that wait at once; a thread takes about 50 kB.
 THREADS = 512
-# Threads that start without a probe of the interpreter.
+# Number of threads that start without a probe of the interpreter.
 FEW_THREADS = 4
-# Seconds per probe of the interpreter; negligible compared with a tool slow enough to need a
+# Seconds per probe of the interpreter: negligible beside a tool that is slow enough to need a
 # thread.
 PROBE = 0.003
 
 
 class ThreadPool:
-    """Starts a few threads at once on demand, and more while slots and all threads wait.
+    """Pool that starts a few threads on demand, and more while slots queue and all threads sleep.
 
     In a busy interpreter, more threads would only compete for it. A hung daemon thread does not
     block interpreter exit.
@@ -103,7 +103,7 @@ class ThreadPool:
                 more = min(self._waiting.qsize(), self._limit - len(self._threads))
                 if more <= 0:
                     self._short.clear()
-                    if not self._waiting.empty():  # submitted before the clear
+                    if not self._waiting.empty():  # a slot was submitted before the clear
                         self._short.set()
                 elif idle and not self._closed:
                     for _ in range(min(more, len(self._threads))):
@@ -115,7 +115,7 @@ class ThreadPool:
                 return
 
     def _work_for(self, slot: ThreadSlot) -> bool:
-        """Return False if the slot was abandoned in the meantime."""
+        """Do a slot's work; return False if the slot was abandoned in the meantime."""
         # A lock would make threads wait in turn and switch several times per step.
         if slot.dead:  # not registered, so `abandon` does not replace this thread
             slot.deliver(None)
@@ -166,7 +166,7 @@ class ThreadSlot(Slot):
             self._answers.put((self, answer))
         elif self._env is not None:
             env, self._env = self._env, None
-            with suppress(Exception):  # nobody waits for an abandoned env
+            with suppress(Exception):  # nobody handles errors of an abandoned env
                 env.close()
 
     def _answer(self) -> Answer:

@@ -37,18 +37,18 @@ from agentgym.training.rollout.engines.servers import FarAnswer, Request
 from agentgym.training.rollout.episode import StepOutcome
 from agentgym.training.rollout.faults import describe
 
-# Default number of workers: at about 18 MB each, they add 30 kB to each of 10,000 slots.
+# Default number of workers; at about 18 MB each, they add about 30 kB per slot at 10,000 slots.
 WORKERS = 16
-# After this many consecutive deaths without an answer, the first request is not the cause.
+# After this many consecutive deaths without an answer, all pending requests fail.
 BARREN = 3
-# Bounds the episodes that must be restored after a worker's death.
+# Limits the number of episodes to restore after a worker's death.
 _BATCH = 256
 
 _LOST = Failure("its worker ended", lost=True)
 
 
 class WorkerDied(RuntimeError):
-    """A worker's process or actor is gone; `fatal` if every other worker would also end."""
+    """A worker's process or actor is gone; `fatal` if every other worker would die too."""
 
     def __init__(self, cause: str, *, fatal: bool = False) -> None:
         super().__init__(cause)
@@ -77,7 +77,7 @@ class FarEnd(ABC):
 
 
 class WorkerEngine(Engine):
-    """Engine with workers of many slots each. Subclasses implement `start`."""
+    """Engine whose workers hold many slots each. Subclasses implement `start`."""
 
     def __init__(self, workers: int) -> None:
         check_int("workers", workers, 1, 100_000)
@@ -130,7 +130,7 @@ class WorkerSlot(Slot):
         self._worker.give_up(self)
 
     def lost_in(self, far: FarEnd) -> bool:
-        """Report whether another worker last played the slot's episode."""
+        """Report whether a worker other than this one last played the slot's episode."""
         return self._asked[0] == "step" and self.home is not far
 
     @property
@@ -181,7 +181,7 @@ class Worker:
         self._queue.put(None)
 
     def join(self, until: float) -> None:
-        """Wait for the worker to end until a deadline, then kill it."""
+        """Wait until a deadline for the worker to end, then kill it."""
         self._thread.join(max(0.0, until - time.monotonic()))
         if self._thread.is_alive() and self._far is not None:
             self._far.kill()
@@ -268,7 +268,7 @@ class Worker:
         self._end_worker()
         self._barren = 0 if killed_for else self._barren + 1
         failure = Failure(str(death), fatal=death.fatal)
-        # The worker may have died in a slot that answered at the last moment.
+        # The slot that caused the kill may have answered at the last moment; then no slot failed.
         guilty = slots if self._barren >= BARREN else slots[: killed_for in (None, slots[0])]
         for slot in slots:
             self._answer(slot, failure if slot in guilty else _LOST)

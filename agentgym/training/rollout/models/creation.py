@@ -25,7 +25,7 @@ _ROLES = {
     "tool": "<|tool|>",
 }
 
-# Chat template without the system message, which is the same in all episodes of a world.
+# The template omits the system message, which is the same in all episodes of a world.
 TEMPLATE = (
     "{% for message in messages %}{% if message.role != 'system' %}"
     "{{ '<|' + message.role + '|>' + message.content + '<|end|>' }}"
@@ -66,9 +66,9 @@ def make_model(
 ) -> GPT2LMHeadModel:
     """Return a randomly initialised GPT-2 model without touching the global random generator.
 
-    With GPT-2's learned absolute positions, a small model learns positions in a list much sooner
-    than with rotary ones. The weights' scale is `width**-0.5`. `width` must be a multiple of
-    `heads`; `context` limits prompt plus reply in tokens.
+    A small model learns the positions in a list much sooner with GPT-2's absolute position
+    embeddings than with rotary ones. The standard deviation of the weights is `width**-0.5`.
+    `width` must be a multiple of `heads`; `context` limits prompt plus reply in tokens.
     """
     config = GPT2Config(
         vocab_size=len(tokenizer),

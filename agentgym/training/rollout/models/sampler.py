@@ -60,7 +60,7 @@ class TransformersSampler:
         self._generator.manual_seed(seed)
 
     def update(self, model: PreTrainedModel, tokenizer: Any = None) -> None:
-        """Copy the weights of another model of the same kind."""
+        """Copy the weights of another model of the same architecture."""
         if model is not self.model:
             self.model.load_state_dict(model.state_dict())
 
@@ -76,7 +76,7 @@ class TransformersSampler:
 
     @torch.inference_mode()
     def sample(self, prompts: Sequence[tuple[int, ...]], options: SamplingOptions) -> list[Sample]:
-        """Return a sample for each prompt, in order; prompts must be shorter than the context."""
+        """Return a sample for each prompt, in order; prompts must be shorter than `context`."""
         version = self.version
         samples: list[Sample] = []
         with sampling_mode(self.model):

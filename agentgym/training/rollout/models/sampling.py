@@ -27,9 +27,9 @@ class ModelOptions(Config):
         device: PyTorch device; `auto` selects a GPU if available.
         dtype: Data type of the weights; `auto` uses the checkpoint's type on a GPU and `float32` on
             a CPU, since most CPUs compute slowly in bfloat16.
-        temperature: Sampling temperature; 0 for greedy decoding, as is None.
+        temperature: Sampling temperature; 0 or None for greedy decoding.
         max_new_tokens: Maximum reply length in tokens; None uses the model folder's limit, or 512.
-        batch_size: Maximum number of concurrent episodes, played in one batch.
+        batch_size: Maximum number of concurrent episodes, which form one batch.
         template: Variables of the chat template, such as `enable_thinking`.
         native_tools: Also pass tool schemas to the chat template.
     """
@@ -66,7 +66,7 @@ class Sample:
 
 
 class Sampler(Protocol):
-    """Sampling backend: token ids in, ids and log-probabilities out."""
+    """Sampling backend that maps prompts' token ids to sampled ids and log-probabilities."""
 
     context: int
 

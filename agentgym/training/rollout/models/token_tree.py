@@ -1,4 +1,4 @@
-"""Key-value states of token sequences as a tree."""
+"""Key-value states of token sequences, stored as a tree."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from agentgym.training.rollout.models.prefixes import (
     shared_groups,
 )
 
-# Minimum number of tokens that are worth a separate forward pass.
+# Shorter shared prefixes do not justify a separate forward pass.
 _SHORTEST = 16
 
 
 class TokenTree:
     """Stores the states of each distinct prefix once, up to a limit in bytes.
 
-    A node is a token after certain others. States are tensors of shape (nodes, heads, width) per
+    A node is a token after a certain prefix. States are tensors of shape (nodes, heads, width) per
     layer and side (key or value).
     """
 
@@ -59,7 +59,7 @@ class TokenTree:
         return len(set(self.path(ids)) - self.computed)
 
     def child(self, node: int, token: int) -> int:
-        """Return the node of a token after a node."""
+        """Return the child of a node for a token."""
         child = self._nodes.setdefault((node, token), len(self._nodes))
         if child not in self._last_use:
             time, depth = self._last_use.get(node, (-self._time, -1))
@@ -69,7 +69,7 @@ class TokenTree:
     def exchange(
         self, place: tuple[int, int], new: torch.Tensor, numbers: torch.Tensor, read: torch.Tensor
     ) -> torch.Tensor:
-        """Store the states of new nodes; return those of `read`, of shape (batch, nodes)."""
+        """Store the states of new nodes; return the states of `read`, of shape (batch, nodes)."""
         states = self.states.get(place)
         if states is None or len(states) < len(self):
             size = max(len(self), 0 if states is None else len(states) * 3 // 2)
@@ -81,12 +81,12 @@ class TokenTree:
         return states[read].transpose(1, 2)
 
     def shrink(self) -> None:
-        """Drop the least recently used nodes above the limit."""
+        """Drop the least recently used nodes until the limit is met."""
         parts = self.states.values()
         size = sum(part[0].numel() * part.element_size() for part in parts if len(part))
         if len(self) * size <= self.limit:
             return
-        # A node is used whenever its descendants are, and is nearer to the root.
+        # A node is used whenever its descendants are used, and is nearer to the root.
         kept = sorted(self.computed, key=self._last_use.__getitem__)[: self.limit // size]
         new = {node: number for number, node in enumerate(kept)}
         self._nodes = {
@@ -103,7 +103,7 @@ class _PassCache(DynamicCache):
     """Cache of one forward pass, which exchanges states with a tree.
 
     Args:
-        real: Places of actual tokens in a padded batch, of shape (batch, tokens).
+        real: Mask of the tokens that are not padding, of shape (batch, tokens).
         numbers: The nodes of these tokens.
         read: Nodes that the batch attends to, of shape (batch, nodes).
     """
@@ -133,7 +133,7 @@ class _PassCache(DynamicCache):
 
 @dataclass
 class _Query:
-    """Nodes of one group of rows to compute.
+    """Nodes to compute for one group of rows.
 
     Attributes:
         depths: The new nodes' positions.
@@ -151,7 +151,7 @@ class _Query:
 
 
 class _Group:
-    """Rows that share prefixes; `member`, of shape (rows, nodes), marks the nodes of each."""
+    """Rows that share prefixes; `member`, of shape (rows, nodes), marks each row's nodes."""
 
     def __init__(
         self, tree: TokenTree, rows: Sequence[int], prompts: Sequence[tuple[int, ...]]
@@ -170,7 +170,7 @@ class _Group:
             self.member[row, places] = True
 
     def begin(self) -> _Query:
-        """Return the last nodes and those without states."""
+        """Return a query for the prompts' last nodes and all nodes without states."""
         ends = set(self.ends.tolist())
         missing = [
             number in ends or number not in self.tree.computed for number in self.nodes.tolist()
@@ -199,7 +199,7 @@ class _Group:
         ids = np.array([tokens[row] for row in self.rows])
         pairs = zip(self.ends.tolist(), ids.tolist(), strict=True)
         self.ends = np.array([self.tree.child(end, token) for end, token in pairs])
-        # Rows that have been equal so far share the next node too.
+        # Rows with equal tokens so far share the next node too.
         new, first, number = np.unique(self.ends, return_index=True, return_inverse=True)
         before = len(self.nodes)
         self.nodes = np.concatenate([self.nodes, new])
@@ -216,7 +216,7 @@ class SharedRows:
     def __init__(self, model: Any, tree: TokenTree, prompts: Sequence[tuple[int, ...]]) -> None:
         self.model, self.tree, self.prefilled = model, tree, 0
         groups = list(shared_groups(prompts, len(prompts)))
-        # Groups that are processed apart may have prefixes in common.
+        # Groups are processed separately, but may have prefixes in common.
         pairs = [(prompts[one[-1]], prompts[other[0]]) for one, other in pairwise(groups)]
         heads = {one[: common_length(np.asarray(one), np.asarray(two))] for one, two in pairs}
         if worth := sorted(head for head in heads if tree.count_missing(head) >= _SHORTEST):
@@ -248,7 +248,7 @@ class SharedRows:
         real = np.zeros((len(queries), width), dtype=bool)
         read = np.zeros((len(queries), depth), dtype=int)
         mask = np.zeros((len(queries), 1, width, depth), dtype=bool)
-        mask[..., 0] = True  # padding must attend to something
+        mask[..., 0] = True  # a padding row must attend to at least one node
         for k, query in enumerate(queries):
             count, nodes = query.mask.shape
             real[k, :count], ids[k, :count], depths[k, :count] = True, query.ids, query.depths
@@ -274,7 +274,7 @@ class SharedRows:
 
 
 def _batches(queries: Sequence[_Query]) -> Iterator[list[_Query]]:
-    """Yield batches with at most a third of padding."""
+    """Yield batches with at most one third padding."""
     batch: list[_Query] = []
     tokens = 0
     for query in sorted(queries, key=lambda query: len(query.new)):

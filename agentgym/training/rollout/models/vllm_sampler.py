@@ -16,7 +16,7 @@ from agentgym.training.rollout.models.sampling import RequestSeeds, Sample, Samp
 
 # Name of the LoRA adapter in vLLM.
 _ADAPTER = "agentgym"
-# Finish reasons of complete replies; others (`abort`, `error`) mean that the reply was cut off.
+# Finish reasons of complete replies; others (`abort`, `error`) mean an incomplete reply.
 _ENDINGS = ("stop", "length")
 # Sample from the model's own distribution and stop only at the given ids; otherwise vLLM would
 # apply the model's `generation_config`.
@@ -87,7 +87,7 @@ class VLLMSampler:
             temperature=options.temperature,
             max_tokens=min(options.max_new_tokens, self.context - len(prompt)),
             stop_token_ids=sorted(options.stops),
-            logprobs=0,  # only the sampled token's
+            logprobs=0,  # only the sampled token's log-probability
             seed=seed,
             detokenize=False,
             **_PLAIN_SAMPLING,
@@ -99,11 +99,11 @@ class VLLMSampler:
         save_model(model, tokenizer, self.folder)
         path = str(self.folder.resolve())
         self.version += 1
-        if has_adapter(model):  # a new number has vLLM read the folder again
+        if has_adapter(model):  # a new version number makes vLLM read the folder again
             self._adapter = LoRARequest(_ADAPTER, self.version, path)
         else:
             self._reload(path)
-        # vLLM knows the owner of cached states by an adapter's name and path, not by its weights.
+        # vLLM keys cached states by an adapter's name and path, not by its weights.
         if not self._llm.reset_prefix_cache():
             raise RuntimeError("vLLM did not reset its prefix cache")
 

@@ -160,7 +160,7 @@ function showHelp() {
   showDialog("Keys", el("div", { class: "keys" }, KEYS.map(([key, what]) => [el("span", {}, key.split("  ").map((each) => [el("kbd", {}, each), " "])), el("span", {}, what)])), el("p", {}, close));
 }
 
-/** Select the next or previous one of the page's places. */
+/** Select the next or previous of the given places on the page. */
 function next(places, direction) {
   const { page } = state;
   const ahead = (places || []).filter((k) => direction * (k - page.place) > 0);
@@ -182,7 +182,7 @@ function press(selector) {
   control.click();
 }
 
-/** Back to the episode, the list or the summary. */
+/** Return to the episode, the list or the summary. */
 function goBack() {
   const { address, page } = state;
   if (address.others.length || address.team) go({ others: [], team: false });

@@ -98,7 +98,7 @@ function percent(value) {
   return value === null || value === undefined ? "" : `${Math.round(100 * value)} %`;
 }
 
-/** A figure with three decimals, or with three digits if it is small. */
+/** A number with three decimals, or with three digits if it is small. */
 function rounded(value) {
   if (value === null || value === undefined) return value;
   return Math.abs(value) < 0.1 ? Number(value.toPrecision(3)) : Math.round(1000 * value) / 1000;

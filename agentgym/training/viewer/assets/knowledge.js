@@ -1,4 +1,4 @@
-// Who knew what when: each call or message of a team, with the turn from which each seat knew it.
+// The knowledge panel: each call or message of a team, with the turn from which each seat knew it.
 
 // Facts shown initially, and characters of a fact before it is unfolded.
 const FACTS_AT_FIRST = 10;
@@ -15,7 +15,7 @@ function factText(view, fact) {
   const result = fact.result === null ? "" : view.messages[fact.result].parts[0][1];
   const title = text.length > FACT_LENGTH ? `${text.slice(0, FACT_LENGTH)}…` : text;
   const part = (name, content) => content && [el("b", {}, name), textBlock(content, "")];
-  // Answers to a host's guesser and moves of a match are always told in other words.
+  // Answers to a host's guesser and moves of a match are always reworded.
   const garbled = fact.arrived && ["tell", "delegate", "report"].includes(call.name) && el("span", { class: "tag mark" }, "changed on the way");
   return el("details", {}, el("summary", {}, el("b", {}, fact.agent), " ", el("code", {}, title), " ", garbled),
     part("call", text), part("result", result), part("as others read it", fact.arrived));

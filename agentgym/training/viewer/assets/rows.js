@@ -61,7 +61,7 @@ function valuesOf(rows, name) {
   return values.every((value) => typeof value === "number") ? values.sort((a, b) => a - b) : values;
 }
 
-// Figures of a set of episodes. `of` is null for an episode that does not count.
+// Measures of a set of episodes. `of` returns null for an episode that does not count.
 const isScored = (row) => row.outcome !== "broken" && row.outcome !== "damaged";
 const MEASURES = {
   solved: { title: "solved", share: true, of: (row) => (isScored(row) ? Number(row.outcome === "solved") : null) },
