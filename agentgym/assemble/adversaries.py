@@ -8,7 +8,7 @@ from typing import Any
 from agentgym.play.policy import Policy
 from agentgym.world.world import World
 
-# Takes the id of a world or a preset.
+# Makes a policy for the id of a world or a preset.
 PolicyFactory = Callable[[str], Policy]
 
 _adversaries: dict[type[World[Any]], dict[str, PolicyFactory]] = {}

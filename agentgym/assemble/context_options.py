@@ -107,7 +107,7 @@ def check_arguments(
             )
 
 
-@functools.lru_cache(maxsize=256)  # reading a signature takes as long as making an env's spec
+@functools.lru_cache(maxsize=256)  # parsing a signature takes as long as making a spec
 def _parameters_of(factory: Callable[..., Any]) -> Mapping[str, Any] | None:
     parameters = inspect.signature(factory).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):

@@ -128,7 +128,7 @@ def _roll_team(agent_env: AgentEnv, shot: int) -> list[Message]:
         game.advance()
     if game.score < 1.0:
         raise ValueError(f"TeamPolicy does not solve the seed {EXAMPLE_SEED + shot} of this team")
-    if not messages:  # it was never asked
+    if not messages:  # this agent never replied
         return []
     return _close_example([*messages, *_newest(game.chats[agent])], shot)
 

@@ -145,7 +145,7 @@ class _Watch:
 
 def is_stop(error: BaseException) -> bool:
     """Report whether an exception stops the program from outside."""
-    # asyncio errors require its import, which would take a tenth of this package's import time.
+    # Importing asyncio for its exceptions would lengthen the package's import by a tenth.
     asyncio = sys.modules.get("asyncio.exceptions")
     cancelled = (asyncio.CancelledError,) if asyncio else ()
     return isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, *cancelled))
@@ -156,7 +156,7 @@ _EXHAUSTED = {
     *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
     *(errno.ENOSPC, errno.EDQUOT, errno.EIO),
 }
-# A reply with too long arguments can prevent a program from starting.
+# Overlong arguments in a reply can prevent a program from starting.
 _OF_REPLY = {errno.E2BIG, errno.ENAMETOOLONG, errno.EINVAL}
 
 

@@ -176,7 +176,7 @@ def resource_limits(
     """Return the kernel's limits per process, by the names in `resource`."""
     return {
         "RLIMIT_AS": memory_mb * 2**20,
-        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # in case the clock check runs late
+        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # applies only if the clock check is late
         "RLIMIT_FSIZE": file_bytes,
         "RLIMIT_NOFILE": open_files,
         "RLIMIT_CORE": 0,

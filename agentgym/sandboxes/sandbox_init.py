@@ -69,7 +69,7 @@ class RandomSource:
 
 
 def start(job: Any) -> None:
-    """Become the program."""
+    """Replace this process with the program."""
     try:
         for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
@@ -172,7 +172,7 @@ def main(top: str) -> None:
     nothing = os.open("/dev/null", os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    os.umask(0o022)  # independent of the host's
+    os.umask(0o022)  # whatever the host's umask is
     # The only signal that Python handles and that programs could send to this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Programs may remove the file.

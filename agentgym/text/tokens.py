@@ -50,7 +50,7 @@ _SPACES = re.compile(rf"([{_SPACE}](?<![{_SPACE}]{{2}})[{_SPACE}]++)(?=[^\r\n])"
 # A line end before a line that is not blank.
 _LINE_END = re.compile(r"\n(?=[^\S\r\n]*+\S)")
 
-_CACHED_BLOCKS = 1_024  # more than the longest texts of a step have
+_CACHED_BLOCKS = 1_024  # more blocks than a step's longest texts contain
 # Merging one long word takes superlinear time, so texts are encoded in blocks.
 _BLOCK_CHARS = 8_192
 _LONGEST_WORD = 24_576  # no human-written text contains a longer word

@@ -48,7 +48,7 @@ class Config:
             expected = _describe(json_schema(type(self))["properties"][name])
             raise ValueError(f"{name} must be {expected}, got {vars(self)[name]!r}") from None
         for name, value in values.items():
-            # `TokenCount` accepts texts.
+            # `TokenCount` accepts strings.
             if type(value) is int and isinstance(vars(self)[name], str):
                 object.__setattr__(self, name, value)
 

@@ -28,7 +28,7 @@ _PROBES = 64
 # The expected number of distinct instances in 64 draws from 100 equally likely ones.
 _MIN_DISTINCT = MIN_INSTANCES * (1 - math.exp(-_PROBES / MIN_INSTANCES))
 
-_MAX_DRAWS = 500  # all draws miss a fifth of the instances once in 10^48
+_MAX_DRAWS = 500  # the chance that all miss a fifth of the instances is 10^-48
 
 # Probed configurations; each process probes each only once.
 _enough: dict[tuple[type[World[Any]], str], bool] = {}

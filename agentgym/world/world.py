@@ -79,7 +79,7 @@ class World(Generic[ConfigT]):
     _is_complete: ClassVar[bool]
 
     def __init__(self, config: ConfigT, seed: int) -> None:
-        if "_is_complete" not in vars(type(self)):  # a mark on the parent class proves nothing
+        if "_is_complete" not in vars(type(self)):  # an inherited mark proves nothing
             check_world(type(self))
             type(self)._is_complete = True
         self.config = config
@@ -234,7 +234,7 @@ class World(Generic[ConfigT]):
         raise MissingHook(type(self), "read_state")
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Return the call that a text of `subtask()` asks for, or None if this world cannot tell."""
+        """Return the call that a text of `subtask()` asks for, or None if it is not parsable."""
         raise MissingHook(type(self), "read_subtask")
 
     def legal_calls(self) -> Sequence[ToolCall]:
