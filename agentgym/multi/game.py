@@ -36,8 +36,7 @@ class Game:
     """Loop that plays a team's episodes.
 
     In each cycle, every agent that is awake at the start gives one reply, which is played at once.
-    Messages
-    and the end of the episode reach everyone at the end of the cycle.
+    Messages and the end of the episode reach everyone at the end of the cycle.
 
     Args:
         world: The world's class or path.

@@ -234,7 +234,7 @@ class World(Generic[ConfigT]):
         raise MissingHook(type(self), "read_state")
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Return the call that a text of `subtask()` asks for, or None if it is not parsable."""
+        """Return the call that a text of `subtask()` asks for, or None if this world cannot tell."""
         raise MissingHook(type(self), "read_subtask")
 
     def legal_calls(self) -> Sequence[ToolCall]:

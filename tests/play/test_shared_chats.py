@@ -109,7 +109,7 @@ def test_the_memory_goes_with_its_last_owner() -> None:
     gc.collect()
     with pytest.raises(OSError, match="descriptor"):
         os.fstat(file)
-    # no folder lists the file, so a killed process leaves none
+    # no folder lists the file, so a killed process leaves no file behind
     assert os.fstat(twin._file).st_nlink == 0
 
 
@@ -183,7 +183,7 @@ def test_every_way_to_reset_gives_what_single_envs_give(
                     assert infos["final_obs"][k] == results[k][4]["final_obs"]
                     assert infos["final_info"]["detail"][k] == results[k][4]["final_info"]["detail"]
             if autoreset == AutoresetMode.DISABLED and any(over):
-                # until the caller resets; resetting one leaves the others unchanged
+                # an env stays as it is until the caller resets it
                 assert list(shown) == chats
                 shown, _ = envs.reset(seed=[40, 41], options={"reset_mask": np.array(over)})
                 for k in np.flatnonzero(over):

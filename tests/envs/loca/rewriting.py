@@ -141,7 +141,7 @@ def _workbook(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
     path = draw.choice(("", "./", "/workspace/")) + arguments["filepath"]
     parts = [(top, data[:cut]), (top + cut, data[cut:])]
     first = []
-    if "start_cell" not in arguments:  # a new sheet
+    if "start_cell" not in arguments:  # the call creates a sheet
         names = {"old_name": "Sheet1", "new_name": arguments["sheet_name"]}
         first = [ToolCall("rename_worksheet", {"filepath": path, **names})][: draw.randint(0, 1)]
     return first + [

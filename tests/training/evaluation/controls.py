@@ -96,7 +96,7 @@ def run_controls(world: str, seeds: int = 20) -> Control:
 
     planted: dict[str, list[Result]] = {letter: [] for letter in DEFICITS}
     null: list[Result] = []
-    # Instances in the outer loop: offices cache the last states they drew.
+    # Instances form the outer loop, because offices cache the last states they drew.
     for seed in range(seeds):
         for letter, deficits in DEFICITS.items():
             planted[letter] += [
