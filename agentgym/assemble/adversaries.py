@@ -20,7 +20,7 @@ def register_adversary(world: type[World[Any]], name: str, factory: PolicyFactor
 
 
 def adversaries(world: type[World[Any]]) -> Mapping[str, PolicyFactory]:
-    """Return the adversaries of a world and its bases."""
+    """Return the adversaries of a world and its base classes."""
     named: dict[str, PolicyFactory] = {}
     for base in reversed(world.__mro__):
         named.update(_adversaries.get(base, {}))

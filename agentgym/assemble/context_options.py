@@ -82,7 +82,7 @@ def read_context_arguments(
 def read_arguments(
     owner: str, factory: Callable[..., Any], texts: Mapping[str, str], more: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Parse the arguments of a class or function by its annotations; errors also list `more`."""
+    """Parse the arguments of a class or function by its annotations; errors also offer `more`."""
     check_arguments(owner, factory, texts, more)
     function = cast(Any, factory)
     if isinstance(factory, type) and not is_dataclass(factory):

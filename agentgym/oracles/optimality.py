@@ -23,7 +23,7 @@ from agentgym.text.parsing import parse, render
 from agentgym.text.validation import check_int
 from agentgym.world.world import World, check_defined, check_hooks, has_hook, world_path
 
-EXAMPLE_SEED = 2**31  # far above the seeds of runs
+EXAMPLE_SEED = 2**31  # far above the seeds that runs use
 
 TASK_FOLLOWS = "The example ends here. What follows is another task."
 

@@ -144,7 +144,7 @@ class _Watch:
 
 
 def is_stop(error: BaseException) -> bool:
-    """Report whether an exception stops the program from outside."""
+    """Report whether an exception is a request to stop."""
     # Importing asyncio for its exceptions would lengthen the package's import by a tenth.
     asyncio = sys.modules.get("asyncio.exceptions")
     cancelled = (asyncio.CancelledError,) if asyncio else ()

@@ -86,7 +86,7 @@ class SandboxUnavailable(RuntimeError):
 
 
 class Stopped(Exception):
-    """Ends a run, with a reason for the policy."""
+    """Exception that ends a run, with a reason for the policy."""
 
     def __init__(self, kind: Kind, error: str) -> None:
         super().__init__(error)
