@@ -39,8 +39,8 @@ OFFICE = frozenset(
 )
 # Cases from other worlds per office case, so that office and other cases take similar time.
 OFFICE_SHARE = 8
-# Kinds of ids: each world with its presets, its teams without a role of their own, each other
-# team, and all office tasks together.
+# Kinds of ids: each world with its presets, each team (`-manager` counts as `-team`), and all
+# office tasks together.
 KINDS = {
     name: "office"
     if issubclass(entry.world, OfficeTask)

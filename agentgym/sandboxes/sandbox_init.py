@@ -64,7 +64,7 @@ class RandomSource:
                 data = self.pipes[pipe] or self._generator.getrandbits(8 * _CHUNK).to_bytes(
                     _CHUNK, "little"
                 )
-                self.pipes[pipe] = data  # comes first, because the pipe may be full
+                self.pipes[pipe] = data  # stored before writing, because the pipe may be full
                 self.pipes[pipe] = data[os.write(pipe, data) :]
 
 

@@ -1,4 +1,4 @@
-"""Model-written text never raises or changes a world that refuses it; the answer explains the error."""
+"""Model text never raises, nor changes a world that refuses it; the answer explains the error."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_what_is_written_is_read_however_often(seed: int) -> None:
     view, other = read_from_shared_memory(space, chats, n=3), writer_of(chats)
     for chat in random_chats(seed):
         write_to_shared_memory(space, 1, chat, other)
-        if draw.random() < 0.6:  # a reader may skip some
+        if draw.random() < 0.6:  # a reader may skip some chats
             assert view[1] == chat
             assert view[1].tools == chat.tools
             assert copy.deepcopy(view) == (Chat(), chat, Chat())

@@ -33,7 +33,7 @@ PLENTY = 14  # more moves than a catch on these boards takes
 
 
 class Recursion:
-    """Search for whether the pursuer can force the remaining catches within some moves."""
+    """Search that decides whether the pursuer can force the remaining catches within some moves."""
 
     def __init__(self, size: int, walls: Collection[Cell], cells: Sequence[Cell]) -> None:
         self.size, self.walls, self.cells = size, set(walls), cells

@@ -1,4 +1,4 @@
-"""TreeWorld against an exact search over beliefs, and traps."""
+"""Compare TreeWorld with an exact search over beliefs, and test special cases."""
 
 from __future__ import annotations
 

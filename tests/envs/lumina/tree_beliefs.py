@@ -63,7 +63,7 @@ def subtrees(tree: Tree, path: Path = ()) -> dict[Path, Tree]:
 
 
 class Beliefs:
-    """All ways to search a tree drawn from `prior` whose target is still hidden."""
+    """Search over all ways to explore a tree drawn from `prior` whose target is still hidden."""
 
     def __init__(self, prior: Prior, target: str, absent: Fraction) -> None:
         self.cases: list[Case] = []

@@ -20,7 +20,7 @@ from agentgym.training.evaluation.statistics import Interval
 from agentgym.training.rollout import rollout
 
 METRICS = ("success", "step_accuracy")
-# large enough for about twenty episodes, by the intervention that removes the deficit
+# Deficits that about twenty episodes can show, by the intervention that removes them.
 DEFICITS: Mapping[str, Deficits] = {
     "P": Deficits(planning=0.15),
     "S": Deficits(tracking=0.1),

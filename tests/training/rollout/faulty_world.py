@@ -139,7 +139,7 @@ CAUSES = {
 
 
 def check_fault(engine: str | Engine, how: str, slots: int = 2) -> int:
-    """Check that faults cost their episodes alone; return the number of restored episodes."""
+    """Check that faults affect only their own episodes; return the number of restored episodes."""
     fine = {t.seed: t for t in collect(Worker(), make_env, range(12))}
     struck = [seed for seed, t in fine.items() if "Number 0" in t.last.to_text()]
     # A second hanging worker would be awaited for a worker's full start time.

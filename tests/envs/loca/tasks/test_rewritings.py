@@ -44,7 +44,7 @@ def play(world: Any, calls: Iterable[ToolCall]) -> None:
 
 
 def follow(world: Any) -> None:
-    """Follow the first hint until the claim; each hint must lead on."""
+    """Follow the first hint until the claim; each hint must make progress."""
     seen: list[str] = []
     while (calls := world.optimal_calls()) != [CLAIM.call]:
         assert calls, "the task is alive, so there is a next step"
