@@ -38,7 +38,7 @@ WINDOW = 128_000
 
 AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
 
-# Takes the letters of an arm without suffixes, and a hint scope.
+# Maps an arm's letters without suffixes, and a hint scope, to a wrapper's arguments.
 ArmArguments = Callable[[str, str], Mapping[str, Any]]
 
 # Shows a placebo instead of hints.

@@ -29,7 +29,7 @@ PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
 }
 _ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds", "max_result_chars", "on_fault")
 _PROTOCOL_OPTIONS = ("roles", "reward", "max_message", "message_words", "message_noise")
-_TERMINAL = ("world", "failed_rounds", "referee")  # these ends terminate; others truncate
+_TERMINAL = ("world", "failed_rounds", "referee")  # reasons that terminate; others truncate
 
 
 class Game:

@@ -243,5 +243,5 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
         return {"optimal": optimal, "alive": bool(best), "labels": tuple(labels)}
 
 
-# Inside the oracles, because labels refer to the world's own messages.
+# This wrapper is inside the oracles, because labels refer to the world's own messages.
 register_option("labels", StepOptimality, Stage.HINTS)

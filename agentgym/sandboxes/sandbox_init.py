@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _DEVICES = "/run/episode"  # its pipes appear as /dev/urandom and /dev/random
 _STATE = f"{_DEVICES}/state"  # read by the preloaded library
-_ELAPSED = slice(24, 32)  # of the state: elapsed nanoseconds of the clock
+_ELAPSED = slice(24, 32)  # where the state stores the clock's elapsed nanoseconds
 _CHUNK = 4_096  # a pipe accepts this much completely or not at all
 _PIPE_CHUNKS = 16  # the default capacity of a Linux pipe
 _TICK_MS = 100  # interval for reaping processes whose parents ended first

@@ -24,7 +24,8 @@ IMAGE_TOKENS = 765
 
 _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
-# Context edits recount a chat: a long chat has fewer texts, a context window fewer long texts.
+# Context edits recount a chat. A long chat has fewer texts than this, and a context window has
+# fewer long texts.
 _CACHED_TEXTS = 4_096
 _CACHED_LONG_TEXTS = 256
 _LONG_TEXT = 8_192  # characters

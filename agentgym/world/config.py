@@ -24,7 +24,7 @@ Share = Annotated[float, Interval(ge=0.0, le=1.0)]
 # NumPy's legacy generator requires 32 bits.
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
 
-# An env runs at most 128 (`agentgym.play.env.MAX_CALLS`).
+# An env runs at most 128 calls per reply (`agentgym.play.env.MAX_CALLS`).
 CallsPerTurn = Annotated[int, Interval(ge=1, le=128)]
 
 

@@ -19,7 +19,7 @@ SPLITS: tuple[SplitName, ...] = ("train", "test")
 # A training reset then draws 1.25 instances on average.
 TEST_SHARE = 0.2
 
-# With fewer instances, about twenty would be left for testing.
+# With fewer instances, at most about twenty would be left for testing.
 MIN_INSTANCES = 100
 
 # 64 draws from 100 equally likely instances show about 47 different instances, from 1,000 about 62.

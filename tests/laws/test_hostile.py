@@ -1,4 +1,4 @@
-"""Model text never raises, nor changes a world that refuses it; the answer explains the error."""
+"""Model text never raises an error or changes a world that refuses it; the answer explains why."""
 
 from __future__ import annotations
 

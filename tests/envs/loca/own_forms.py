@@ -1,4 +1,4 @@
-"""Alternatives to a plan's writes that the checks accept, and repairable damage."""
+"""Other calls that the checks accept for a plan's writing steps, and repairable damage."""
 
 from __future__ import annotations
 

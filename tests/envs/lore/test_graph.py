@@ -1,4 +1,4 @@
-"""LORE's generator: guarantees, counter, extremes, and both directions by simple evaluation."""
+"""LORE's generator: guarantees, counter, extremes, and operators against a simple evaluator."""
 
 from __future__ import annotations
 

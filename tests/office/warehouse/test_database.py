@@ -255,7 +255,7 @@ def test_a_statement_that_is_stopped_costs_no_other_engine_anything(
 
     with ThreadPoolExecutor(4) as threads:
         answers = [threads.submit(work, account) for account in others]
-        for sql in (OF_DIALECT["bigquery"][-1], HEAVY[3]):  # exceed the memory, and the time
+        for sql in (OF_DIALECT["bigquery"][-1], HEAVY[3]):  # too much memory, then too much time
             with pytest.raises(ToolError, match="Resources exceeded"):
                 heavy.run(sql)
         ended.set()

@@ -32,7 +32,7 @@ def start(out: Path) -> Cloning:
 
 
 def payloads(data: bytes) -> Iterator[bytes]:
-    """Yield the records of a `.wandb` file, in the log format of LevelDB after seven bytes."""
+    """Yield the records of a `.wandb` file, which has LevelDB's log format after seven bytes."""
     position, payload = 7, b""
     while position + 7 <= len(data):
         left = 32_768 - position % 32_768
