@@ -70,7 +70,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """A registered oracle, with the letter of the oracle that it requires, and why."""
+    """A registered oracle, with the oracle that it requires, and why."""
 
     layer: Layer
     arguments: ArmArguments

@@ -30,7 +30,7 @@ def send(channel: int, message: Any) -> None:
 def bind(
     name: str, refusal: type[Exception], longest: int, ask: Callable[[Any], Any]
 ) -> Callable[..., Any]:
-    """Return a function that sends the code's calls by this name to the host."""
+    """Return a function that forwards the code's calls to the host."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
         try:

@@ -160,7 +160,7 @@ def _pool() -> Any:
 
 _MAX_WORKERS = 64  # limits the processes that many threads start
 _STARTING = threading.Lock()
-_POOLS: dict[int, Any] = {}  # the pool by the id of the process that started it; at most one
+_POOLS: dict[int, Any] = {}  # at most one pool, by the id of its process
 # All other OS requests give the same answer in every run.
 _OS_POLICY: dict[str, Any] = {
     "datetime": dt.datetime(2025, 1, 1, tzinfo=dt.UTC),

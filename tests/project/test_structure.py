@@ -42,7 +42,7 @@ STUDIES = CORE | {
     "training.evaluation",
     "training.extras",
 }
-# For each room, as subpackages are called here, the other rooms that it may import.
+# For each room (subpackage), the rooms that it may import.
 MAY = {
     "text": set(),
     "world": {"text"},

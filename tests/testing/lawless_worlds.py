@@ -36,7 +36,7 @@ class Endless(WholeGuessWorld):
 
 
 class GloballyRandom(WholeGuessWorld):
-    """World that draws from the global random generator."""
+    """World that draws from the global generator."""
 
     def generate(self) -> None:
         super().generate()

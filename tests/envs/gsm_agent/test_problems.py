@@ -109,7 +109,7 @@ def test_what_cannot_be_drawn_is_said() -> None:
 
 
 def test_every_fact_and_question_is_read_back() -> None:
-    """This includes facts told by `I` or by a role such as the host."""
+    """Facts may be told by `I` or by a role."""
     wordings = set()
     for seed, problem in enumerate(drawn(400)):
         for facts in problem.premises():

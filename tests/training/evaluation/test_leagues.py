@@ -24,8 +24,8 @@ from agentgym.training.evaluation.leagues import (
 from agentgym.training.evaluation.study_folder import log_of
 from agentgym.training.rollout import OtherRunError, PolicyConfig
 
-# Each has strengths in log-odds, the number of instances, their effect on a player's strength, the
-# first seat's advantage, and the width of draws.
+# Each has strengths in log-odds, instances, their effect on strength, the first seat's advantage,
+# and the width of draws.
 POPULATIONS = {
     "independent games": ((0, 0.5, 1, 1.5), 30, 0.0, 0.0, 0.0),
     "strong instances and draws": ((0, 0.5, 1, 1.5), 30, 1.0, 0.5, 0.7),
