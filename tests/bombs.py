@@ -1,4 +1,4 @@
-"""Arguments that make tools work hard, drawn from a tool's schema, and the work of all processes."""
+"""Draw arguments that make tools work hard, and measure the work of all processes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ NUMBERS = (10**18, -(10**18), 2**31, 10**6, 0, 1)
 
 
 def files() -> dict[str, bytes]:
-    """Return files that are small and large when read."""
+    """Return small files that become large when read."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
         for name in ("xl/workbook.xml", "[Content_Types].xml", "zeros"):
@@ -132,8 +132,8 @@ class _Draw:
 def seconds() -> float:
     """Return the CPU time of this process and its descendants, including those that have ended."""
     ticks, processes = 0, [os.getpid()]
-    for process in processes:  # the list grows
-        with contextlib.suppress(OSError):  # it has ended
+    for process in processes:  # the loop extends the list
+        with contextlib.suppress(OSError):  # the process has ended
             text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
             fields = text.rpartition(")")[2].split()
             ticks += sum(map(int, fields[11:15]))

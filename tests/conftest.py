@@ -57,7 +57,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize(list(marker.kwargs), cases)
 
 
-@pytest.hookimpl(tryfirst=True)  # before marks deselect tests
+@pytest.hookimpl(tryfirst=True)  # runs before pytest deselects tests by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Deselect the rotating tests that are not drawn."""
     for item in items:
@@ -70,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Set the sample, and on request perturb rounding like another processor: `AGENTGYM_ROUNDING=1
     pytest tests/training/rl`.
     """
-    sys.dont_write_bytecode = False  # the same for this process
+    sys.dont_write_bytecode = False  # in this process too
     seed = sampling.seed_of(config.rootpath)  # before pytest-xdist starts its workers
     sampling.current = sampling.Sample(
         config.option.sample, seed, config.option.markexpr != sampling.FAST

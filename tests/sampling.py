@@ -1,5 +1,5 @@
-"""Sampling of the large test families, which cross worlds with arms, strategies, dialects and other
-axes.
+"""Sampling of the large test families, which combine worlds with arms, strategies, dialects and
+other axes.
 
 A family names its axes: `@pytest.mark.family(env_id=IDS, arm=ARMS)`. One case in `--sample` of
 their product runs. The commit seeds the draw, so the sample rotates. `-m exhaustive` runs the
@@ -37,10 +37,10 @@ FAST = "not exhaustive"
 OFFICE = frozenset(
     entry.id for entry in worlds(presets=True) if issubclass(entry.world, OfficeTask)
 )
-# Cases from other worlds per office case, so that both groups take similar time.
+# Cases from other worlds per office case, so that office and other cases take similar time.
 OFFICE_SHARE = 8
-# Kinds of ids: each world with its presets, its teams without a role of their own, each other
-# team, and all office tasks together.
+# Kinds of ids: each world with its presets, each team (`-manager` counts as `-team`), and all
+# office tasks together.
 KINDS = {
     name: "office"
     if issubclass(entry.world, OfficeTask)
@@ -86,7 +86,7 @@ class Sample:
         Args:
             family: Its name, on which the draw depends.
             axes: The parameter names with their values.
-            each_kind: Whether to draw each kind on each axis, or just one case in so many.
+            each_kind: Whether to draw each kind on each axis, or just one case in `one_in`.
         """
         values = [
             [value.values[0] if _is_exhaustive(value) else value for value in axis]
@@ -104,7 +104,7 @@ class Sample:
         elif each_kind:
             drawn = self._draw(family, quick)
         else:
-            # The place, because a value's text may contain an address.
+            # Draw by position, because a value's text may contain a memory address.
             drawn = [case for k, case in enumerate(quick) if self.takes(f"{family} {k}")]
         numbers = set(map(id, drawn))  # cases may hold unhashable values
         # pytest would report a skip without cases
@@ -120,7 +120,7 @@ class Sample:
         return random.Random(f"{self.seed} {test}").randrange(self.one_in) == 0
 
     def _draw(self, family: str, cases: Sequence[Case]) -> list[Case]:
-        """Draw one case in so many and then each kind on each axis that is still missing."""
+        """Draw one case in `one_in`, then each kind that is still missing on an axis."""
         shuffled = list(cases)
         random.Random(f"{self.seed} {family}").shuffle(shuffled)
         offices = [case for case in shuffled if "office" in map(kind, case)]

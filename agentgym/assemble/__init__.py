@@ -1,4 +1,4 @@
 """Assembly: the registry, the wrapper order, and the stack described by an id and its options.
 
-The top layer of the core. It may import `text`, `world`, `play` and `multi`.
+The core's top layer, which may import `text`, `world`, `play` and `multi`.
 """

@@ -8,7 +8,7 @@ from typing import Any
 from agentgym.play.policy import Policy
 from agentgym.world.world import World
 
-# Takes the id of a world or a preset.
+# Makes a policy for the id of a world or a preset.
 PolicyFactory = Callable[[str], Policy]
 
 _adversaries: dict[type[World[Any]], dict[str, PolicyFactory]] = {}
@@ -20,7 +20,7 @@ def register_adversary(world: type[World[Any]], name: str, factory: PolicyFactor
 
 
 def adversaries(world: type[World[Any]]) -> Mapping[str, PolicyFactory]:
-    """Return the adversaries of a world and its bases."""
+    """Return the adversaries of a world and its base classes."""
     named: dict[str, PolicyFactory] = {}
     for base in reversed(world.__mro__):
         named.update(_adversaries.get(base, {}))

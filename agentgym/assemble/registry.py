@@ -53,7 +53,7 @@ _TEAM_OPTIONS = (
     "seat",
     "opponents",
 )
-# Checking these worlds' presets would slow the import, so the tests do.
+# Checking these worlds' presets would slow the import, so the tests check them.
 _OWN_WORLDS = "agentgym.envs."
 _worlds: dict[str, Entry] = {}
 _teams: dict[str, Entry] = {}
@@ -166,7 +166,7 @@ def register_plugins() -> None:
 
 
 def load_plugins(namespace: str = "") -> None:
-    """Import the other packages, or one; drop broken worlds with a warning."""
+    """Import all other packages, or one; drop broken worlds with a warning."""
     for path in import_plugins(namespace):
         for env_id in ids_of(path):
             for table in (_worlds, _teams, gymnasium.registry):
@@ -236,7 +236,7 @@ def _resolve_in_module(env_id: str) -> str:
 
 
 def ids_of(path: str) -> list[str]:
-    """Return the ids of the worlds and teams whose class has a path."""
+    """Return the ids of the worlds and teams whose class has this path."""
     registered = gymnasium.registry.items()
     return [env_id for env_id, each in registered if each.kwargs.get("world") == path]
 
@@ -332,7 +332,7 @@ def _bare_spec(
     for name in options.keys() & vars(config).keys():
         if isinstance(options[name], str) or isinstance(getattr(config, name), str):
             env_spec.kwargs[name] = getattr(config, name)
-    config_for_split(world, config, env_spec.kwargs.get("split"))  # raises if it cannot be split
+    config_for_split(world, config, env_spec.kwargs.get("split"))  # raises if it has no such split
     if is_for_team and "team" not in env_spec.kwargs:
         raise ValueError(f"agents requires a team, and {env_spec.name} has one agent; {TEAM_IDS}")
     check_requirements(world.__name__, world.requirements(config))

@@ -33,12 +33,12 @@ from agentgym.text.validation import (
 from agentgym.world.world import World, check_hooks
 
 HINT_SCOPES = ("persistent", "ephemeral")
-# As in LOCA-bench's comparison.
+# LOCA-bench's comparison uses this window.
 WINDOW = 128_000
 
 AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
 
-# Takes the letters of an arm without suffixes, and a hint scope.
+# Maps an arm's letters without suffixes, and a hint scope, to a wrapper's arguments.
 ArmArguments = Callable[[str, str], Mapping[str, Any]]
 
 # Shows a placebo instead of hints.
@@ -70,7 +70,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """A registered oracle, with the letter it needs and why."""
+    """A registered oracle, with the oracle that it requires, and why."""
 
     layer: Layer
     arguments: ArmArguments
@@ -127,7 +127,7 @@ def register_oracle(
 
 
 def register_option(name: str, wrapper: AnyWrapper, stage: Stage) -> None:
-    """Name the wrapper of `labels`, `shots` (`examples`) or `window` (`trim`)."""
+    """Register the wrapper for `labels`, `shots` (`examples`) or `window` (`trim`)."""
     _options[name] = Layer(name, wrapper, stage)
 
 
@@ -325,7 +325,7 @@ def _context_layers(
     layers = [_options["trim"], *(layer for name, layer in _strategies.items() if name in names)]
     arguments = {layer.name: dict(options.get(layer.name, {})) for layer in layers}
     edits = (layer for layer in layers if layer.stage > Stage.EXAMPLES)
-    innermost = min(edits, key=lambda layer: layer.stage).name  # sets the budget of all strategies
+    innermost = min(edits, key=lambda layer: layer.stage).name  # its budget applies to all
     arguments[innermost]["budget"] = {**options.get("budget", {}), "window": size}
     return [(layer, arguments[layer.name]) for layer in layers]
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from agentgym.text.validation import check_float, check_int
 
-# Characters per cycle; protects the other agents' contexts.
+# Characters per cycle; the limit protects the other agents' contexts.
 MAX_MESSAGE = 16_384
 
-# Longer runs of characters count as several words, or a text without spaces would be free.
+# Longer runs of characters count as several words; otherwise a text without spaces would be free.
 _WORD_CHARS = 20
 # Text that announces noise in system messages.
 NOISE_NOTE = "Words of a message may be lost or swapped on the way."
@@ -58,7 +58,7 @@ class Channel:
         if not self.message_noise:
             return text
         rng = np.random.default_rng(zlib.crc32(f"{moment}:noise".encode()))
-        pieces = _WORD.split(text)  # words at odd places
+        pieces = _WORD.split(text)  # words have odd indices
         places = range(1, len(pieces), 2)
         for place, fate in zip(places, rng.random(len(places)), strict=True):
             following = min(place + 2, places[-1])

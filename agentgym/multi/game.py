@@ -29,15 +29,14 @@ PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
 }
 _ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds", "max_result_chars", "on_fault")
 _PROTOCOL_OPTIONS = ("roles", "reward", "max_message", "message_words", "message_noise")
-_TERMINAL = ("world", "failed_rounds", "referee")  # reasons to end the task; others truncate
+_TERMINAL = ("world", "failed_rounds", "referee")  # reasons that terminate; others truncate
 
 
 class Game:
     """Loop that plays a team's episodes.
 
     In each cycle, every agent that is awake at the start gives one reply, which is played at once.
-    Mail
-    and the end of the episode reach everyone at the end of the cycle.
+    Messages and the end of the episode reach everyone at the end of the cycle.
 
     Args:
         world: The world's class or path.
@@ -131,7 +130,7 @@ class Game:
 
     @property
     def due(self) -> list[str]:
-        """Return the agents still to be asked in this cycle."""
+        """Return the agents that have yet to reply in this cycle."""
         return [] if self.over or self.team.ended else self._asked
 
     def play(self, agent: str, action: str) -> None:
@@ -161,7 +160,7 @@ class Game:
         return {**info, "agent": agent, "task": self._begun[agent]}
 
     def end_cycle(self) -> None:
-        """Deliver the mail, then start the next cycle or end the episode."""
+        """Deliver the messages, then start the next cycle or end the episode."""
         team = self.team
         self.cycle += 1
         self._settle()

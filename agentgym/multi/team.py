@@ -41,7 +41,7 @@ class Team:
     Attributes:
         worlds: Each agent's world: one shared world, or separate ones.
         mail: The texts that each agent sees at the end of the cycle.
-        idle: The agents that are not asked until they have mail.
+        idle: The agents that need not reply until they have mail.
         restarting: The agents that start a new chat at the end of the cycle.
         unseated: The agents of a match that have not had their first turn.
         winners: The agents that solved the task, or earned most, if they compete.
@@ -90,7 +90,7 @@ class Team:
         return channel.garble(text, moment)
 
     def post(self, sender: str, receiver: str, verb: str, text: str, channel: Channel) -> None:
-        """Add a text to an agent's mail, with its length so that it cannot pass for several."""
+        """Add a text to an agent's mail, with its length, so it cannot imitate several messages."""
         if not text.strip():
             raise ToolError("the text is empty; say something")
         room = channel.max_message - self._posted[receiver]
@@ -203,7 +203,7 @@ class TeamProtocol:
         return go()
 
     def rouse(self, team: Team) -> None:
-        """Wake an agent when all are idle without mail."""
+        """Wake an agent if all agents are idle and have no mail."""
         for agent in team.agents:
             team.mail[agent].append(
                 "Everyone was waiting, so nobody would have acted again. Go on."

@@ -72,7 +72,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
     def state(self) -> Chat:
         """Return the hidden state for a central critic: a chat with one message of JSON.
 
-        It contains the cycle number, the agents still to act, undelivered messages, and each
+        It contains the cycle number, the agents yet to act, undelivered messages, and each
         distinct world.
         """
         game = self.game

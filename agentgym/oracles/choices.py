@@ -18,10 +18,10 @@ from agentgym.text.tokens import counter
 from agentgym.world.splits import draw
 from agentgym.world.world import World, has_hook, phrase
 
-_READ_BACK = 16  # the first wrong call nearly always parses back from its wording
-_SAMPLES = 64  # a world whose drawn calls are all optimal has no wrong call
-_DECOYS = 8  # one other instance may have the same state
-_AHEAD = 8  # turns: all offices start with the same empty state
+_READ_BACK = 16  # tries; a wrong call's wording nearly always parses back
+_SAMPLES = 64  # draws; if all are optimal, the world has no wrong call
+_DECOYS = 8  # draws, because an instance may repeat or have the same state
+_AHEAD = 8  # more turns, because all offices start with the same empty state
 
 _COUNTER = "cl100k_base"  # each word and period below is one token
 _TEXT = (

@@ -23,7 +23,7 @@ from agentgym.text.parsing import parse, render
 from agentgym.text.validation import check_int
 from agentgym.world.world import World, check_defined, check_hooks, has_hook, world_path
 
-EXAMPLE_SEED = 2**31  # far above the seeds of runs
+EXAMPLE_SEED = 2**31  # far above the seeds that runs use
 
 TASK_FOLLOWS = "The example ends here. What follows is another task."
 
@@ -128,7 +128,7 @@ def _roll_team(agent_env: AgentEnv, shot: int) -> list[Message]:
         game.advance()
     if game.score < 1.0:
         raise ValueError(f"TeamPolicy does not solve the seed {EXAMPLE_SEED + shot} of this team")
-    if not messages:  # it was never asked
+    if not messages:  # this agent never replied
         return []
     return _close_example([*messages, *_newest(game.chats[agent])], shot)
 
@@ -243,5 +243,5 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
         return {"optimal": optimal, "alive": bool(best), "labels": tuple(labels)}
 
 
-# Inside the oracles, because labels refer to the world's own messages.
+# This wrapper is inside the oracles, because labels refer to the world's own messages.
 register_option("labels", StepOptimality, Stage.HINTS)

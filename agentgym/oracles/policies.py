@@ -70,7 +70,7 @@ class ScriptedPolicy:
 
     @contextmanager
     def read(self, chat: Chat) -> Iterator[ParsedChat]:
-        """Lend the contents of a chat until its next version."""
+        """Lend the parsed contents of a chat, valid until its next version."""
         with self._readings.read(chat) as reading:
             yield reading.parsed(chat)
 

@@ -78,7 +78,7 @@ class PastCalls:
         if world is None or origin != self._origin:
             world, self._applied = read_task(kind, task), 0
             read_state(world, state)
-        self._world = None  # a hook that raises leaves the world half-updated
+        self._world = None  # a hook that raises may leave the world half-updated
         for event in self.events[self._applied :]:
             if event is None:
                 world.turn += 1
@@ -152,7 +152,7 @@ class ChatReading:
         return all(map(_read_alike, self._own, theirs))
 
     def read(self, chat: Chat, shared: int = 0) -> None:
-        """Read the new messages of a version with `shared` messages in the buffer."""
+        """Read a version's new messages; its first `shared` messages are in the shared buffer."""
         messages = chat.messages
         for number in range(self.position, len(messages)):
             before = messages[number - 1].text if number > self._pinned else ""

@@ -1,4 +1,4 @@
 """Play: the env that plays any world, its error guard, spaces and rendering.
 
-The third floor. It may import `text` and `world`.
+The core's third layer, which may import `text` and `world`.
 """

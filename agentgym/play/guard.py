@@ -22,7 +22,7 @@ from agentgym.world.world import World
 # Constant, because an exception's text may reveal hidden information.
 FAULT = "the tool failed for a reason of its own, and nothing was changed; try another way"
 
-# Longer results are logged as checksums, which cost more than they save for short ones.
+# Longer results are logged as checksums; for short ones, a checksum costs more than it saves.
 _SHORT = 80
 
 # Both ends of a deep recursion's traceback contain everything useful.
@@ -144,8 +144,8 @@ class _Watch:
 
 
 def is_stop(error: BaseException) -> bool:
-    """Report whether an exception stops the program from outside."""
-    # asyncio errors require its import, which would take a tenth of this package's import time.
+    """Report whether an exception is a request to stop."""
+    # Importing asyncio for its exceptions would lengthen the package's import by a tenth.
     asyncio = sys.modules.get("asyncio.exceptions")
     cancelled = (asyncio.CancelledError,) if asyncio else ()
     return isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, *cancelled))
@@ -156,7 +156,7 @@ _EXHAUSTED = {
     *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
     *(errno.ENOSPC, errno.EDQUOT, errno.EIO),
 }
-# A reply with too long arguments can prevent a program from starting.
+# Overlong arguments in a reply can prevent a program from starting.
 _OF_REPLY = {errno.E2BIG, errno.ENAMETOOLONG, errno.EINVAL}
 
 

@@ -21,7 +21,7 @@ class Reply:
         ids: The sampled token ids.
         logprobs: Their log-probabilities under the sampler, in nats, one per id.
         ended: Why the policy stopped, such as `over_window`: the episode then ends with the world's
-            current score (`StepInfo.ended`). Empty for a step.
+            current score (`StepInfo.ended`). Empty if it replied.
         usage: `prompt_tokens`, `completion_tokens` and `seconds` of the reply, if the policy knows
             them; recorded as `info["usage"]`.
     """

@@ -24,7 +24,7 @@ def render_chat(mode: str | None, chat: Chat, board: str) -> str | NDArray[np.ui
 def draw_text(text: str) -> NDArray[np.uint8]:
     """Return a text as uint8 of shape `(height, width, 3)`, black on white."""
     font = pillow("PIL.ImageFont").load_default_imagefont()
-    # The font contains only Latin-1.
+    # The font contains only Latin-1 characters.
     text = text.encode("latin-1", "replace").decode("latin-1")
     canvas = pillow("PIL.ImageDraw").Draw(pillow("PIL.Image").new("RGB", (1, 1)))
     _, _, width, height = canvas.multiline_textbbox((0, 0), text, font=font, spacing=_SPACING)

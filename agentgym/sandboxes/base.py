@@ -82,11 +82,11 @@ class Sandbox(Protocol):
 
 
 class SandboxUnavailable(RuntimeError):
-    """Raised if this host cannot run programs in a sandbox."""
+    """Error of a host that cannot run programs in a sandbox."""
 
 
 class Stopped(Exception):
-    """Ends a run, with a reason for the policy."""
+    """Exception that ends a run, with a reason for the policy."""
 
     def __init__(self, kind: Kind, error: str) -> None:
         super().__init__(error)

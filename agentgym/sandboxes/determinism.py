@@ -29,12 +29,12 @@ _LIBRARY = "/run/episode.so"
 _STRUCT = struct.Struct("<qqQq")  # struct episode: start, real time, seed, elapsed
 _SECOND = 10**9
 _FIXED_ADDRESSES = 0x0040000  # ADDR_NO_RANDOMIZE, from <linux/personality.h>
-_ASK = 0xFFFFFFFF  # a persona that changes nothing
+_ASK = 0xFFFFFFFF  # queries the persona without changing it
 
 
 @dataclass(frozen=True, slots=True)
 class RunSeed:
-    """The inputs of a run's clock and random numbers.
+    """Values that determine a run's clock and random numbers.
 
     Attributes:
         now: The start of the run on the episode's clock.

@@ -30,7 +30,7 @@ def send(channel: int, message: Any) -> None:
 def bind(
     name: str, refusal: type[Exception], longest: int, ask: Callable[[Any], Any]
 ) -> Callable[..., Any]:
-    """Return the function that code calls by a name."""
+    """Return a function that forwards the code's calls to the host."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
         try:

@@ -158,9 +158,9 @@ def _pool() -> Any:
         return _POOLS[os.getpid()]
 
 
-_MAX_WORKERS = 64  # so that many threads do not each start a process
+_MAX_WORKERS = 64  # limits the processes that many threads start
 _STARTING = threading.Lock()
-_POOLS: dict[int, Any] = {}  # set by the process that started it; at most one
+_POOLS: dict[int, Any] = {}  # at most one pool, by the id of its process
 # All other OS requests give the same answer in every run.
 _OS_POLICY: dict[str, Any] = {
     "datetime": dt.datetime(2025, 1, 1, tzinfo=dt.UTC),
@@ -169,7 +169,7 @@ _OS_POLICY: dict[str, Any] = {
 
 
 def _limits(limits: Limits) -> dict[str, Any]:
-    # Reading a name costs a suspension: allow two per call, plus the names of an ordinary program.
+    # Reading a name takes a suspension: allow two per call, and enough for a program's other names.
     suspensions = 2 * limits.calls + 1_000
     return {
         "max_feed_duration_secs": limits.seconds,

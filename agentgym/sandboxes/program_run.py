@@ -25,7 +25,7 @@ MAX_TASKS = 2 * MAX_PROCESSES  # processes and threads together
 # Excess output is discarded; endless output is stopped at this size.
 MAX_OUTPUT_BYTES = 64 * 2**20
 MAX_BYTES = 128 * 2**20  # total of all returned files
-_MAX_HEADER_BYTES = 64 * 2**20  # the line before the files, which contains their paths
+_MAX_HEADER_BYTES = 64 * 2**20  # the line before the files, with their paths
 _READY = b"ready\n"  # the first process is about to start the program
 _TICK = 0.02  # seconds between checks of processes, memory and files
 

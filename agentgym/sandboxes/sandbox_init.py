@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _DEVICES = "/run/episode"  # its pipes appear as /dev/urandom and /dev/random
 _STATE = f"{_DEVICES}/state"  # read by the preloaded library
-_ELAPSED = slice(24, 32)  # of the state: elapsed nanoseconds of the clock
+_ELAPSED = slice(24, 32)  # where the state stores the clock's elapsed nanoseconds
 _CHUNK = 4_096  # a pipe accepts this much completely or not at all
 _PIPE_CHUNKS = 16  # the default capacity of a Linux pipe
 _TICK_MS = 100  # interval for reaping processes whose parents ended first
@@ -64,12 +64,12 @@ class RandomSource:
                 data = self.pipes[pipe] or self._generator.getrandbits(8 * _CHUNK).to_bytes(
                     _CHUNK, "little"
                 )
-                self.pipes[pipe] = data  # comes first, because the pipe may be full
+                self.pipes[pipe] = data  # stored before writing, because the pipe may be full
                 self.pipes[pipe] = data[os.write(pipe, data) :]
 
 
 def start(job: Any) -> None:
-    """Become the program."""
+    """Replace this process with the program."""
     try:
         for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
@@ -172,7 +172,7 @@ def main(top: str) -> None:
     nothing = os.open("/dev/null", os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    os.umask(0o022)  # independent of the host's
+    os.umask(0o022)  # whatever the host's umask is
     # The only signal that Python handles and that programs could send to this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Programs may remove the file.

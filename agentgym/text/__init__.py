@@ -1,4 +1,4 @@
 """Text: messages, tools, schemas, parsing, prompts and tokens.
 
-The lowest floor. It imports nothing else of this package.
+The lowest layer, which imports nothing else from agentgym.
 """

@@ -53,7 +53,7 @@ def import_named(module: str) -> ModuleType:
 
 
 def import_function(module: str, name: str) -> Any:
-    """Return a function that a run may name, to be called.
+    """Import a function that a run may name and call.
 
     Unlike a class, a function such as `subprocess.run` can do anything, so its module must be
     trusted by name. Raises UntrustedModule, ImportError or AttributeError.
@@ -70,5 +70,5 @@ def _check_trusted(module: str, trusted: set[str]) -> None:
     if module not in trusted:
         raise UntrustedModule(_HOW_TO_TRUST.format(module=module))
     if str(Path.cwd()) not in sys.path:
-        # Last, because no file in the folder may replace an installed module.
+        # The folder comes last, because none of its files may replace an installed module.
         sys.path.append(str(Path.cwd()))

@@ -187,7 +187,7 @@ class Messages(Sequence[Message]):
         # If two threads extend this version at once, the later one copies; a lock would be slower.
         if not is_longest or len(buffer) != length:
             buffer = _Buffer((*islice(buffer, self._length), *new))
-        longest = _new(Messages)  # `_version` inlined, because every step runs this
+        longest = _new(Messages)  # `_version` is inlined, because every step runs this
         longest._buffer, longest._length, longest._tail = buffer, length, ()
         return longest
 
@@ -286,7 +286,7 @@ class Chat(Record, frozen=True):
     def extend(self, messages: Sequence[Message]) -> Chat:
         """Return this chat followed by a sequence, in O(new messages)."""
         shared = self.messages
-        if shared.__class__ is not Messages:  # `_shared` inlined, because every step runs this
+        if shared.__class__ is not Messages:  # `_shared` is inlined, because every step runs this
             shared = Messages(shared)
         return Chat(shared.add(messages), self.tools, self.agent)
 

@@ -26,15 +26,15 @@ DIALECTS: tuple[str, ...] = get_args(Dialect)
 
 # A longer reply is truncated in the log, and its calls do not run.
 MAX_REPLY_CHARS = 1_000_000
-# More than any env executes, and fast to parse.
+# More calls than any env executes, and still fast to parse.
 MAX_BLOCKS = 1_024
-# More than any office tool takes; a container costs far more than a character.
+# More than any office tool accepts; parsing a list or dict costs far more than a character.
 MAX_CONTAINERS = 10_000
 MAX_TOKENS = 10_000  # tokens of a Python call, read one by one
 # `explain` starts with this if the reply does not attempt a call.
 NO_CALL = "no tool call found"
 
-_MAX_PLAIN_CHARS = 32_768  # msgspec has no limits on numbers
+_MAX_PLAIN_CHARS = 32_768  # msgspec does not limit the length of numbers
 
 _OPENER = re.compile(r"<think>|</think>|<tool_call>|```python[ \t]*\n?")
 # Matches nearly every reply: at most one thought, some prose, one call in a tag, and no other tag.
@@ -87,7 +87,7 @@ def parse(
     `tools` provides the names of positional arguments in a Python call; `turn` becomes part of the
     ids.
     """
-    # Gives the result of `_read` in half the time, because it runs once per step.
+    # A shortcut that takes half the time of `_read`, because parsing runs once per step.
     is_short = len(text) <= _MAX_PLAIN_CHARS and text.isascii()
     if is_short and dialect != "python" and (common := _COMMON.fullmatch(text)):
         thought, prose, body = common.groups("")

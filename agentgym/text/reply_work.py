@@ -17,7 +17,7 @@ from agentgym.text.tools import ToolError
 ROOM = 10.0
 
 # A short program is free, because its time depends on the host; all others together may take as
-# long as one program.
+# long as one program may.
 _FREE_SECONDS = 1.0
 _SECONDS_PER_CALL = 12.0
 
@@ -31,7 +31,7 @@ _room = _Room()
 
 @contextmanager
 def shared_room() -> Iterator[None]:
-    """Let the calls in this block share the work of a reply."""
+    """Let the calls in this block share one reply's work budget."""
     opened = _room.left == math.inf
     if opened:
         _room.left = ROOM
@@ -43,12 +43,12 @@ def shared_room() -> Iterator[None]:
 
 
 def spend(share: float) -> None:
-    """Count a share of one call's limit."""
+    """Charge a share of one call's limit to the reply."""
     _room.left -= share
 
 
 def spend_seconds(seconds: float) -> None:
-    """Count the time of a program."""
+    """Charge a program's time to the reply."""
     _room.left -= max(0.0, seconds - _FREE_SECONDS) / _SECONDS_PER_CALL
 
 

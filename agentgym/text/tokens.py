@@ -24,7 +24,8 @@ IMAGE_TOKENS = 765
 
 _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
-# Context edits recount a chat: a long chat has fewer texts, a context window fewer long texts.
+# Context edits recount a chat. A long chat has fewer texts than this, and a context window has
+# fewer long texts.
 _CACHED_TEXTS = 4_096
 _CACHED_LONG_TEXTS = 256
 _LONG_TEXT = 8_192  # characters
@@ -50,7 +51,7 @@ _SPACES = re.compile(rf"([{_SPACE}](?<![{_SPACE}]{{2}})[{_SPACE}]++)(?=[^\r\n])"
 # A line end before a line that is not blank.
 _LINE_END = re.compile(r"\n(?=[^\S\r\n]*+\S)")
 
-_CACHED_BLOCKS = 1_024  # more than the longest texts of a step have
+_CACHED_BLOCKS = 1_024  # more blocks than a step's longest texts contain
 # Merging one long word takes superlinear time, so texts are encoded in blocks.
 _BLOCK_CHARS = 8_192
 _LONGEST_WORD = 24_576  # no human-written text contains a longer word

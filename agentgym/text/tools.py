@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
 import msgspec
 from pydantic_core import ValidationError, to_jsonable_python
 
-# Arguments as JSON: more than any file of a task, and fast to validate.
+# JSON characters of a call's arguments: more than any task's file, and fast to validate.
 MAX_CALL_CHARS = 262_144
 
 # Far from the recursion limit of JSON decoders.
@@ -25,8 +25,8 @@ MAX_DEPTH = 64
 
 # Errors stay in the context, so they quote little.
 _ECHO_CHARS = 120
-_LISTED_CHARS = 300  # about forty names
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # an unescaped NUL escape in JSON
+_LISTED_CHARS = 300  # room for about forty names
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # an escaped NUL in JSON text
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 ResultT = TypeVar("ResultT")
@@ -238,7 +238,7 @@ def nests_deeper(value: object, levels: int) -> bool:
     """Report whether lists and dicts nest deeper than JSON encoders may go."""
     layer = [value]
     for _ in range(levels):
-        nested: dict[int, object] = {}  # by identity, which visits shared values once
+        nested: dict[int, object] = {}  # by identity, so shared values are visited once
         for item in layer:
             children = item.values() if isinstance(item, dict) else item
             if isinstance(item, (dict, list, tuple)):

@@ -64,7 +64,7 @@ def suggest(value: object, choices: Iterable[str]) -> str:
 def list_names(
     value: object, names: Sequence[str], noun: str, near: Iterable[str] | None = None
 ) -> str:
-    """Return the remedy for an unknown name: similar and all names."""
+    """Return the remedy for an unknown name: the similar names and all names."""
     everything = f"{noun}: {', '.join(names) or 'none'}"
     close = suggest(value, names if near is None else near)
     return f"{close} {everything}" if close else everything

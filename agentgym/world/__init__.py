@@ -1,4 +1,4 @@
 """Worlds: the base class, configurations, splits, digests and step info.
 
-The second floor. It may import `text`.
+The core's second layer, which may import `text`.
 """

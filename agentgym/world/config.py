@@ -24,7 +24,7 @@ Share = Annotated[float, Interval(ge=0.0, le=1.0)]
 # NumPy's legacy generator requires 32 bits.
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
 
-# An env runs at most 128 (`agentgym.play.env.MAX_CALLS`).
+# An env runs at most 128 calls per reply (`agentgym.play.env.MAX_CALLS`).
 CallsPerTurn = Annotated[int, Interval(ge=1, le=128)]
 
 
@@ -48,7 +48,7 @@ class Config:
             expected = _describe(json_schema(type(self))["properties"][name])
             raise ValueError(f"{name} must be {expected}, got {vars(self)[name]!r}") from None
         for name, value in values.items():
-            # `TokenCount` accepts texts.
+            # `TokenCount` accepts strings.
             if type(value) is int and isinstance(vars(self)[name], str):
                 object.__setattr__(self, name, value)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 _HEX_DIGITS = 32  # 128 bits: instances never collide by chance
 
-# Types whose representation is the whole value.
+# Types whose `repr` determines the value.
 _PRINTED = (bytes, complex, date, time, timedelta, Decimal, Fraction, PurePath, Enum)
 
 

@@ -19,7 +19,7 @@ SPLITS: tuple[SplitName, ...] = ("train", "test")
 # A training reset then draws 1.25 instances on average.
 TEST_SHARE = 0.2
 
-# With fewer instances, about twenty would be left for testing.
+# With fewer instances, at most about twenty would be left for testing.
 MIN_INSTANCES = 100
 
 # 64 draws from 100 equally likely instances show about 47 different instances, from 1,000 about 62.
@@ -28,7 +28,7 @@ _PROBES = 64
 # The expected number of distinct instances in 64 draws from 100 equally likely ones.
 _MIN_DISTINCT = MIN_INSTANCES * (1 - math.exp(-_PROBES / MIN_INSTANCES))
 
-_MAX_DRAWS = 500  # all draws miss a fifth of the instances once in 10^48
+_MAX_DRAWS = 500  # the chance that all miss a fifth of the instances is 10^-48
 
 # Probed configurations; each process probes each only once.
 _enough: dict[tuple[type[World[Any]], str], bool] = {}

@@ -79,7 +79,7 @@ class World(Generic[ConfigT]):
     _is_complete: ClassVar[bool]
 
     def __init__(self, config: ConfigT, seed: int) -> None:
-        if "_is_complete" not in vars(type(self)):  # a mark on the parent class proves nothing
+        if "_is_complete" not in vars(type(self)):  # vars() omits a base class's mark
             check_world(type(self))
             type(self)._is_complete = True
         self.config = config

@@ -47,7 +47,7 @@ class ClearThinking(ContextWrapper):
         self.trigger = read_trigger("trigger", trigger)
         self.keep = keep
         super().__init__(env, budget, trigger=self.trigger, keep=keep)
-        if isinstance(keep, int):  # replies cleared at every turn are among the newest
+        if isinstance(keep, int):  # each turn may clear one of the newest replies
             tail = min(keep + 1, 16)  # a longer tail would slow down every step
             self.view.editable_tail = max(self.view.editable_tail, tail)
 

@@ -241,7 +241,8 @@ class Trim(ContextWrapper):
         turns, _ = view.split_turns()
         tokens = view.tokens
         edits: dict[str, Message | None] = {}
-        turns.sort(key=lambda turn: turn.reply.id in view.summaries)  # they condense a lot
+        # Summaries come last, because each replaces many turns.
+        turns.sort(key=lambda turn: turn.reply.id in view.summaries)
         for turn in turns:
             if self.target.level(replace(view.load, tokens=tokens)) <= 1:
                 break

@@ -41,7 +41,7 @@ class Retrieval(ClearToolResults):
         check_int("keep", keep, 1, 1_000_000)
         self._embed = load_embed(embed) if embed else None
         trigger = read_trigger("trigger", trigger)
-        # Recorded first, because only the first record counts.
+        # Record the arguments here, because only the first record counts.
         gymnasium.utils.RecordConstructorArgs.__init__(
             self,
             budget=read_budget(budget),

@@ -211,8 +211,8 @@ INTERRUPTED = (130, -signal.SIGINT)
 @pytest.mark.parametrize(
     ("line", "delay"),
     [
-        ("ablate --episodes 200 --workers 2", 0.7),  # during the imports
-        ("ablate --episodes 200 --workers 2", None),  # once there are episodes
+        ("ablate --episodes 200 --workers 2", 0.7),  # interrupts the imports
+        ("ablate --episodes 200 --workers 2", None),  # interrupts once there are episodes
         ("rollout TreeWorld --episodes 5000 --engine processes --num-envs 2", 1.2),
     ],
 )

@@ -88,7 +88,7 @@ def test_verifiers_validates_the_module(
     )
     rows = asyncio.run(validate.run_validate(config))
     assert [row["valid"] for row in rows] == [True, True]
-    # What `vf-eval` loads has one agent per seat.
+    # `vf-eval` loads an environment with one agent per seat.
     loaded = vf.load_environment(vf.resolve_env_config({"taskset": {"id": name}}))
     assert list(loaded.config.agent_harnesses()) == seats
     module = sys.modules[name.replace("-", "_")]

@@ -251,7 +251,7 @@ def test_every_command_that_takes_a_run_is_among_the_readers() -> None:
         if taken & {"folder", "folders", "run", "train"} and name not in (
             "export",
             "package",
-        ):  # which write folders
+        ):  # these two write folders
             assert name in readers, name
 
 

@@ -180,5 +180,5 @@ def test_labels_and_rollouts_survive_a_scorer_that_breaks(monkeypatch: pytest.Mo
     played = rollout(OraclePolicy(env_id), make(env_id, labels=True), 0)
     assert played.failure.startswith("the scorer broke (")
     broken = [step for step in played.steps if step.info["detail"]["faults"]]
-    assert len(broken) > 1  # every tool that changed the office, and the end
+    assert len(broken) > 1  # each tool that changed the office, and the end
     assert {step.info["optimal"] for step in broken} == {None}

@@ -1,4 +1,4 @@
-"""Model-written text never raises or changes a world that refuses it; the answer explains the error."""
+"""Model text never raises an error or changes a world that refuses it; the answer explains why."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def hostile(tool: str) -> list[str]:
 def tools(env_id: str) -> list[str]:
     try:
         offered = tool_env(make(env_id)).tools
-    except MissingRequirement:  # the skipped test reports it
+    except MissingRequirement:  # the skipped test reports the error
         return [""]
     # Calls without arguments are valid for some office tools; two others represent its servers.
     picked = [tool.name for tool in offered if tool.parameters.get("required")][::20][:2]

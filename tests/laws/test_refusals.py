@@ -58,7 +58,7 @@ def played(env_id: str) -> ToolEnv:
     policy = OraclePolicy(env_id)
     for _ in range(2):
         chat = env.step(policy([chat])[0].text)[0]
-        if env.over:  # the world only takes an answer
+        if env.over:  # the world accepts only an answer
             chat, _ = env.reset(seed=4)
     return env
 

@@ -188,7 +188,7 @@ def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
         summaries += sum(step.info["context"]["phase"] == "summary" for step in trajectory.steps)
         ended = trajectory.steps[-1].info["detail"]["ended"]
         assert trajectory.reward == 1.0 or ended == "context_overflow"
-    # The single office task may end before six of its longest results.
+    # The single office task may end before it shows six of its longest results.
     assert summaries or is_office(env_id)
 
 

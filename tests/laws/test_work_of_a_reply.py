@@ -123,7 +123,7 @@ def test_the_calls_of_a_reply_share_their_work(
 ) -> None:
     if name == "python_execute":
         needs_workbench()
-    monkeypatch.setattr(reply_work, "ROOM", 0.2)  # all of it would take a minute
+    monkeypatch.setattr(reply_work, "ROOM", 0.2)  # using the whole budget would take a minute
     monkeypatch.setattr(database, "SECONDS", 0.2)
     server = server_class(name)()
     server.context.files.write("a.pdf", write_pdf([["a" * 60 + "b"]]))

@@ -29,7 +29,7 @@ def take(units: int) -> str:
 
 @pytest.mark.family(env_id=IDS)
 def test_nothing_arrives_before_the_end_of_the_cycle(env_id: str) -> None:
-    # The picture in docs/teams.md shows this.
+    # The diagram in docs/games.md shows this.
     policy, env = TeamPolicy(env_id), make(env_id, oracles="SP")
     env.reset(seed=3)
     game = env.unwrapped.game

@@ -99,7 +99,7 @@ def test_the_default_split(
 
 
 class Busy(ListWorld):
-    """A world with a tool of the same name as a team's."""
+    """A world with a tool that has the name of a team's tool."""
 
     def toolsets(self) -> Any:
         return (Talk("x_0", None, 3),)  # type: ignore[arg-type]

@@ -104,7 +104,7 @@ def test_a_change_is_made_whole_or_not_at_all() -> None:
 def test_a_refused_change_leaves_the_same_bytes() -> None:
     store = Store(SCHEMA)
     before = pickle.dumps(store)
-    rows = [{"id": k % 499, "name": "x" * 100} for k in range(500)]  # one already exists
+    rows = [{"id": k % 499, "name": "x" * 100} for k in range(500)]  # id 0 occurs twice
     with pytest.raises(sqlite3.IntegrityError):
         store.insert_all("owners", rows)
     assert pickle.dumps(store) == before

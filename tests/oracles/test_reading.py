@@ -138,7 +138,7 @@ def test_branches_of_a_chat_are_read_each_for_itself() -> None:
 
 
 def test_an_edited_hint_or_result_is_read_again() -> None:
-    # Without reading again, only the hint of the newest message may have changed.
+    # If nothing is read again, only the newest message's hint may have changed.
     chats = play(make("DocumentWorld", operations=8), OraclePolicy("DocumentWorld"))
     policy = OraclePolicy("DocumentWorld")
     whole = chats[-1]

@@ -64,7 +64,7 @@ def test_what_is_written_is_read_however_often(seed: int) -> None:
     view, other = read_from_shared_memory(space, chats, n=3), writer_of(chats)
     for chat in random_chats(seed):
         write_to_shared_memory(space, 1, chat, other)
-        if draw.random() < 0.6:  # a reader may skip some
+        if draw.random() < 0.6:  # a reader may skip some chats
             assert view[1] == chat
             assert view[1].tools == chat.tools
             assert copy.deepcopy(view) == (Chat(), chat, Chat())
@@ -109,7 +109,7 @@ def test_the_memory_goes_with_its_last_owner() -> None:
     gc.collect()
     with pytest.raises(OSError, match="descriptor"):
         os.fstat(file)
-    # no folder lists the file, so a killed process leaves none
+    # no folder lists the file, so a killed process leaves no file behind
     assert os.fstat(twin._file).st_nlink == 0
 
 
@@ -183,7 +183,7 @@ def test_every_way_to_reset_gives_what_single_envs_give(
                     assert infos["final_obs"][k] == results[k][4]["final_obs"]
                     assert infos["final_info"]["detail"][k] == results[k][4]["final_info"]["detail"]
             if autoreset == AutoresetMode.DISABLED and any(over):
-                # until the caller resets; resetting one leaves the others unchanged
+                # an env stays as it is until the caller resets it
                 assert list(shown) == chats
                 shown, _ = envs.reset(seed=[40, 41], options={"reset_mask": np.array(over)})
                 for k in np.flatnonzero(over):

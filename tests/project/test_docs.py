@@ -125,7 +125,7 @@ def test_the_commands_of_a_tutorial_run_as_printed(
     environment = {**os.environ, **endpoint, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     for command in commands_of(tutorial):
         words = [sys.executable, "-m", *shlex.split(command)]
-        if "view" in words:  # serves until it is stopped
+        if "view" in words:  # `view` serves until it is stopped
             with subprocess.Popen(
                 words, cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE
             ) as served:

@@ -42,7 +42,7 @@ STUDIES = CORE | {
     "training.evaluation",
     "training.extras",
 }
-# For each room, the other rooms that it may import.
+# For each room (subpackage), the rooms that it may import.
 MAY = {
     "text": set(),
     "world": {"text"},
@@ -66,7 +66,7 @@ MAY = {
     "testing": STUDIES,
     "cli": STUDIES
     | {"envs", "testing", "training", "training.rl", "training.integrations", "training.viewer"},
-    "": {"cli", "envs", "oracles", "wrappers", *CORE},  # `__init__` and `__main__`
+    "": {"cli", "envs", "oracles", "wrappers", *CORE},  # the modules `__init__` and `__main__`
 }
 ROOMS = tuple(
     f"agentgym.{room}" for room in MAY if room.startswith("training.") and room != "training.extras"

@@ -144,7 +144,7 @@ def test_a_program_cannot_exhaust_the_host(run: Any, code: str, reason: str) -> 
     assert kept <= MUCH, "its memory is released"
 
 
-# A quarter of what a program may fill.
+# A quarter of the memory that a program may fill.
 MUCH = 2**26
 
 

@@ -11,21 +11,21 @@ from tests.world.guess_world import GuessWorld, WholeGuessWorld
 
 
 class PaidForNothing(WholeGuessWorld):
-    """Rewards an agent that does nothing."""
+    """World that rewards an agent for doing nothing."""
 
     def score(self) -> float:
         return 1.0
 
 
 class Overpaid(WholeGuessWorld):
-    """Rewards too much."""
+    """World whose reward is too large."""
 
     def score(self) -> float:
         return 2.0
 
 
 class Endless(WholeGuessWorld):
-    """Never ends if the agent does nothing."""
+    """World that never ends if the agent does nothing."""
 
     def generate(self) -> None:
         super().generate()
@@ -36,7 +36,7 @@ class Endless(WholeGuessWorld):
 
 
 class GloballyRandom(WholeGuessWorld):
-    """Draws from the global generator."""
+    """World that draws from the global generator."""
 
     def generate(self) -> None:
         super().generate()
@@ -44,21 +44,21 @@ class GloballyRandom(WholeGuessWorld):
 
 
 class Unordered(WholeGuessWorld):
-    """Prints a set in hash order."""
+    """World that prints a set in hash order."""
 
     def rules(self) -> str:
         return " ".join({"one", "two", "three", "four", "five", "six", "seven", "eight"})
 
 
 class Telltale(WholeGuessWorld):
-    """Hints at something that was not shown."""
+    """World whose hints reveal something that was not shown."""
 
     def subtask(self, with_state: bool) -> str:
         return f"{super().subtask(with_state)}{' ' * self.number}"
 
 
 class Moved(WholeGuessWorld):
-    """Changes when it is inspected."""
+    """World that changes when it is inspected."""
 
     looks = 0
 
@@ -68,14 +68,14 @@ class Moved(WholeGuessWorld):
 
 
 class Misled(WholeGuessWorld):
-    """Considers a wrong call optimal."""
+    """World that considers a wrong call optimal."""
 
     def optimal_calls(self) -> Sequence[ToolCall]:
         return (ToolCall("guess", {"number": self.low - 1}),)
 
 
 class Shared(WholeGuessWorld):
-    """Counts the guesses of all its copies together."""
+    """World that counts the guesses of all its copies together."""
 
     counts: Mapping[str, Any] = {"guesses": [0]}
 
@@ -91,7 +91,7 @@ class Shared(WholeGuessWorld):
 
 
 class Fragile(WholeGuessWorld):
-    """Fails on numbers that nobody would guess."""
+    """World that fails on numbers that nobody would guess."""
 
     @tool
     def guess(self, number: int) -> str:
@@ -106,7 +106,7 @@ class Fragile(WholeGuessWorld):
 
 
 class HalfDone(GuessWorld):
-    """Has changed something when it refuses a call."""
+    """World that changes something before it refuses a call."""
 
     refused = 0
 
@@ -124,7 +124,7 @@ class HalfDone(GuessWorld):
 
 
 class Forgetful(GuessWorld):
-    """Lacks a field in its copies."""
+    """World whose copies lack a field."""
 
     guesses = 0
 
@@ -143,7 +143,7 @@ class Forgetful(GuessWorld):
 
 
 class Noted(GuessWorld):
-    """Fails on text with a bidirectional control character."""
+    """World that fails on text with a bidirectional control character."""
 
     @tool
     def note(self, text: str) -> str:

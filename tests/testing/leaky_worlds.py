@@ -116,7 +116,7 @@ class BudgetTells(CleanNotes):
 
 
 class LengthTells(CleanNotes):
-    """The prompt is longer the later the target occurs in it."""
+    """The later the target occurs in the prompt, the longer the prompt is."""
 
     def plant(self) -> None:
         self.names = [name[:5].ljust(5, "e") for name in self.names]

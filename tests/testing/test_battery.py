@@ -15,7 +15,7 @@ from agentgym.text.tools import Tool
 from tests.testing import leaky_worlds
 from tests.testing.leaky_worlds import LEAKY
 
-# The row that must be a leak in each toy world; others may be leaks too.
+# The row that must report a leak in each toy world; others may report leaks too.
 FINDERS = {
     "BudgetTells": "prompt alone: rules and features",
     "LengthTells": "prompt alone: rules and features",

@@ -21,7 +21,7 @@ PLANTED = {
     "Shared": {"repeat"},
     "Forgetful": {"copy"},
 }
-# Over seeds 0 to 3, 6 episodes suffice, and 152 for one kind of character in one argument.
+# Over seeds 0 to 3, 6 episodes suffice; one kind of character in one argument takes 152.
 EPISODES, RARE_EPISODES = 30, 300
 
 

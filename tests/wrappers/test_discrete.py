@@ -205,7 +205,7 @@ def test_the_features_of_a_grid() -> None:
 
 
 def test_the_end_of_the_budget_is_an_end_and_an_overflow_is_not() -> None:
-    # A learner must not bootstrap where the budget, a feature, is exhausted.
+    # A learner must not bootstrap once the turn budget, one of the features, is exhausted.
     env = numbers("GridWorld", **EXACT)
     env.reset(seed=0)
     over = False

@@ -31,7 +31,7 @@ WORLDS: dict[str, dict[str, Any]] = {
     "DocumentWorld": {},
     "NhlB2bAnalysis": {"size": 4},
 }
-# Tokens of a few turns; triggers fire within this room above the opening messages.
+# Tokens that a few turns take; triggers fire within this room above the opening messages.
 ROOM = {"TreeWorld": 900, "ListWorld": 900, "DocumentWorld": 900, "NhlB2bAnalysis": 9_000}
 
 
@@ -45,7 +45,7 @@ class Case:
     awareness: str = ""
     memory: bool = False
     programmatic: bool = False
-    window: float = 3.0  # in rooms
+    window: float = 3.0  # in units of `ROOM`
     counter: str = PLAIN
 
 

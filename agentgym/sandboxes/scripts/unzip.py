@@ -31,7 +31,7 @@ def main(words: list[str]) -> int:
                     lines.append(f"  inflating: {archive.extract(info, given.d)}")
     except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as error:
         print(f"unzip:  cannot open {path}: {error}", file=sys.stderr)
-        return 9  # as Info-ZIP
+        return 9  # Info-ZIP's exit status
     if not given.q:
         print("\n".join(lines))
     return 0

@@ -29,7 +29,7 @@ def main(words: list[str]) -> int:
     if missing or os.path.exists(path):  # noqa: PTH110
         problem = f"there is no {missing[0]}" if missing else f"{path} exists; remove it first"
         print(f"zip error: {problem}", file=sys.stderr)
-        return 15  # as Info-ZIP
+        return 15  # Info-ZIP's exit status
     paths: dict[str, None] = {}
     for name in given.files:
         paths |= dict.fromkeys(below(name) if given.r else [name])

@@ -210,7 +210,7 @@ def test_knowing_the_species_is_of_no_use_in_the_knowledge_free_setting() -> Non
     rates: dict[str, list[float]] = {"order": [], "rank": []}
     for seed in range(12):
         table = draw_table("free", "species", 1025, np.random.default_rng(seed))
-        # The section with the most values is that of the abilities.
+        # The section of abilities has the most values.
         column = max(
             table.columns,
             key=lambda each: len({v for values in each for v in values if isinstance(v, str)}),

@@ -184,7 +184,7 @@ def test_what_is_forgotten_at_once_is_not_asked(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_time_and_memory_grow_linearly() -> None:
-    """The items bound the conditions and the agent's state, and so a round's work."""
+    """The number of items bounds the conditions, the agent's state and a round's work."""
     logs = [make(length=length, items=300) for length in (60_000, 600_000)]
     per_round = [
         np.mean([len(json.dumps(conditions)) for conditions in calls(log)]) for log in logs

@@ -100,7 +100,7 @@ def test_the_opening_text_of_a_puzzle_depends_on_the_configuration_but_for_names
 @pytest.mark.rotation
 @pytest.mark.parametrize("hidden", [1, 4])
 def test_the_order_of_candidates_says_nothing_of_the_target(hidden: int) -> None:
-    """The target's rank in the first exact list is uniform, so each half has it equally often."""
+    """The target's rank in the first exact list is uniform, so it is equally often in each half."""
     seeds, ranks = 400, []
     for seed in range(seeds):
         world = puzzle(seed, hidden=hidden)

@@ -75,7 +75,7 @@ def test_optimal_calls_are_those_that_keep_the_guarantee(case: tuple[Any, ...]) 
     for call in worlds[0].legal_calls():
         worlds[0].target = target
         assert (call in worlds[0].optimal_calls()) == (least_after(worlds, call) >= target)
-    # A later moment, at which an answer has excluded some types.
+    # Later, an answer has excluded some types.
     call = worlds[0].legal_calls()[0]
     shown, after = play(worlds[0], call)
     alike = [each for text, each in (play(world, call) for world in worlds) if text == shown]
@@ -90,7 +90,7 @@ def sums(values: Items, items: Sequence[int]) -> int:
 
 
 def equilibrium(pool: list[int], offers: int, mine: Items, theirs: Items) -> tuple[int, int]:
-    """Return what the player who offers and the other get, by the rules of the prompt."""
+    """Return the payoffs of the offering player and of the other, by the prompt's rules."""
     if not offers:
         return 0, 0
     smaller = list(pool)
@@ -123,7 +123,7 @@ def test_the_rules_by_hand() -> None:
         "Deal 1, offer 1: player_0 keeps books 0, hats 3, balls 1.\n"
         "Deal 1, offer 1: player_0 keeps books 0, hats 3, balls 1. player_1 rejects. Held: "
         "player_0 books 0, hats 0, balls 0; player_1 books 0, hats 0, balls 0\n"
-        "Deal 1, offer 2: player_1 keeps books 0, hats 0, balls 1."  # 6 of 12: a hat is gone
+        "Deal 1, offer 2: player_1 keeps books 0, hats 0, balls 1."  # worth 6 of 12; a hat is gone
     )
     assert world.pool == (2, 2, 1)
     assert world.accept().endswith("Deal 2, offer 1: player_1 keeps books 0, hats 0, balls 1.")

@@ -18,7 +18,7 @@ from agentgym.envs.games.commons_world import (
 from agentgym.world.splits import draw
 
 RULES: Sequence[Opponent] = ("imitator", "grudger", "greedy")
-Choose = Callable[[int, int], int]  # from the round and the stock to a take
+Choose = Callable[[int, int], int]  # maps the round and the stock to a take
 
 
 def regrow(game: Commons, number: int, stock: int, first: int, second: int) -> int:

@@ -29,11 +29,11 @@ NAMES = {
     (0, 0): "stay", (-1, 0): "n", (-1, 1): "ne", (0, 1): "e", (1, 1): "se",
     (1, 0): "s", (1, -1): "sw", (0, -1): "w", (-1, -1): "nw",
 }  # fmt: skip
-PLENTY = 14  # moves, more than a catch on these boards takes
+PLENTY = 14  # more moves than a catch on these boards takes
 
 
 class Recursion:
-    """Whether the pursuer can force the remaining catches within some moves."""
+    """Search that decides whether the pursuer can force the remaining catches within some moves."""
 
     def __init__(self, size: int, walls: Collection[Cell], cells: Sequence[Cell]) -> None:
         self.size, self.walls, self.cells = size, set(walls), cells

@@ -1,4 +1,4 @@
-"""SignalWorld against a search of all word sequences, and its match by hand."""
+"""SignalWorld against a search of all word sequences, and a match played by hand."""
 
 from __future__ import annotations
 

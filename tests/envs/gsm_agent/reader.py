@@ -213,7 +213,7 @@ def _stated_apart(reader: Reader, match: re.Match[str]) -> Rule | None:
 
 def _in_front(reader: Reader, match: re.Match[str]) -> Rule | None:
     words = (match["t"][0].lower() + match["t"][1:]).split()
-    # A lead may precede the tail.
+    # Other words may precede the tail.
     tails = [tail for k in range(len(words)) if (tail := " ".join(words[k:])) in _TAILS]
     if not tails or match["a"] not in _NOUNS:
         return None

@@ -55,7 +55,7 @@ def test_tasks_are_well_posed_and_an_independent_reader_needs_every_document(
 
 
 def test_stories_are_many_and_their_words_can_be_told_apart() -> None:
-    """Schemas are relations of stories; no item contains a word at which a phrase is cut."""
+    """There are many schemas, and no item contains a word at which the reader cuts phrases."""
     schemas = {
         (kind, name, schema.target)
         for name, story in STORIES.items()
@@ -109,7 +109,7 @@ def test_what_cannot_be_drawn_is_said() -> None:
 
 
 def test_every_fact_and_question_is_read_back() -> None:
-    """Also in the voice of `I` and of a role."""
+    """Facts may be told by `I` or by a role."""
     wordings = set()
     for seed, problem in enumerate(drawn(400)):
         for facts in problem.premises():
@@ -183,7 +183,7 @@ def test_outdated_documents_define_nothing_and_others_correct_them() -> None:
 
 
 def test_documents_are_varied() -> None:
-    """Vocabulary of 20,000 words, and repeated sentences with digits masked."""
+    """Count different words among 20,000, and repeated sentences with digits masked."""
     database = get_database(DatabaseOptions(people="test"))
     places = [place for task in list(database.tasks)[:160] for place in task.documents]
     texts = [database.documents[place].content for place in places]

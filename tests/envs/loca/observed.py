@@ -68,7 +68,7 @@ def _records(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
     for table in server.store.tables():
         for row in server.store.rows(f'SELECT * FROM "{table}"'):
             if server.name == "google_sheet" and table in ("sheets", "lines"):
-                continue  # see `_sheets` and `_lines`
+                continue  # read by `_sheets` and `_lines`
             part = table
             if origins and table in ("messages", "mails", "attachments"):
                 message = row["id" if table == "messages" else "message"]

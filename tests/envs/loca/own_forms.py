@@ -1,4 +1,4 @@
-"""Alternatives to a plan's writes that the checks accept, and repairable damage."""
+"""Other calls that the checks accept for a plan's writing steps, and repairable damage."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _sheet(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
     left, top, right = _split_area(arguments["range"])
     rows, body = arguments["data"], arguments["data"]
     head: Rows = []
-    if len(rows[0]) == 1:  # a column of an existing table: each value has its place
+    if len(rows[0]) == 1:  # a column of an existing table, whose values must stay in their rows
         if draw.random() < 0.5:
             rows = [[float(row[0])] for row in rows]
         forms = [ToolCall("update_cells", {**arguments, "range": f"{left}{top + k}", "data": [row]})

@@ -14,7 +14,7 @@ import openpyxl  # type: ignore[import-untyped]
 from reportlab.pdfgen import canvas  # type: ignore[import-untyped]
 
 STATES = Path(__file__).with_name("states")
-# Points of an A4 page.
+# Width and height of an A4 page in points.
 SIZE = (595.28, 841.89)
 
 

@@ -23,7 +23,7 @@ def rewritten(step: PlanStep, draw: random.Random) -> list[ToolCall]:
 
 
 def plain(step: PlanStep) -> ToolCall:
-    """Return a step's call; an INSERT of missing rows gets literal rows."""
+    """Return a step's call; an INSERT of only the missing rows becomes one with literal rows."""
     query = str(step.call.arguments.get("query"))
     parts = re.fullmatch(r"(INSERT .*?\)) SELECT .*?>>\[(.*)\]\) WHERE .*", query, re.DOTALL)
     if step.call.name != "bigquery_run_query" or parts is None:
@@ -141,7 +141,7 @@ def _workbook(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
     path = draw.choice(("", "./", "/workspace/")) + arguments["filepath"]
     parts = [(top, data[:cut]), (top + cut, data[cut:])]
     first = []
-    if "start_cell" not in arguments:  # a new sheet
+    if "start_cell" not in arguments:  # the call creates a sheet
         names = {"old_name": "Sheet1", "new_name": arguments["sheet_name"]}
         first = [ToolCall("rename_worksheet", {"filepath": path, **names})][: draw.randint(0, 1)]
     return first + [

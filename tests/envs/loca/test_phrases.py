@@ -39,7 +39,7 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
 }
 
 
-# A task explains these: professors prescribe names with them.
+# Allowed, because a task explains them: professors prescribe file names with them.
 PLACEHOLDERS = {"Name", "Student_ID", "Last_Name", "n", "scenario", "name", "student ID"}
 REMNANT = re.compile(r"\{\w*\}|\[[^\][]*\|[^\][]*\]|<([A-Za-z_ ]+)>")  # unfilled slots and choices
 VOWEL = r"(?!(?:eu|one\b|once\b|uni|us[ae]|uti)\w*)[aeiou]\w*"

@@ -195,7 +195,7 @@ def in_calendar(**fields: Any) -> Callable[[Any], Any]:
 ROSTER = files_of("CourseAssistant")["agent_workspace/nlp_statistics.xlsx"]["NLP Course Students"][
     1:
 ]
-READING = ["2025-08-19 12:30:00", "M001", "rpm", 1500.25]  # in its range
+READING = ["2025-08-19 12:30:00", "M001", "rpm", 1500.25]  # a normal reading
 TABLE, PAYMENTS = "PURCHASE_INVOICE.PUBLIC.INVOICES", "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
 RETYPE = f"CREATE OR REPLACE TABLE {PAYMENTS} AS SELECT * REPLACE ('much' AS PAYMENT_AMOUNT) FROM {PAYMENTS}"
 PARTIAL, DUE = "WHERE INVOICE_ID = '2024-1000'", "Process Outstanding Invoices"

@@ -96,7 +96,7 @@ class Unknown:
 
 
 class Attempt(Program):
-    """Runs a module as far as values are known; `missing` collects the others."""
+    """Run of a module as far as values are known; `missing` collects the unknown ones."""
 
     def __init__(self, source: str, values: Mapping[str, int]) -> None:
         super().__init__({"main.py": source})

@@ -44,7 +44,7 @@ def run_and_compare(world: Any, clock: Any = VIRTUAL) -> None:
     assert world.graph.height == longest_chain(world.graph)
 
 
-# Executed.
+# Executing the sources.
 
 
 @pytest.mark.parametrize("difficulty", BOTH)
@@ -195,7 +195,7 @@ def test_what_is_no_expression_is_refused(text: str) -> None:
         read_expression(text)
 
 
-# Exported.
+# Exporting a task.
 
 
 def exported(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ from agentgym.oracles.reading import ParsedChat
 from tests.envs.lore.games import BOTH, LORE, SOLVERS, generated, read, reply, shown, told_of
 from tests.helpers import compare, say, start
 
-# Solved from the observations alone.
+# Solving worlds from the observations alone.
 
 
 def solve(env_id: str, seed: int, **options: Any) -> None:

@@ -29,7 +29,7 @@ def task(
 
 
 class Search:
-    """All ways to play one instance.
+    """Search over all ways to play one instance.
 
     A state has the remaining elements (initial positions) and the first position still removable.
     """

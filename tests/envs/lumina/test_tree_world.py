@@ -1,4 +1,4 @@
-"""TreeWorld against an exact search over beliefs, and traps."""
+"""Compare TreeWorld with an exact search over beliefs, and test special cases."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_the_budget_is_enough_for_any_search_and_tells_nothing_about_the_target(
 
 
 def test_the_budget_is_no_larger_than_the_slowest_search_in_some_tree() -> None:
-    """Among all targets of a size, one takes all the turns."""
+    """Among trees of one size, the slowest search takes all turns of the budget."""
     for options in ({"nodes": 5, "absent_probability": 1}, {"nodes": 5, "absent_probability": 0}):
         worlds = [exact(seed, revealed=1, **options) for seed in range(60)]
         hidden = [world for world in worlds if world.target not in world.known.values()]

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-# A node is its children.
+# A node, represented by its children.
 Tree = tuple["Tree", ...]
-# A node as the path from the root.
+# A node's path from the root.
 Path = tuple[int, ...]
-# Explored nodes with their number of children.
+# Explored nodes with their numbers of children.
 History = frozenset[tuple[Path, int]]
 # Success probability, then minus the expected turns.
 Value = tuple[Fraction, Fraction]
@@ -23,7 +23,7 @@ Case = tuple[dict[Path, Tree], Path | None, Fraction]
 
 
 def fill(nodes: int, slots: int, arity: int) -> Iterator[tuple[Any, ...]]:
-    """Yield all distributions of nodes over slots that each contain a tree or nothing."""
+    """Yield all distributions of nodes over slots, which each contain a tree or nothing."""
     if not slots:
         yield from [()] if nodes == 0 else []
         return
@@ -37,12 +37,12 @@ def forget_slots(tree: tuple[Any, ...]) -> Tree:
 
 
 def uniform(nodes: int, arity: int = 3) -> Counter[Tree]:
-    """Every placement of the nodes in slots counts once."""
+    """Count every placement of the nodes in slots once."""
     return Counter(map(forget_slots, fill(nodes - 1, arity, arity)))
 
 
 def mixed(nodes: int) -> Prior:
-    """Equally likely node counts hide when all have been seen."""
+    """Return trees with equally likely node counts, which hide whether all have been seen."""
     shapes = {size: uniform(size) for size in range(1, nodes + 1)}
     return {
         tree: Fraction(weight, sum(trees.values()))
@@ -63,7 +63,7 @@ def subtrees(tree: Tree, path: Path = ()) -> dict[Path, Tree]:
 
 
 class Beliefs:
-    """All ways to search a tree drawn from `prior` whose target is still hidden."""
+    """Search over all ways to explore a tree drawn from `prior` whose target is still hidden."""
 
     def __init__(self, prior: Prior, target: str, absent: Fraction) -> None:
         self.cases: list[Case] = []

@@ -182,7 +182,7 @@ def test_broken_files_are_rejected(pdf: Client) -> None:
 
 
 def pdf_of(content: bytes, pages: int = 1, form: bytes = b"") -> bytes:
-    """All pages share one content stream, which may draw a form."""
+    """Return a PDF whose pages share one content stream, which may draw a form."""
     writer = pypdf.PdfWriter()
     generic = pypdf.generic
     name = generic.NameObject

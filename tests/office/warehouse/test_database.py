@@ -60,7 +60,7 @@ class Account:
 
 DIALECTS = ("bigquery", "snowflake")
 LONG = "REPEAT('ab', 500000)"
-# Statements that take excessive time or memory, in both dialects and in one.
+# Statements that take excessive time or memory in both dialects, and others for one dialect.
 HEAVY = (
     "SELECT COUNT(*) AS c FROM " + ", ".join(f"{{t}} t{k}" for k in range(20)),
     "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT COUNT(*) AS c FROM r",
@@ -255,7 +255,7 @@ def test_a_statement_that_is_stopped_costs_no_other_engine_anything(
 
     with ThreadPoolExecutor(4) as threads:
         answers = [threads.submit(work, account) for account in others]
-        for sql in (OF_DIALECT["bigquery"][-1], HEAVY[3]):  # memory, and time
+        for sql in (OF_DIALECT["bigquery"][-1], HEAVY[3]):  # too much memory, then too much time
             with pytest.raises(ToolError, match="Resources exceeded"):
                 heavy.run(sql)
         ended.set()

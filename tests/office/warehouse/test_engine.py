@@ -283,7 +283,7 @@ def test_tables_under_a_pattern_are_refused() -> None:
 
 
 def changed(dialect: str) -> tuple[Callable[[str], str], Callable[[], list[str]]]:
-    """Return functions that alter a table and that show its comments."""
+    """Return a function that alters a table, and one that shows its comments."""
     if dialect == "snowflake":
         other = snowflake()
         return (

@@ -20,7 +20,7 @@ from agentgym.training.evaluation.statistics import Interval
 from agentgym.training.rollout import rollout
 
 METRICS = ("success", "step_accuracy")
-# large enough for about twenty episodes, by the intervention that removes the deficit
+# Deficits that about twenty episodes can show, by the intervention that removes them.
 DEFICITS: Mapping[str, Deficits] = {
     "P": Deficits(planning=0.15),
     "S": Deficits(tracking=0.1),
@@ -96,7 +96,7 @@ def run_controls(world: str, seeds: int = 20) -> Control:
 
     planted: dict[str, list[Result]] = {letter: [] for letter in DEFICITS}
     null: list[Result] = []
-    # Instances in the outer loop: offices cache the last states they drew.
+    # Instances form the outer loop, because offices cache the last states they drew.
     for seed in range(seeds):
         for letter, deficits in DEFICITS.items():
             planted[letter] += [

@@ -144,7 +144,7 @@ def test_bad_settings_are_refused_before_anything_runs(
 def test_the_report_tells_what_the_results_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.undo()  # of `blank_figures`
+    monkeypatch.undo()  # undoes `blank_figures`
     rows = run_ablation(small(), tmp_path / "a", 1)
     written = write_report(rows, tmp_path / "a")
     assert {path.name for path in written} == {

@@ -53,7 +53,7 @@ def test_other_instances_of_equal_seeds_are_compared_unpaired() -> None:
         differences([*one, *rows], (), "success", "a", "policy")["b",] for rows in (paired, apart)
     )
     assert same.value == other.value == 0
-    # Two independent shares of 1/2 of 30: half a width of 1.96 * sqrt(2 / 4 / 30).
+    # Two independent rates of 1/2 from 30 instances: the half-width is 1.96 * sqrt(2 / 4 / 30).
     assert other.high == pytest.approx(1.96 * np.sqrt(2 / 4 / 30), rel=0.1)
     assert same.high < other.high / 2
     assert "30 and 30 instances, unpaired" in comparison_tables([*one, *apart])[1][2][0]

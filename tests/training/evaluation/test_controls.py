@@ -74,7 +74,7 @@ def test_synthetic_studies_have_the_probabilities_that_they_name() -> None:
 def test_intervals_hold_the_truth_as_often_as_they_say(studies: int) -> None:
     covered = coverage(studies, seed=1)
     assert len(covered) == 6
-    # For each of the kinds, within the chance variation of a small sample.
+    # Each kind's coverage may vary by chance in a small sample.
     low, high = (
         (0.935, 0.965)
         if studies >= 5_000

@@ -24,7 +24,7 @@ from agentgym.training.evaluation.leagues import (
 from agentgym.training.evaluation.study_folder import log_of
 from agentgym.training.rollout import OtherRunError, PolicyConfig
 
-# Strengths in log-odds, instances, their effect on a player's strength, the first seat's advantage,
+# Each has strengths in log-odds, instances, their effect on strength, the first seat's advantage,
 # and the width of draws.
 POPULATIONS = {
     "independent games": ((0, 0.5, 1, 1.5), 30, 0.0, 0.0, 0.0),
@@ -113,7 +113,7 @@ WINS = [Outcome(1, 0, 1.0, str(k)) for k in range(20)]
         (WINS, (True, False)),
         ([each._replace(score=0.0) for each in WINS], (False, True)),
         ([each._replace(score=0.5) for each in WINS], (True, True)),
-        # Player 2 lost to 1, which won all games against 0: nothing bounds 1 above, or 2 at all.
+        # Player 2 lost to 1, who won every game against 0: 1 has no upper bound, 2 none at all.
         ([*WINS, *(Outcome(1, 2, 1.0, str(k)) for k in range(20))], (True, False)),
         ([*WINS, Outcome(0, 2, 1.0, "0"), Outcome(2, 1, 0.5, "1")], (True, True)),
         ([Outcome(2, 1, 1.0, str(k)) for k in range(20)], (False, False)),

@@ -101,7 +101,7 @@ def test_horizons_are_labelled() -> None:
         "plan, state and history",
     } <= {" ".join(text.split()) for text in texts(figure)}
     assert len(figure.axes) == len(ARMS) * 2
-    panel = figure.axes[2 * ARMS.index("SP")]  # of ListWorld
+    panel = figure.axes[2 * ARMS.index("SP")]  # the panel of ListWorld
     assert len(panel.collections) == 2, "intervals for each metric"
     bare, success, accuracy = (np.asarray(line.get_ydata()) for line in panel.lines)
     rows = [r for r in simulated() if (r.world, r.horizon) == ("ListWorld", 8)]

@@ -17,7 +17,7 @@ from agentgym.training.evaluation.submission import SUBMISSION, Submission, sche
 from agentgym.training.rollout.storage import whole_lines
 from tests.training.evaluation.studies import small
 
-# plain, because the tests change its lines
+# Not compressed, because the tests change its lines.
 TRAJECTORIES = "trajectories.jsonl"
 
 

@@ -94,7 +94,7 @@ def test_verl_accepts_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_prime_rl_names_an_environment_of_verifiers() -> None:
-    """prime-rl is not on PyPI; its `env` blocks are verifiers' own."""
+    """prime-rl is not on PyPI, but verifiers reads the `env` blocks of its files."""
     vf: Any = pytest.importorskip("verifiers.v1", reason=REASON.format("verifiers"))
     file = tomllib.loads((EXAMPLES / "grpo_prime_rl.toml").read_text(encoding="utf-8"))
     (source,) = file["orchestrator"]["train"]["source"]

@@ -31,7 +31,7 @@ PAGE = (ROOT / "docs" / "stacks.md").read_text(encoding="utf-8").partition("## W
 COMMANDS = dict(
     re.findall(r"^\| ([A-Z]\S.*?|plain Python|verifiers, prime-rl|verl) \| `(.+?)`", PAGE, re.M)
 )
-# Their own tests train or play with them: the page shows a call without its arguments.
+# Other tests train or play with these stacks, because the page omits the calls' arguments.
 ELSEWHERE = {
     "TRL": ("test_trl.py", "environment_factory=environment_factory("),
     "verl": ("test_verl.py", "verl.WorldAgentLoop"),

@@ -303,7 +303,7 @@ def test_what_earns_a_reward_is_learnt_from(
 ) -> None:
     """Every second episode is played optimally in TRL's tool loop; the others give up at once.
 
-    If these are invalid, no weight moves: scored as 0, they would put the others above the mean.
+    If these are invalid, no weight changes; a score of 0 would put the others above the mean.
     """
     trainer = trainer_for(
         tokenizer,

@@ -32,7 +32,7 @@ def start(out: Path) -> Cloning:
 
 
 def payloads(data: bytes) -> Iterator[bytes]:
-    """Yield the records of a `.wandb` file, in the log format of LevelDB after seven bytes."""
+    """Yield the records of a `.wandb` file, which has LevelDB's log format after seven bytes."""
     position, payload = 7, b""
     while position + 7 <= len(data):
         left = 32_768 - position % 32_768
@@ -87,7 +87,7 @@ def test_wandb_without_a_key_is_a_users_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wandb = pytest.importorskip("wandb", reason=REASON)
-    wandb.teardown()  # it reads its settings once per process
+    wandb.teardown()  # otherwise wandb keeps the settings that it read first
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)

@@ -88,7 +88,7 @@ class VisionModel:
 
 
 def pngs_in(request: Any) -> list[bytes]:
-    """Return the PNG files in a request of any API, in order."""
+    """Return the PNG files in a request, whatever its API, in order."""
     if isinstance(request, str):
         return [base64.b64decode(text) for text in _PNG.findall(request)]
     values = request.values() if isinstance(request, dict) else request

@@ -41,7 +41,7 @@ CASE = (
 
 
 def test_the_case_study_is_relabelled() -> None:
-    """34 of 36 steps agree; 12 was labelled exploration at a known node, and 27 is next_page."""
+    """34 of 36 steps agree; step 12 was labelled exploration at a known node, step 27 is next_page."""
     path = Path.of([node for node, _ in CASE])
     told = ["exploration" if label == "-" else label for _, label in CASE]
     differ = [

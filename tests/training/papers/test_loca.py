@@ -26,7 +26,7 @@ def row(task: str, length: int, seed: int, success: float, **more: Any) -> Resul
 
 
 def grid(seeds: int, **more: Any) -> list[Result]:
-    """The first task is always solved, the second only at 8K, the third by every other seed."""
+    """The first task is always solved, the second only at 8K, the third for every other seed."""
     return [
         row(task, length, seed, success, **more)
         for length, seed in product((8_000, 16_000), range(seeds))

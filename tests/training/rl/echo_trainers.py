@@ -23,7 +23,7 @@ class Echo:
 
 
 class Wavering(Echo):
-    """Says the right word or, equally often, the next one in the list."""
+    """Teacher that says the right word or, equally often, the next one in the list."""
 
     def __init__(self) -> None:
         self.random = random.Random(0)

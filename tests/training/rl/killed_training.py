@@ -34,7 +34,7 @@ TINY = LearnConfig(
 
 
 class Clock:
-    """Counts a run's events, and kills the run at one of them."""
+    """Counter of a run's events that kills the run at one of them."""
 
     def __init__(self, last: int) -> None:
         self.now, self.last = 0, last

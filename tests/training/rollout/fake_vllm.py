@@ -73,7 +73,7 @@ class FakeLLM:
         owner: tuple[str, ...] = ()
         if options.get("lora_request") is not None:
             adapter = options["lora_request"]
-            owner = (adapter.lora_name, adapter.lora_path)  # the adapter's number is irrelevant
+            owner = (adapter.lora_name, adapter.lora_path)  # the adapter's number does not matter
             if adapter.lora_path != self.engine.folders[-1] or adapter.lora_int_id != self.adapter:
                 self.engine.load(adapter.lora_path)
                 self.adapter = adapter.lora_int_id

@@ -88,7 +88,7 @@ def make_env(**options: Any) -> gymnasium.Env[Any, Any]:
 
 @dataclass(frozen=True)
 class Worker:
-    """Works, but differently in the second turn of episodes with a given number."""
+    """Policy that works, but differently in the second turn of episodes with this number."""
 
     how: str = "well"
     number: int = 0
@@ -109,7 +109,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Mortal:
-    """Works in a way that may end the process at any step."""
+    """Policy that works in a way that may end the process at any step."""
 
     how: str = "die at times"
 
@@ -130,7 +130,7 @@ class Awaiting:
         return reply
 
 
-# The cause of a failure by the way of working; a hanging step takes as long as its timeout.
+# The reported cause of a failure, by the way of working; a hang lasts until its timeout.
 CAUSES = {
     "raise": "OSError: the disk is full",
     "die": "ended with exit code 7|died|exit|unavailable",
@@ -139,7 +139,7 @@ CAUSES = {
 
 
 def check_fault(engine: str | Engine, how: str, slots: int = 2) -> int:
-    """Check that faults cost their episodes alone; return the number of restored episodes."""
+    """Check that faults affect only their own episodes; return the number of restored episodes."""
     fine = {t.seed: t for t in collect(Worker(), make_env, range(12))}
     struck = [seed for seed, t in fine.items() if "Number 0" in t.last.to_text()]
     # A second hanging worker would be awaited for a worker's full start time.

@@ -19,7 +19,7 @@ MEMORY = 100_000_000  # bytes of an object store; Ray requires at least 75 MB
 
 
 class Slow(Worker):
-    """Leaves the machine time to die before the episodes end, on a busy host too."""
+    """Policy slow enough for the machine to die before the episodes end, even on a busy host."""
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         time.sleep(0.06)

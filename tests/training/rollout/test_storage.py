@@ -92,7 +92,7 @@ def test_a_forked_process_that_outlives_the_holder_does_not_hold(tmp_path: Path)
         assert not is_free(tmp_path)
         process.kill()
         process.wait(PATIENCE)
-        os.kill(child, 0)  # it is alive
+        os.kill(child, 0)  # raises if it died
         try:
             # On a busy host the child may not yet have run since the fork.
             for _ in range(3_000):
@@ -136,7 +136,7 @@ def test_locks_of_files_of_a_folder_are_apart(tmp_path: Path) -> None:
 
 @pytest.mark.rotation
 def test_writers_in_turn_lose_nothing(tmp_path: Path) -> None:
-    # The lock file comes and goes; locking a deleted one locks nothing.
+    # The lock file comes and goes, and locking a deleted file locks nothing.
     number = tmp_path / "number"
     number.write_text("0")
 
@@ -208,7 +208,7 @@ def test_files_that_belong_together_are_there_when_the_last_one_is(tmp_path: Pat
 
 def test_what_a_run_writes_goes_through_the_storage() -> None:
     writes = re.compile(r"\.write_(text|bytes)\(|open\([^)]*\"[wax]b?\"|os\.replace")
-    # The mechanism itself, and exports, which nothing resumes from.
+    # The storage may write, and so may exports, from which nothing resumes.
     elsewhere = ("storage.py", "datasets.py")
     files = Path(storage.__file__).parents[1].rglob("*.py")
     assert [f for f in files if f.name not in elsewhere and writes.search(f.read_text())] == []

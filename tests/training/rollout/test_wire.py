@@ -63,7 +63,7 @@ def test_an_answer_arrives_as_it_was() -> None:
 
 
 class Unsendable(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Adds an unpicklable object to the info of its second step."""
+    """Wrapper that adds an unpicklable object to the info of its second step."""
 
     turn = 0
 

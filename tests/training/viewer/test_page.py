@@ -68,7 +68,7 @@ def test_episodes_are_apart_and_compressed(tmp_path: Path, monkeypatch: pytest.M
     index = RunIndex(write_run(tmp_path))
     while index.refresh():
         pass
-    monkeypatch.setattr(viewer_page, "_PACK", 20_000)  # several elements
+    monkeypatch.setattr(viewer_page, "_PACK", 20_000)  # gives several elements
     write_page(index, tmp_path / "page.html", build_view)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     document = Document(page)

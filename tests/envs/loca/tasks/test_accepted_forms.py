@@ -247,7 +247,7 @@ def solved_mails(task: str) -> list[Mail]:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_rewriting_passes(task: str) -> None:
-    """First one by one, then together in a random order."""
+    """Apply the rewritings one by one, then together in a random order."""
     fitting = rewritings(task)
     for name, change in fitting.items():
         world = solved(task)

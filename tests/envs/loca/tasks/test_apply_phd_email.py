@@ -217,7 +217,7 @@ def positive(text: str) -> bool:
 
 
 def test_sentences_that_ask_for_nothing_are_known_by_other_words() -> None:
-    """`positive` relies on it."""
+    """`positive` relies on this property."""
     phrases = {kind: replies_book().kinds[kind] for kind in ("shown", *ASKING)}
     for kind, group in phrases.items():
         for phrase in group:

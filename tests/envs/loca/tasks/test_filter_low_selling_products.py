@@ -38,7 +38,7 @@ from tests.envs.loca.office import update_product as update
 
 TASK = "FilterLowSellingProducts"
 World = FilterLowSellingProducts
-# Has ties and cancelled subscribers.
+# This state has ties and cancelled subscribers.
 STATE: dict[str, Any] = {"length": 20_000, "seed": 0}
 rewrite = functools.partial(in_csv, TABLE)
 

@@ -64,7 +64,7 @@ def test_the_ends_of_the_options_are_solved(name: str) -> None:
 @pytest.mark.parametrize("steps", [16, 40])
 @pytest.mark.parametrize("name", ["ApplyPhDEmail", "CanvasArrangeExam", "CourseAssistant"])
 def test_a_horizon_is_about_the_length_of_the_plan(name: str, steps: int) -> None:
-    """Includes plans that read pages, which grow unevenly."""
+    """This includes plans that read pages and so grow unevenly."""
     sizes = TASKS[name].config_for_horizon(steps)
     lengths = [len(carry_out(fresh(name, seed=k, **sizes)).progress.facts) + 1 for k in range(6)]
     assert abs(sum(lengths) / len(lengths) - steps) <= steps / 4, lengths

@@ -44,7 +44,7 @@ def play(world: Any, calls: Iterable[ToolCall]) -> None:
 
 
 def follow(world: Any) -> None:
-    """Follow the first hint until the claim; each hint must lead on."""
+    """Follow the first hint until the claim; each hint must make progress."""
     seen: list[str] = []
     while (calls := world.optimal_calls()) != [CLAIM.call]:
         assert calls, "the task is alive, so there is a next step"
@@ -176,7 +176,7 @@ def any_calls(world: Any, draw: random.Random) -> list[ToolCall]:
 
 @pytest.mark.family(name=list(TASKS), seed=range(3))
 def test_labels_agree_with_the_plan(name: str, seed: int) -> None:
-    """A step in another form is productive, and success stays possible."""
+    """A step done in another accepted way is productive, and success stays possible."""
     draw, env = random.Random(seed), agentgym.make(name, labels=True, budget_slack=50)
     env.reset(seed=seed)
     world = cast("OfficeTask[Any]", agentgym.tool_env(env).world)
@@ -232,7 +232,7 @@ def test_a_wrong_mail_counts_as_no_step(name: str, changes: dict[str, Any]) -> N
 @pytest.mark.parametrize("name", ["FilterLowSellingProducts", "ApplyPhDEmail"])
 @pytest.mark.parametrize("way", ["elsewhere", "by a program"])
 def test_a_mail_with_a_wrong_attachment_ends_the_hopes(name: str, way: str) -> None:
-    """The attachment has the right name; its email cannot be unsent."""
+    """The wrong file has the right name, and a sent email cannot be withdrawn."""
     world = fresh(name)
     while (step := world.progress.pending()[0]).call.name != "send_email":
         play(world, [step.call])

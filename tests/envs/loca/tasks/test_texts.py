@@ -68,7 +68,7 @@ READINGS: Mapping[str, tuple[PhraseBook, Collection[str]]] = {
     ),
     "notes about books": (notes_book("books"), notes_book("books").kinds.keys() - NOTES),
 }
-# Two opposite kinds, and words that say nothing because both use them.
+# Two opposite kinds of phrases, and words that decide nothing because both use them.
 SHARED: Mapping[str, tuple[PhraseBook, tuple[str, str], str]] = {
     "a file is final": (
         presentations_book(),

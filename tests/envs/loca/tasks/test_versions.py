@@ -52,7 +52,7 @@ def undo(store: Store) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda store: store.delete("parents", id=3),  # and, by the foreign key, its child
+        lambda store: store.delete("parents", id=3),  # also deletes its child, by the foreign key
         lambda store: store.delete("children", id=3),
         lambda store: store.delete("children"),
         lambda store: store.insert("children", parent=2),
@@ -80,7 +80,7 @@ def test_a_change_of_one_table_costs_nothing_for_the_others() -> None:
     for _ in range(2):
         store.derive("children", ("children",), make)
         store.update("parents", 1, name="other")
-        store.delete("parents", id=77)  # there is none
+        store.delete("parents", id=77)  # no such row exists
         store.find("children")
     assert len(made) == 1
 
