@@ -106,7 +106,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Records:
-    """A sampled run: each test's seconds and executed lines."""
+    """A sampled run: each test's duration and the lines that it executes."""
 
     seconds: Mapping[str, float]
     lines: Mapping[str, Mapping[str, int]]

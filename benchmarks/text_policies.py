@@ -1,6 +1,6 @@
 """Policies that solve the reading part of office tasks with about 20 lines of regular expressions.
 
-Each returns the share of the answer that its patterns find, or the Jaccard overlap with it.
+Each policy returns the share of the answer that its patterns find, or their Jaccard overlap.
 """
 
 from __future__ import annotations

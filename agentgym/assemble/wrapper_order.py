@@ -37,7 +37,7 @@ class StagedWrapper(
     gymnasium.Wrapper[WrapperObsType, WrapperActType, ObsType, ActType],
     gymnasium.utils.RecordConstructorArgs,
 ):
-    """Base of wrappers that keep the order of stages and record their arguments for specs.
+    """Base class of wrappers that check their order in the stack and record arguments for specs.
 
     `world_env` is the env inside all wrappers.
 

@@ -46,7 +46,7 @@ class Team:
         unseated: The agents of a match that have not had their first turn.
         winners: The agents that solved the task, or earned most, if they compete.
         faults: The number of rejected answers, by agent.
-        question: The host's open question, or an empty text.
+        question: The host's open question, or an empty string.
         pending_end: Why the episode will end after the answer; in a duel, why the last world ended.
         stopped_by: The agent that ended a match because it could not continue.
     """
@@ -77,7 +77,7 @@ class Team:
         self.ended = self.ended or reason
 
     def transmit(self, sender: str, text: str, channel: Channel) -> str:
-        """Count a message and its words, and return it as it arrives; or raise `ToolError`."""
+        """Count a message and its words. Return the text that arrives, or raise `ToolError`."""
         count, budget = count_words(text), channel.message_words
         if budget is not None and self.words[sender] + count > budget:
             left = budget - self.words[sender]

@@ -236,7 +236,7 @@ def counter(name: str) -> TokenCounter:
 
 
 def huggingface(tokenizer: _Encoder, name: str) -> TokenCounter:
-    """Return a counter over a Hugging Face tokenizer."""
+    """Return a token counter that uses a Hugging Face tokenizer."""
 
     def length(text: str) -> int:
         return len(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))

@@ -55,7 +55,7 @@ _GUESS = "Guess "
 _LOST = "No turn is left to find the hidden item."
 # Fewest turns for an item without known candidates: a query and a guess.
 _QUICKEST = 2
-# Average turns for one of several hidden items among 100.
+# Average number of turns to find one of several hidden items among 100.
 _TURNS = 4.85
 # Below this many turns, one hidden item among few (2.4 turns on average) fits better than one among
 # 100 (3.9).

@@ -215,7 +215,7 @@ def guarantee(game: Bargain) -> Guarantee:
 
 @lru_cache(maxsize=4096)
 def agreements(pool: Items, offers: int, mine: Items, theirs: Items) -> list[Items]:
-    """Return the next offerer's possible shares in a subgame-perfect equilibrium of a deal.
+    """Return the shares that the next proposer can get in a subgame-perfect equilibrium.
 
     A player accepts a share that is worth as much to it as rejecting, and offers the division that
     is best for itself; ties go to the one that is best for the other. `mine` are the offerer's

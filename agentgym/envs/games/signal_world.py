@@ -231,7 +231,7 @@ class SignalWorld(GameWorld[SignalConfig]):
         return self.done and self.cost <= self.least
 
     def report(self) -> Mapping[str, Any]:
-        """Return the words and wrong picks, and the least possible number of words."""
+        """Return the number of words and wrong picks, and the minimum number of words."""
         return {"cost": self.cost, "least": self.least}
 
     @classmethod

@@ -87,7 +87,7 @@ class Fact:
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """The owners of its quantities, the target's first."""
+        """The owners of the fact's quantities, beginning with the target's owner."""
         return tuple(dict.fromkeys((self.target.owner, *(source.owner for source in self.sources))))
 
 

@@ -314,7 +314,7 @@ class Progress:
                     self._restart()
                     continue
                 self._completed += [step for step in self._steps() if step.label in self.facts]
-                # A look that turned out to be unnecessary has no fact.
+                # A read that the plan did not need yields no fact.
                 facts = [self.facts.get(step.label) for step in self._steps()]
                 is_single = isinstance(self._batch, PlanStep)
                 self._enter(self._script.send(facts[0] if is_single else facts))

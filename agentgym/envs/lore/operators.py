@@ -1,6 +1,6 @@
 """The bottom-up domains' operators on numbers and texts, and how documents write them.
 
-To add an operator, add an `Operator` to `STANDARD` or `HARD`; to add a function, a table entry.
+To add an operator, extend `STANDARD` or `HARD`. To add a function, extend its operator's table.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Records(ReadDocuments):
     Attributes:
         values: The values of variables, without the inputs of applied rules.
         rules: The expressions of unread rules, by prefix.
-        ready: The unread listed or computed ids, with the variable that a list named.
+        ready: The unread ids that were listed or computed, each with the variable that the list names.
         doubtful: The unread ids of documents whose values no rule has asked for yet.
         ahead: The ids read before anything referred to them.
     """

@@ -156,7 +156,7 @@ def references(node: Node) -> Iterator[tuple[str | None, Area]]:
 
 
 def retitle(formula: str, old: str, new: str) -> str:
-    """Update a formula's references after a sheet was renamed."""
+    """Update a formula's references to a renamed sheet."""
     parts = ["="]
     for kind, text in tokens(formula[1:]):
         title, rest = split_sheet(text) if kind == "reference" else (None, text)

@@ -1,4 +1,4 @@
-"""Excel workbooks, written reproducibly and checked for their declared contents before reading."""
+"""Read and write Excel workbooks, reproducibly; the declared size is checked before reading."""
 
 from __future__ import annotations
 

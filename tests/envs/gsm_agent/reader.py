@@ -121,7 +121,7 @@ class Reader:
         return None
 
     def clause(self, who: str, words: str, noun: str = "") -> Key | None:
-        """Return the quantity of `bought muffins on Friday`; `noun` stands for a missing one."""
+        """Return the quantity of `bought muffins on Friday`, with `noun` if the words name none."""
         verb, _, rest = words.partition(" ")
         rest = rest.replace("money", "dollars", 1) if rest.startswith("money") else rest
         for known in (each for each in _NOUNS if not noun):

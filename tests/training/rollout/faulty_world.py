@@ -130,7 +130,7 @@ class Awaiting:
         return reply
 
 
-# The reported cause of a failure, by the way of working; a hang lasts until its timeout.
+# The reported cause of each failure; a hang lasts until its timeout.
 CAUSES = {
     "raise": "OSError: the disk is full",
     "die": "ended with exit code 7|died|exit|unavailable",

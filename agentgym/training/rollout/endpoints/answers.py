@@ -62,7 +62,7 @@ def call_text(name: Any, values: Any, dialect: Dialect) -> str:
     """Return a native call as text; the env reports an invalid one."""
     arguments = values if isinstance(values, str) else json.dumps({} if values is None else values)
     body = f'{{"name": {json.dumps(name)}, "arguments": {arguments.strip() or "{}"}}}'
-    body = body.replace("</", "<\\/")  # as in `render`: no argument may end the tag
+    body = body.replace("</", "<\\/")  # as in `render`: no argument may close the tag
     text = f"<tool_call>\n{body}\n</tool_call>"
     calls = parse(text, "json").calls
     return render(calls[0], dialect) if calls else text
