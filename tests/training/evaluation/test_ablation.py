@@ -141,10 +141,8 @@ def test_bad_settings_are_refused_before_anything_runs(
         small(**changes)
 
 
-def test_the_report_tells_what_the_results_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.undo()  # undoes `blank_figures`
+@pytest.mark.rotation
+def test_the_report_tells_what_the_results_hold(tmp_path: Path) -> None:
     rows = run_ablation(small(), tmp_path / "a", 1)
     written = write_report(rows, tmp_path / "a")
     assert {path.name for path in written} == {

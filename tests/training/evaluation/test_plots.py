@@ -47,11 +47,6 @@ def simulated(
     return rows
 
 
-@pytest.fixture(autouse=True)
-def blank_figures() -> None:
-    """Draw figures, unlike the other tests in this folder."""
-
-
 @pytest.mark.rotation(
     draw=FIGURES,
     shape=[
