@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import fields, is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
+from json.encoder import encode_basestring_ascii
 from pathlib import PurePath
 from typing import Any
 
@@ -27,7 +28,7 @@ def digest(value: object) -> str:
     Mappings and sets are unordered, tuples equal lists, objects are represented by class name and
     attributes, and functions by name. Raises TypeError for anything else, and for cycles.
     """
-    return hashlib.sha256(json.dumps(_canonical(value, ())).encode()).hexdigest()[:_HEX_DIGITS]
+    return hashlib.sha256(_canonical(value, ()).encode()).hexdigest()[:_HEX_DIGITS]
 
 
 def plain_attributes(value: object) -> dict[str, Any]:
@@ -35,32 +36,48 @@ def plain_attributes(value: object) -> dict[str, Any]:
     plain = {}
     for name, attribute in _attributes(value).items():
         try:
-            plain[name] = _canonical(attribute, (id(value),))
+            plain[name] = json.loads(_canonical(attribute, (id(value),)))
         except TypeError:  # such as random generators
             continue
     return plain
 
 
-def _canonical(value: Any, above: tuple[int, ...]) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
+def _canonical(value: Any, above: tuple[int, ...]) -> str:
+    """Return canonical JSON, written from the leaves up so that sorting encodes nothing twice."""
+    if value is None or isinstance(value, (int, float, str)):
+        return _leaf(value)
     if isinstance(value, _PRINTED):
-        return {"value": repr(value)}
+        return f'{{"value": {json.dumps(repr(value))}}}'
     if isinstance(value, (np.ndarray, np.generic)):
         return _canonical(value.tolist(), above)
     if id(value) in above:
         raise TypeError(f"no digest: a {type(value).__name__} contains itself; {_REMEDY}")
     above = (*above, id(value))
     if isinstance(value, (list, tuple)):
-        return [_canonical(item, above) for item in value]
+        return _list(_canonical(item, above) for item in value)
     if isinstance(value, Mapping):
-        pairs = ([_canonical(k, above), _canonical(v, above)] for k, v in value.items())
-        return {"map": sorted(pairs, key=json.dumps)}
+        pairs = (_list((_canonical(k, above), _canonical(v, above))) for k, v in value.items())
+        return f'{{"map": {_list(sorted(pairs))}}}'
     if isinstance(value, Set):
-        return {"set": sorted((_canonical(item, above) for item in value), key=json.dumps)}
+        return f'{{"set": {_list(sorted(_canonical(item, above) for item in value))}}}'
     if callable(value):
-        return {"name": getattr(value, "__qualname__", type(value).__qualname__)}
-    return {"object": type(value).__qualname__, "with": _canonical(_attributes(value), above)}
+        name = getattr(value, "__qualname__", type(value).__qualname__)
+        return f'{{"name": {json.dumps(name)}}}'
+    attributes = _canonical(_attributes(value), above)
+    return f'{{"object": {json.dumps(type(value).__qualname__)}, "with": {attributes}}}'
+
+
+def _leaf(value: float | str | None) -> str:
+    """Return `json.dumps(value)`, without its overhead for the commonest types."""
+    if type(value) is str:
+        return encode_basestring_ascii(value)
+    if type(value) is int:
+        return repr(value)
+    return "null" if value is None else json.dumps(value)
+
+
+def _list(items: Iterable[str]) -> str:
+    return f"[{', '.join(items)}]"
 
 
 def _attributes(value: object) -> Mapping[str, Any]:

@@ -30,6 +30,13 @@ _MIN_DISTINCT = MIN_INSTANCES * (1 - math.exp(-_PROBES / MIN_INSTANCES))
 
 _MAX_DRAWS = 500  # the chance that all miss a fifth of the instances is 10^-48
 
+# Seeds remembered per configuration and split, at about 100 bytes each.
+_MAX_SEEDS = 10_000
+
+# Seeds whose instances are in the other split. Every arm and policy of an evaluation resets to the
+# same seeds, and would otherwise draw about five instances for each one in the test split.
+_rejected: dict[tuple[type[World[Any]], str, str], set[int]] = {}
+
 # Probed configurations; each process probes each only once.
 _enough: dict[tuple[type[World[Any]], str], bool] = {}
 
@@ -66,13 +73,20 @@ def draw_instance(
     world: type[World[Any]], config: Any, rng: np.random.Generator, split: str | None = None
 ) -> Instance:
     """Draw until an instance is in the split, or raise ValueError; without a split, draw once."""
+    if split is None:
+        seed = int(rng.integers(2**63))
+        return Instance(draw(world, config, seed), seed, "")
+    rejected = _rejected.setdefault((world, repr(config), split), set())
     for _ in range(_MAX_DRAWS):
         seed = int(rng.integers(2**63))
+        if seed in rejected:
+            continue
         instance = draw(world, config, seed)
-        if split is None:
-            return Instance(instance, seed, "")
         if {split_of(key) for key in instance.split_keys()} == {split}:
             return Instance(instance, seed, instance.instance_key())
+        if len(rejected) == _MAX_SEEDS:
+            rejected.clear()
+        rejected.add(seed)
     raise ValueError(
         f"split={split!r} contains none of {_MAX_DRAWS} instances drawn with {config}; make "
         f"{world.__name__} larger or leave split=None"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec
 
@@ -13,7 +14,8 @@ import agentgym
 from agentgym import clone, make, tool_env
 from agentgym.oracles import OraclePolicy, TeamPolicy
 from agentgym.training.rollout import collect, replay, rollout
-from agentgym.world.splits import TEST_SHARE, config_for_split, split_of
+from agentgym.world import splits
+from agentgym.world.splits import TEST_SHARE, config_for_split, draw_instance, split_of
 from agentgym.world.world import COMMON
 from tests.world.guess_world import GuessWorld
 
@@ -31,6 +33,34 @@ class FewWorld(GuessWorld):
 
     def generate(self) -> None:
         self.number = int(self.rng.integers(self.config.instances))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("most", [3, 10_000])
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_an_instance_of_the_other_split_is_drawn_only_once(
+    split: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class World(FewWorld):
+        drawn = 0
+
+        def generate(self) -> None:
+            super().generate()
+            World.drawn += 1
+
+    def reset(seed: int) -> tuple[int, str]:
+        rng = np.random.default_rng(seed)
+        instance = draw_instance(World, FewConfig(10_000), rng, split)
+        assert split_of(instance.key) == split
+        return instance.seed, str(rng.bit_generator.state)
+
+    monkeypatch.setattr(splits, "_MAX_SEEDS", most)
+    fresh = [reset(seed) for seed in range(20)]
+    first, World.drawn = World.drawn, 0
+    assert [reset(seed) for seed in range(20)] == fresh
+    rejected = first - 20
+    assert rejected > 2
+    assert World.drawn == 20 or most < rejected
+    assert len(splits._rejected[World, repr(FewConfig(10_000)), split]) <= most
 
 
 def test_the_split_of_a_key_is_a_function_of_it() -> None:

@@ -241,6 +241,7 @@ def write_expression(program: Program, call: str = "{}()") -> str:
     )
 
 
+@functools.lru_cache(maxsize=4096)  # most lines of a state were in the state before it
 def read_expression(text: str) -> Program:
     """Parse `write_expression`; raise ValueError for other text."""
     operands = tuple(f"{name}.py" for name in _CALL.findall(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -102,9 +103,14 @@ def _prefix(file: str) -> str:
     return file.partition("%")[0]
 
 
+@functools.lru_cache(maxsize=16384)  # every step sorts the same files
+def _number(file: str) -> int:
+    return int(_prefix(file)[1:])
+
+
 def _late_first(files: Iterable[str]) -> list[str]:
     # Dependencies have larger numbers, so documents can be read in this order.
-    return sorted(files, key=lambda file: -int(_prefix(file)[1:]))
+    return sorted(files, key=_number, reverse=True)
 
 
 @dataclass
