@@ -1,9 +1,8 @@
-"""Run the tests in other conditions: instruction sets, core counts, load, users, sandboxes,
+"""Run the tests under other conditions: instruction sets, core counts, load, users, sandboxes,
 locales, Python versions, test orders.
 
-python .ci/matrix.py                 every row; updates the table in docs/testing.md
-python .ci/matrix.py nonroot load    these rows
-python .ci/matrix.py --exhaustive    include the exhaustive cases in rows that run all tests (hours)
+By default, the script runs every row and updates the table in docs/testing.md. Arguments select
+rows. `--exhaustive` includes the exhaustive cases in rows that run all tests, which takes hours.
 
 Every row runs in a fresh clone of the last commit. A row that this machine cannot run is skipped,
 and the table gives the reason. The exit code is 1 if a row fails.
@@ -55,11 +54,11 @@ class Row:
 
     Attributes:
         about: Description of the condition for the table.
-        prefix: Words before the command.
+        prefix: A command that runs the test command, such as `taskset -c 0`.
         numeric: Run only the files whose results may depend on the machine's arithmetic.
-        order: The row varies the order of tests, and skips the exhaustive cases.
+        order: Whether the row changes the order of tests and therefore skips the exhaustive cases.
         around: Context manager that runs during the tests.
-        run: Replacement for pytest over all files.
+        run: Function that replaces `run_pytest`.
         check: Raises `Unplayable` if a requirement is missing.
     """
 
@@ -108,7 +107,7 @@ def main() -> None:
 
 
 def play(row: Row, tests: Sequence[str], exhaustive: bool) -> tuple[str, str]:
-    """Return `passed`, `failed` or `skipped` with pytest's summary or the reason."""
+    """Return `passed`, `failed` or `skipped`, and pytest's summary or the reason for skipping."""
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
         clone = Path(folder) / "agentgym"
         try:
@@ -161,7 +160,7 @@ def finish(command: Sequence[str], clone: Path, env: Mapping[str, str]) -> tuple
 
 
 def numeric_files(clone: Path) -> list[str]:
-    """Return the test files that import a numeric library; NumPy counts only directly."""
+    """Return the test files that import NumPy directly or another numeric library at any depth."""
     heavy = NUMERIC - {"numpy"}
     modules = {
         ".".join(path.relative_to(clone).with_suffix("").parts): imported(path)
@@ -266,7 +265,7 @@ def interpreter(version: str) -> str:
             == version
         ):
             return candidate
-    raise Unplayable(f"there is no python{version} here")
+    raise Unplayable(f"this machine has no python{version}")
 
 
 def shuffled(seed: int) -> Sequence[str]:
@@ -278,9 +277,9 @@ def needs(*programs: str, root: bool = False) -> Callable[[], None]:
         if sys.platform != "linux":
             raise Unplayable("Linux only")
         if root and os.geteuid():
-            raise Unplayable("needs root, to become somebody else")
+            raise Unplayable("root is required to switch to another user")
         if missing := [program for program in programs if shutil.which(program) is None]:
-            raise Unplayable(f"there is no {missing[0]} here")
+            raise Unplayable(f"{missing[0]} is not installed")
 
     return check
 
@@ -289,7 +288,7 @@ BECOME_NOBODY = f"""
 set -e
 clone=$1; shift
 chown -R {NOBODY}:{NOBODY} "$(dirname "$clone")"
-# The interpreter may lie in a home that others cannot enter: mount it at the same place.
+# Other users may be unable to read the interpreter's home folder: mount it at the same path.
 home=$(getent passwd 0 | cut -d: -f6)
 case "$(readlink -f "$1")" in "$home"/*)
   shelf=$(mktemp -d); first=$(realpath --relative-to="$home" "$(readlink -f "$1")" | cut -d/ -f1)
@@ -318,8 +317,8 @@ def without_namespaces(row: Row, clone: Path, selected: Sequence[str]) -> tuple[
     )
     if "unshare" not in probe.stderr:
         raise Unplayable(
-            "namespaces cannot be forbidden here: "
-            f"{probe.stderr.strip() or 'one could still be made'}"
+            "user namespaces cannot be disabled here: "
+            f"{probe.stderr.strip() or 'a new one could be created'}"
         )
     return run_pytest(Row(row.about, row.env, shell), clone, selected)
 
@@ -336,7 +335,7 @@ def without_bubblewrap(row: Row, clone: Path, selected: Sequence[str]) -> tuple[
         if not (Path(place) / "bwrap").exists()
     ]
     if shutil.which("python3", path=os.pathsep.join(folders)) is None:
-        raise Unplayable("bwrap lies beside the programs that the tests need")
+        raise Unplayable("bwrap is in the same folder as programs that the tests need")
     return run_pytest(
         Row(row.about, {"PYTHONPATH": str(hidden), "PATH": os.pathsep.join(folders)}),
         clone,

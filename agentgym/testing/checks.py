@@ -1,4 +1,4 @@
-"""Laws of every step, which define the results that an env may return for any model text."""
+"""Laws of every step, which define the results that an env may return for any reply."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import gymnasium
 from agentgym.play.env import MAX_ERROR_CHARS
 from agentgym.text.messages import Chat, Message, Role
 
-# observation, reward, terminated, truncated, info
+# the observation, reward, terminated, truncated and info of a step
 StepResult = tuple[Any, Any, Any, Any, Any]
 
 _ROLES = frozenset(get_args(Role))
@@ -22,10 +22,10 @@ _ERROR = "error: "
 
 
 def to_jsonable(value: Any) -> Any:
-    """Convert a record of an info to JSON-able data."""
+    """Convert a dataclass in `info` to JSON-able data."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
-    raise TypeError(f"{type(value).__name__} is not JSON-able")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 def faults_of_result(
@@ -118,7 +118,7 @@ class ObservationHash:
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
         self.marks: list[str] = []
-        """The hash after the reset and after each step, to tell where two episodes part."""
+        """The hashes after the reset and each step, which show where two episodes diverge."""
 
     def add(self, before: Chat, result: StepResult) -> None:
         """Add the result of a reset or a step."""
@@ -127,7 +127,7 @@ class ObservationHash:
 
 
 def parting(one: Sequence[str], two: Sequence[str]) -> str:
-    """Name the first step at which two episodes differ, if any."""
+    """Return the first step at which two episodes differ, or an empty string."""
     for k, (left, right) in enumerate(zip(one, two, strict=False)):
         if left != right:
             return f"the reply {k}" if k else "the reset"
@@ -135,7 +135,7 @@ def parting(one: Sequence[str], two: Sequence[str]) -> str:
 
 
 def describe_result(before: Chat, result: StepResult) -> str:
-    """Format a step's new messages and other results."""
+    """Format a step's new messages and the rest of the result."""
     chat, reward, terminated, truncated, info = result
     shared = chat.shared_prefix(before)
     new = [message.to_dict() for message in chat.messages[shared:]]

@@ -1,6 +1,6 @@
 """Laws of every world, as functions for tests and for `agentgym check`.
 
-Each raises `BrokenLaw` with the error and a line of Python that reproduces it.
+Each law raises `BrokenLaw` with the error and a line of Python that reproduces the error.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ from agentgym.world.world import World, has_hook, load_world
 
 # the hooks that `OraclePolicy` needs to play from the chat
 SCRIPTED = ("read_task", "read_result", "optimal_calls")
-# An episode without actions is considered endless after ten times the package's longest budget.
+# Number of replies after which an episode counts as endless: ten times the package's longest
+# budget.
 MOST_REPLIES = 20_000
 _NOISE = 0.3  # the highest error rate that leaves most episodes long enough to be informative
 _IDLE = "I would rather not."
 _INFO_KEYS = {"turn", "valid", "success", "detail"}
 _PLAIN = (str, int, float, bytes, bool, type(None), dict, list, tuple)
 _PLAIN_MODULES = ("agentgym.text.messages", "agentgym.text.tools")
-# Importing a world's module may register it, and may print.
+# Importing a world's module may register the world, and may print.
 _DIGEST = """
 import contextlib, importlib, sys
 from agentgym.testing.laws import play_lines
@@ -54,7 +55,7 @@ print(*(line for each in sys.argv[2:] for line in play_lines(each)), sep='\\n')
 
 
 class BrokenLaw(AssertionError):
-    """A world violates a law; `line` is Python code that reproduces it."""
+    """Violation of a law by a world; `line` is Python code that reproduces the violation."""
 
     def __init__(self, law: str, line: str) -> None:
         self.law, self.line = law, line
@@ -68,7 +69,7 @@ def require(condition: object, law: str, line: str) -> None:
 
 
 def make_line(env_id: str, seed: int | None = None, **options: Any) -> str:
-    """Return Python code that makes an env and, with a seed, resets it."""
+    """Return Python code that makes an env and, if a seed is given, resets the env."""
     given = "".join(f", {name}={value!r}" for name, value in options.items())
     made = f"env = agentgym.make({env_id!r}{given})"
     return made if seed is None else f"{made}; env.reset(seed={seed})"
@@ -80,12 +81,12 @@ def rollout_line(env_id: str, policy: str, seed: int, **options: Any) -> str:
 
 
 def world_of(env_id: str) -> type[World[Any]]:
-    """Return a world's class by its id."""
+    """Return the world class of an env id."""
     return load_world(gymnasium.spec(registry.resolve(env_id)).kwargs["world"])
 
 
 def erring_policy(env_id: str, p: float = _NOISE) -> ScriptedPolicy:
-    """Return a policy that sometimes errs, or a random one if the world lacks the hooks."""
+    """Return a policy that sometimes errs, or a random policy if the world lacks the hooks."""
     world = world_of(env_id)
     if all(has_hook(world, hook) for hook in (*SCRIPTED, "legal_calls")):
         return NoisyPolicy(env_id, p)
@@ -101,11 +102,11 @@ def check_gymnasium(env_id: str) -> None:
         try:
             check_env(gymnasium.make(full).unwrapped)
         except (AssertionError, UserWarning, gymnasium.error.Error) as error:
-            raise BrokenLaw(f"check_env of Gymnasium: {error}", line) from error
+            raise BrokenLaw(f"Gymnasium's check_env failed: {error}", line) from error
 
 
 def play_lines(env_id: str) -> Iterator[str]:
-    """Yield three episodes as JSON, with hints if the world has them."""
+    """Yield three episodes as JSON, with hints if the world supports hints."""
     world = world_of(env_id)
     hinted = all(has_hook(world, hook) for hook in ("state", "subtask", "read_state", *SCRIPTED))
     env = registry.make(env_id, oracles="SP" if hinted else "", labels=True)
@@ -114,11 +115,11 @@ def play_lines(env_id: str) -> Iterator[str]:
 
 
 def check_same_bytes(env_ids: Sequence[str]) -> None:
-    """Check that the same seeds give the same bytes in any process."""
+    """Check that episodes with the same seeds are byte-identical in any process."""
     lines = "".join(f"{line}\n" for env_id in env_ids for line in play_lines(env_id))
     expected = hashlib.sha256(lines.encode()).hexdigest()
     modules = " ".join({world_of(env_id).__module__ for env_id in env_ids})
-    path = os.pathsep.join(filter(None, sys.path))  # a world may be in a user's folder
+    path = os.pathsep.join(filter(None, sys.path))  # the world may be defined in a user's folder
     for hash_seed in ("0", "4242"):
         played = subprocess.run(
             [sys.executable, "-c", _DIGEST, modules, *env_ids],
@@ -148,7 +149,7 @@ def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
 
 
 def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
-    """Check that legal random walks stay in the spaces and are rewarded at the end."""
+    """Check that random play stays in the spaces and is rewarded only at the end."""
     env, policy = registry.make(env_id), RandomPolicy(env_id)
     offers = has_hook(world_of(env_id), "legal_calls")
     env.action_space.seed(0)
@@ -183,7 +184,7 @@ def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
 def check_oracle(
     env_id: str, arm: str = "", scope: str = "persistent", seeds: Iterable[int] = range(5)
 ) -> None:
-    """Check that the oracle policy solves every instance with optimal steps only."""
+    """Check that the oracle policy solves every instance and that all of its steps are optimal."""
     options: dict[str, Any] = {"oracles": arm, "hint_scope": scope, "labels": True}
     env = registry.make(env_id, **options)
     for seed in seeds:
@@ -197,7 +198,7 @@ def check_oracle(
 
 
 def check_dialect(env_id: str, dialect: Dialect) -> None:
-    """Check that the world is solved in a call dialect."""
+    """Check that the oracle policy solves the world in a call dialect."""
     reward = rollout(
         OraclePolicy(env_id, dialect=dialect), registry.make(env_id, dialect=dialect), 0
     ).reward
@@ -220,7 +221,8 @@ def check_doing_nothing(env_id: str, seeds: Iterable[int] = range(3)) -> None:
                 break
         else:
             raise BrokenLaw(
-                f"{MOST_REPLIES} replies without a call end no episode; set max_turns", line
+                f"the episode must end within {MOST_REPLIES} replies without a call; set max_turns",
+                line,
             )
         require(reward == 0.0, f"doing nothing scores {reward}", line)
         require(truncated, "doing nothing ends the world, in place of the turn budget", line)
@@ -302,7 +304,9 @@ def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
 
 
 def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
-    """Check that a world rebuilt from the chat or `state()` gives the same hints; count them."""
+    """Check that a world rebuilt from the chat or `state()` gives the same hints; return the number
+    of comparisons.
+    """
     policy, compared = RandomPolicy(env_id), 0
     has_slack = "budget_slack" in registry.config_schema(env_id)["properties"]
     options: dict[str, Any] = {"budget_slack": 5} if has_slack else {}

@@ -84,7 +84,7 @@ def test_the_command() -> None:
     assert "env.step('I would rather not.')" in shown.output
     for words, error in [
         (("NoWorld",), "there is no world 'NoWorld'"),
-        (("ListWorld", "--only", "gravity"), "the name of no law holds 'gravity'"),
+        (("ListWorld", "--only", "gravity"), "no law has a name that contains 'gravity'"),
         (("ListWorld-team",), "ListWorld-team is a team"),
     ]:
         shown = run("check", *words)
