@@ -28,9 +28,7 @@ _NO_EXAM = re.compile(
 
 
 def find_exams(world: Any) -> float:
-    """Find the day, time, duration and room of each course's final exam in the newest message about
-    the exam.
-    """
+    """Find the day, time, duration and room of each exam in the newest message about the exam."""
     store = world.office.get(Canvas).store
     mails = [mail.body for mail in world.office.get(Email).messages("rkelly27@mcp.com")]
     found = set()
@@ -79,9 +77,7 @@ def _plain(row: Mapping[str, Any]) -> list[Any]:
 
 
 def find_reminders(world: Any) -> float:
-    """Find the last date in the newest email that mentions a conference, the track and
-    "camera-ready".
-    """
+    """Find the last date in the newest "camera-ready" email about each conference and track."""
     mails = [mail.body for mail in world.office.get(Email).messages("swright@mcp.com")]
     note = world.office.context.files.read_text("conference_info.txt")
     right = 0
@@ -99,9 +95,7 @@ def find_reminders(world: Any) -> float:
 
 
 def find_professors(world: Any) -> float:
-    """Find professors whose newest email prescribes a file structure and does not decline the
-    application.
-    """
+    """Find professors whose newest email prescribes a file structure and does not decline."""
     newest = {
         re.sub(".*<|>", "", mail.sender): mail.body
         for mail in world.office.get(Email).messages("maryc@mcp.com", "INBOX")
@@ -156,9 +150,7 @@ def best_overlap(texts: Mapping[Any, str], pattern: str, right: Iterable[Any]) -
 
 
 def find_students(world: Any) -> float:
-    """Find students who have not sent an attachment under the right subject, with drafts counted or
-    ignored.
-    """
+    """Find students who have not sent the attachment; try with and without counting drafts."""
     roster = read_workbook(world.office.context.files.read("nlp_statistics.xlsx"))
     enrolled = {
         str(row[1]): row[2] for row in next(iter(roster.values()))[1:] if row[3] == "enrolled"
@@ -171,7 +163,7 @@ def find_students(world: Any) -> float:
             and match[1] in enrolled
             and any(name.endswith(".pdf") for name in mail.attachments)
         ):
-            # An email without words about drafts takes precedence over a student's other emails.
+            # An email that is not marked as a draft takes precedence over other emails.
             before = texts.get(enrolled[match[1]], mail.body)
             texts[enrolled[match[1]]] = before if not re.search(_DRAFT, before) else mail.body
     every = set(enrolled.values())
@@ -181,9 +173,7 @@ def find_students(world: Any) -> float:
 
 
 def find_slow(world: Any) -> float:
-    """Select products by their fields; try with and without those whose text excludes an outlet
-    sale.
-    """
+    """Select slow products by fields; try with and without those excluded from an outlet sale."""
     texts = {}
     for item in world.office.get(WooCommerce).products.all():
         custom = {meta["key"]: int(meta["value"]) for meta in item["meta_data"]}
@@ -195,9 +185,7 @@ def find_slow(world: Any) -> float:
 
 
 def find_payments(world: Any) -> float:
-    """Guess the paid amount: the whole invoice, or the sum of the amounts after words such as
-    "paid".
-    """
+    """Guess the paid amount: the whole invoice, or the sum of amounts after words such as "paid"."""
     right = 0
     for invoice in world.truth["invoices"]:
         pages = read_pdf(world.office.context.files.read(f"invoices/{invoice['file']}"))
@@ -210,9 +198,7 @@ def find_payments(world: Any) -> float:
 
 
 def find_alerts(world: Any) -> float:
-    """Select low-stock products by their fields; try with and without those described as
-    discontinued.
-    """
+    """Select low-stock products; try with and without those described as discontinued."""
     known = {row["SKU"] for row in world.truth["old"]}
     texts = {}
     for item in world.office.get(WooCommerce).products.all():
@@ -260,9 +246,7 @@ _COUNT = re.compile(r"\b(?:one|two|three|four|five|six|\d+)\b")
 
 
 def find_pieces(world: Any) -> float:
-    """Count the pieces in order lines; try with and without the changes that patterns find in
-    notes.
-    """
+    """Count pieces in order lines; try with and without the changes that patterns find in notes."""
     orders = [
         order
         for order in world.office.get(WooCommerce).orders.all()

@@ -48,7 +48,7 @@ _CHANCE_SEED, _TRAINING_SEED = 10**6, 2 * 10**6
 _REPEATED = "ids of other seeds"
 # shares of episodes that are reported alongside scores
 MEASURES: Mapping[str, str] = {
-    _REPEATED: "an opaque id that the oracle uses was used in training already",
+    _REPEATED: "the oracle uses an opaque id that already occurred in training",
 }
 
 

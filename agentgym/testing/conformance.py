@@ -33,9 +33,7 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class LawResult:
-    """Verdict on one law (`holds`, `broken` or `skipped`), with a line of code that reproduces an
-    error.
-    """
+    """Verdict on one law: `holds`, `broken` or `skipped`; `line` is code that reproduces an error."""
 
     name: str
     verdict: Verdict
@@ -91,8 +89,7 @@ def check_laws(env_id: str, seeds: int = 5, only: str = "") -> Iterator[LawResul
     """Check every law of a world and yield the verdicts.
 
     `env_id` may be `package.module:MyWorld`, and `only` selects laws whose names contain it. Raises
-    ValueError if the world or law does not exist, if the world cannot be made, or if the id names a
-    team.
+    ValueError if the id names a team, the law does not exist, or the world cannot be made.
     """
     full = resolve(env_id)
     if is_team(full):

@@ -1,7 +1,6 @@
 """Guess answers by methods learnt from examples: constants, blind rules, and lookups by a feature.
 
-A rule, such as the third word or the last option, reveals a leak if it finds the answers of other
-episodes.
+If a rule, such as the last option, finds the answers of other episodes, the world has a leak.
 """
 
 from __future__ import annotations

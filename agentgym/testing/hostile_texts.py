@@ -11,8 +11,7 @@ from string import Template
 _MEMBER = re.compile(r'"(\w+)": ')
 
 _TEXTS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-# Argument values. The JSON file cannot contain the surrogate pair, which JSON would combine into
-# one character.
+# Argument values. JSON would combine the surrogate pair into one character.
 STRINGS: tuple[str, ...] = (
     *_TEXTS["strings"],
     "\ud83d\ude00",
@@ -37,9 +36,7 @@ _CALLS = tuple(map(Template, _TEXTS["calls"]))
 
 
 def replies(tool: str, arguments: str) -> tuple[str, ...]:
-    """Return replies that contain a call of this tool, with JSON arguments, and replies without
-    calls.
-    """
+    """Return replies that contain a call with these JSON arguments, and replies without calls."""
     body = f'{{"name": "{tool}", "arguments": {arguments}}}'
     call = f"<tool_call>{body}</tool_call>"
     inside = _MEMBER.sub(r"\1=", arguments[1:-1])

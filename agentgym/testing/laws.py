@@ -35,8 +35,7 @@ from agentgym.world.world import World, has_hook, load_world
 
 # the hooks that `OraclePolicy` needs to play from the chat
 SCRIPTED = ("read_task", "read_result", "optimal_calls")
-# Number of replies after which an episode counts as endless: ten times the package's longest
-# budget.
+# An episode counts as endless after this many replies, ten times the package's longest budget.
 MOST_REPLIES = 20_000
 _NOISE = 0.3  # the highest error rate that leaves most episodes long enough to be informative
 _IDLE = "I would rather not."
@@ -221,7 +220,7 @@ def check_doing_nothing(env_id: str, seeds: Iterable[int] = range(3)) -> None:
                 break
         else:
             raise BrokenLaw(
-                f"the episode must end within {MOST_REPLIES} replies without a call; set max_turns",
+                f"{MOST_REPLIES} replies without a call do not end the episode; set max_turns",
                 line,
             )
         require(reward == 0.0, f"doing nothing scores {reward}", line)
@@ -304,9 +303,7 @@ def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
 
 
 def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
-    """Check that a world rebuilt from the chat or `state()` gives the same hints; return the number
-    of comparisons.
-    """
+    """Check the hints of worlds rebuilt from the chat or `state()`; return the number of checks."""
     policy, compared = RandomPolicy(env_id), 0
     has_slack = "budget_slack" in registry.config_schema(env_id)["properties"]
     options: dict[str, Any] = {"budget_slack": 5} if has_slack else {}

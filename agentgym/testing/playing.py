@@ -57,11 +57,9 @@ def start(env: ToolEnv, seed: int) -> ToolEnv:
 
 
 def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
-    """Play an episode in which `act` chooses calls from the transcript; return score and
-    transcript.
+    """Play an episode in which `act` chooses the calls; return the score and the transcript.
 
-    If a reply has too many calls for the env, they are played in several replies and recorded as
-    one turn.
+    If the env refuses several calls in one reply, each call becomes a reply of the same turn.
     """
     seen = Transcript(env.chat.messages[1].text, env.chat.tools, ())
     for _ in range(_MAX_REPLIES):

@@ -173,9 +173,7 @@ class Twin:
 
 
 def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
-    """Return a clone (`way` 0), an unpickled copy (1) or a snapshot (2; without wrappers) of an
-    env.
-    """
+    """Return a clone (`way` 0), an unpickled copy (1) or, without wrappers, a snapshot (2)."""
     if way == 2 and isinstance(env, ToolEnv):
         return Twin("restored from a snapshot", env, env.snapshot())
     if way:
