@@ -41,7 +41,7 @@ def extras() -> dict[str, Any]:
 
 
 def resolves(names: Sequence[str]) -> bool:
-    """Return whether uv can install these extras together; raise for any other error."""
+    """Return whether uv can install these extras together; raise RuntimeError if uv itself fails."""
     chosen = [word for name in names for word in ("--extra", name)]
     command = ["uv", "pip", "compile", "--quiet", "--python-version", "3.11", *chosen]
     command += ["--output-file", "/dev/null", "pyproject.toml"]

@@ -25,11 +25,11 @@ BUILD = ("hatchling", "hatch-fancy-pypi-readme", "editables", "setuptools", "whe
 ADAPTERS = "cli,endpoint,export,office,renderers,train,verifiers,verl"
 BRIDGES = "cli,inspect,office,openenv,trl"
 TESTS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist")
-# For each environment, the packages to install and the constraints to ignore.
+# For each environment: the packages to install, and the packages whose constraints are ignored.
 ENVIRONMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "build": (BUILD, ()),
     "dev": ((".[dev]", *BUILD), ()),
-    # The second tuple lists packages that other libraries need in older releases.
+    # Other libraries need older releases of these packages than `constraints.txt` allows.
     "adapters": (
         (f".[{ADAPTERS}]", "verifiers[openenv]", *TESTS, *BUILD),
         ("mcp", "openai", "openenv", "pillow", "transformers"),

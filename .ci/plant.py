@@ -37,11 +37,11 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).parents[1]
-# CPU seconds per fault for sampled tests, and again for other tests; most failures occur early.
+# CPU seconds per fault, for sampled tests and for other tests each; most failures occur early.
 SECONDS = 30
 # Timeout of a test in seconds; without a fault, every test takes less than half of this time.
 HANGING = 60
-# Nearness of a test file whose name matches the faulty file's.
+# Nearness of a test file that is named after the faulty file.
 OWN = 99
 # Number of test files that run first, because they detect most faults.
 NEAREST = 3

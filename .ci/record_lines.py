@@ -1,8 +1,9 @@
-"""pytest plugin that records the package lines that each test executes, and its CPU time.
+"""pytest plugin that records the CPU time of each test and the package lines that the test
+executes.
 
 `PYTHONPATH=.ci RECORDS=FOLDER pytest -p record_lines -n 2` writes one file per process, which
-`.ci/plant.py` reads. It needs `sys.monitoring` of Python 3.12, which reports each line once per
-test. Lines executed in child processes are not recorded.
+`.ci/plant.py` reads. The plugin needs Python 3.12, where `sys.monitoring` can report each line once
+per test. Lines executed in child processes are not recorded.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ from agentgym.training.evaluation import load_results, percent, summarize
 from agentgym.training.rollout import PolicyConfig, collect
 
 EPISODES = 20
-# Six pages with thoughts do not fit a window of 560 tokens; the memory tool's documentation takes 480.
+# Six pages with thoughts do not fit a window of 560 tokens; the memory tool's documentation takes
+# 480 tokens.
 CONTEXTS = (
     "none:window=4k",
     "none:window=560",

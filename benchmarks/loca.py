@@ -5,9 +5,9 @@ most 20 times as long as writing and reading the state as JSON. Resetting to the
 take at most 100 ms. The other columns show the time to execute the reference plan and to check the
 final state.
 
-`resets [TASK …]` only draws and resets. `units` prints the tokens per unit of each task; if the
-class attribute `tokens_per_unit` deviates too much, states are drawn twice. `lengths [TASK …]`
-writes docs/loca_lengths.md.
+The argument `resets [TASK …]` measures only draws and resets. `units` prints the tokens per unit of
+each task; if the class attribute `tokens_per_unit` deviates too much, states are drawn twice.
+`lengths [TASK …]` writes docs/loca_lengths.md.
 """
 
 from __future__ import annotations

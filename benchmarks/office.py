@@ -147,8 +147,8 @@ def rows_of(name: str) -> Iterator[str]:
 
 
 def call(server: Any, tool: str, arguments: Mapping[str, Any]) -> Any:
-    """Call a tool as an env does. Raises RuntimeError if the tool refuses the call, whose time
-    would be meaningless.
+    """Call a tool as an env does. Raises RuntimeError if the tool refuses the call, because the
+    time would be meaningless.
     """
     try:
         return tools_of(server)[tool](arguments)

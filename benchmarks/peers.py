@@ -373,7 +373,7 @@ def verifiers(said: Texts) -> Episode:
 
 
 _HISTORY = "regular expression, history as one text"
-# The package and the player of each library, and the description of a step.
+# The package, the player and the description of a step of each library.
 PEERS: dict[str, tuple[str, Callable[[Texts], Episode], str]] = {
     "agentgym": (
         "agentgym",

@@ -241,7 +241,7 @@ def resources() -> tuple[float, float]:
         fields = (
             Path(f"/proc/{worker.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         )
-        # These fields are user and system time; the process name before them may contain spaces.
+        # User and system time follow the process name, which may contain spaces.
         seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     for pid in (os.getpid(), *(worker.pid for worker in multiprocessing.active_children())):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()

@@ -95,7 +95,7 @@ def find_reminders(world: Any) -> float:
 
 
 def find_professors(world: Any) -> float:
-    """Find professors whose newest email prescribes a file structure and does not decline."""
+    """Find professors whose newest email prescribes a file structure and is not a refusal."""
     newest = {
         re.sub(".*<|>", "", mail.sender): mail.body
         for mail in world.office.get(Email).messages("maryc@mcp.com", "INBOX")

@@ -1,7 +1,7 @@
 """Analyse the texts of the office tasks: `python benchmarks/texts.py [TASK …]` (needs
 `agentgym-suite[office]`).
 
-The first table covers each kind of document in each task at 128K tokens. It counts distinct
+The first table covers each kind of document in each task at 128K tokens. The table counts distinct
 sentences after names, dates, numbers and places are masked, the occurrences of each sentence, and
 the distinct words. The second table shows the share of tokens that the reference plan must read
 (mean of four states), and the share of the answer that regular expressions find at 64K tokens.

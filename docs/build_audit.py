@@ -23,7 +23,7 @@ PAGE = Path(__file__).with_name("audit.md")
 SEEDS, OFFICE_SEEDS = 200, 60
 # Worlds in which a shortcut comes close to the ceiling need more episodes.
 MORE_SEEDS = {"GridWorld": 600}
-# Episodes for learning; an office task needs few, because its episodes differ only in ids and
+# Episodes for learning; an office task needs few episodes, because they differ only in ids and
 # numbers.
 DEMONSTRATIONS, OFFICE_DEMONSTRATIONS = 100, 15
 
@@ -31,10 +31,10 @@ HEAD = """# Audit: what shortcuts earn
 
 <!-- Written by `python docs/build_audit.py`. -->
 
-`agentgym audit ID` plays policies that see only a world's chat and tool schemas and do not do its task. Some answer with
-constants, with majority answers from other seeds, or with the first, last or longest option. Others apply rules to the words,
-numbers, lines and marks of the prompt and of the first, last and unnumbered page, or look answers up by budget and length. Others
-end the episode at once, read again, or copy other episodes, verbatim or by position.
+`agentgym audit ID` plays policies that see only a world's chat and tool schemas and do not do its task. Some policies answer
+with constants, with majority answers from other seeds, or with the first, last or longest option. Other policies apply rules
+to the words, numbers, lines and marks of the prompt and of the first, last and unnumbered page, or look answers up by budget
+and length. Other policies end the episode at once, read again, or copy other episodes, verbatim or by position.
 
 These policies learn from successful episodes of the `train` split and play the `test` split ([splits](splits.md)). The office
 tasks never repeat an instance, so their audits use different seeds instead of splits.
@@ -42,7 +42,7 @@ tasks never repeat an instance, so their audits use different seeds instead of s
 The ceiling of the score is fixed in advance: chance or 10 %, whichever is larger. Chance is *stated* by the world (`World.chance`),
 *enumerated* from the choices of the final tool and the options in the prompts, or *estimated* by random calls on reserved
 seeds. A policy `holds` if the 99 % Wilson interval of its score ends below the ceiling. If chance reaches 10 %, an interval that
-contains the ceiling also holds. An interval above the ceiling is a `leak`. In other cases, more seeds must decide.
+contains the ceiling also holds. An interval above the ceiling is a `leak`. In all other cases, more seeds are needed.
 
 A measure is the share of episodes with an event that must not happen: {measures}.
 

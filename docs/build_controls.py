@@ -95,11 +95,11 @@ def page(
         HEAD,
         "## Planted deficits are found\n",
         (
-            f"The control agent lacks one skill ({rates}). It plays {SEEDS} instances without and with "
-            "the oracle that compensates for it: the plan for planning, the state for tracking, and the "
+            f"The control agent lacks one skill ({rates}). The agent plays {SEEDS} instances without and with "
+            "the oracle that compensates for the missing skill: the plan for planning, the state for tracking, and the "
             "pruned history plus the state for distraction. A deficit is found if the 95 % interval "
             "of the effect on success or on step accuracy is above 0. "
-            f"All three are found in {len(complete)} of {len(controls)} worlds. "
+            f"All three deficits are found in {len(complete)} of {len(controls)} worlds. "
             f"The table was measured with seeds 0 to {SEEDS - 1} (commits {', '.join(sorted(commits))}; "
             "`PYTHONPATH=. python docs/build_controls.py`).\n"
         ),

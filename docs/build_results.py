@@ -1,7 +1,7 @@
 """Write docs/results.md: the reference results and the submissions in docs/results.
 
 `python docs/build_results.py --play` plays the episodes missing from runs/reference; repeat the
-command after an interruption. Models play once `make learn` and `make rl` have trained them.
+command after an interruption. Models play only after `make learn` and `make rl` have trained them.
 Without `--play` the script only rewrites the page from the files in docs/results.
 """
 
@@ -54,7 +54,7 @@ SMOLLM2 = {
     "reward": "runs/rl/reward0",
 }
 # Only `--study` plays these worlds: their episodes have hundreds of turns, take seconds, or differ
-# from another preset's only in size.
+# only in size from the episodes of another preset.
 LONG = re.compile(r"-(long|extreme|k[if]-[cv]|n\d+|lengths)$|SearchWorld-(small|medium|full)$")
 OTHER_LENGTHS = (16_000, 64_000, 96_000, 128_000, 256_000)
 

@@ -26,7 +26,7 @@ class GuessWorld(World[GuessConfig]):
 
     Config = GuessConfig
     parallel_calls = False  # one call per reply
-    observes = True  # not only a policy's copy, but also the world itself calls `read_result`
+    observes = True  # the world itself calls `read_result`, and so does a policy's copy
 
     def generate(self) -> None:  # draws the instance; all random numbers come from self.rng
         self.number = int(self.rng.integers(1, self.config.highest + 1))

@@ -1,4 +1,4 @@
-"""The audit's battery of shortcuts: policies that ignore a world's task must not earn its reward.
+"""Audit a world with a battery of shortcuts: policies that ignore the task must not be rewarded.
 
 Shortcuts learn from demonstrations on training seeds and play test seeds.
 """
@@ -132,7 +132,7 @@ class Audit:
         return next((v for v in ("leak", "undecided") if v in verdicts), "holds")
 
     def table(self) -> Table:
-        """Return a table of the rows."""
+        """Return the results as a table."""
         rows = [
             [row.name, row.kind, percent(row.interval), str(row.seeds), row.verdict]
             for row in self.rows

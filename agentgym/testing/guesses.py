@@ -225,7 +225,7 @@ def learn_guess(examples: Sequence[Example]) -> Guess:
     def hits(feature: str) -> int:
         return sum(_hits(_fit(feature, one), two) for one, two in (halves, halves[::-1]))
 
-    return _fit(max(FEATURES, key=hits), lessons)  # ties go to the first, which is the simplest
+    return _fit(max(FEATURES, key=hits), lessons)  # `max` prefers the first, simplest feature
 
 
 def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:

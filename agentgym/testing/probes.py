@@ -77,7 +77,7 @@ def differences(before: bytes, after: bytes) -> list[str]:
     )
 
 
-# Compared pairs of objects by their ids; references to the objects prevent the reuse of ids.
+# Compared pairs of objects, keyed by id; references to the objects prevent the reuse of ids.
 _Pairs = dict[tuple[int, int], tuple[Any, Any]]
 
 

@@ -64,7 +64,7 @@ def _public_names(module: ModuleType) -> list[str]:
 
 
 def _page_of(package: ModuleType, name: str) -> str:
-    """Return the page of a name, made of the package and the name of the defining module."""
+    """Return the page that documents a name, named after the package and the defining module."""
     value = _value(package, name)
     home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     if not isinstance(home, str) or not home.startswith("agentgym."):
@@ -105,7 +105,7 @@ def _directive(module: ModuleType, name: str) -> str:
     elif inspect.isroutine(value):
         kind = "autofunction"
     else:
-        # For such values, autodoc would show the docstring of the type.
+        # For constants, autodoc would show the docstring of the value's type.
         kind, options = "py:data", [f":value: {cut(repr(value), 200)}"]
     return _eval(f".. {kind}:: {full}", options)
 

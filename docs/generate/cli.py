@@ -1,4 +1,4 @@
-"""The command line reference, generated from the commands."""
+"""Generate the command line reference from the commands."""
 
 from __future__ import annotations
 
