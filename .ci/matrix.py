@@ -5,7 +5,7 @@ By default, the script runs every row and updates the table in docs/testing.md. 
 rows. `--exhaustive` includes the exhaustive cases in rows that run all tests, which takes hours.
 
 Every row runs in a fresh clone of the last commit. A row that this machine cannot run is skipped,
-and the table gives the reason. The exit code is 1 if a row fails.
+and the table gives the reason.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def run_pytest(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, st
 
 
 def finish(command: Sequence[str], clone: Path, env: Mapping[str, str]) -> tuple[bool, str]:
-    """Return whether a command passed, and the last summary line of its output."""
+    """Return whether a command passed, and its last summary line."""
     whole = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     whole |= {"PYTHONPATH": os.pathsep.join(filter(None, [env.get("PYTHONPATH", ""), str(clone)]))}
     whole |= {name: value for name, value in env.items() if name != "PYTHONPATH"}
@@ -221,7 +221,7 @@ def alone(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         codes = list(pool.map(lambda name: run_alone(clone, name), files))
-    # pytest exits with 5 if it runs no test: all tests of the file are exhaustive or skipped
+    # pytest exits with 5 if all tests of the file are exhaustive or skipped
     broken = [name for name, code in zip(files, codes, strict=True) if code not in (0, 5)]
     for name in broken:
         print(f"FAILED {name}", flush=True)
@@ -288,7 +288,7 @@ BECOME_NOBODY = f"""
 set -e
 clone=$1; shift
 chown -R {NOBODY}:{NOBODY} "$(dirname "$clone")"
-# Other users may be unable to read the interpreter's home folder: mount it at the same path.
+# Other users may not be able to read the interpreter: mount it at the same path.
 home=$(getent passwd 0 | cut -d: -f6)
 case "$(readlink -f "$1")" in "$home"/*)
   shelf=$(mktemp -d); first=$(realpath --relative-to="$home" "$(readlink -f "$1")" | cut -d/ -f1)

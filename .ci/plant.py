@@ -1,4 +1,4 @@
-"""Measure how many planted faults are detected by the sampled tests and by the full test suite.
+"""Measure how many planted faults the sampled tests and the full test suite detect.
 
 ```bash
 pip install cosmic-ray
@@ -8,8 +8,8 @@ python .ci/plant.py --lines lines --count 200 agentgym
 ```
 
 Each fault is a Cosmic Ray (https://cosmic-ray.readthedocs.io) mutation inside a function. Sampled
-tests that execute the faulty line run in a clone until one of them fails because of the fault. If
-none fails, tests outside the sample run for the same CPU time.
+tests that execute the faulty line run in a clone until the fault makes a test fail. If none fails,
+tests outside the sample run for the same CPU time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from cosmic_ray.plugins import get_operator, operator_names
 ROOT = Path(__file__).parents[1]
 # CPU seconds per fault, for sampled tests and for other tests each; most failures occur early.
 SECONDS = 30
-# Timeout of a test in seconds; without a fault, every test takes less than half of this time.
+# Timeout of a test in seconds, more than twice the duration without a fault.
 HANGING = 60
 # Nearness of a test file that is named after the faulty file.
 OWN = 99
@@ -47,7 +47,7 @@ OWN = 99
 NEAREST = 3
 # Assumed duration in seconds of a test without a record.
 UNKNOWN = 5.0
-# Memory limit of a test process in bytes, because a fault may allocate memory without end.
+# Memory limit of a test process in bytes; a fault may allocate memory endlessly.
 MEMORY = 24 << 30
 # Prefixes of the mutation operators' names; all prefixes are equally likely.
 KINDS = (
@@ -130,7 +130,7 @@ class Records:
         limit.
 
         A test outside the sample is assumed to execute the same lines as the sampled cases of its
-        function. Functions without sampled cases run only if they are in the fault's folder.
+        function. Other functions run only if they are in the fault's folder.
         """
         mask = sum(1 << line for line in fault.lines)
         running = [name for name, lines in self.lines.items() if lines.get(fault.file, 0) & mask]

@@ -3,7 +3,7 @@ executes.
 
 `PYTHONPATH=.ci RECORDS=FOLDER pytest -p record_lines -n 2` writes one file per process, which
 `.ci/plant.py` reads. The plugin needs Python 3.12, where `sys.monitoring` can report each line once
-per test. Lines executed in child processes are not recorded.
+per test. Child processes are not recorded.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def main(tasks: list[str], length: str) -> None:
 
 def play(task: str, options: dict[str, Any]) -> tuple[float, int]:
     env, policy = agentgym.make(task, **options), OraclePolicy(task)
-    env.reset(seed=0)  # exclude one-time imports and the generation of the state
+    env.reset(seed=0)  # exclude one-time imports
     start = time.process_time()
     env.reset(seed=0)
     reset = time.process_time() - start

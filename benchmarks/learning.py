@@ -40,7 +40,6 @@ def main() -> None:
 
 
 def points_of(folder: Path) -> list[Point]:
-    """Return the evaluations of the model during a run."""
     return [point for point in Curve(folder / CURVE).points if point.phase in ("cloning", "rl")]
 
 

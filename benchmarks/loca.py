@@ -32,7 +32,6 @@ from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.files.pdfs import read_pdf
 
 SEEDS, RESET_SEEDS = 5, 15  # other load on the machine changes single times by 20 %
-# Limits from the module docstring.
 DRAW_JSON, RESET_MS = 20.0, 100.0
 TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]
 TABLE = Path(__file__).parents[1] / "docs" / "loca_lengths.md"

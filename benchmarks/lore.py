@@ -21,7 +21,6 @@ from agentgym.text.messages import Chat
 from agentgym.training.rollout import rollout
 
 SIZES = (1, 10, 100, 350, 1_000, 10_000)
-# Number of rounds; the median counts.
 ROUNDS = 15
 WORLDS = ("DocumentWorld", "MultimodalWorld", "CodeWorld")
 PLAYED = (10, 30, 60, 350)

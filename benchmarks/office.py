@@ -27,7 +27,6 @@ from agentgym.text.tools import ToolError, tools_of
 ROUNDS = 200
 # Number of offices over which memory is averaged.
 LIVE = 64
-# Limits from the module docstring.
 OFFICE_MS, OFFICE_MB, CALL_MS, SQL_MS = 20.0, 20.0, 1.0, 10.0
 
 Arguments = Callable[[int], Mapping[str, Any]]

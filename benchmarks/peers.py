@@ -25,7 +25,6 @@ TURNS = 20
 # verifiers plays a twentieth of these episodes, because its server is slow.
 EPISODES = 100
 ROUNDS = 8
-# Number of envs in each vector env.
 ENVS = 8
 
 Texts = dict[str, str]
@@ -101,7 +100,6 @@ def serve(name: str) -> None:
     output = sys.stdout
     sys.stdout = sys.stderr  # some libraries print
     print(json.dumps(importlib.metadata.version(package)), file=output, flush=True)
-    # The server of verifiers makes each episode slow.
     count = max(1, EPISODES // (20 if name == "verifiers" else 1))
     episode(0)
     for number, _ in enumerate(sys.stdin):

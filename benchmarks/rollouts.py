@@ -7,7 +7,7 @@ installed, those of `gem-llm`.
 
 The argument `slots`, optionally followed by engine names, measures the CPU time and memory of 1,000
 and 10,000 slots and of a bare event loop. The argument `sampler` measures the utilisation of a
-simulated sampler if tool times are heavy-tailed.
+simulated sampler with heavy-tailed tool times.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ MANY = (1_000, 10_000)
 ROUNDS = 3
 # Numbers of slots that the argument `sampler` measures.
 SAMPLED = (64, 512, 4_096)
-# Duration in seconds of each measurement of the simulated sampler.
+# Seconds for which the simulated sampler is measured.
 SAMPLING = 5.0
 TURNS = 12
 # Sleep times of the policy and the tool in milliseconds.
 DELAYS = (0, 5, 50)
-# Minimum duration of a measurement in seconds; at least one round over all slots runs.
+# Minimum duration of a measurement in seconds.
 BUDGET = 1.5
 # The env refuses this call, so every episode lasts until the turn budget is exhausted.
 POP = Reply(render(ToolCall("pop", {"id": 99})))
@@ -67,8 +67,6 @@ class SlowTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
 
 
 class Policy:
-    """Policy that sleeps once per batch, or once per awaited reply."""
-
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
@@ -363,9 +361,7 @@ def gem_vectors() -> dict[str, Run]:
 
 
 def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[int]:
-    """Step a vector env forever; after each episode, yield the number of steps that were not
-    resets.
-    """
+    """Step a vector env; after each episode, yield the number of steps without resets."""
     observations, _ = vector.reset(seed=list(range(slots)))
     over = [False] * slots
     while True:

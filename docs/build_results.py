@@ -80,7 +80,7 @@ def studies() -> dict[str, tuple[dict[str, Any], list[PolicyConfig]]]:
     found["scratch"] = six, models(SCRATCH)
     python = study(["ListWorld"], {"dialect": "python", "max_failed_rounds": 1}, horizons=(2, 3, 4))
     found["smollm2"] = python, models(SMOLLM2, max_new_tokens=24, batch_size=64)
-    # Studies of presets are slow, so they start first.
+    # Slow studies, those of presets, start first.
     return dict(sorted(found.items(), key=lambda item: not item[0].endswith("presets")))
 
 
@@ -115,7 +115,7 @@ def play(
     submission = Submission.of(out)
     if reasons := list(objections(submission, out, replays=0)):
         raise ValueError("; ".join(reasons))
-    # The file names the commit that played the episodes, so a rerun must not replace the file.
+    # A rerun must not change the commit that the file names.
     if not path.exists() or Submission.load(path).log != submission.log:
         write_text(path, submission.to_json())
     # The profile of an office task covers only the two main lengths.

@@ -26,7 +26,7 @@ def make_env(size: int) -> gymnasium.Env:
 
 
 def solved(agent: MaskablePPO | None, env: gymnasium.Env, episodes: int) -> float:
-    """Return the share of held-out boards that the agent solves; None plays random legal moves."""
+    """Return the share of held-out boards solved; None plays random legal moves."""
     rng, total = np.random.default_rng(0), 0.0
     for seed in range(HELD_OUT, HELD_OUT + episodes):
         features, _ = env.reset(seed=seed)

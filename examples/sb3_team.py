@@ -43,7 +43,7 @@ class Masks(VecEnvWrapper):
 
 
 def solved(learner: MaskablePPO | None, team: DiscreteTeam, episodes: int) -> float:
-    """Return the share of held-out lists that the team solves; None plays random legal actions."""
+    """Return the share of held-out lists solved; None plays random legal actions."""
     rng, total = np.random.default_rng(0), 0.0
     for seed in range(HELD_OUT, HELD_OUT + episodes):
         observations, infos = team.reset(seed=seed)

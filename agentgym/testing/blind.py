@@ -1,6 +1,6 @@
 """Policies that ignore the task: constants, prompt options, learnt rules and copies.
 
-These policies see the chat and the tool schemas, and learn from successful episodes on other seeds.
+The policies see the chat and the tool schemas, and learn from successful episodes.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Copy:
 
 
 class CopyByPosition:
-    """Shortcut that repeats the most frequent calls, with arguments taken from learnt positions."""
+    """Shortcut that repeats the most frequent calls with arguments from learnt positions."""
 
     name = "copy of another episode, arguments by position"
 

@@ -57,7 +57,7 @@ class Campaign:
         self._known: set[tuple[str, ...]] = set()
 
     def run(self, on_progress: Callable[[int], None] = lambda texts: None) -> None:
-        """Play until every id has received its number of replies."""
+        """Play until every id has received enough replies."""
         for env_id, tally in self.tallies.items():
             while tally.texts < self._texts and tally.barren < _BARREN:
                 self._play_episode(env_id, tally)

@@ -14,7 +14,7 @@ import gymnasium
 from agentgym.play.env import MAX_ERROR_CHARS
 from agentgym.text.messages import Chat, Message, Role
 
-# the observation, reward, terminated, truncated and info of a step
+# the five results of a Gymnasium step
 StepResult = tuple[Any, Any, Any, Any, Any]
 
 _ROLES = frozenset(get_args(Role))
@@ -118,7 +118,7 @@ class ObservationHash:
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
         self.marks: list[str] = []
-        """The hashes after the reset and each step, which show where two episodes diverge."""
+        """The hashes after the reset and after each step."""
 
     def add(self, before: Chat, result: StepResult) -> None:
         """Add the result of a reset or a step."""

@@ -24,7 +24,7 @@ _READERS = ("read_state", "read_subtask")
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A law and the hooks that it requires; `check` raises `BrokenLaw` for a violation."""
+    """A law and the required hooks; `check` raises `BrokenLaw`."""
 
     name: str
     check: Callable[[str], object]
@@ -43,7 +43,7 @@ class LawResult:
 
 
 def world_laws(seeds: int = 5) -> list[Law]:
-    """Return the laws, the fastest first; most of them check `seeds` instances."""
+    """Return the laws for this many instances, fastest first."""
     some = range(seeds)
     return [
         Law("Gymnasium's check_env passes", laws.check_gymnasium),

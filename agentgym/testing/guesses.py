@@ -1,4 +1,4 @@
-"""Guess answers by methods learnt from examples: constants, blind rules, and lookups by a feature.
+"""Guess answers by constants, rules and lookups that are learnt from examples.
 
 If a rule, such as the last option, finds the answers of other episodes, the world has a leak.
 """
@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?!\w)")
 _SEPARATORS = re.compile(r"[\n,;|:]+")
 _LINES = re.compile(r"\n|\}, ?\{")
 
-# number of positions to try at each end of a text; records have fewer fields
+# number of positions to try at each end of a text
 _ENDS = 12
 # maximum number of marker words to try, the most frequent first
 _MARKS = 6
@@ -28,11 +28,11 @@ _MARKS = 6
 _MARK_SHARE = 0.6
 # maximum line length in characters; a longer line is not a record
 _LINE_CHARS = 2_000
-# Maximum text length in characters; the middle of longer texts is removed to save time.
+# Maximum length in characters; the middle of longer texts is removed to save time.
 _TEXT_CHARS = 40_000
-# number of rules to keep per feature value; shortcuts try fewer answers
+# number of rules to keep per feature value
 _RULES = 10
-# Number of positions to try, since budgets and sizes are among a prompt's first or last numbers.
+# Budgets and sizes are among the first or last numbers of a prompt.
 _PLACES = 8
 
 
@@ -138,7 +138,7 @@ def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
 
 
 def marked_selectors(examples: Sequence[tuple[Transcript, str]]) -> list[Selector]:
-    """Return rules that read the answer from the line that contains a marker word."""
+    """Return rules that read the answer from a line with a marker word."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     places: Counter[Selector] = Counter()
     for seen, answer in examples:

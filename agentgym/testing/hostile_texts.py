@@ -22,7 +22,7 @@ LITERALS: tuple[str, ...] = (
     *_TEXTS["literals"],
     *("1" * 4_400, '{"a":' * 66 + "1" + "}" * 66, "[" + "0, " * 300 + "0]"),
 )
-# replies without a call, or with only the beginning or end of a call
+# replies without a complete call
 PROSE: tuple[str, ...] = (
     *_TEXTS["prose"],
     *("<tool_call>" * 200, "</think>" * 200, "```python\n" * 100),

@@ -1,6 +1,6 @@
 """Laws of every world, as functions for tests and for `agentgym check`.
 
-Each law raises `BrokenLaw` with the error and a line of Python that reproduces the error.
+Each law raises `BrokenLaw` with a line of Python that reproduces the error.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from agentgym.world.world import World, has_hook, load_world
 
 # the hooks that `OraclePolicy` needs to play from the chat
 SCRIPTED = ("read_task", "read_result", "optimal_calls")
-# An episode counts as endless after this many replies, ten times the package's longest budget.
+# Replies after which an episode counts as endless, ten times the longest budget.
 MOST_REPLIES = 20_000
 _NOISE = 0.3  # the highest error rate that leaves most episodes long enough to be informative
 _IDLE = "I would rather not."
 _INFO_KEYS = {"turn", "valid", "success", "detail"}
 _PLAIN = (str, int, float, bytes, bool, type(None), dict, list, tuple)
 _PLAIN_MODULES = ("agentgym.text.messages", "agentgym.text.tools")
-# Importing a world's module may register the world, and may print.
+# Importing a world's module may print.
 _DIGEST = """
 import contextlib, importlib, sys
 from agentgym.testing.laws import play_lines
@@ -54,7 +54,7 @@ print(*(line for each in sys.argv[2:] for line in play_lines(each)), sep='\\n')
 
 
 class BrokenLaw(AssertionError):
-    """Violation of a law by a world; `line` is Python code that reproduces the violation."""
+    """A world violates a law; `line` is Python code that reproduces the violation."""
 
     def __init__(self, law: str, line: str) -> None:
         self.law, self.line = law, line
@@ -68,7 +68,7 @@ def require(condition: object, law: str, line: str) -> None:
 
 
 def make_line(env_id: str, seed: int | None = None, **options: Any) -> str:
-    """Return Python code that makes an env and, if a seed is given, resets the env."""
+    """Return Python code that makes an env, and resets it if a seed is given."""
     given = "".join(f", {name}={value!r}" for name, value in options.items())
     made = f"env = agentgym.make({env_id!r}{given})"
     return made if seed is None else f"{made}; env.reset(seed={seed})"
@@ -183,7 +183,7 @@ def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
 def check_oracle(
     env_id: str, arm: str = "", scope: str = "persistent", seeds: Iterable[int] = range(5)
 ) -> None:
-    """Check that the oracle policy solves every instance and that all of its steps are optimal."""
+    """Check that the oracle policy solves every instance in optimal steps."""
     options: dict[str, Any] = {"oracles": arm, "hint_scope": scope, "labels": True}
     env = registry.make(env_id, **options)
     for seed in seeds:

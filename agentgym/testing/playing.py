@@ -20,7 +20,7 @@ from agentgym.world.world import has_hook
 # a reply's calls with their results
 Exchange = Sequence[tuple[ToolCall, str]]
 
-# Maximum number of replies of a shortcut, more than the episodes that a shortcut copies have.
+# Maximum number of replies of a shortcut; copied episodes are shorter.
 _MAX_REPLIES = 500
 # number of random episodes to try per demonstration if optimal calls are unknown
 _SEARCHES = 50

@@ -33,9 +33,8 @@ _VALUES = (
 )
 # Index of the state in the list of an object's pickled parts.
 _STATE = 2
-# Fields of a team's state, without worlds, and without mail, which is delivered after each cycle.
+# Fields of a team's state, except worlds and mail, which is delivered after each cycle.
 _TEAM_FIELDS = ("messages", "tasks", "winners", "faults", "question", "answer")
-# maximum number of reported differences
 _MAX_DIFFERENCES = 5
 
 

@@ -25,9 +25,7 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d{1,18}(?![\w.])")
 
 # maximum number of characters to read per message
 _READ_CHARS = 20_000
-# maximum number of remembered values
 _VALUES = 400
-# maximum number of remembered values per name
 _VALUES_BY_NAME = 40
 _BOUNDARIES = (0, 1, -1, 2, 10, 100, 255, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63))
 _FRACTIONS = (0.0, -0.0, 0.5, -1.5, 1e-9, 1e15, 1e300, 5e-324, 0.1 + 0.2)
@@ -37,7 +35,6 @@ _HOSTILE_TEXTS = 0.1
 _VALUES_PER_EPISODE = 40
 # Probability that a call may end the episode; it is small, so that most episodes last long.
 _FINAL_SHARE = 0.04
-# maximum length of a mutated reply
 _MAX_REPLY = 200_000
 
 # Weights of the kinds of replies. Half of the replies fit a schema, because only valid calls can
