@@ -2,7 +2,7 @@
 
 `python .ci/lock.py` locks all environments; `python .ci/lock.py adapters` locks one of them.
 
-In a fresh environment, pip resolves the extras under `constraints.txt`. `make check LOCKED=1`
+In a fresh environment, pip resolves the extras with `constraints.txt`. `make check LOCKED=1`
 installs only files with these hashes. A lock is valid for the Python version and platform in its
 file name.
 """

@@ -39,7 +39,7 @@ from cosmic_ray.plugins import get_operator, operator_names
 ROOT = Path(__file__).parents[1]
 # CPU seconds per fault, for sampled tests and for other tests each; most failures occur early.
 SECONDS = 30
-# Timeout of a test in seconds, more than twice the duration without a fault.
+# Timeout of a test in seconds, more than twice the duration of any test without a fault.
 HANGING = 60
 # Nearness of a test file that is named after the faulty file.
 OWN = 99

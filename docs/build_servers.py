@@ -21,7 +21,7 @@ servers
 * a refused call is flagged as an error, explains the reason and changes nothing;
 * an unknown parent of a list (a course, a folder, a bucket) is an error, not an empty list;
 * permissions are checked where the real service checks them;
-* the current time is the time of the task.
+* the clock shows the time of the task.
 
 """
 

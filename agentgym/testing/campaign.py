@@ -16,7 +16,7 @@ from agentgym.training.evaluation import Table
 _TEXTS = 40
 # An id is skipped after this many consecutive episodes without a reply.
 _BARREN = 6
-# The mark of these kinds of findings is a code location, which several worlds may share.
+# Findings of these kinds are identified by a code location, which several worlds may share.
 _NAMELESS = frozenset({"raise", "oracle"})
 
 

@@ -11,7 +11,7 @@ from agentgym.assemble.wrapper_stack import strategies
 from agentgym.oracles import ARMS
 from agentgym.world.world import MissingHook
 
-# Episodes per instance seed, because drawing a large office takes longer than playing it.
+# Number of episodes with the same instance, because drawing a large office takes long.
 _EPISODES_PER_INSTANCE = 8
 # Context windows in tokens: the first overflows at once, the others cause early and late edits.
 _WINDOWS = (500, 2_000, 12_000)

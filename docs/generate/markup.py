@@ -27,7 +27,7 @@ _LINES = 16
 
 
 def cut(text: str, limit: int) -> str:
-    """Truncate a string; return the rest and the number of omitted characters."""
+    """Truncate a string and append the number of omitted characters."""
     head = "\n".join(text.split("\n")[:_LINES])[:limit]
     if head == text:
         return text
@@ -53,7 +53,7 @@ def chat_block(parts: Iterable[Message | str], limit: int = 900) -> str:
 
 def _message(message: Message, limit: int) -> str:
     text = html.escape(cut((message.raw or message.text).strip(), limit))
-    # If a Markdown renderer ignores the directive, a blank line would end the HTML block.
+    # No blank lines, which would end the HTML block in plain Markdown renderers.
     images = "".join(
         f'<img alt="{html.escape(image.alt)}" '
         f'src="data:image/png;base64,{base64.b64encode(image.png).decode("ascii")}">'
