@@ -1,11 +1,7 @@
 """Measure how many planted faults the sampled tests and the full test suite detect.
 
-```bash
-pip install cosmic-ray
-export AGENTGYM_SAMPLE_SEED=0
-mkdir lines && PYTHONPATH=.ci RECORDS=lines pytest -p record_lines -n 2
-python .ci/plant.py --lines lines --count 200 agentgym
-```
+Install `cosmic-ray`, and record the lines of a run with `AGENTGYM_SAMPLE_SEED=0` in the folder
+`lines` (`.ci/record_lines.py`). Then run `python .ci/plant.py --lines lines --count 200 agentgym`.
 
 Each fault is a Cosmic Ray (https://cosmic-ray.readthedocs.io) mutation inside a function. Sampled
 tests that execute the faulty line run in a clone until the fault makes a test fail. If none fails,

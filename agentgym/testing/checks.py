@@ -57,7 +57,7 @@ def _faults_of_info(info: Any) -> Iterator[str]:
     except (TypeError, ValueError, RecursionError) as error:
         yield f"the info cannot be written as JSON: {error}"
     if not isinstance(info, dict) or not all(isinstance(name, str) for name in info):
-        yield "the info is no dict with texts as keys"
+        yield "the info is not a dict with string keys"
         return
     score = getattr(info.get("detail"), "score", None)
     if score is not None and not (math.isfinite(score) and 0.0 <= score <= 1.0):
@@ -75,7 +75,7 @@ def _faults_of_chat(chat: Chat, before: Chat) -> Iterator[str]:
     for message in chat.messages:
         if message.role == "tool":
             if message.call_id not in open_calls:
-                yield f"the result {message.id!r} answers no call of the chat"
+                yield f"the result {message.id!r} does not answer a call in the chat"
             open_calls.discard(message.call_id)
         elif open_calls:
             yield f"no result answers the call {sorted(open_calls)[0]!r}"
@@ -92,14 +92,14 @@ def _faults_of_message(message: Message) -> Iterator[str]:
         yield f"{where} has the role {message.role!r}"
     texts = (message.text, message.thinking, message.call_id, message.id, message.raw)
     if not all(isinstance(text, str) for text in texts):
-        yield f"{where} has a field that is no text"
+        yield f"{where} has a field that is not a string"
         return
     if message.role == "tool" and message.text.startswith(_ERROR):
         first, _, _ = message.text.removeprefix(_ERROR).partition("\n\n<")  # hints may follow
         if len(first) > MAX_ERROR_CHARS:
             yield f"{where} is an error of {len(first)} characters"
         if not first.strip():
-            yield f"{where} is an error that says nothing"
+            yield f"{where} is an empty error message"
     try:
         json.dumps(message.to_dict(), allow_nan=False, ensure_ascii=False).encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:

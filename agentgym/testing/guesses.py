@@ -122,7 +122,7 @@ EXTREMES: Mapping[str, Callable[[list[str]], str]] = {
 
 
 def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
-    """Yield the rules without a marker word that find an answer."""
+    """Yield the rules that find an answer and use no marker word."""
     for source, text in (("task", seen.task), ("result", seen.last_result)):
         for unit, split in UNITS.items():
             parts = split(cut(text))

@@ -58,7 +58,7 @@ class BrokenLaw(AssertionError):
 
     def __init__(self, law: str, line: str) -> None:
         self.law, self.line = law, line
-        super().__init__(f"{law}\n  to see it: {line}")
+        super().__init__(f"{law}\n  reproduce with: {line}")
 
 
 def require(condition: object, law: str, line: str) -> None:
@@ -128,9 +128,11 @@ def check_same_bytes(env_ids: Sequence[str]) -> None:
         )
         error = played.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         line = f"list(play_lines({env_ids[0]!r}))  # under PYTHONHASHSEED={hash_seed}"
-        require(not played.returncode, f"another process cannot play it: {error}", line)
+        require(not played.returncode, f"another process cannot play the world: {error}", line)
         shown = hashlib.sha256(played.stdout.replace(b"\r\n", b"\n")).hexdigest()
-        require(shown == expected, "another process plays other bytes with the same seeds", line)
+        require(
+            shown == expected, "with the same seeds, another process gives different bytes", line
+        )
 
 
 def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
@@ -170,13 +172,13 @@ def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
             require(env.observation_space.contains(chat), "a chat is not in its space", line)
             require(
                 sampled or not offers or info["valid"],
-                f"legal_calls offers what is refused: {action}",
+                f"legal_calls contains a call that is refused: {action}",
                 line,
             )
             for fault in info["detail"].faults:
-                raise BrokenLaw(f"a tool or the scorer broke: {fault}"[:500], line)
+                raise BrokenLaw(f"a tool or the scorer failed: {fault}"[:500], line)
             require(set(info) == _INFO_KEYS, f"info has the keys {sorted(info)}", line)
-            require(over or reward == 0.0, "a reward comes before the end", line)
+            require(over or reward == 0.0, "the reward is not 0 before the end", line)
         require(0.0 <= reward <= 1.0, f"the score is {reward}, not in [0, 1]", line)
 
 
@@ -224,7 +226,7 @@ def check_doing_nothing(env_id: str, seeds: Iterable[int] = range(3)) -> None:
                 line,
             )
         require(reward == 0.0, f"doing nothing scores {reward}", line)
-        require(truncated, "doing nothing ends the world, in place of the turn budget", line)
+        require(truncated, "doing nothing must end in truncation by the turn budget", line)
 
 
 def check_copies(env_id: str, arms: Iterable[str] = ("",), shots: int = 0) -> None:
@@ -242,13 +244,13 @@ def check_copies(env_id: str, arms: Iterable[str] = ("",), shots: int = 0) -> No
         copies = [env, clone(env), copy.deepcopy(env), pickle.loads(pickle.dumps(env))]
         ends = [list(_play_on(each, policy, chat)) for each in copies]
         for name, end in zip(("clone", "deep copy", "pickle"), ends[1:], strict=True):
-            require(end == ends[0], f"a {name} goes on otherwise than its original", line)
+            require(end == ends[0], f"a {name} continues differently from the original", line)
         worlds = {id(tool_env(each).world) for each in copies}
         require(len(worlds) == len(copies), "a copy shares its world with the original", line)
         if not arm and not shots:
             inner.restore(snapshot)
             again = list(_play_on(env, policy, chat))[:-1]  # also restores the generator
-            require(again == ends[0][:-1], "a snapshot goes on otherwise", line)
+            require(again == ends[0][:-1], "a restored snapshot continues differently", line)
 
 
 def _play_on(env: gymnasium.Env[Any, Any], policy: Policy, chat: Chat) -> Iterator[Any]:
@@ -268,11 +270,11 @@ def check_plain_data(env_id: str, **options: Any) -> None:
         for value in _reachable(step.chat):
             require(
                 isinstance(value, _PLAIN) or type(value).__module__ in _PLAIN_MODULES,
-                f"a chat holds a {type(value).__name__}",
+                f"a chat contains a {type(value).__name__}",
                 line,
             )
         again = pickle.loads(pickle.dumps(step.chat))
-        require(again == step.chat, "a pickled chat is another one", line)
+        require(again == step.chat, "a pickled chat differs from the original", line)
 
 
 def _reachable(value: object) -> Iterator[object]:
@@ -290,16 +292,16 @@ def _reachable(value: object) -> Iterator[object]:
 
 def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
     """Check that a rebuilt world gives the same hints as the original."""
-    require(seen.state() == hidden.state(), "state() depends on what was not shown", line)
+    require(seen.state() == hidden.state(), "state() depends on hidden information", line)
     for flag in (True, False):
         subtask = hidden.subtask(flag)
-        require(seen.subtask(flag) == subtask, "subtask() depends on what was not shown", line)
+        require(seen.subtask(flag) == subtask, "subtask() depends on hidden information", line)
         call, best = seen.read_subtask(subtask), hidden.optimal_calls()
         right = call in best if best else call is None
         require(right, f"read_subtask() reads {call} from {subtask!r}", line)
     for name in ("optimal_calls", "legal_calls"):
         calls = [list(getattr(world, name)() or ()) for world in (seen, hidden)]
-        require(calls[0] == calls[1], f"{name}() depends on what was not shown", line)
+        require(calls[0] == calls[1], f"{name}() depends on hidden information", line)
 
 
 def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
@@ -320,7 +322,7 @@ def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
                 (world.state(), world.subtask(with_state=True), list(world.optimal_calls() or ()))
                 for world in (recalled, hidden)
             ]
-            require(hints[0] == hints[1], "read_state() loses a part of what state() says", line)
+            require(hints[0] == hints[1], "read_state() loses information from state()", line)
             compared += 1
             unreadable = seed % 5 == 0 and compared % 3 == 0
             chat, *_ = env.step("hm" if unreadable else mixed([chat])[0].text)
@@ -362,5 +364,7 @@ def check_spec(env_id: str, **options: Any) -> None:
     line = f"{make_line(env_id, **options)}; EnvSpec.from_json(env.spec.to_json()).make()"
     assert env.spec is not None
     again = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(str(env.spec.to_json())))
-    require(again.spec == env.spec and str(again) == str(env), "its spec makes another env", line)
-    require(again.reset(seed=9) == env.reset(seed=9), "its spec makes another instance", line)
+    require(
+        again.spec == env.spec and str(again) == str(env), "the spec makes a different env", line
+    )
+    require(again.reset(seed=9) == env.reset(seed=9), "the spec makes a different instance", line)

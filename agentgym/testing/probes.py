@@ -191,7 +191,7 @@ def compare_copy(
     if (one := describe_result(chat, result)) != (two := describe_result(chat, again)):
         k = next((k for k, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1]), 0)
         return (
-            f"an env that was {twin.how} goes on otherwise: {one[max(0, k - 60) : k + 60]!r} "
+            f"an env that was {twin.how} continues differently: {one[max(0, k - 60) : k + 60]!r} "
             f"became {two[max(0, k - 60) : k + 60]!r}"
         )
     changes = differences(state, state_of(twin.env))

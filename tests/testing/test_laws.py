@@ -29,11 +29,11 @@ BROKEN = [  # each world, the law that it breaks, and the message
     ("Overpaid", "spaces", "the scorer broke: .*score"),
     ("Endless", "doing nothing", "set max_turns"),
     ("GloballyRandom", "global generators", "draw from self.rng"),
-    ("Unordered", "same bytes", "another process plays other bytes"),
-    ("Telltale", "hints use", r"subtask\(\) depends on what was not shown"),
+    ("Unordered", "same bytes", "another process gives different bytes"),
+    ("Telltale", "hints use", r"subtask\(\) depends on hidden information"),
     ("Moved", "hints change", "a hint changes the world"),
     ("Misled", "arm none", "the oracle policy scores 0.0"),
-    ("Shared", "snapshots", "goes on otherwise"),
+    ("Shared", "snapshots", "continues differently"),
     ("Fragile", "hostile", "ZeroDivisionError"),
 ]
 
