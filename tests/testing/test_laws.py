@@ -26,7 +26,7 @@ def run(*words: str) -> Result:
 GUESS = "tests.world.guess_world"
 BROKEN = [  # each world, the law that it breaks, and the message
     ("PaidForNothing", "doing nothing", "doing nothing scores 1.0"),
-    ("Overpaid", "spaces", "the scorer broke: .*score"),
+    ("Overpaid", "spaces", "the scorer failed: .*score"),
     ("Endless", "doing nothing", "set max_turns"),
     ("GloballyRandom", "global generators", "draw from self.rng"),
     ("Unordered", "same bytes", "another process gives different bytes"),
