@@ -125,7 +125,7 @@ def page(
             f"The noisy agent errs in {NOISE:.0%} of its steps whatever it observes, with different random "
             f"draws in each arm. For {misses[0]} of {misses[1]} effects (plan, state and history, on "
             f"{' and '.join(METRICS)}, in {len(controls)} worlds), the interval excludes 0. "
-            f"Chance allows up to {most_misses(misses[1])}, the 99.9 % quantile of Binomial({misses[1]}, 0.05).\n"
+            f"By chance, up to {most_misses(misses[1])} intervals may exclude 0 (99.9 % quantile of Binomial({misses[1]}, 0.05)).\n"
         ),
     ]
     if covered:

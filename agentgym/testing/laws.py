@@ -185,7 +185,7 @@ def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
 def check_oracle(
     env_id: str, arm: str = "", scope: str = "persistent", seeds: Iterable[int] = range(5)
 ) -> None:
-    """Check that the oracle policy solves every instance in optimal steps."""
+    """Check that the oracle policy solves every instance with only optimal steps."""
     options: dict[str, Any] = {"oracles": arm, "hint_scope": scope, "labels": True}
     env = registry.make(env_id, **options)
     for seed in seeds:

@@ -98,8 +98,7 @@ def play_optimally(env: ToolEnv) -> tuple[float, Transcript]:
 def demonstrations(
     env: ToolEnv, first_seed: int, count: int
 ) -> Iterator[tuple[ToolEnv, Transcript]]:
-    """Yield an env at the start of each successful episode, with the transcript; seeds are
-    consecutive.
+    """Yield an env at the start of each successful episode, and the transcript of the episode.
 
     Random play finds the episodes if optimal calls are unknown.
     """
