@@ -34,7 +34,7 @@ HEAD = """# Audit: what shortcuts earn
 `agentgym audit ID` plays policies that see only a world's chat and tool schemas and do not do its task. Some policies answer
 with constants, with majority answers from other seeds, or with the first, last or longest option. Other policies apply rules
 to the words, numbers, lines and marks of the prompt and of the first, last and unnumbered page, or look answers up by budget
-and length. Other policies end the episode at once, read again, or copy other episodes, verbatim or by position.
+and length. Other policies end the episode at once, read again, or copy other episodes.
 
 These policies learn from successful episodes of the `train` split and play the `test` split ([splits](splits.md)). The office
 tasks never repeat an instance, so their audits use different seeds instead of splits.
