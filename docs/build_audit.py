@@ -44,7 +44,7 @@ The ceiling of the score is fixed in advance: chance or 10 %, whichever is large
 seeds. A policy `holds` if the 99 % Wilson interval of its score ends below the ceiling. If chance reaches 10 %, an interval that
 contains the ceiling also holds. An interval above the ceiling is a `leak`. In all other cases, more seeds are needed.
 
-A measure is the share of episodes with an event that must not happen: {measures}.
+A measure is the share of episodes with a forbidden event: {measures}.
 
 The baselines, which have no verdict, are random legal calls (those that the world's belief state allows) and the oracle. The last
 column names the commit at which the row was measured. A world registers further shortcuts with
