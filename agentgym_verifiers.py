@@ -1,4 +1,4 @@
-"""verifiers plugin; verifiers finds plugins by the name of a top-level module. See
+"""Plugin for verifiers, which finds plugins by the name of a top-level module. See
 `training/integrations/verifiers.py`.
 """
 

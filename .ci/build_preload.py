@@ -1,6 +1,6 @@
 """Build the library that the sandboxes preload (`agentgym/sandboxes/preload/episode.c`).
 
-The compiler of `ziglang` covers all platforms; one version always builds the same bytes.
+The `ziglang` compiler covers all platforms, and a given version always builds the same bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import ziglang
 FOLDER = Path(__file__).resolve().parents[1] / "agentgym/sandboxes/preload"
 HEADERS = Path(ziglang.__file__).parent / "lib/libc/include"
 MACHINES = {"x86_64": ("x86-linux-any", []), "aarch64": ("", ["-mno-outline-atomics"])}
-# The library does not link the C library, which a stack protector or a sanitizer would need.
+# A stack protector or a sanitizer would need the C library, which this library does not link.
 FLAGS = (
     "-shared -nostdlib -fPIC -O2 -s -Wall -Wno-unused-parameter -fvisibility=hidden -fno-stack-protector -fno-builtin "
     "-fno-sanitize=all -Wl,-soname,episode.so"

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-# licence files of the package's data
+# licence files for the package's data
 NOTICES = "agentgym/**/NOTICES*"
 USER = """
 import agentgym

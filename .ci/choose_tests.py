@@ -1,4 +1,4 @@
-"""pytest plugin that runs the tests listed in a JSON file, in order, and records failures in it.
+"""pytest plugin that runs the tests listed in a JSON file and replaces the list with a failed test.
 
 `PYTHONPATH=.ci TESTS=FILE pytest -p choose_tests -x …`
 """

@@ -1,7 +1,7 @@
-"""Find the pairs of extras that conflict, and write `.ci/conflicts.json`: `make conflicts`.
+"""Find pairs of conflicting extras and write them to `.ci/conflicts.json` (`make conflicts`).
 
 A dry run of uv resolves each pair, for Python 3.11 on this platform. A test compares the pairs with
-the table of docs/stacks.md, and requires a new run when an extra changes.
+the table in docs/stacks.md, and fails if an extra has changed since the last run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / ".ci" / "conflicts.json"
-# Extras for development, which combine other extras.
+# Development extras, which combine other extras.
 COMBINED = {"test", "docs", "bench", "dev"}
 # Number of concurrent resolutions, which mostly wait for the package index.
 JOBS = 4
@@ -41,9 +41,7 @@ def extras() -> dict[str, Any]:
 
 
 def resolves(names: Sequence[str]) -> bool:
-    """Return whether uv finds versions for these extras; raise for any error other than a
-    conflict.
-    """
+    """Return whether uv can install these extras together; raise RuntimeError if uv itself fails."""
     chosen = [word for name in names for word in ("--extra", name)]
     command = ["uv", "pip", "compile", "--quiet", "--python-version", "3.11", *chosen]
     command += ["--output-file", "/dev/null", "pyproject.toml"]

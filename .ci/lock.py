@@ -1,11 +1,10 @@
-"""Write the lock files of CI: every package of an environment with its version and hashes.
+"""Write the CI lock files, which list each package of an environment with its version and hashes.
 
-python .ci/lock.py             all environments
-python .ci/lock.py adapters    one environment
+`python .ci/lock.py` locks all environments; `python .ci/lock.py adapters` locks one of them.
 
-pip resolves the extras under `constraints.txt` in a fresh environment; `make check LOCKED=1`
-installs only files with these hashes. A lock is valid for one Python version on one platform, both
-part of its name.
+In a fresh environment, pip resolves the extras with `constraints.txt`. `make check LOCKED=1`
+installs only files with these hashes. A lock is valid for the Python version and platform in its
+file name.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 # For example 3.11-linux-x86_64.
 PLATFORM = f"{sys.version_info.major}.{sys.version_info.minor}-{sysconfig.get_platform()}"
-# A locked environment downloads nothing during a build.
+# Build requirements are locked too, so that a build downloads nothing.
 BUILD = ("hatchling", "hatch-fancy-pypi-readme", "editables", "setuptools", "wheel")
 ADAPTERS = "cli,endpoint,export,office,renderers,train,verifiers,verl"
 BRIDGES = "cli,inspect,office,openenv,trl"
 TESTS = ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist")
-# The packages of each environment, and the constraints that do not apply to it.
+# For each environment: the packages to install, and the packages whose constraints are ignored.
 ENVIRONMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "build": (BUILD, ()),
     "dev": ((".[dev]", *BUILD), ()),
-    # Other libraries need older releases of the packages in the second tuple.
+    # Other libraries need older releases of these packages than `constraints.txt` allows.
     "adapters": (
         (f".[{ADAPTERS}]", "verifiers[openenv]", *TESTS, *BUILD),
         ("mcp", "openai", "openenv", "pillow", "transformers"),

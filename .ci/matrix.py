@@ -1,12 +1,11 @@
-"""Run the tests in other conditions: instruction sets, core counts, load, users, sandboxes,
+"""Run the tests under other conditions: instruction sets, core counts, load, users, sandboxes,
 locales, Python versions, test orders.
 
-python .ci/matrix.py                 every row; updates the table in docs/testing.md
-python .ci/matrix.py nonroot load    these rows
-python .ci/matrix.py --exhaustive    include the exhaustive cases in rows that run all tests (hours)
+By default, the script runs every row and updates the table in docs/testing.md. Arguments select
+rows. `--exhaustive` includes the exhaustive cases in rows that run all tests, which takes hours.
 
 Every row runs in a fresh clone of the last commit. A row that this machine cannot run is skipped,
-and the table gives the reason. The exit code is 1 if a row fails.
+and the table gives the reason.
 """
 
 from __future__ import annotations
@@ -55,11 +54,11 @@ class Row:
 
     Attributes:
         about: Description of the condition for the table.
-        prefix: Words before the command.
+        prefix: A command that runs the test command, such as `taskset -c 0`.
         numeric: Run only the files whose results may depend on the machine's arithmetic.
-        order: The row varies the order of tests, and skips the exhaustive cases.
+        order: Whether the row changes the order of tests and therefore skips the exhaustive cases.
         around: Context manager that runs during the tests.
-        run: Replacement for pytest over all files.
+        run: Function that replaces `run_pytest`.
         check: Raises `Unplayable` if a requirement is missing.
     """
 
@@ -97,7 +96,7 @@ def main() -> None:
         parser.error(f"there is no row {unknown[0]!r}; rows: {', '.join(ROWS)}")
     failed = False
     for name in given.rows or ROWS:
-        began, commit = time.monotonic(), head()  # commits may land while the row runs
+        began, commit = time.monotonic(), head()  # new commits may arrive while the row runs
         outcome, text = play(ROWS[name], given.tests, given.exhaustive)
         minutes = (time.monotonic() - began) / 60
         print(f"{name:<14} {outcome:<8} {minutes:6.1f} min  {text}", flush=True)
@@ -108,7 +107,7 @@ def main() -> None:
 
 
 def play(row: Row, tests: Sequence[str], exhaustive: bool) -> tuple[str, str]:
-    """Return `passed`, `failed` or `skipped` with pytest's summary or the reason."""
+    """Return `passed`, `failed` or `skipped`, and pytest's summary or the reason for skipping."""
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
         clone = Path(folder) / "agentgym"
         try:
@@ -143,7 +142,7 @@ def run_pytest(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, st
 
 
 def finish(command: Sequence[str], clone: Path, env: Mapping[str, str]) -> tuple[bool, str]:
-    """Return whether a command passed, and the last summary line of its output."""
+    """Return whether a command passed, and its last summary line."""
     whole = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     whole |= {"PYTHONPATH": os.pathsep.join(filter(None, [env.get("PYTHONPATH", ""), str(clone)]))}
     whole |= {name: value for name, value in env.items() if name != "PYTHONPATH"}
@@ -161,7 +160,7 @@ def finish(command: Sequence[str], clone: Path, env: Mapping[str, str]) -> tuple
 
 
 def numeric_files(clone: Path) -> list[str]:
-    """Return the test files that import a numeric library; NumPy counts only directly."""
+    """Return the test files that import NumPy directly or another numeric library at any depth."""
     heavy = NUMERIC - {"numpy"}
     modules = {
         ".".join(path.relative_to(clone).with_suffix("").parts): imported(path)
@@ -222,7 +221,7 @@ def alone(row: Row, clone: Path, selected: Sequence[str]) -> tuple[bool, str]:
     ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         codes = list(pool.map(lambda name: run_alone(clone, name), files))
-    # pytest exits with 5 if it runs no test: all tests of the file are exhaustive or skipped
+    # pytest exits with 5 if all tests of the file are exhaustive or skipped
     broken = [name for name, code in zip(files, codes, strict=True) if code not in (0, 5)]
     for name in broken:
         print(f"FAILED {name}", flush=True)
@@ -266,7 +265,7 @@ def interpreter(version: str) -> str:
             == version
         ):
             return candidate
-    raise Unplayable(f"there is no python{version} here")
+    raise Unplayable(f"this machine has no python{version}")
 
 
 def shuffled(seed: int) -> Sequence[str]:
@@ -278,9 +277,9 @@ def needs(*programs: str, root: bool = False) -> Callable[[], None]:
         if sys.platform != "linux":
             raise Unplayable("Linux only")
         if root and os.geteuid():
-            raise Unplayable("needs root, to become somebody else")
+            raise Unplayable("root is required to switch to another user")
         if missing := [program for program in programs if shutil.which(program) is None]:
-            raise Unplayable(f"there is no {missing[0]} here")
+            raise Unplayable(f"{missing[0]} is not installed")
 
     return check
 
@@ -289,7 +288,7 @@ BECOME_NOBODY = f"""
 set -e
 clone=$1; shift
 chown -R {NOBODY}:{NOBODY} "$(dirname "$clone")"
-# The interpreter may lie in a home that others cannot enter: mount it at the same place.
+# Other users may not be able to read the interpreter: mount it at the same path.
 home=$(getent passwd 0 | cut -d: -f6)
 case "$(readlink -f "$1")" in "$home"/*)
   shelf=$(mktemp -d); first=$(realpath --relative-to="$home" "$(readlink -f "$1")" | cut -d/ -f1)
@@ -318,8 +317,8 @@ def without_namespaces(row: Row, clone: Path, selected: Sequence[str]) -> tuple[
     )
     if "unshare" not in probe.stderr:
         raise Unplayable(
-            "namespaces cannot be forbidden here: "
-            f"{probe.stderr.strip() or 'one could still be made'}"
+            "user namespaces cannot be disabled here: "
+            f"{probe.stderr.strip() or 'a new one could be created'}"
         )
     return run_pytest(Row(row.about, row.env, shell), clone, selected)
 
@@ -336,7 +335,7 @@ def without_bubblewrap(row: Row, clone: Path, selected: Sequence[str]) -> tuple[
         if not (Path(place) / "bwrap").exists()
     ]
     if shutil.which("python3", path=os.pathsep.join(folders)) is None:
-        raise Unplayable("bwrap lies beside the programs that the tests need")
+        raise Unplayable("bwrap is in the same folder as programs that the tests need")
     return run_pytest(
         Row(row.about, {"PYTHONPATH": str(hidden), "PATH": os.pathsep.join(folders)}),
         clone,

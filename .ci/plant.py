@@ -1,14 +1,10 @@
-"""Measure how many planted faults the sampled and the complete tests detect.
+"""Measure how many planted faults the sampled tests and the full test suite detect.
 
-```bash
-pip install cosmic-ray
-export AGENTGYM_SAMPLE_SEED=0
-mkdir lines && PYTHONPATH=.ci RECORDS=lines pytest -p record_lines -n 2
-python .ci/plant.py --lines lines --count 200 agentgym
-```
+Install `cosmic-ray`, and record the lines of a run with `AGENTGYM_SAMPLE_SEED=0` in the folder
+`lines` (`.ci/record_lines.py`). Then run `python .ci/plant.py --lines lines --count 200 agentgym`.
 
 Each fault is a Cosmic Ray (https://cosmic-ray.readthedocs.io) mutation inside a function. Sampled
-tests that execute the line run in a clone until one fails only with the fault. If none fails,
+tests that execute the faulty line run in a clone until the fault makes a test fail. If none fails,
 tests outside the sample run for the same CPU time.
 """
 
@@ -37,19 +33,19 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).parents[1]
-# CPU seconds of tests per fault, both in the sample and outside it; most failures occur early.
+# CPU seconds per fault, for sampled tests and for other tests each; most failures occur early.
 SECONDS = 30
-# Seconds until a test counts as hanging; none takes half as long without a fault.
+# Timeout of a test in seconds, more than twice the duration of any test without a fault.
 HANGING = 60
-# Nearness of a test file whose name matches the faulty file's.
+# Nearness of a test file that is named after the faulty file.
 OWN = 99
 # Number of test files that run first, because they detect most faults.
 NEAREST = 3
-# Assumed seconds of an unrecorded test, which may be slow.
+# Assumed duration in seconds of a test without a record.
 UNKNOWN = 5.0
-# Memory limit of a process in bytes, so that an endless list crashes only its process.
+# Memory limit of a test process in bytes; a fault may allocate memory endlessly.
 MEMORY = 24 << 30
-# Prefixes of the mutation operators' names, each drawn equally often.
+# Prefixes of the mutation operators' names; all prefixes are equally likely.
 KINDS = (
     "ReplaceComparisonOperator", "ReplaceBinaryOperator", "ReplaceUnaryOperator", "NumberReplacer", "ReplaceTrueWithFalse",
     "ReplaceFalseWithTrue", "ReplaceAndWithOr", "ReplaceOrWithAnd", "AddNot", "ReplaceBreakWithContinue",
@@ -92,7 +88,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Fault:
-    """Planted fault with the mutated file."""
+    """Planted fault with the text of the mutated file."""
 
     file: str
     lines: range
@@ -126,11 +122,11 @@ class Records:
         )
 
     def choose(self, fault: Fault, *, sampled: bool) -> list[str]:
-        """Return as many tests that execute the faulty line as time allows, nearest and cheapest
-        first.
+        """Choose tests that execute the faulty line, nearest and cheapest first, within the time
+        limit.
 
-        Tests outside the sample are assumed to execute the same lines as their function's sampled
-        cases, or are tried only in the fault's folder.
+        A test outside the sample is assumed to execute the same lines as the sampled cases of its
+        function. Other functions run only if they are in the fault's folder.
         """
         mask = sum(1 << line for line in fault.lines)
         running = [name for name, lines in self.lines.items() if lines.get(fault.file, 0) & mask]
@@ -225,9 +221,7 @@ def places_of(source: str, operator: str) -> list[tuple[int, int]]:
 
 
 def statement(source: str, line: int) -> range:
-    """Return the lines of the innermost statement that contains a line, without the statement's
-    body.
-    """
+    """Return the lines of the innermost statement around a line, without the statement's body."""
     around = [
         (node.lineno, min([each.lineno for each in getattr(node, "body", ())] + [end + 1]))
         for node in ast.walk(ast.parse(source))
@@ -239,7 +233,7 @@ def statement(source: str, line: int) -> range:
 
 
 def same(source: str, text: str) -> bool | None:
-    """Return whether two source texts are the same program apart from annotations."""
+    """Return whether two programs differ only in annotations, or None for a syntax error."""
     try:
         return ast.dump(_bare(source)) == ast.dump(_bare(text))
     except SyntaxError:
@@ -274,7 +268,7 @@ def judge(fault: Fault, clones: SimpleQueue[Path], records: Records) -> dict[str
 
 
 def first_failure(clone: Path, fault: Fault, tests: Sequence[str], option: Sequence[str]) -> str:
-    """Return the first test that fails only with the fault."""
+    """Return the first test that fails with the fault and passes without it."""
     source = (clone / fault.file).read_text(encoding="utf-8")
     left = list(tests)
     while left:
@@ -305,7 +299,7 @@ def run_tests(clone: Path, tests: Sequence[str], option: Sequence[str]) -> str:
         resource.prlimit(run.pid, resource.RLIMIT_AS, (MEMORY, MEMORY))
         code = run.wait()
         names = json.loads(Path(file.name).read_text(encoding="utf-8"))
-    if code in {0, 5}:  # 5: no test was collected
+    if code in {0, 5}:  # pytest exits with 5 if it collects no test
         return ""
     return names[0] if code == 1 and len(names) == 1 else f"pytest ended with {code}"
 

@@ -1,6 +1,6 @@
-"""Report what this machine lacks for a Makefile target, with the remedy. Runs on old Pythons too.
+"""Report what this machine lacks for a Makefile target. The script must run on old Pythons too.
 
-python3 .ci/preflight.py 4      checks; the number is the disk space in GB that the target needs
+`python3 .ci/preflight.py 4` also checks that 4 GB of disk space are free.
 """
 
 import os
@@ -51,7 +51,7 @@ def missing(gigabytes):
 
 
 def limits():
-    """Yield descriptions of shortages, and of features whose tests will be skipped."""
+    """Yield notes on missing tools and on features whose tests will be skipped."""
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
         yield "there is no C compiler; a package without a wheel for this Python would need one (apt install build-essential)"
     if not sys.platform.startswith("linux"):

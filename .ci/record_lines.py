@@ -1,8 +1,9 @@
-"""pytest plugin that records the package lines that each test executes, and its CPU time.
+"""pytest plugin that records the CPU time of each test and the package lines that the test
+executes.
 
 `PYTHONPATH=.ci RECORDS=FOLDER pytest -p record_lines -n 2` writes one file per process, which
-`.ci/plant.py` reads. It needs Python 3.12, whose monitoring reports each line of a test once. Lines
-executed in child processes are not recorded.
+`.ci/plant.py` reads. The plugin needs Python 3.12, where `sys.monitoring` can report each line once
+per test. Child processes are not recorded.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ TOOL = 4
 Lines = set[tuple[str, int]]
 met: set[CodeType] = set()
 running: Lines = set()
-# Each test's seconds and, by file, an integer whose bits mark the executed lines.
+# For each test: its CPU seconds, and a bit mask of the executed lines of each file.
 records: dict[str, tuple[float, dict[str, int]]] = {}
 
 
 def start(code: CodeType, _: int) -> object:
-    # The first call counts with all of its lines, because it began before the subscription.
+    # Record all lines of a function's first call, which began before line events were enabled.
     if code not in met and str(code.co_filename).startswith(PACKAGE):
         met.add(code)
         monitoring.set_local_events(TOOL, code, monitoring.events.LINE)

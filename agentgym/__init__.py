@@ -4,8 +4,8 @@ import sys
 
 if sys.flags.optimize > 1:
     raise ImportError(
-        "agentgym does not run under python -OO (PYTHONOPTIMIZE=2): it strips the docstrings in which tools and options "
-        "are documented; run python -O, or python without it"
+        "agentgym does not run under python -OO (PYTHONOPTIMIZE=2), which strips the docstrings "
+        "that document tools and options; run python or python -O"
     )
 
 from agentgym.world.config import Config
@@ -31,8 +31,8 @@ from agentgym.text.tokens import TokenCounter
 from agentgym.text.tools import Tool, ToolError, tool
 from agentgym.world.world import CallSet, World
 
-# These imports register worlds, oracles, strategies and the chat space with the names above, so
-# they come last.
+# These modules register worlds, oracles, strategies and the chat space. The modules use the names
+# above, so the imports come last.
 from agentgym import envs, wrappers  # noqa: F401
 from agentgym.play import shared_chats  # noqa: F401
 from agentgym.oracles import ARMS

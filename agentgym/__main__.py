@@ -1,10 +1,10 @@
-"""Run the command `agentgym` with `python -m agentgym`."""
+"""Entry point of `python -m agentgym`."""
 
 import os
 import sys
 
 if not sys.flags.safe_path and sys.path[0] == os.getcwd():  # noqa: PTH109 - as Python wrote it
-    del sys.path[0]  # the working folder may be somebody else's run
+    del sys.path[0]  # the working folder may contain an untrusted run
 
 try:
     from agentgym.cli import main

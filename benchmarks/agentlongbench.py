@@ -1,7 +1,7 @@
-"""Measure the cost of generating an AgentLongBench log against its length: `python
+"""Measure the cost of generating AgentLongBench logs of different lengths: `python
 benchmarks/agentlongbench.py [MAX_TOKENS]`.
 
-Each length uses the full item table in its own process. Times are CPU times.
+Logs use the full item table, and each length runs in its own process. Times are CPU times.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Measure the state hints of the office tasks at 256K tokens: `python benchmarks/beliefs.py [TASK
 …]` (needs `agentgym-suite[office]`).
 
-For each task's reference plan, the table shows the number of steps, the maximum length of the known
-facts and of a state hint in characters, the number of steps with a partial hint, and the share of
-the next call's known words that these hints contain.
+The table follows each task's reference plan. The columns show the number of steps, the maximum
+lengths of the known facts and of a state hint in characters, the number of steps with a partial
+hint, and the share of the known words in the next call that these hints contain.
 """
 
 from __future__ import annotations

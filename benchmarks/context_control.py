@@ -1,8 +1,8 @@
 """Print the tables of docs/context.md: `PYTHONPATH=. python benchmarks/context_control.py`.
 
-The positive control of the context strategies is a task with two hundred results. In a window of
-4,000 tokens, the agent must fail without a strategy and succeed with one that keeps the pages.
-Values are the mean ± standard deviation of seeds 0 to 2.
+The task spreads the answer over two hundred results. In a window of 4,000 tokens, the agent must
+fail without a context strategy and succeed with a strategy that keeps the pages. Values are means ±
+standard deviations over seeds 0 to 2.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Config:
 
 
 class Archive(World[Config]):
-    """Add up the values of pages that each contain the key of the next."""
+    """Add up the values of pages, each of which contains the key of the next page."""
 
     Config = Config
 
@@ -98,7 +98,7 @@ class Known:
 
 
 class HonestReader:
-    """Policy that acts only on the current chat and keeps no state."""
+    """Policy that uses only the current chat and keeps no state."""
 
     def __call__(self, chats: Sequence[Chat]) -> list[Reply]:
         return [Reply(self.act(chat)) for chat in chats]
@@ -128,8 +128,8 @@ class HonestReader:
         return "<think>One page after the other.</think>" + render(call)
 
     def read(self, chat: Chat) -> tuple[Known | None, int]:
-        """Return the progress shown by the chat, or None if pages are missing, and the number of
-        pages not in the notes.
+        """Return the progress that the chat shows (None if pages are missing) and the number of
+        pages that the notes lack.
         """
         start = re.search(r"key (\w+)\.", chat.messages[1].text)
         assert start is not None
@@ -229,7 +229,7 @@ def begin_or_guess(chat: Chat) -> ToolCall:
 
 
 class Talker(HonestReader):
-    """Policy that thinks at length, and whose knowledge is only in the results that it sees."""
+    """Policy that thinks at length and knows only the visible results."""
 
     def act(self, chat: Chat) -> str:
         thought = "One page after the other, and then the next. " * 12
@@ -262,7 +262,7 @@ class Warned(HonestReader):
         return render(ToolCall("read_page", {"key": known.key}))
 
 
-# For each strategy: an agent that depends on it, the number of pages, and further strategies.
+# For each strategy: an agent that needs this strategy, the number of pages, and further strategies.
 NEEDS = {
     "clear_thinking": (Talker(), 24, ()),
     "clear_results": (Recorder(), 48, ()),
@@ -283,8 +283,8 @@ STACKS: dict[str, tuple[str, ...]] = {
 
 
 def measure(*names: str, budget: ContextBudget = BUDGET, **options: Any) -> list[str]:
-    """Return the score, replies, tokens of all prompts and of the longest, cache misses and
-    rewrites.
+    """Return the means of the score, the replies, the tokens of all prompts and of the longest
+    prompt, the cache misses and the rewrites.
     """
     rows = []
     for seed in SEEDS:

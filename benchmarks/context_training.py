@@ -1,7 +1,9 @@
-"""Tables of "Context strategies" in docs/finetuning.md: `python benchmarks/context_training.py [FOLDER ...]`.
+"""Print the table of context strategies in docs/finetuning.md: `python
+benchmarks/context_training.py [FOLDER ...]`.
 
-FOLDER is an ablation of `PageWorld`, whose last call needs every earlier result. Without folders the
-script plays the teacher, which thinks, sums up and takes notes, and prints its success by context.
+FOLDER is an ablation of `PageWorld`, whose last call needs every earlier result. Without a folder,
+the script plays the teacher, which thinks, summarises and takes notes, and prints the teacher's
+success by context.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from agentgym.training.evaluation import load_results, percent, summarize
 from agentgym.training.rollout import PolicyConfig, collect
 
 EPISODES = 20
-# Six pages with thoughts do not fit a window of 560 tokens; the memory tool's documentation takes 480.
+# Six pages with thoughts do not fit a window of 560 tokens; the memory tool's documentation takes
+# 480 tokens.
 CONTEXTS = (
     "none:window=4k",
     "none:window=560",
@@ -39,7 +42,7 @@ class PageConfig(agentgym.Config):
 
 
 class PageWorld(World[PageConfig]):
-    """Follow a chain of pages and answer with all their values."""
+    """Follow a chain of pages and answer with the values of all pages."""
 
     Config = PageConfig
     parallel_calls = False
@@ -49,7 +52,7 @@ class PageWorld(World[PageConfig]):
         self.chain = [f"k{key}" for key in self.rng.choice(9_000, count, replace=False) + 1_000]
         self.hidden = (self.rng.choice(900, count) + 100).tolist()
         self._start(self.chain[0])
-        self.max_turns = 2 * count + 4  # half of the turns are for notes
+        self.max_turns = 2 * count + 4  # half of the turns are reserved for notes
 
     def _start(self, key: str) -> None:
         self.values: dict[str, int] = {}
@@ -132,10 +135,10 @@ class PageWorld(World[PageConfig]):
             self.next_key = page[2]
 
     def read_state(self, state: str) -> None:
-        """Read the next key and the values, whose own keys no longer matter."""
+        """Read the next key and the values; the keys of earlier pages no longer matter."""
         found = _STATE.search(state)
         if found is None:
-            raise ValueError(f"no state of PageWorld: {state!r}")
+            raise ValueError(f"this text is not a state of PageWorld: {state!r}")
         values = re.findall("[0-9]+", found[1])
         self.values = {f"page {k}": int(value) for k, value in enumerate(values, 1)}
         self.next_key = found[2]

@@ -1,7 +1,8 @@
-"""Measure the storage, transfer and memory per step of episodes with token ids, by episode length
-and relative to whole prompts: `python benchmarks/growth.py` (needs the extra `train`).
+"""Measure how storage, transfer and memory per step grow with the length of episodes with token
+ids: `python benchmarks/growth.py` (needs the extra `train`).
 
-Bytes and memory are exact. Only the ratios of the CPU times are meaningful.
+The last columns show the size if every step stored the whole prompt. Sizes are exact, but only the
+ratios of the CPU times are meaningful.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def main() -> None:
 
 
 def row(size: int, policy: Tokenized) -> str:
-    """Return a table row; values are per step from the third column on."""
+    """Return a table row; from the third column on, values are per step."""
     played = rollout(policy, make(WORLD, operations=size), 0)
     steps = len(played.steps)
     line, prompts = played.to_json(), [list(step.reply.prompt_ids) for step in played.steps]

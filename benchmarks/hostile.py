@@ -1,8 +1,8 @@
-"""Compare the cost of hostile replies with prose of the same length in one run: `python
+"""Compare the cost of hostile replies with the cost of prose of the same length: `python
 benchmarks/hostile.py` (needs an operating system with `fork`).
 
 Each text from `hostile_texts.py` is played as a reply and inside a tool call, under several context
-strategies, followed by two short replies, which make the strategies edit the text.
+strategies. Two short replies follow, so that the strategies edit the text.
 
 Options: `--stacks none,trim`, `--kinds fence` (part of a name), `--rounds 3`, `--world ListWorld`.
 """
@@ -24,7 +24,7 @@ from agentgym import Chat, ToolCall, render
 
 SIZES = (500_000, 1_000_000)
 LIMIT = 60  # maximum CPU seconds of a measurement
-# Minimum seconds to measure, because CPU clocks are too coarse for less.
+# Minimum seconds to measure, because CPU clocks are too coarse for shorter times.
 RESOLUTION = 0.02
 STACKS = {
     "none": "",
@@ -92,7 +92,7 @@ def make(world: str, stack: str) -> Env:
 
 
 def cost(env: Env, text: Callable[[int], str], size: int, rounds: int) -> float:
-    """Return the CPU seconds of a reply and the two replies after it."""
+    """Return the CPU seconds of a reply and of two short replies after the reply."""
     reply = text(size)
 
     def play() -> None:
@@ -107,9 +107,7 @@ def cost(env: Env, text: Callable[[int], str], size: int, rounds: int) -> float:
 
 
 def in_fork(play: Callable[[], None]) -> float:
-    """Return the CPU seconds in a fork, which does not change this process; infinity after the time
-    limit.
-    """
+    """Return the CPU seconds of `play` in a forked process, or infinity after the time limit."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -118,7 +116,7 @@ def in_fork(play: Callable[[], None]) -> float:
         start = time.process_time()
         play()
         os.write(writing, repr(time.process_time() - start).encode())
-        # No exit handlers: the child must not flush the parent's buffers.
+        # Skip the exit handlers, which would flush the parent's buffers.
         os._exit(0)
     os.close(writing)
     seconds = os.read(reading, 64)

@@ -1,7 +1,6 @@
-"""Catalogue of texts of any length that slow down careless parsers, for `hostile.py` and the growth
-laws.
+"""Texts of any length that slow down careless parsers, for `hostile.py` and the growth laws.
 
-`TEXTS` serve as replies and tool arguments; `REPLIES` resemble tool calls.
+`TEXTS` are used as replies and tool arguments; `REPLIES` resemble tool calls.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def drawn(alphabet: str) -> Text:
 
 
 def quoted_json(size: int) -> str:
-    """Nest JSON strings in JSON strings, which doubles the backslashes at each level."""
+    """Nest JSON strings in JSON strings; each level doubles the backslashes."""
     text = '{"a": "b"}'
     while len(longer := json.dumps({"a": text})) <= size:
         text = longer
@@ -277,7 +276,7 @@ def _json_call(members: Text) -> Reply:
 
 
 def _python_call(inside: Text) -> Reply:
-    """Return a reply with a single call, because only one code fence counts."""
+    """Return a reply with a single call, because the parser reads only one code fence."""
     return lambda name, _, size: f"```python\n{name}({inside(min(size, MAX_CALL - 200))})\n```"
 
 

@@ -1,8 +1,8 @@
-"""Measure the cost of step optimality labels in the office tasks: `python benchmarks/labels.py
-[TASK …] [--length 128k]` (needs `agentgym-suite[office]`).
+"""Measure the cost of step labels in the office tasks: `python benchmarks/labels.py [TASK …]
+[--length 128k]` (needs `agentgym-suite[office]`).
 
-The same oracle episode alternates with and without labels; times are CPU times per step with the
-policy.
+The same oracle episode is played with and without labels in turn. Times are CPU times per step and
+include the policy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agentgym.envs.loca.task import OfficeTask
 from agentgym.oracles import OraclePolicy
 from agentgym.training.rollout import rollout
 
-# The fastest counts, because other programs can only slow an episode down.
+# The fastest round counts, because other programs can only slow an episode down.
 ROUNDS = 3
 
 
@@ -37,7 +37,7 @@ def main(tasks: list[str], length: str) -> None:
 
 def play(task: str, options: dict[str, Any]) -> tuple[float, int]:
     env, policy = agentgym.make(task, **options), OraclePolicy(task)
-    env.reset(seed=0)  # exclude one-time imports and drawing
+    env.reset(seed=0)  # exclude one-time imports
     start = time.process_time()
     env.reset(seed=0)
     reset = time.process_time() - start

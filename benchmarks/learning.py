@@ -1,8 +1,8 @@
 """Compare the learning curves of training runs: `python benchmarks/learning.py NAME=RUN,RUN ...`.
 
-It prints success on held-out instances with 95 % intervals, sampled success in training, and the CPU
-minutes of training, and draws success against them (`--out`) or against steps (`--steps`). RUN is a
-folder of `agentgym train`.
+The script prints success on held-out instances with 95 % intervals, sampled success in training,
+and the CPU minutes of training. `--out` draws success against CPU minutes, or against steps with
+`--steps`. RUN is a folder of `agentgym train`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ def main() -> None:
 
 
 def points_of(folder: Path) -> list[Point]:
-    """Return a run's evaluations of the model."""
     return [point for point in Curve(folder / CURVE).points if point.phase in ("cloning", "rl")]
 
 
@@ -51,7 +50,7 @@ def interval(point: Point) -> str:
 
 
 def row(name: str, folder: Path) -> str:
-    """Return a run's table row."""
+    """Return the table row of a run."""
     points = points_of(folder)
     steps = steps_of(folder / points[-1].phase / METRICS)
     curve = " → ".join(map(interval, points))

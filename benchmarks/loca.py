@@ -1,14 +1,13 @@
 """Measure the office tasks: `python benchmarks/loca.py` (needs `agentgym-suite[office]`).
 
-The table shows the time to draw a state of 256K tokens (at most 20 times the time to write and read
-it as JSON in the same run), to reset to it again (at most 100 ms), to execute the reference plan,
-and to check the final state, without DuckDB's process.
+The table shows CPU times without DuckDB's process. Drawing a state of 256K tokens should take at
+most 20 times as long as writing and reading the state as JSON. Resetting to the same state should
+take at most 100 ms. The other columns show the time to execute the reference plan and to check the
+final state.
 
-python benchmarks/loca.py resets [TASK …]     only draws and resets
-python benchmarks/loca.py units               each task's measured `tokens_per_unit`; if the class
-                                              attribute deviates too much, states are drawn twice
-python benchmarks/loca.py lengths [TASK …]    docs/loca_lengths.md, the description length of every
-                                              released state in cl100k tokens
+The argument `resets [TASK …]` measures only draws and resets. `units` prints the tokens per unit of
+each task; if the class attribute `tokens_per_unit` deviates too much, states are drawn twice.
+`lengths [TASK …]` writes docs/loca_lengths.md.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ from agentgym.envs.loca.plan import CLAIM
 from agentgym.envs.loca.task import OfficeTask
 from agentgym.office.files.pdfs import read_pdf
 
-SEEDS, RESET_SEEDS = 5, 15  # other load changes the times of a draw and its JSON by 20 %
-# Limits from the module docstring.
+SEEDS, RESET_SEEDS = 5, 15  # other load on the machine changes single times by 20 %
 DRAW_JSON, RESET_MS = 20.0, 100.0
 TASKS = [entry.world.__name__ for entry in worlds() if issubclass(entry.world, OfficeTask)]
 TABLE = Path(__file__).parents[1] / "docs" / "loca_lengths.md"
@@ -132,7 +130,7 @@ def _content(path: str, data: bytes) -> Any:
 def tokens_per_unit(task: str) -> float:
     kinds: list[Any] = [entry.world for entry in worlds() if entry.world.__name__ == task]
     per_unit = kinds[0].tokens_per_unit
-    for _ in range(3):  # repeat, because the ratio may depend on the size
+    for _ in range(3):  # repeat, because the tokens per unit may depend on the size
         size = max(1, round(LENGTHS["256k"] / per_unit))
         lengths = []
         for seed in range(3):
@@ -171,11 +169,8 @@ def write_lengths(names: list[str]) -> None:
     lines = [
         "# Environment description lengths of the office tasks",
         "",
-        (
-            f"Tokens (cl100k) of the least and the greatest state of the seeds 0 to {SEEDS - 1}, and "
-            "the number of steps of the"
-        ),
-        "reference plan with seed 0 (`python benchmarks/loca.py lengths`).",
+        f"The lengths of the smallest and the largest state over seeds 0 to {SEEDS - 1}, in cl100k tokens,",
+        "and the number of steps of the reference plan with seed 0 (`python benchmarks/loca.py lengths`).",
         "",
         f"| task | {' | '.join(name.upper() for name in LENGTHS)} |",
         "|---" * (1 + len(LENGTHS)) + "|",

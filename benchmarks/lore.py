@@ -1,8 +1,9 @@
-"""Measure the cost of drawing LORE tasks and of scripted play, by task size: `python
+"""Measure the cost of drawing and solving LORE tasks of different sizes: `python
 benchmarks/lore.py`.
 
-Sizes alternate for several rounds, and the median counts. One policy reads only each chat's new
-messages; fresh policies read whole chats, a sample of which is scaled to the episode.
+Every round measures all sizes, and the median of the rounds counts. One policy reads only the new
+messages of each chat. New policies read a sample of whole chats, and their time is scaled up to the
+episode.
 """
 
 from __future__ import annotations
@@ -20,11 +21,10 @@ from agentgym.text.messages import Chat
 from agentgym.training.rollout import rollout
 
 SIZES = (1, 10, 100, 350, 1_000, 10_000)
-# Number of alternating rounds; the median counts.
 ROUNDS = 15
 WORLDS = ("DocumentWorld", "MultimodalWorld", "CodeWorld")
 PLAYED = (10, 30, 60, 350)
-# Number of chats per episode read whole; the cost grows evenly, so a sample suffices.
+# Number of chats per episode that are read whole; the cost grows evenly, so a sample suffices.
 SHOWN_WHOLE = 50
 
 

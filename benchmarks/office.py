@@ -1,9 +1,9 @@
-"""Compare the cost of the office servers with limits: `python benchmarks/office.py [SERVER …]`
-(needs `agentgym-suite[office]`).
+"""Compare the cost of the office servers with the limits below: `python benchmarks/office.py
+[SERVER …]` (needs `agentgym-suite[office]`).
 
-An empty office with all servers should take at most 20 ms and 20 MB; the median call should take 1
-ms, or 10 ms with SQL. Sandbox runs have no limit. A server that cannot be imported is reported and
-skipped.
+An empty office with all servers should take at most 20 ms and 20 MB. The median call should take at
+most 1 ms, or 10 ms with SQL. Sandbox runs have no limit. A server that cannot be imported is
+reported and skipped.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from agentgym.office.office import SERVERS, Office, server_class
 from agentgym.text.tools import ToolError, tools_of
 
 ROUNDS = 200
-# Number of offices alive at once; their mean memory counts.
+# Number of offices over which memory is averaged.
 LIVE = 64
-# Limits from the module docstring.
 OFFICE_MS, OFFICE_MB, CALL_MS, SQL_MS = 20.0, 20.0, 1.0, 10.0
 
 Arguments = Callable[[int], Mapping[str, Any]]
@@ -136,7 +135,7 @@ def show_copies(names: list[str], made: float) -> None:
 def rows_of(name: str) -> Iterator[str]:
     server: Any = server_class(name)()
     for tool, (limit, arguments) in CALLS[name](server).items():
-        call(server, tool, arguments(0))  # the first call's imports do not count
+        call(server, tool, arguments(0))  # exclude the imports of the first call
         times = milliseconds(
             lambda k, tool=tool, arguments=arguments: call(server, tool, arguments(k + 1)),
             ROUNDS if limit else 20,
@@ -147,8 +146,8 @@ def rows_of(name: str) -> Iterator[str]:
 
 
 def call(server: Any, tool: str, arguments: Mapping[str, Any]) -> Any:
-    """Call a tool as an env does; raise if the tool refuses, because the time would be
-    meaningless.
+    """Call a tool as an env does. Raises RuntimeError if the tool refuses the call, because the
+    time would be meaningless.
     """
     try:
         return tools_of(server)[tool](arguments)

@@ -1,10 +1,10 @@
-"""Compare a step and a reset of agentgym with other libraries on the same texts in one run: `python
+"""Compare the CPU times of steps and resets in agentgym and other libraries: `python
 benchmarks/peers.py`.
 
-Each library plays the same game through its own interface, in its own process: empty a list of 20
-numbers in 20 turns. The rounds alternate, and the table shows the CPU times of the best one. For
-libraries with conflicting dependencies, repeat `--python PATH`: the first interpreter that imports
-a library plays it.
+Each library plays the same game with the same texts, through its own interface and in its own
+process: empty a list of 20 numbers in 20 turns. The table shows the best of several alternating
+rounds. If libraries have conflicting dependencies, repeat `--python PATH`: the first interpreter
+that can import a library plays the game.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ TURNS = 20
 # verifiers plays a twentieth of these episodes, because its server is slow.
 EPISODES = 100
 ROUNDS = 8
-# Number of envs in a vector env.
 ENVS = 8
 
 Texts = dict[str, str]
@@ -101,7 +100,6 @@ def serve(name: str) -> None:
     output = sys.stdout
     sys.stdout = sys.stderr  # some libraries print
     print(json.dumps(importlib.metadata.version(package)), file=output, flush=True)
-    # Its server makes each episode slow.
     count = max(1, EPISODES // (20 if name == "verifiers" else 1))
     episode(0)
     for number, _ in enumerate(sys.stdin):
@@ -215,7 +213,7 @@ def textarena(said: Texts) -> Episode:
 
     def reset(seed: int) -> None:
         env.reset(num_players=1, seed=seed)
-        env.full_observations = {}  # the wrapper does not clear them between episodes
+        env.full_observations = {}  # the wrapper does not clear these observations between episodes
         env.get_observation()
 
     def step(action: str) -> None:
@@ -287,7 +285,7 @@ def gymnasium_vector(mode: str) -> Callable[[Texts], Episode]:
 
         extra = {"shared_memory": False} if mode == "AsyncVectorEnv" else {}
         envs = getattr(gym.vector, mode)([ListGame] * ENVS, **extra)
-        # Other processes' CPU time is not visible here, so async envs use wall time.
+        # The CPU time of other processes is unknown here, so async envs are measured in wall time.
         clock = time.perf_counter if mode == "AsyncVectorEnv" else time.process_time
         replies = [said["reply"]] * ENVS
         episode = timed(lambda seed: envs.reset(seed=seed), envs.step, replies, clock)
@@ -348,7 +346,7 @@ def verifiers(said: Texts) -> Episode:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/v1"
     client = vf.EvalClientConfig(base_url=url, api_key_var="AGENTGYM_BENCH_KEY")
-    # Nothing calls done, so the turn budget (removals plus one) ends the episode.
+    # The player never calls `done`, so the turn budget (removals plus one) ends the episode.
     size = TURNS - 1
     options: dict[str, Any] = {"items": size, "removals": size, "budget_factor": 1.0}
     options["budget_slack"] = 0
@@ -366,14 +364,14 @@ def verifiers(said: Texts) -> Episode:
         start = time.process_time()
         seconds, trace = asyncio.run(rollout(seed))
         if not trace.ok:
-            raise RuntimeError(f"a rollout of verifiers has failed: {trace.errors}")
+            raise RuntimeError(f"the verifiers rollout failed: {trace.errors}")
         return time.process_time() - start - seconds, seconds, TURNS
 
     return play
 
 
 _HISTORY = "regular expression, history as one text"
-# Each library's package, player, and description of a step.
+# The package, the player and the description of a step of each library.
 PEERS: dict[str, tuple[str, Callable[[Texts], Episode], str]] = {
     "agentgym": (
         "agentgym",

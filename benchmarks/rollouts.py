@@ -1,13 +1,13 @@
 """Measure env steps per second in each collector, with fast and slow policies and tools: `python
 benchmarks/rollouts.py`.
 
-A policy sleeps once per batch, like a model on a GPU, or once per reply, like an endpoint; a tool
-sleeps in each step. The same run measures a bare loop and the vector envs of Gymnasium and, if
-installed, `gem-llm`.
+The policy sleeps once per batch, like a model on a GPU, or once per reply, like an endpoint. The
+tool sleeps in each step. The same run measures a bare loop, the vector envs of Gymnasium and, if
+installed, those of `gem-llm`.
 
 The argument `slots`, optionally followed by engine names, measures the CPU time and memory of 1,000
-and 10,000 slots, and of a bare event loop. The argument `sampler` measures a simulated sampler's
-utilisation with heavy-tailed tool times.
+and 10,000 slots and of a bare event loop. The argument `sampler` measures the utilisation of a
+simulated sampler with heavy-tailed tool times.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from agentgym import Chat, Reply, ToolCall, render
 from agentgym.training.rollout import ENGINES, Collector
 
 SLOTS = 16
-# Numbers of slots in the large runs.
+# Numbers of slots that the argument `slots` measures.
 MANY = (1_000, 10_000)
 # The best round counts, because other processes can only slow a round down.
 ROUNDS = 3
-# Numbers of slots with the simulated sampler.
+# Numbers of slots that the argument `sampler` measures.
 SAMPLED = (64, 512, 4_096)
-# Seconds for which the simulated sampler is observed.
+# Seconds for which the simulated sampler is measured.
 SAMPLING = 5.0
 TURNS = 12
-# Sleeping times of policy and tool in milliseconds.
+# Sleep times of the policy and the tool in milliseconds.
 DELAYS = (0, 5, 50)
-# Seconds per measurement, with at least one round over all slots.
+# Minimum duration of a measurement in seconds.
 BUDGET = 1.5
-# The env refuses this pop, so every episode lasts until its turn budget ends.
+# The env refuses this call, so every episode lasts until the turn budget is exhausted.
 POP = Reply(render(ToolCall("pop", {"id": 99})))
 
 Run = Callable[..., float]
@@ -67,8 +67,6 @@ class SlowTool(gymnasium.Wrapper[Chat, str, Chat, str], RecordConstructorArgs):
 
 
 class Policy:
-    """Policy that sleeps once per batch, or once per awaited reply."""
-
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
@@ -142,7 +140,7 @@ def print_slots(*engines: str) -> None:
 
 
 def slot_cost(engine: str, slots: int) -> tuple[float, float]:
-    """Return CPU microseconds per step in the best round, and kB per slot."""
+    """Return the CPU microseconds per step in the best round, and the memory per slot in kB."""
     gc.collect()
     before = resources()[1]
     with Collector(make_env, slots, engine=engine) as collector:
@@ -220,12 +218,12 @@ def print_sampler() -> None:
 
 
 def sampler_busy(slots: int, in_flight: int) -> tuple[float, float]:
-    """Return the share of time in which the sampler is busy, and its replies per second."""
+    """Return the share of time in which the sampler is busy, and the replies per second."""
     sampler = Sampler()
     make_slow = lambda: HeavyTailed(make_env().env, 0.0)  # type: ignore[attr-defined]  # noqa: E731
     with Collector(make_slow, slots, engine="threads", in_flight=in_flight) as collector:
         played = collector.collect(sampler, itertools.count())
-        for _ in itertools.islice(played, slots):  # wait until the slots' turns differ
+        for _ in itertools.islice(played, slots):  # wait until the slots are at different turns
             pass
         sampler.busy, sampler.replies = 0.0, 0
         start = time.perf_counter()
@@ -235,13 +233,13 @@ def sampler_busy(slots: int, in_flight: int) -> tuple[float, float]:
 
 
 def resources() -> tuple[float, float]:
-    """Return CPU seconds and memory in bytes, including workers' (Linux only)."""
+    """Return the CPU seconds and memory in bytes of this process and its workers (Linux only)."""
     seconds, memory = time.process_time(), 0.0
     for worker in multiprocessing.active_children():
         fields = (
             Path(f"/proc/{worker.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         )
-        # These fields are user and system time; the process name before them may contain spaces.
+        # User and system time follow the process name, which may contain spaces.
         seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     for pid in (os.getpid(), *(worker.pid for worker in multiprocessing.active_children())):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
@@ -363,9 +361,7 @@ def gem_vectors() -> dict[str, Run]:
 
 
 def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[int]:
-    """Step a vector env forever; yield each episode's number of steps, excluding reset-only
-    steps.
-    """
+    """Step a vector env; after each episode, yield the number of steps without resets."""
     observations, _ = vector.reset(seed=list(range(slots)))
     over = [False] * slots
     while True:
@@ -378,7 +374,7 @@ def stepping(vector: Any, slots: int, policy: Policy, action: str) -> Iterator[i
 
 
 def overheads() -> dict[str, list[float]]:
-    """Print a round's overhead over the bare loop, with a policy of 10 ms."""
+    """Return the overhead of a round over the bare loop, relative to a policy call of 10 ms."""
     runs: dict[str, Callable[..., float]] = {
         f"agentgym {engine}": partial(collected, engine)
         for engine in ("lockstep", "threads", "processes")

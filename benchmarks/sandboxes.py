@@ -1,5 +1,5 @@
-"""Time runs of model-written code in each warm sandbox: alone, with tool calls, and
-concurrently.
+"""Time model-written code in each warm sandbox: single runs, runs with tool calls, and concurrent
+runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Measure the cost of a step as ratios from one run: `make bench` or `python benchmarks/steps.py`.
+"""Measure the relative cost of steps in one run: `make bench` or `python benchmarks/steps.py`.
 
-If installed, `gem-llm` plays GuessTheNumber in episodes of the same length. The best of several
-alternating rounds counts.
+If installed, `gem-llm` plays GuessTheNumber in episodes of the same length. The table shows the
+best of several alternating rounds.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def measure(episodes: dict[str, Episode]) -> dict[str, tuple[float, float]]:
 def growth(arm: str) -> float:
     """Return the cost of a ListWorld step around turn 2,000 relative to turn 10.
 
-    The env refuses every pop at the same cost, so any growth comes from the history.
+    The env refuses every call at the same cost, so any growth is due to the history.
     """
     early: list[float] = []
     late: list[float] = []
@@ -135,7 +135,7 @@ def growth(arm: str) -> float:
 
 def step_times(env: gymnasium.Env[agentgym.Chat, str], turns: int) -> Iterator[float]:
     action = render(ToolCall("pop", {"id": 99}))
-    # The time of garbage collection depends on the whole process.
+    # Garbage collection is off, because its time depends on the whole process.
     gc.disable()
     for _ in range(turns):
         start = time.perf_counter()

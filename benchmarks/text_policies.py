@@ -1,6 +1,6 @@
-"""Policies that solve the reading part of office tasks with about 20 lines of regular expressions.
+"""Policies that solve the reading part of office tasks with regular expressions.
 
-Each policy returns the share of the answer that its patterns find, or their Jaccard overlap.
+Each policy returns the share of right answers, or the Jaccard overlap with the right answers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NO_EXAM = re.compile(
 
 
 def find_exams(world: Any) -> float:
-    """Find the day, time, duration and room in the newest text about each course's final exam."""
+    """Find the day, time, duration and room of each exam in the newest message about the exam."""
     store = world.office.get(Canvas).store
     mails = [mail.body for mail in world.office.get(Email).messages("rkelly27@mcp.com")]
     found = set()
@@ -77,7 +77,7 @@ def _plain(row: Mapping[str, Any]) -> list[Any]:
 
 
 def find_reminders(world: Any) -> float:
-    """Find the last day in the newest email with a short name, a track and "camera-ready"."""
+    """Find the last date in the newest "camera-ready" email about each conference and track."""
     mails = [mail.body for mail in world.office.get(Email).messages("swright@mcp.com")]
     note = world.office.context.files.read_text("conference_info.txt")
     right = 0
@@ -95,7 +95,7 @@ def find_reminders(world: Any) -> float:
 
 
 def find_professors(world: Any) -> float:
-    """Find professors whose newest email prescribes a structure, without "nothing is needed"."""
+    """Find professors whose newest email prescribes a file structure and is not a refusal."""
     newest = {
         re.sub(".*<|>", "", mail.sender): mail.body
         for mail in world.office.get(Email).messages("maryc@mcp.com", "INBOX")
@@ -143,16 +143,14 @@ def find_coursework(world: Any) -> float:
 
 
 def best_overlap(texts: Mapping[Any, str], pattern: str, right: Iterable[Any]) -> float:
-    """Return the better overlap, with and without texts that match a pattern."""
+    """Return the larger of two overlaps: with all texts, and without texts that match a pattern."""
     rest = [key for key, text in texts.items() if not re.search(pattern, text, re.I)]
     right = list(right)
     return max(overlap(texts, right), overlap(rest, right))
 
 
 def find_students(world: Any) -> float:
-    """Find students without an email with the right subject and an attachment, counting or ignoring
-    drafts.
-    """
+    """Find students who have not sent the attachment; try with and without counting drafts."""
     roster = read_workbook(world.office.context.files.read("nlp_statistics.xlsx"))
     enrolled = {
         str(row[1]): row[2] for row in next(iter(roster.values()))[1:] if row[3] == "enrolled"
@@ -165,7 +163,7 @@ def find_students(world: Any) -> float:
             and match[1] in enrolled
             and any(name.endswith(".pdf") for name in mail.attachments)
         ):
-            # A student's email without words about drafts takes precedence.
+            # An email that is not marked as a draft takes precedence over other emails.
             before = texts.get(enrolled[match[1]], mail.body)
             texts[enrolled[match[1]]] = before if not re.search(_DRAFT, before) else mail.body
     every = set(enrolled.values())
@@ -175,7 +173,7 @@ def find_students(world: Any) -> float:
 
 
 def find_slow(world: Any) -> float:
-    """Select products by their fields, with and without a negation near "outlet"."""
+    """Select slow products by fields; try with and without those excluded from an outlet sale."""
     texts = {}
     for item in world.office.get(WooCommerce).products.all():
         custom = {meta["key"]: int(meta["value"]) for meta in item["meta_data"]}
@@ -187,9 +185,7 @@ def find_slow(world: Any) -> float:
 
 
 def find_payments(world: Any) -> float:
-    """Guess the paid amount: everything, nothing, or the sum of the amounts near a word for
-    paying.
-    """
+    """Guess the paid amount: the whole invoice, or the sum of amounts after words such as "paid"."""
     right = 0
     for invoice in world.truth["invoices"]:
         pages = read_pdf(world.office.context.files.read(f"invoices/{invoice['file']}"))
@@ -202,7 +198,7 @@ def find_payments(world: Any) -> float:
 
 
 def find_alerts(world: Any) -> float:
-    """Select alerts by their fields, with and without words about a discontinued product."""
+    """Select low-stock products; try with and without those described as discontinued."""
     known = {row["SKU"] for row in world.truth["old"]}
     texts = {}
     for item in world.office.get(WooCommerce).products.all():
@@ -223,7 +219,7 @@ _WELCOME = (
 
 
 def find_customers(world: Any) -> float:
-    """Find customers with one recent order, with and without a refusal of emails."""
+    """Find customers with one recent order; try with and without those who refuse emails."""
     shop = world.office.get(WooCommerce)
     settings = shop.settings.woo_settings_get("general")
     hours = next(float(row["value"]) for row in settings if row["id"] == "gmt_offset")
@@ -250,7 +246,7 @@ _COUNT = re.compile(r"\b(?:one|two|three|four|five|six|\d+)\b")
 
 
 def find_pieces(world: Any) -> float:
-    """Count pieces from the order lines, as changed by patterns in notes."""
+    """Count pieces in order lines; try with and without the changes that patterns find in notes."""
     orders = [
         order
         for order in world.office.get(WooCommerce).orders.all()

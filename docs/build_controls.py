@@ -1,7 +1,7 @@
-"""Write docs/controls.md: the controls of the oracle method, and the coverage of its intervals.
+"""Write docs/controls.md: controls of the oracle method, and the coverage of the intervals.
 
-`PYTHONPATH=. python docs/build_controls.py [WORLD ...]` plays the named worlds, or all. Results in
-runs/controls are not replayed. `--coverage N` also simulates N studies.
+`PYTHONPATH=. python docs/build_controls.py [WORLD ...]` plays the named worlds, or all. Worlds with
+results in runs/controls are not played again. `--coverage N` also simulates N studies.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ FOLDER = Path("runs/controls")
 PAGE = Path("docs/controls.md")
 SEEDS = 20
 NAMES = {"P": "planning", "S": "tracking", "H": "distraction"}
-# Reasons for deficits that are not found, by world.
+# For each world, the reason why a planted deficit is not found.
 REASONS = {
     "AcademicWarning": (
-        "distraction is not found: its plan has six or seven turns at any size, so the chat contains "
-        "little history to be distracted by."
+        "distraction is not found, because the plan has six or seven turns at any size, so the chat "
+        "contains little history to be distracted by."
     )
 }
 
@@ -43,9 +43,10 @@ HEAD = """# Controls of the oracle method
 TAIL = """
 ## Equal openings count once
 
-A policy whose draws depend on the text, such as a model at temperature 0, draws once for equal texts. Seeds with the same first
-prompt and reply are therefore one cluster. With 1 to 20 different openings among 20 seeds, at least 93 % of the intervals contain
-the true rate and effect (`tests/training/evaluation/test_clusters.py`). Scripted policies draw by instance.
+A policy whose randomness depends only on the text, such as a model at temperature 0, gives equal texts the same reply.
+Seeds with the same first prompt and reply are therefore one cluster. With 1 to 20 different openings among 20 seeds, at least 93 %
+of the intervals contain the true rate and effect (`tests/training/evaluation/test_clusters.py`).
+Scripted policies are not affected: they draw by instance.
 """
 
 
@@ -94,13 +95,13 @@ def page(
         HEAD,
         "## Planted deficits are found\n",
         (
-            f"The control agent lacks one skill ({rates}). It plays {SEEDS} instances without and with "
-            "the oracle that compensates for it: the plan for planning, the state for tracking, and the "
+            f"The control agent lacks one skill ({rates}). The agent plays {SEEDS} instances without and with "
+            "the oracle that compensates for the missing skill: the plan for planning, the state for tracking, and the "
             "pruned history plus the state for distraction. A deficit is found if the 95 % interval "
-            "of the effect on success or on step accuracy lies above 0. "
-            f"All three are found in {len(complete)} of {len(controls)} worlds. "
-            f"Measured with seeds 0 to {SEEDS - 1} at commit {', '.join(sorted(commits))} "
-            "(`PYTHONPATH=. python docs/build_controls.py`).\n"
+            "of the effect on success or on step accuracy is above 0. "
+            f"All three deficits are found in {len(complete)} of {len(controls)} worlds. "
+            f"The table was measured with seeds 0 to {SEEDS - 1} (commits {', '.join(sorted(commits))}; "
+            "`PYTHONPATH=. python docs/build_controls.py`).\n"
         ),
         "| world | options | turns | planning | tracking | distraction |",
         "|---|---|---|---|---|---|",
@@ -114,15 +115,17 @@ def page(
             for letter in NAMES
         ]
         lines.append(f"| {c.world} | {options} | {c.steps:.1f} | {' | '.join(cells)} |")
-    lines.append("\nPercentage points: success; step accuracy.\n")
+    lines.append(
+        "\nEach cell shows the effects on success and on step accuracy in percentage points.\n"
+    )
     lines += [f"* {name}: {why}" for name, why in REASONS.items()]
     lines += [
         "\n## No effect is found in an agent that hints cannot help\n",
         (
             f"The noisy agent errs in {NOISE:.0%} of its steps whatever it observes, with different random "
-            f"draws in each arm. Of {misses[1]} effects (plan, state and history, on "
-            f"{' and '.join(METRICS)}, in {len(controls)} worlds), the intervals of {misses[0]} exclude 0; "
-            f"chance allows {most_misses(misses[1])}, the 99.9 % quantile of Binomial({misses[1]}, 0.05).\n"
+            f"draws in each arm. For {misses[0]} of {misses[1]} effects (plan, state and history, on "
+            f"{' and '.join(METRICS)}, in {len(controls)} worlds), the interval excludes 0. "
+            f"By chance, up to {most_misses(misses[1])} intervals may exclude 0 (99.9 % quantile of Binomial({misses[1]}, 0.05)).\n"
         ),
     ]
     if covered:
@@ -141,7 +144,7 @@ def page(
 
 
 def most_misses(tests: int) -> int:
-    """Return the 99.9 % quantile of the number of misses among tests at the 0.05 level."""
+    """Return the 99.9 % quantile of the number of false findings among tests at the 0.05 level."""
     total, misses = 0.0, -1
     while total < 0.999:
         misses += 1

@@ -1,7 +1,7 @@
 """Write docs/gallery.md and its figures: `python docs/build_gallery.py [NAME ...]`.
 
-It runs the page's commands in runs/gallery, where finished episodes are not replayed, and keeps
-each figure in light and in dark colours. `--page` only rewrites the page.
+The script runs the page's commands in runs/gallery, which keeps finished episodes, and saves each
+figure in light and dark colours. `--page` only rewrites the page.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 DOCS = Path(__file__).parent
 PAGE, FOLDER = DOCS / "gallery.md", DOCS / "gallery"
 RUNS = DOCS.parent / "runs" / "gallery"
-# Replacements in the SVG by theme of the site: the background, lines, and texts, which are black
-# unless a figure sets their colour.
+# SVG replacements for each theme of the site: the background, lines, and text, which is black
+# unless a figure sets the colour.
 THEMES = {
     "light": {},
     "dark": {"#ffffff": "#131416", "#000000": "#cfd0d0", "<text ": '<text fill="#cfd0d0" '},
@@ -27,10 +27,11 @@ HEAD = """# Gallery of figures
 
 <!-- Written by `docs/build_gallery.py`; edit docs/gallery/figures.toml instead. -->
 
-Each figure comes with the command that makes it, played by scripted policies. A report contains every
-figure as PNG, SVG and PDF. Figures are 3.4 or 6.9 inches wide, for one or two columns of a page, with text
-of at least 7 points, TrueType fonts and selectable text. The caption names the policy, the number of
-instances, and the sizes or contexts over which the figure averages. `--policy NAME=POLICY` names a policy.
+Each figure comes with the command that draws it; scripted policies play the episodes. A report contains
+every figure as PNG, SVG and PDF. Figures are 3.4 or 6.9 inches wide, for one or two columns of a page.
+Text is at least 7 points high, uses TrueType fonts, and is selectable. The caption names the policy, the
+number of instances, and the sizes or contexts over which the figure averages. `--policy NAME=POLICY` sets
+the name of a policy.
 
 `python docs/build_gallery.py` runs the commands and writes this page.
 """
@@ -49,7 +50,7 @@ def main() -> None:
 
 
 def draw(name: str, figure: dict[str, Any]) -> None:
-    """Run a figure's commands, and keep its SVG in the colours of each theme."""
+    """Run a figure's commands and save the SVG in the colours of each theme."""
     RUNS.mkdir(parents=True, exist_ok=True)
     for command in figure["commands"]:
         subprocess.run([sys.executable, "-m", *shlex.split(command)], cwd=RUNS, check=True)

@@ -1,9 +1,8 @@
-"""Write docs/results.md: reference results, and the submissions in docs/results.
+"""Write docs/results.md: the reference results and the submissions in docs/results.
 
-`python docs/build_results.py --play` plays the episodes missing from runs/reference; rerun it after
-an interruption.
-Models play once `make learn` and `make rl` have trained them. Without `--play` the script only
-rewrites the page from the files in docs/results.
+`python docs/build_results.py --play` plays the episodes missing from runs/reference; repeat the
+command after an interruption. Models play only after `make learn` and `make rl` have trained them.
+Without `--play` the script only rewrites the page from the files in docs/results.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from agentgym.training.rollout.models.sampling import ModelOptions
 from agentgym.training.rollout.storage import write_text
 
 RUNS = Path("runs/reference")
-# Deficits at which the control agent neither fails nor succeeds in most worlds.
+# Deficits with which the control agent solves some, but not all, instances of most worlds.
 CONTROL = "control:planning=0.1:tracking=0.05:distraction=0.01"
 POLICIES = [PolicyConfig("oracle"), PolicyConfig("random"), PolicyConfig(CONTROL, label="control")]
 SCRATCH = {"from scratch": "runs/learn"}
@@ -55,17 +54,17 @@ SMOLLM2 = {
     "reward": "runs/rl/reward0",
 }
 # Only `--study` plays these worlds: their episodes have hundreds of turns, take seconds, or differ
-# from another preset's only in size.
+# only in size from the episodes of another preset.
 LONG = re.compile(r"-(long|extreme|k[if]-[cv]|n\d+|lengths)$|SearchWorld-(small|medium|full)$")
 OTHER_LENGTHS = (16_000, 64_000, 96_000, 128_000, 256_000)
 
 
 def studies() -> dict[str, tuple[dict[str, Any], list[PolicyConfig]]]:
-    """Return the settings and policies of each study, by the name of its folder and its file."""
+    """Return the settings and policies of all studies by study name."""
     found = {}
     for entry in agentgym.worlds():
         world = short(entry)
-        if issubclass(entry.world, OfficeTask):  # its presets set only the length
+        if issubclass(entry.world, OfficeTask):  # office presets set only the length
             found[world] = study([world], axis="length", horizons=(8_000, 32_000)), POLICIES
             others = study([world], axis="length", horizons=OTHER_LENGTHS)
             found[f"{world}-lengths"] = others, POLICIES
@@ -81,7 +80,7 @@ def studies() -> dict[str, tuple[dict[str, Any], list[PolicyConfig]]]:
     found["scratch"] = six, models(SCRATCH)
     python = study(["ListWorld"], {"dialect": "python", "max_failed_rounds": 1}, horizons=(2, 3, 4))
     found["smollm2"] = python, models(SMOLLM2, max_new_tokens=24, batch_size=64)
-    # The slow ones start first.
+    # Slow studies, those of presets, start first.
     return dict(sorted(found.items(), key=lambda item: not item[0].endswith("presets")))
 
 
@@ -103,7 +102,7 @@ def models(folders: Mapping[str, str], **options: Any) -> list[PolicyConfig]:
 def play(
     name: str, settings: dict[str, Any], policies: list[PolicyConfig], episodes: int
 ) -> tuple[dict[str, float], dict[str, list[str]]]:
-    """Play a study and write its submission; return its processor seconds and profiles."""
+    """Play a study and write the submission; return the CPU seconds and the profiles."""
     out, path = RUNS / name, FILES / f"{name}.json"
     for policy in policies:
         before = _seconds()
@@ -116,10 +115,10 @@ def play(
     submission = Submission.of(out)
     if reasons := list(objections(submission, out, replays=0)):
         raise ValueError("; ".join(reasons))
-    # A rerun must not claim that its commit played the episodes.
+    # A rerun must not change the commit that the file names.
     if not path.exists() or Submission.load(path).log != submission.log:
         write_text(path, submission.to_json())
-    # An office's profile covers its two main lengths.
+    # The profile of an office task covers only the two main lengths.
     return times, {} if name.endswith("-lengths") else profiles(out)
 
 
@@ -133,7 +132,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def profiles(out: Path) -> dict[str, list[str]]:
-    """Return rows of the table of profiles, by world; none for trained models."""
+    """Return the rows of the profile table by world; trained models have no rows."""
     lengths: dict[str, dict[int, list[tuple[int, int]]]] = {}
     cl100k = counter("cl100k_base")
     for trajectory in log_of(out):
@@ -191,7 +190,7 @@ def main() -> None:
                 print(f"{name}: {error!r}; run the command again", flush=True)
                 continue
             seconds, rows = done.result()
-            # Another command may have written it in the meantime.
+            # Another command may have changed the file in the meantime.
             measured = {"seconds": {}, "profiles": {}, **_read(PROFILES)}
             measured["seconds"][name] = seconds
             measured["profiles"] |= rows

@@ -1,4 +1,4 @@
-"""Write docs/worlds.md from the registry: the worlds by paper, and a table of options for each."""
+"""Write docs/worlds.md from the registry: the worlds of each paper and their options."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Each office task has the presets `-8k`, `-16k`, `-32k`, `-64k`, `-96k`, `-128k` 
 `length`: `ABTesting-8k` is `length=8000`.
 """
 
-# The worlds' folders, with the titles and files of their pages.
+# The title and the page of each folder of worlds.
 PAPERS = {
     "lumina": ("LUMINA", "papers/lumina.md"),
     "lore": ("LORE (TaskWeaver)", "papers/lore.md"),
@@ -99,7 +99,7 @@ def section(world: type[Any], entries: list[Entry]) -> str:
     _, *presets = entries
     shown = [f"`{short(entry)}` ({write(entry.options)})" for entry in presets]
     text = f"### {world.__name__}\n\n"
-    # OPTIONS lists the office's presets once.
+    # The presets of office tasks are listed once, in OPTIONS.
     if shown and not issubclass(world, OfficeTask):
         text += f"Presets: {', '.join(shown)}.\n\n"
     return text + options_table(world)

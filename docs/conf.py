@@ -41,8 +41,8 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_search_scorer = str(HERE / "scorer.js")
 myst_heading_anchors = 3
-suppress_warnings = ["myst.header"]  # sections of generated tables start below their page's title
-# Type hints refer to objects of other projects, whose inventories an offline build cannot load.
+suppress_warnings = ["myst.header"]  # generated tables skip a heading level
+# Type hints refer to other projects, and an offline build cannot load their inventories.
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", ".*")]
 default_role = "code"
@@ -63,12 +63,12 @@ def literal_tables(*arguments: Any) -> None:
 
 
 def skip_tuple_fields(*arguments: Any) -> bool | None:
-    """Skip the fields of named tuples, which the class attributes document."""
+    """Skip the fields of named tuples, because the class docstrings describe these fields."""
     return True if type(arguments[3]).__name__ == "_tuplegetter" else None
 
 
 def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
-    """Return the address of an object's source in the repository; None for data."""
+    """Return the URL of an object's source code, or None for data."""
     with suppress(AttributeError, KeyError, OSError, TypeError, ValueError):
         item = reduce(getattr, info["fullname"].split("."), sys.modules[info["module"]])
         item = inspect.unwrap(item.fget if isinstance(item, property) else item)

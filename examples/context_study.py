@@ -1,8 +1,9 @@
-"""Context study: success and cost of each strategy for a full context window.
+"""Context study: measure success and cost of each strategy for full context windows.
 
 Needs: pip install 'agentgym-suite[cli]' (for the figures)
-Prints: success, trajectory length, hidden tokens and summary tokens of each strategy.
-The agent is scripted and uses only its observations; --policy replaces it.
+
+Prints: success, trajectory length, hidden tokens and summary tokens of each strategy. The scripted
+agent uses only its observations; --policy replaces this agent.
 """
 
 import argparse

@@ -1,6 +1,7 @@
-"""A custom office task: draw a mailbox, ask a question about it, plan the answer and check it.
+"""A custom office task: draw a mailbox, ask a question about the mails, plan and check the answer.
 
 Needs: pip install 'agentgym-suite[office]'
+
 Prints: the oracle policy's calls and score, and the failures of an empty answer.
 """
 
@@ -26,7 +27,7 @@ class SumInvoices(OfficeTask[OfficeConfig]):
     tokens_per_unit = 165.0  # about the length of an email
     text = f"Add up the invoices in my inbox. Write the total in EUR with two decimals to {FILE}."
 
-    def draw(self, size: int) -> None:  # fills the servers; all randomness comes from self.rng
+    def draw(self, size: int) -> None:  # fills the servers; all random numbers come from self.rng
         email, self.truth = self.office.get(Email), 0
         email.add_user(ME)
         email.login_as(ME)
@@ -38,7 +39,7 @@ class SumInvoices(OfficeTask[OfficeConfig]):
             email.deliver(Mail("shop@example.com", ME, "Your order", text, sent))
             self.truth += cents if is_invoice else 0
 
-    def plan(self) -> Plan:  # solves the task through the tools; hints come from its steps
+    def plan(self) -> Plan:  # yields steps that solve the task; hints come from these steps
         amounts = yield from read_folder(self.read_amount)
         text = f"{sum(amounts) / 100:.2f}"
         label, thing = f"Write {FILE}.", f"file {FILE}"

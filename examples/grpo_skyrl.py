@@ -1,9 +1,10 @@
 """GRPO with SkyRL on one GPU: a world as a SkyRL-Gym environment, with vLLM as the sampler.
 
 Needs: pip install 'agentgym-suite[skyrl]'; to train also pip install 'skyrl[fsdp]==0.4.0', Python 3.12 and a GPU
-Prints: the path of the data set, then SkyRL's own log.
-Without --model the script only writes the data set. Further arguments are options of SkyRL:
-`python examples/grpo_skyrl.py --model path/to/model trainer.logger=wandb`.
+
+Prints: the path of the data set, then the log of SkyRL. Without --model the script only writes the
+data set. Further arguments are options of SkyRL: `python examples/grpo_skyrl.py --model
+path/to/model trainer.logger=wandb`.
 """
 
 import argparse
@@ -36,7 +37,7 @@ generator.inference_engine.gpu_memory_utilization=0.4
 
 
 def main(arguments: Sequence[str] | None = None) -> list[str]:
-    """Write the data set and train a model; return SkyRL's options."""
+    """Write the data set and train a model; return the options of SkyRL."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", help="a folder or an id")
     parser.add_argument("--instances", type=int, default=1_000)
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> list[str]:
 
 
 def train(settings: list[str]) -> None:
-    """Run SkyRL's trainer in a Ray task, where the world is registered too."""
+    """Run SkyRL's trainer in a Ray task, in which the world is also registered."""
     import ray  # noqa: PLC0415 - only training needs it
     from skyrl.train.config import SkyRLTrainConfig  # noqa: PLC0415 - as above
     from skyrl.train.entrypoints.main_base import BasePPOExp  # noqa: PLC0415 - as above

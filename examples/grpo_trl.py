@@ -1,9 +1,10 @@
 """GRPO with TRL through a wrapper stack: the model sees plan hints and an edited context.
 
 Needs: pip install 'agentgym-suite[trl]'
-Prints: TRL's own metrics, and the mean reward of each step.
-The default is a tiny random model, which only shows that the pieces fit. Pass --model with the
-folder or id of a chat model, such as Qwen/Qwen3-0.6B, and more steps to learn something.
+
+Prints: the metrics of TRL, and the mean reward of each step. The default model is tiny and random,
+and only shows that the components work together. Pass --model with the folder or id of a chat
+model, such as Qwen/Qwen3-0.6B, and increase --steps to learn something.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from agentgym.training.rollout import make_model, make_tokenizer
 
 OPTIONS = {"items": 4, "removals": 1, "max_failed_rounds": 1}
 STACK = {"oracles": "P", "context": "clear_results:trigger=2turns:keep=1", "window": 1_500}
-ROWS = 3  # TRL generations per episode: each context edit starts a new row
+ROWS = 3  # maximum number of TRL rows per episode; each context edit starts a new row
 
 
 def main(arguments: Sequence[str] | None = None) -> GRPOTrainer:

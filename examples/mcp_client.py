@@ -1,8 +1,10 @@
-"""MCP: an agent framework in another process plays an episode and is scored like any policy.
+"""MCP: an agent framework in another process plays an episode, which is scored as for any policy.
 
-`agentgym serve` offers an episode on stdin and stdout; the client is the one in the package `mcp`.
-With --out each call is recorded as a turn.
+`agentgym serve` offers an episode on stdin and stdout to the client of the package `mcp`. With
+--out, each call is recorded as a turn.
+
 Needs: pip install 'agentgym-suite[mcp,cli]'
+
 Prints: the task, the calls with their results, and the score.
 """
 

@@ -1,7 +1,9 @@
 """Oracle study: does the agent lack planning, state tracking, or both?
 
-Every arm plays the same instances, so differences are paired. An interrupted run resumes.
+All arms play the same instances, so differences are paired. An interrupted run resumes.
+
 Needs: pip install 'agentgym-suite[cli]' (for the figures)
+
 Prints: success and step accuracy of each arm with 95 % intervals, and the effect of each oracle.
 The scripted agent plans badly; --policy my.module:make_policy replaces it.
 """
@@ -33,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Result]:
     given = parser.parse_args(arguments)
     study = Ablation(
         worlds=[given.world],
-        arms=["", "S", "P", "SP"],  # no hint, the state, the plan, both
+        arms=["", "S", "P", "SP"],  # no hints, state hints, plan hints, both kinds of hints
         horizons=given.horizons,
         seeds=given.episodes,
         policy=PolicyConfig(given.policy),

@@ -1,7 +1,8 @@
-"""A custom world: the four required hooks, and three more for labels and oracles.
+"""A custom world with the four required hooks, and three more hooks for labels and oracles.
 
 Needs: pip install agentgym-suite
-Prints: an episode that the oracle policy plays from the chat alone, and its mean reward.
+
+Prints: an episode that the oracle policy plays from the chat alone, and the mean reward.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from agentgym.training.rollout import collect
 
 
 @dataclass(frozen=True)
-class GuessConfig(agentgym.Config):  # its fields are keyword arguments of agentgym.make
+class GuessConfig(agentgym.Config):  # the fields become keyword arguments of agentgym.make
     highest: int = 100
 
 
@@ -25,14 +26,14 @@ class GuessWorld(World[GuessConfig]):
 
     Config = GuessConfig
     parallel_calls = False  # one call per reply
-    observes = True  # the world calls `read_result` too, not only a policy's copy of it
+    observes = True  # the world itself calls `read_result`, and so does a policy's copy
 
-    def generate(self) -> None:  # draws the instance; all randomness comes from self.rng
+    def generate(self) -> None:  # draws the instance; all random numbers come from self.rng
         self.number = int(self.rng.integers(1, self.config.highest + 1))
         self.low, self.high = 1, self.config.highest
         self.max_turns = self.high.bit_length()
 
-    def rules(self) -> str:  # the system message; the tools follow it
+    def rules(self) -> str:  # the system message, which is followed by the tools
         return "Guess the number. You are told whether it is higher or lower than your guess."
 
     def task(self) -> str:  # the first user message
@@ -47,8 +48,8 @@ class GuessWorld(World[GuessConfig]):
     def score(self) -> float:  # the reward of the episode
         return float(self.done)
 
-    def optimal_calls(self) -> Sequence[ToolCall]:  # here: guesses after which success is certain
-        rest = 2 ** (self.turns_left - 1) - 1  # numbers that the remaining turns can distinguish
+    def optimal_calls(self) -> Sequence[ToolCall]:  # guesses after which success is still certain
+        rest = 2 ** (self.turns_left - 1) - 1  # the numbers that later turns can tell apart
         optimal = range(max(self.low, self.high - rest), min(self.high, self.low + rest) + 1)
         return CallSet("guess", "number", optimal)
 
@@ -59,7 +60,7 @@ class GuessWorld(World[GuessConfig]):
             self.high = min(self.high, call.arguments["number"] - 1)
 
     @classmethod
-    def read_task(cls, task: str) -> "GuessWorld":  # the world as described by its task text
+    def read_task(cls, task: str) -> "GuessWorld":  # the world that a task text describes
         world = cls(GuessConfig(), 0)
         world.low, world.high, world.max_turns = map(int, re.findall(r"\d+", task))
         return world

@@ -1,8 +1,9 @@
-"""A PettingZoo team: agents share a world, and each has its own chat and tools.
+"""A PettingZoo team: the agents share a world, and each agent has a separate chat and tools.
 
 Needs: pip install 'agentgym-suite[multi]'
-Prints: what each agent writes in its turn, and the reward.
-Any function from a list of chats to a list of replies can replace `TeamPolicy`.
+
+Prints: the reply of each agent in its turn, and the reward. Any function from a list of chats to a
+list of replies can replace `TeamPolicy`.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from agentgym.oracles import TeamPolicy
 
 
 def main(arguments: Sequence[str] | None = None) -> tuple[float, Counter[str]]:
-    """Play an episode; return its reward and each agent's number of replies."""
+    """Play an episode; return the reward and the number of replies of each agent."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--team", default="ListWorld-team")
     parser.add_argument("--oracles", default="P", help="hints that every agent gets")

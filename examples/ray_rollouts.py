@@ -1,7 +1,8 @@
 """Ray: actors play episodes on this machine or on a cluster.
 
 Needs: pip install 'agentgym-suite[ray]'
-Prints: the mean reward, and the number of recorded steps; --address joins a running cluster.
+
+Prints: the mean reward and the number of recorded steps. --address joins a running cluster.
 """
 
 import argparse
@@ -26,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Trajectory]:
     ray.init(given.address or "local", include_dashboard=False, log_to_driver=False, **local)
     trajectories = list(
         collect(
-            NoisyPolicy(given.world, p=0.1),  # each actor plays with its own copy of the policy
+            NoisyPolicy(given.world, p=0.1),  # each actor has a copy of the policy
             agentgym.spec(given.world, oracles="S"),
             seeds=range(given.episodes),
             num_envs=given.actors,

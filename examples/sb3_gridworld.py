@@ -1,7 +1,8 @@
-"""Stable-Baselines3: MaskablePPO learns GridWorld from numbers instead of text.
+"""Stable-Baselines3: MaskablePPO learns GridWorld from numeric observations instead of text.
 
 Needs: pip install 'agentgym-suite[sb3]'
-Prints: the share of held-out boards that the agent and a random policy solve by a shortest path.
+
+Prints: the share of held-out boards solved by a shortest path, for the agent and a random policy.
 """
 
 import argparse
@@ -15,11 +16,11 @@ from stable_baselines3.common.env_util import make_vec_env
 import agentgym
 from agentgym.wrappers import DiscreteActions, FeatureObservations
 
-HELD_OUT = 1_000_000  # the first seed that training does not reach
+HELD_OUT = 1_000_000  # the first held-out seed; training uses smaller seeds
 
 
 def make_env(size: int) -> gymnasium.Env:
-    """Make a board whose turn budget has no slack, with masked menu actions."""
+    """Make a board with masked menu actions and a turn budget without slack."""
     board = agentgym.make("GridWorld", size=size, budget_factor=1.0, budget_slack=0)
     return FeatureObservations(DiscreteActions(board))
 
@@ -42,7 +43,7 @@ def solved(agent: MaskablePPO | None, env: gymnasium.Env, episodes: int) -> floa
 
 
 def main(arguments: Sequence[str] | None = None) -> tuple[float, float]:
-    """Train an agent; return its share and the random policy's."""
+    """Train an agent; return the shares of the agent and of the random policy."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=3, help="length of a side of the board")
     parser.add_argument("--steps", type=int, default=8_000)

@@ -1,8 +1,9 @@
-"""SuperSuit and MaskablePPO: two agents learn to solve a list together, from numbers.
+"""SuperSuit and MaskablePPO: two agents learn from numeric observations to solve a list together.
 
 Needs: pip install 'agentgym-suite[multi,sb3]' supersuit
-Prints: the share of held-out lists that the trained team and a random team solve.
-One policy plays both agents; the observation's action mask shows which.
+
+Prints: the share of held-out lists that the trained team and a random team solve. One policy plays
+both agents; the action mask in the observation shows whose turn it is.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from stable_baselines3.common.vec_env import VecEnvWrapper
 import agentgym
 from agentgym.wrappers import DiscreteTeam
 
-HELD_OUT = 1_000_000  # the first seed that training does not reach
+HELD_OUT = 1_000_000  # the first held-out seed; training uses smaller seeds
 
 
 class Masks(VecEnvWrapper):
@@ -59,7 +60,7 @@ def solved(learner: MaskablePPO | None, team: DiscreteTeam, episodes: int) -> fl
 
 
 def main(arguments: Sequence[str] | None = None) -> tuple[float, float]:
-    """Train a team; return its share and the random team's."""
+    """Train a team; return the shares of the trained team and of a random team."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=5_000, help="actions of both agents")
     parser.add_argument("--episodes", type=int, default=100, help="held-out lists")
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> tuple[float, float]:
     given = parser.parse_args(arguments)
     options = {"items": 4, "removals": 2, "budget_factor": 1.0, "budget_slack": 0}
     team = DiscreteTeam(agentgym.parallel_env("ListWorld-team", **options))
-    agents = supersuit.pettingzoo_env_to_vec_env_v1(team)  # an entry for each agent
+    agents = supersuit.pettingzoo_env_to_vec_env_v1(team)  # one vector entry per agent
     envs = Masks(supersuit.concat_vec_envs_v1(agents, 8, 0, "stable_baselines3"))
     settings = {"n_steps": 64, "batch_size": 256, "learning_rate": 3e-3, "gamma": 0.95}
     learner = MaskablePPO("MlpPolicy", envs, seed=given.seed, device="cpu", **settings)

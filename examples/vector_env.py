@@ -1,7 +1,9 @@
-"""Vector env: a policy that takes a batch of chats plays many envs at once, as usual in Gymnasium.
+"""Vector env: as usual in Gymnasium, a policy plays many envs at once with batches of chats.
 
-Each env runs in its own process; `--mode sync` plays them in this one.
+Each env runs in a separate process; `--mode sync` runs all envs in this process.
+
 Needs: pip install agentgym-suite
+
 Prints: the mean score of the episodes.
 """
 
@@ -21,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
     parser.add_argument("--mode", choices=["async", "sync"], default="async")
     options = parser.parse_args(arguments)
 
-    # or any policy that takes chats, such as an EndpointPolicy
+    # or any policy that accepts chats, such as an EndpointPolicy
     policy = NoisyPolicy("ListWorld", p=0.1)
     envs = gymnasium.make_vec(
         "agentgym/ListWorld-v0", options.envs, options.mode, oracles="S", items=6

@@ -1,7 +1,6 @@
-"""The audit's battery of shortcuts: policies that ignore a world's task must not earn its reward.
+"""Audit a world with a battery of shortcuts: policies that ignore the task must not be rewarded.
 
-Shortcuts learn from demonstrations on training seeds and play seeds of the test split. The score
-ceilings are fixed before any shortcut plays.
+Shortcuts learn from demonstrations on training seeds and play test seeds.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ from agentgym.world.config import Config
 
 # ceiling of a shortcut's score, unless the chance score is higher
 CAP = 0.10
-# among fifteen or more shortcuts, 95 % intervals would often misjudge one
+# with fifteen or more shortcuts, 95 % intervals would often misjudge at least one
 CONFIDENCE = 0.99
 # Audited episodes start at seed 0, so the three seed ranges never overlap.
 _CHANCE_SEED, _TRAINING_SEED = 10**6, 2 * 10**6
 _REPEATED = "ids of other seeds"
 # shares of episodes that are reported alongside scores
 MEASURES: Mapping[str, str] = {
-    _REPEATED: "an opaque id that the oracle uses was used in training already",
+    _REPEATED: "the oracle uses an opaque id that already occurred in training",
 }
 
 
@@ -59,11 +58,11 @@ class AuditConfig(Config):
 
     Attributes:
         world: The id of a world or preset.
-        seeds: Episodes per policy; 60 episodes without a success show that the score is below 0.10.
-        demonstrations: Episodes from which shortcuts learn.
+        seeds: Episodes per policy; 60 episodes without a success show a score below 0.10.
+        demonstrations: The number of episodes from which shortcuts learn.
         options: Options of the world.
-        splits: Whether demonstrations use the train split and audited episodes the test split;
-            otherwise both use all instances, with different seeds.
+        splits: Whether demonstrations use the train split and audits the test split; if not, both
+            use all instances with different seeds.
     """
 
     world: str
@@ -77,8 +76,8 @@ class AuditConfig(Config):
 class Ceiling:
     """The maximum score allowed for a shortcut, fixed before any shortcut plays.
 
-    `chance` is `stated` by the world, `enumerated` from the schemas and the options in the prompts,
-    or `estimated` by random calls on reserved seeds.
+    The source of `chance` is `stated` (by the world), `enumerated` (from schemas and prompts) or
+    `estimated` (from random calls on reserved seeds).
     """
 
     chance: float
@@ -91,7 +90,7 @@ class Ceiling:
     def verdict(self, interval: Interval) -> str:
         """Judge a score's interval: `holds`, `leak`, or `undecided` if more seeds are needed.
 
-        If chance itself reaches the cap, a score consistent with chance holds.
+        If `chance` reaches the cap, a score consistent with it also holds.
         """
         if interval.low > self.value:
             return "leak"
@@ -104,7 +103,7 @@ class Row:
 
     Attributes:
         kind: `shortcut`, `measure` or `baseline`.
-        interval: The mean score, or share of episodes, with its 99 % interval.
+        interval: The mean score or the share of episodes, with its 99 % interval.
         verdict: `holds`, `leak` or `undecided`; empty for a baseline.
     """
 
@@ -117,7 +116,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Audit:
-    """Result of an audit, baselines last."""
+    """Result of an audit; baselines are the last rows."""
 
     world: str
     ceiling: Ceiling
@@ -133,14 +132,14 @@ class Audit:
         return next((v for v in ("leak", "undecided") if v in verdicts), "holds")
 
     def table(self) -> Table:
-        """Return a table of the rows."""
+        """Return the results as a table."""
         rows = [
             [row.name, row.kind, percent(row.interval), str(row.seeds), row.verdict]
             for row in self.rows
         ]
         title = (
-            f"{self.world}: ceiling {100 * self.ceiling.value:.1f}, chance "
-            f"{100 * self.ceiling.chance:.1f} ({self.ceiling.source}); % with 99 % intervals"
+            f"{self.world}: scores in percent with 99 % intervals (ceiling {100 * self.ceiling.value:.1f}, "
+            f"{self.ceiling.source} chance {100 * self.ceiling.chance:.1f})"
         )
         return title, ["policy", "kind", "score", "seeds", "verdict"], rows
 
@@ -148,14 +147,14 @@ class Audit:
 def run_audit(
     config: AuditConfig, on_progress: Callable[[int], None] = lambda seeds: None
 ) -> Audit:
-    """Play the battery in a world; `on_progress` receives the number of seeds just played."""
+    """Play all shortcuts in a world; `on_progress` receives the number of newly played seeds."""
     names = ("train", "test") if config.splits else (None, None)
     train, test = (tool_env(make(config.world, split=name, **config.options)) for name in names)
     starts = list(demonstrations(train, _TRAINING_SEED, config.demonstrations))
     if not starts:
         raise ValueError(
-            f"{config.world} has no demonstration: fill optimal_calls, or make it easier, so that "
-            "random play succeeds now and then"
+            f"{config.world} has no demonstration: implement optimal_calls, or make the world "
+            "easier so that random play sometimes succeeds"
         )
 
     def probing(probe: Probe) -> list[Transcript]:
@@ -214,9 +213,7 @@ def _row(name: str, scores: Sequence[float], ceiling: Ceiling) -> Row:
 def find_ceiling(
     stated: float | None, lessons: Sequence[Transcript], random_scores: Sequence[float]
 ) -> Ceiling:
-    """Return the ceiling from the stated chance, the prompts' options, or the scores of random
-    play.
-    """
+    """Return the ceiling from the stated chance, the options in prompts, or random play."""
     if stated is not None:
         return Ceiling(stated, "stated")
     counts = [answers_of(tool) for tool in lessons[0].tools if tool.final]
@@ -225,7 +222,7 @@ def find_ceiling(
     estimated = score_interval(random_scores)
     if enumerated > estimated.value:
         return Ceiling(enumerated, "enumerated")
-    # If chance exceeds the cap, its own sampling error must not flag a world.
+    # The sampling error of a chance above the cap must not cause a `leak` verdict.
     return Ceiling(estimated.high if estimated.value > CAP else estimated.value, "estimated")
 
 
@@ -240,9 +237,9 @@ def _share_of_options(lessons: Sequence[Transcript]) -> float:
 
 
 def answers_of(tool: Tool) -> int:
-    """Return the number of distinct calls of a tool; 0 if it is unlimited or 1."""
+    """Return the number of distinct calls of a tool, or 0 if this number is unlimited or 1."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
-    total = prod(map(_count, properties.values()))  # 1 if there is no choice
+    total = prod(map(_count, properties.values()))  # 1 if only one call exists
     return 0 if total == 1 else total
 
 

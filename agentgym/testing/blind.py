@@ -1,6 +1,6 @@
-"""Policies without understanding: constants, prompt options, learnt rules and copies.
+"""Policies that ignore the task: constants, prompt options, learnt rules and copies.
 
-They see the chat and the tool schemas, and learn from successful episodes on other seeds.
+The policies see the chat and the tool schemas, and learn from successful episodes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agentgym.text.tools import Tool
 
 Calls = Sequence[ToolCall]
 Probe = Callable[[Transcript], Calls]
-# Function that plays a probe's calls in each training episode and returns the observations.
+# Function that makes a probe's calls in each training episode and returns the transcripts.
 Probing = Callable[[Probe], Sequence[Transcript]]
 
 # maximum number of answers to try if a wrong answer does not end the episode
@@ -28,12 +28,12 @@ _ENDS = 8
 
 
 class Shortcut(Protocol):
-    """A policy that ignores the task."""
+    """A policy that tries to score without doing the task."""
 
     name: str
 
     def act(self, seen: Transcript) -> Calls:
-        """Return the next calls; no calls mean that the policy gives up."""
+        """Return the next calls; an empty sequence means that the policy gives up."""
 
 
 class Answer:
@@ -57,7 +57,7 @@ class Answer:
                 self.constants[name] = next(v for v in values if repr(v) == common)
 
     def calls(self, seen: Transcript) -> Iterator[ToolCall]:
-        """Yield calls, the likeliest first; each call takes the next guess of every argument."""
+        """Yield calls, the likeliest first; each call uses the next guess for every argument."""
         picks: list[list[Any]] = []
         for guess, kind in self.guesses.values():
             picks.append([])
@@ -69,7 +69,7 @@ class Answer:
             )
 
     def likeliest(self, seen: Transcript) -> Calls:
-        """Return the likeliest call; no call if no rule applies."""
+        """Return the likeliest call, or an empty list if no rule applies."""
         return list(islice(self.calls(seen), 1))
 
 
@@ -142,7 +142,7 @@ class Copy:
 
 
 class CopyByPosition:
-    """Shortcut that repeats the most frequent calls, with arguments from the same positions."""
+    """Shortcut that repeats the most frequent calls with arguments from learnt positions."""
 
     name = "copy of another episode, arguments by position"
 
@@ -165,7 +165,7 @@ def _names(demonstration: Transcript) -> tuple[str, ...]:
 
 
 def opaque_ids(seen: Transcript) -> set[str]:
-    """Return the ids in calls that the task does not state and that the policy cannot choose."""
+    """Return the ids in calls that neither appear in the task nor were chosen by the policy."""
     ids = set()
     for exchange in seen.turns:
         for call, _ in exchange:
@@ -180,12 +180,12 @@ def opaque_ids(seen: Transcript) -> set[str]:
 
 # Parameters that take ids. A policy chooses sheet ranges, paths and dates itself.
 _ID_NAME = re.compile(r"(?:^|_)ids?$|Id$")
-# Long enough not to recur by chance, and neither a date nor a number.
+# Ids that are too long to recur by chance, and are neither dates nor numbers.
 _OPAQUE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w-]{8,64}")
 
 
 def learn_shortcuts(demonstrations: Sequence[Transcript], probing: Probing) -> list[Shortcut]:
-    """Return the battery, learnt from successful episodes."""
+    """Return all shortcuts, learnt from successful episodes."""
     finals = [d.final_call for d in demonstrations]
     blank = Answer([(d.before(0), d.final_call) for d in demonstrations])
     calls = {_text(call): call for call in reversed(finals)}

@@ -1,4 +1,4 @@
-"""Fuzzing of several ids: play episodes and count findings."""
+"""Fuzz several env ids: play episodes and count findings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentgym.training.evaluation import Table
 _TEXTS = 40
 # An id is skipped after this many consecutive episodes without a reply.
 _BARREN = 6
-# Findings of these kinds are marked by a code location, which worlds may share.
+# Findings of these kinds are identified by a code location, which several worlds may share.
 _NAMELESS = frozenset({"raise", "oracle"})
 
 
@@ -25,7 +25,7 @@ class Tally:
     """Counts of one id.
 
     Attributes:
-        barren: Consecutive episodes without a reply, because the env cannot start.
+        barren: The number of consecutive episodes without a reply, because the env cannot start.
         causes: The number of findings of each cause.
     """
 
@@ -57,7 +57,7 @@ class Campaign:
         self._known: set[tuple[str, ...]] = set()
 
     def run(self, on_progress: Callable[[int], None] = lambda texts: None) -> None:
-        """Play until every id has its replies."""
+        """Play until every id has received enough replies."""
         for env_id, tally in self.tallies.items():
             while tally.texts < self._texts and tally.barren < _BARREN:
                 self._play_episode(env_id, tally)
@@ -84,7 +84,7 @@ class Campaign:
 
 
 def shorten(finding: Finding) -> Finding:
-    """Return the finding with only its last reply if this reply reproduces it."""
+    """Shorten the finding to its last reply if this reply alone reproduces the violation."""
     actions = list(finding.case.actions or ())[-1:]
     again = play(replace(finding.case, actions=actions)).findings
     cause = finding.kind, finding.mark

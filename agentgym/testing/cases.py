@@ -11,25 +11,25 @@ from agentgym.assemble.wrapper_stack import strategies
 from agentgym.oracles import ARMS
 from agentgym.world.world import MissingHook
 
-# Episodes per instance seed, because drawing a large office takes longer than playing it.
+# Number of episodes with the same instance, because drawing a large office takes long.
 _EPISODES_PER_INSTANCE = 8
 # Context windows in tokens: the first overflows at once, the others cause early and late edits.
 _WINDOWS = (500, 2_000, 12_000)
 # The conventional name of the option for additional turns.
 _SLACK = "budget_slack"
 _DIALECTS = ("auto", "json", "python")
-# the paper's arms and one with wrong hints and a placebo, in rotation
+# the paper's arms, and an arm with wrong hints and a placebo
 _ARMS = (*ARMS, "P0.5S_")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One episode to play, determined by `id`, `seed` and `index`.
+    """One episode of a fuzzer, determined by `id`, `seed` and `index`.
 
     Attributes:
-        options: The options of `agentgym.make`; None draws options by the index.
-        env_seed: The seed of the instance; None derives it from the index.
-        actions: The replies to play instead of random ones; every step then undergoes every check.
+        options: The options of `agentgym.make`; None chooses options by `index`.
+        env_seed: The seed of the instance; None derives the seed from `seed` and `index`.
+        actions: Replies to play instead of random ones; if given, every check runs at every step.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A violation of a law by an env, with the data to replay it.
+    """A violation of a law by an env, with the data to reproduce it.
 
     Attributes:
         kind: The law: `raise`, `result`, `state`, `copy`, `repeat` or `oracle`.
@@ -87,9 +87,9 @@ def all_ids() -> list[str]:
 
 
 def draw_options(case: Case) -> dict[str, Any]:
-    """Draw a case's options, which rotate through dialects, arms, labels, strategies and windows.
+    """Choose a case's options, which rotate through dialects, arms, labels, strategies and windows.
 
-    Raises ValueError for an unknown id, or one that cannot be made even without wrappers.
+    Raises ValueError if the id is unknown or the env cannot be made even without wrappers.
     """
     index = case.index
     options: dict[str, Any] = {"dialect": _DIALECTS[index % 3]}
@@ -127,6 +127,6 @@ def _context(turn: int) -> dict[str, Any]:
         "context": "+".join(chosen),
         "window": _WINDOWS[turn // 2 % len(_WINDOWS)],
     }
-    if "programmatic" in chosen:  # an endless loop uses up this limit
+    if "programmatic" in chosen:  # an endless loop runs until this limit
         context["context_options"] = {"programmatic": {"seconds": 1.0}}
     return context

@@ -1,4 +1,4 @@
-"""Laws of every step, which define the results that an env may return for any model text."""
+"""Laws of every step, which define the results that an env may return for any reply."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import gymnasium
 from agentgym.play.env import MAX_ERROR_CHARS
 from agentgym.text.messages import Chat, Message, Role
 
-# observation, reward, terminated, truncated, info
+# the five results of a Gymnasium step
 StepResult = tuple[Any, Any, Any, Any, Any]
 
 _ROLES = frozenset(get_args(Role))
@@ -22,10 +22,10 @@ _ERROR = "error: "
 
 
 def to_jsonable(value: Any) -> Any:
-    """Convert a record of an info to JSON-able data."""
+    """Convert a dataclass in `info` to JSON-able data."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
-    raise TypeError(f"{type(value).__name__} is not JSON-able")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 def faults_of_result(
@@ -57,7 +57,7 @@ def _faults_of_info(info: Any) -> Iterator[str]:
     except (TypeError, ValueError, RecursionError) as error:
         yield f"the info cannot be written as JSON: {error}"
     if not isinstance(info, dict) or not all(isinstance(name, str) for name in info):
-        yield "the info is no dict with texts as keys"
+        yield "the info is not a dict with string keys"
         return
     score = getattr(info.get("detail"), "score", None)
     if score is not None and not (math.isfinite(score) and 0.0 <= score <= 1.0):
@@ -75,7 +75,7 @@ def _faults_of_chat(chat: Chat, before: Chat) -> Iterator[str]:
     for message in chat.messages:
         if message.role == "tool":
             if message.call_id not in open_calls:
-                yield f"the result {message.id!r} answers no call of the chat"
+                yield f"the result {message.id!r} does not answer a call in the chat"
             open_calls.discard(message.call_id)
         elif open_calls:
             yield f"no result answers the call {sorted(open_calls)[0]!r}"
@@ -92,14 +92,14 @@ def _faults_of_message(message: Message) -> Iterator[str]:
         yield f"{where} has the role {message.role!r}"
     texts = (message.text, message.thinking, message.call_id, message.id, message.raw)
     if not all(isinstance(text, str) for text in texts):
-        yield f"{where} has a field that is no text"
+        yield f"{where} has a field that is not a string"
         return
     if message.role == "tool" and message.text.startswith(_ERROR):
         first, _, _ = message.text.removeprefix(_ERROR).partition("\n\n<")  # hints may follow
         if len(first) > MAX_ERROR_CHARS:
             yield f"{where} is an error of {len(first)} characters"
         if not first.strip():
-            yield f"{where} is an error that says nothing"
+            yield f"{where} is an empty error message"
     try:
         json.dumps(message.to_dict(), allow_nan=False, ensure_ascii=False).encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
@@ -118,7 +118,7 @@ class ObservationHash:
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
         self.marks: list[str] = []
-        """The hash after the reset and after each step, to tell where two episodes part."""
+        """The hashes after the reset and after each step."""
 
     def add(self, before: Chat, result: StepResult) -> None:
         """Add the result of a reset or a step."""
@@ -127,7 +127,7 @@ class ObservationHash:
 
 
 def parting(one: Sequence[str], two: Sequence[str]) -> str:
-    """Name the first step at which two episodes differ, if any."""
+    """Return the first step at which two episodes differ, or an empty string."""
     for k, (left, right) in enumerate(zip(one, two, strict=False)):
         if left != right:
             return f"the reply {k}" if k else "the reset"
@@ -135,7 +135,7 @@ def parting(one: Sequence[str], two: Sequence[str]) -> str:
 
 
 def describe_result(before: Chat, result: StepResult) -> str:
-    """Format a step's new messages and other results."""
+    """Format a step's new messages and the rest of the result."""
     chat, reward, terminated, truncated, info = result
     shared = chat.shared_prefix(before)
     new = [message.to_dict() for message in chat.messages[shared:]]

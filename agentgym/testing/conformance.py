@@ -24,7 +24,7 @@ _READERS = ("read_state", "read_subtask")
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A law with the hooks that it requires; `check` raises `BrokenLaw`."""
+    """A law and the required hooks; `check` raises `BrokenLaw`."""
 
     name: str
     check: Callable[[str], object]
@@ -33,7 +33,7 @@ class Law:
 
 @dataclass(frozen=True, slots=True)
 class LawResult:
-    """Verdict on one law: `holds`, `broken` or `skipped`; the code `line` reproduces an error."""
+    """Verdict on one law: `holds`, `broken` or `skipped`; `line` is code that reproduces an error."""
 
     name: str
     verdict: Verdict
@@ -43,7 +43,7 @@ class LawResult:
 
 
 def world_laws(seeds: int = 5) -> list[Law]:
-    """Return the laws for this many instances, fast ones first."""
+    """Return the laws for this many instances, fastest first."""
     some = range(seeds)
     return [
         Law("Gymnasium's check_env passes", laws.check_gymnasium),
@@ -89,19 +89,19 @@ def check_laws(env_id: str, seeds: int = 5, only: str = "") -> Iterator[LawResul
     """Check every law of a world and yield the verdicts.
 
     `env_id` may be `package.module:MyWorld`, and `only` selects laws whose names contain it. Raises
-    ValueError if the world or law does not exist, the world cannot be made, or it is a team.
+    ValueError if the id names a team, the law does not exist, or the world cannot be made.
     """
     full = resolve(env_id)
     if is_team(full):
-        raise ValueError(f"{env_id} is a team; check the world that it plays")
+        raise ValueError(f"{env_id} is a team; check the team's world instead")
     world = world_of(full)
     undefined = world.undefined_hooks(tool_env(make(full)).config)
-    # The module prefix lets other processes find a user-defined world.
+    # With the module prefix, other processes can import a user-defined world.
     name = full if full.startswith("agentgym/") else f"{world.__module__}:{full.rpartition('/')[2]}"
     chosen = [law for law in world_laws(seeds) if only in law.name]
     if not chosen:
         names = ", ".join(law.name for law in world_laws())
-        raise ValueError(f"the name of no law holds {only!r}; laws: {names}")
+        raise ValueError(f"no law has a name that contains {only!r}; laws: {names}")
     for law in chosen:
         lacking = tuple(MissingHook(world, hook) for hook in law.hooks if not has_hook(world, hook))
         reasons = [undefined[hook] for hook in law.hooks if hook in undefined]

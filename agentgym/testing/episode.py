@@ -1,4 +1,4 @@
-"""Play one episode and check every law that needs no knowledge of the world."""
+"""Play one episode and check every law that holds for any world."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from agentgym.testing.replies import ReplyGenerator
 from agentgym.text.messages import Chat, ToolCall
 from agentgym.world.world import MissingHook, World, has_hook
 
-# a copy of the env also plays one step in this many
+# a copy of the env also plays one in this many steps
 _COPY_EVERY = 10
-# For speed, larger states are compared only after some of the refused replies.
+# To save time, larger states are compared only after some of the refused replies.
 _STATE_BYTES = 300_000
-# maximum number of suggested calls of each kind, since a world may suggest thousands
+# maximum number of suggested calls per hook, since a world may suggest thousands
 _SUGGESTED = 50
 _HERE = Path(__file__).parent
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
@@ -147,7 +147,7 @@ class _Player:
     ) -> tuple[StepResult, bytes]:
         self.report.actions.append(action)
         state = state or state_of(env)
-        # Always draw the same count of numbers, or checks would influence later replies.
+        # Always draw the same number of values; otherwise, checks would change later replies.
         draws = self._rng.random(3)
         share = min(1.0, _STATE_BYTES / len(state))
         copies = [0, 1, 2] if self.thorough else [int(draws[1] * 3)]

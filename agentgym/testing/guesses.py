@@ -1,6 +1,6 @@
-"""Guesses of answers, learnt from examples: constants, blind rules, and lookups by a feature.
+"""Guess answers by constants, rules and lookups that are learnt from examples.
 
-A rule that finds the answers of other episodes (the third word, the last option) reveals a leak.
+If a rule, such as the last option, finds the answers of other episodes, the world has a leak.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from agentgym.testing.playing import Transcript
 
-# an observation, and the answer as text
+# a transcript and the right answer as a string
 Example = tuple[Transcript, str]
 
 _WORD = re.compile(r'"[^"\n]+"|-?\d+(?:\.\d+)?(?![\w.])|\w(?:[\w.@/-]*\w)?')
@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?!\w)")
 _SEPARATORS = re.compile(r"[\n,;|:]+")
 _LINES = re.compile(r"\n|\}, ?\{")
 
-# positions to consider at either end of a text: more than a record has fields
+# number of positions to try at each end of a text
 _ENDS = 12
 # maximum number of marker words to try, the most frequent first
 _MARKS = 6
@@ -28,22 +28,22 @@ _MARKS = 6
 _MARK_SHARE = 0.6
 # maximum line length in characters; a longer line is not a record
 _LINE_CHARS = 2_000
-# Maximum text length; longer texts lose their middle, because they would slow the audit down.
+# Maximum length in characters; the middle of longer texts is removed to save time.
 _TEXT_CHARS = 40_000
-# rules to keep per feature value: more than there are tries
+# number of rules to keep per feature value
 _RULES = 10
-# Budgets and sizes are among a prompt's first or last numbers.
+# Budgets and sizes are among the first or last numbers of a prompt.
 _PLACES = 8
 
 
 @dataclass(frozen=True)
 class Selector:
-    """Rule that picks a part of an observation.
+    """Rule that selects a part of an observation.
 
     Attributes:
         source: The text to read: `task`, or `result` for the results of the last reply.
-        unit: The unit to pick: `words`, `numbers` or `segments` between separators.
-        mark: The word that the line must contain, if any.
+        unit: The kind of part: `words`, `numbers` or `segments` between separators.
+        mark: A word that the line must contain; empty for any line.
     """
 
     source: str
@@ -53,7 +53,7 @@ class Selector:
     mark: str = ""
 
     def pick(self, seen: Transcript) -> str | None:
-        """Return the unit that the rule picks, or None."""
+        """Return the part that the rule selects, or None."""
         text = cut(seen.task if self.source == "task" else seen.last_result)
         if self.mark:
             text = next((line for line in _LINES.split(text) if self.mark in words(line)), "")
@@ -71,7 +71,7 @@ def cut(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Return a text's words, numbers and quotations, without quotation marks."""
+    """Return the words, numbers and quoted phrases in a text, without quotation marks."""
     return [word.strip('"') for word in _WORD.findall(text)]
 
 
@@ -81,7 +81,7 @@ def numbers(text: str) -> list[str]:
 
 
 def segments(text: str) -> list[str]:
-    """Split a text at commas, colons, semicolons, bars and line ends."""
+    """Split a text at commas, colons, semicolons, vertical bars and line breaks."""
     parts = (part.strip(" .\"'[](){}") for part in _SEPARATORS.split(text))
     return [part for part in parts if part]
 
@@ -94,7 +94,7 @@ UNITS: Mapping[str, Callable[[str], list[str]]] = {
 
 
 def options(text: str) -> list[str]:
-    """Return the longest list of options in a text: with commas, or lines with equal beginnings."""
+    """Return the longest list of options in a text, separated by commas or written as bullets."""
     lines = text.split("\n")
     rows = [segments(line.partition(":")[2] or line) for line in lines if line.count(",") >= 1]
     bullets = [line.strip()[2:].strip() for line in lines if line.strip()[:2] in ("- ", "* ")]
@@ -122,7 +122,7 @@ EXTREMES: Mapping[str, Callable[[list[str]], str]] = {
 
 
 def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
-    """Yield the rules without a marker word that pick an answer."""
+    """Yield the rules that find an answer and use no marker word."""
     for source, text in (("task", seen.task), ("result", seen.last_result)):
         for unit, split in UNITS.items():
             parts = split(cut(text))
@@ -138,7 +138,7 @@ def matching_selectors(seen: Transcript, answer: str) -> Iterable[Selector]:
 
 
 def marked_selectors(examples: Sequence[tuple[Transcript, str]]) -> list[Selector]:
-    """Return rules that read the answer from a line with a certain marker word."""
+    """Return rules that read the answer from a line with a marker word."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     places: Counter[Selector] = Counter()
     for seen, answer in examples:
@@ -168,7 +168,7 @@ class Constant:
 
 
 Rule = Constant | Selector
-# an observation and the rules that find its answer
+# a transcript and the rules that find the right answer
 Lesson = tuple[Transcript, frozenset[Rule]]
 Feature = Callable[[Transcript], str]
 
@@ -218,14 +218,14 @@ class Guess:
 
 
 def learn_guess(examples: Sequence[Example]) -> Guess:
-    """Return the guess whose feature performs best on held-out examples."""
+    """Return the guess with the feature that performs best on held-out examples."""
     lessons = list(_lessons(examples))
     halves = lessons[::2], lessons[1::2]
 
     def hits(feature: str) -> int:
         return sum(_hits(_fit(feature, one), two) for one, two in (halves, halves[::-1]))
 
-    return _fit(max(FEATURES, key=hits), lessons)  # ties go to the first, which is the simplest
+    return _fit(max(FEATURES, key=hits), lessons)  # `max` prefers the first, simplest feature
 
 
 def _lessons(examples: Sequence[Example]) -> Iterator[Lesson]:
@@ -244,7 +244,7 @@ def _fit(feature: str, lessons: Sequence[Lesson]) -> Guess:
     bins: dict[str, Counter[Rule]] = defaultdict(Counter)
     for seen, right in lessons:
         bins[FEATURES[feature](seen)].update(right)
-    # Break ties by performance on other values.
+    # Break ties by performance on all feature values.
     known = {
         value: sorted(hits, key=lambda rule: (-hits[rule], -total[rule], str(rule)))[:_RULES]
         for value, hits in bins.items()

@@ -7,22 +7,22 @@ import re
 from pathlib import Path
 from string import Template
 
-# A member name of a JSON object; in Python it becomes an argument name.
+# A key of a JSON object, which becomes an argument name in Python.
 _MEMBER = re.compile(r'"(\w+)": ')
 
 _TEXTS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-# Argument values; JSON would combine the two surrogates into one character.
+# Argument values. JSON would combine the surrogate pair into one character.
 STRINGS: tuple[str, ...] = (
     *_TEXTS["strings"],
     "\ud83d\ude00",
     *("9" * 400, "(?:" * 60, "=" + "1+" * 120 + "1", "a/" * 100, "x" * 300),
 )
-# written as source text, because JSON or Python cannot express the values
+# argument values as source text, because JSON or Python cannot represent them
 LITERALS: tuple[str, ...] = (
     *_TEXTS["literals"],
     *("1" * 4_400, '{"a":' * 66 + "1" + "}" * 66, "[" + "0, " * 300 + "0]"),
 )
-# replies without a call, or with only its beginning or end
+# replies without a complete call
 PROSE: tuple[str, ...] = (
     *_TEXTS["prose"],
     *("<tool_call>" * 200, "</think>" * 200, "```python\n" * 100),
@@ -31,12 +31,12 @@ PROSE: tuple[str, ...] = (
 )
 
 
-# Replies around a call, with broken and near-miss syntax of each dialect.
+# Replies that contain a call, in broken or slightly wrong syntax of each dialect.
 _CALLS = tuple(map(Template, _TEXTS["calls"]))
 
 
 def replies(tool: str, arguments: str) -> tuple[str, ...]:
-    """Return replies around a tool and legal arguments (JSON text), and texts without calls."""
+    """Return replies that contain a call with these JSON arguments, and replies without calls."""
     body = f'{{"name": "{tool}", "arguments": {arguments}}}'
     call = f"<tool_call>{body}</tool_call>"
     inside = _MEMBER.sub(r"\1=", arguments[1:-1])

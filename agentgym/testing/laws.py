@@ -1,6 +1,6 @@
 """Laws of every world, as functions for tests and for `agentgym check`.
 
-Each raises `BrokenLaw` with the error and a line of Python that reproduces it.
+Each law raises `BrokenLaw` with a line of Python that reproduces the error.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from agentgym.world.world import World, has_hook, load_world
 
 # the hooks that `OraclePolicy` needs to play from the chat
 SCRIPTED = ("read_task", "read_result", "optimal_calls")
-# An episode without actions is considered endless after ten times the package's longest budget.
+# Replies after which an episode counts as endless, ten times the longest budget.
 MOST_REPLIES = 20_000
 _NOISE = 0.3  # the highest error rate that leaves most episodes long enough to be informative
 _IDLE = "I would rather not."
 _INFO_KEYS = {"turn", "valid", "success", "detail"}
 _PLAIN = (str, int, float, bytes, bool, type(None), dict, list, tuple)
 _PLAIN_MODULES = ("agentgym.text.messages", "agentgym.text.tools")
-# Importing a world's module may register it, and may print.
+# Importing a world's module may print.
 _DIGEST = """
 import contextlib, importlib, sys
 from agentgym.testing.laws import play_lines
@@ -54,11 +54,11 @@ print(*(line for each in sys.argv[2:] for line in play_lines(each)), sep='\\n')
 
 
 class BrokenLaw(AssertionError):
-    """A world violates a law; `line` is Python code that reproduces it."""
+    """A world violates a law; `line` is Python code that reproduces the violation."""
 
     def __init__(self, law: str, line: str) -> None:
         self.law, self.line = law, line
-        super().__init__(f"{law}\n  to see it: {line}")
+        super().__init__(f"{law}\n  reproduce with: {line}")
 
 
 def require(condition: object, law: str, line: str) -> None:
@@ -68,7 +68,7 @@ def require(condition: object, law: str, line: str) -> None:
 
 
 def make_line(env_id: str, seed: int | None = None, **options: Any) -> str:
-    """Return Python code that makes an env and, with a seed, resets it."""
+    """Return Python code that makes an env, and resets it if a seed is given."""
     given = "".join(f", {name}={value!r}" for name, value in options.items())
     made = f"env = agentgym.make({env_id!r}{given})"
     return made if seed is None else f"{made}; env.reset(seed={seed})"
@@ -80,12 +80,12 @@ def rollout_line(env_id: str, policy: str, seed: int, **options: Any) -> str:
 
 
 def world_of(env_id: str) -> type[World[Any]]:
-    """Return a world's class by its id."""
+    """Return the world class of an env id."""
     return load_world(gymnasium.spec(registry.resolve(env_id)).kwargs["world"])
 
 
 def erring_policy(env_id: str, p: float = _NOISE) -> ScriptedPolicy:
-    """Return a policy that sometimes errs, or a random one if the world lacks the hooks."""
+    """Return a policy that sometimes errs, or a random policy if the world lacks the hooks."""
     world = world_of(env_id)
     if all(has_hook(world, hook) for hook in (*SCRIPTED, "legal_calls")):
         return NoisyPolicy(env_id, p)
@@ -101,11 +101,11 @@ def check_gymnasium(env_id: str) -> None:
         try:
             check_env(gymnasium.make(full).unwrapped)
         except (AssertionError, UserWarning, gymnasium.error.Error) as error:
-            raise BrokenLaw(f"check_env of Gymnasium: {error}", line) from error
+            raise BrokenLaw(f"Gymnasium's check_env failed: {error}", line) from error
 
 
 def play_lines(env_id: str) -> Iterator[str]:
-    """Yield three episodes as JSON, with hints if the world has them."""
+    """Yield three episodes as JSON, with hints if the world supports hints."""
     world = world_of(env_id)
     hinted = all(has_hook(world, hook) for hook in ("state", "subtask", "read_state", *SCRIPTED))
     env = registry.make(env_id, oracles="SP" if hinted else "", labels=True)
@@ -114,11 +114,11 @@ def play_lines(env_id: str) -> Iterator[str]:
 
 
 def check_same_bytes(env_ids: Sequence[str]) -> None:
-    """Check that the same seeds give the same bytes in any process."""
+    """Check that episodes with the same seeds are byte-identical in any process."""
     lines = "".join(f"{line}\n" for env_id in env_ids for line in play_lines(env_id))
     expected = hashlib.sha256(lines.encode()).hexdigest()
     modules = " ".join({world_of(env_id).__module__ for env_id in env_ids})
-    path = os.pathsep.join(filter(None, sys.path))  # a world may be in a user's folder
+    path = os.pathsep.join(filter(None, sys.path))  # the world may be defined in a user's folder
     for hash_seed in ("0", "4242"):
         played = subprocess.run(
             [sys.executable, "-c", _DIGEST, modules, *env_ids],
@@ -128,9 +128,11 @@ def check_same_bytes(env_ids: Sequence[str]) -> None:
         )
         error = played.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         line = f"list(play_lines({env_ids[0]!r}))  # under PYTHONHASHSEED={hash_seed}"
-        require(not played.returncode, f"another process cannot play it: {error}", line)
+        require(not played.returncode, f"another process cannot play the world: {error}", line)
         shown = hashlib.sha256(played.stdout.replace(b"\r\n", b"\n")).hexdigest()
-        require(shown == expected, "another process plays other bytes with the same seeds", line)
+        require(
+            shown == expected, "with the same seeds, another process gives different bytes", line
+        )
 
 
 def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
@@ -148,7 +150,7 @@ def check_global_generators(env_id: str, arms: Iterable[str] = ("",)) -> None:
 
 
 def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
-    """Check that legal random walks stay in the spaces and are rewarded at the end."""
+    """Check that random play stays in the spaces and is rewarded only at the end."""
     env, policy = registry.make(env_id), RandomPolicy(env_id)
     offers = has_hook(world_of(env_id), "legal_calls")
     env.action_space.seed(0)
@@ -170,20 +172,20 @@ def check_spaces(env_id: str, seeds: Iterable[int] = range(5)) -> None:
             require(env.observation_space.contains(chat), "a chat is not in its space", line)
             require(
                 sampled or not offers or info["valid"],
-                f"legal_calls offers what is refused: {action}",
+                f"legal_calls contains a call that is refused: {action}",
                 line,
             )
             for fault in info["detail"].faults:
-                raise BrokenLaw(f"a tool or the scorer broke: {fault}"[:500], line)
+                raise BrokenLaw(f"a tool or the scorer failed: {fault}"[:500], line)
             require(set(info) == _INFO_KEYS, f"info has the keys {sorted(info)}", line)
-            require(over or reward == 0.0, "a reward comes before the end", line)
+            require(over or reward == 0.0, "the reward is not 0 before the end", line)
         require(0.0 <= reward <= 1.0, f"the score is {reward}, not in [0, 1]", line)
 
 
 def check_oracle(
     env_id: str, arm: str = "", scope: str = "persistent", seeds: Iterable[int] = range(5)
 ) -> None:
-    """Check that the oracle policy solves every instance with optimal steps only."""
+    """Check that the oracle policy solves every instance with only optimal steps."""
     options: dict[str, Any] = {"oracles": arm, "hint_scope": scope, "labels": True}
     env = registry.make(env_id, **options)
     for seed in seeds:
@@ -197,7 +199,7 @@ def check_oracle(
 
 
 def check_dialect(env_id: str, dialect: Dialect) -> None:
-    """Check that the world is solved in a call dialect."""
+    """Check that the oracle policy solves the world in a call dialect."""
     reward = rollout(
         OraclePolicy(env_id, dialect=dialect), registry.make(env_id, dialect=dialect), 0
     ).reward
@@ -220,10 +222,11 @@ def check_doing_nothing(env_id: str, seeds: Iterable[int] = range(3)) -> None:
                 break
         else:
             raise BrokenLaw(
-                f"{MOST_REPLIES} replies without a call end no episode; set max_turns", line
+                f"{MOST_REPLIES} replies without a call do not end the episode; set max_turns",
+                line,
             )
         require(reward == 0.0, f"doing nothing scores {reward}", line)
-        require(truncated, "doing nothing ends the world, in place of the turn budget", line)
+        require(truncated, "doing nothing must end in truncation by the turn budget", line)
 
 
 def check_copies(env_id: str, arms: Iterable[str] = ("",), shots: int = 0) -> None:
@@ -241,13 +244,13 @@ def check_copies(env_id: str, arms: Iterable[str] = ("",), shots: int = 0) -> No
         copies = [env, clone(env), copy.deepcopy(env), pickle.loads(pickle.dumps(env))]
         ends = [list(_play_on(each, policy, chat)) for each in copies]
         for name, end in zip(("clone", "deep copy", "pickle"), ends[1:], strict=True):
-            require(end == ends[0], f"a {name} goes on otherwise than its original", line)
+            require(end == ends[0], f"a {name} continues differently from the original", line)
         worlds = {id(tool_env(each).world) for each in copies}
         require(len(worlds) == len(copies), "a copy shares its world with the original", line)
         if not arm and not shots:
             inner.restore(snapshot)
             again = list(_play_on(env, policy, chat))[:-1]  # also restores the generator
-            require(again == ends[0][:-1], "a snapshot goes on otherwise", line)
+            require(again == ends[0][:-1], "a restored snapshot continues differently", line)
 
 
 def _play_on(env: gymnasium.Env[Any, Any], policy: Policy, chat: Chat) -> Iterator[Any]:
@@ -267,11 +270,11 @@ def check_plain_data(env_id: str, **options: Any) -> None:
         for value in _reachable(step.chat):
             require(
                 isinstance(value, _PLAIN) or type(value).__module__ in _PLAIN_MODULES,
-                f"a chat holds a {type(value).__name__}",
+                f"a chat contains a {type(value).__name__}",
                 line,
             )
         again = pickle.loads(pickle.dumps(step.chat))
-        require(again == step.chat, "a pickled chat is another one", line)
+        require(again == step.chat, "a pickled chat differs from the original", line)
 
 
 def _reachable(value: object) -> Iterator[object]:
@@ -289,20 +292,20 @@ def _reachable(value: object) -> Iterator[object]:
 
 def compare_hints(hidden: Any, seen: Any, line: str = "") -> None:
     """Check that a rebuilt world gives the same hints as the original."""
-    require(seen.state() == hidden.state(), "state() depends on what was not shown", line)
+    require(seen.state() == hidden.state(), "state() depends on hidden information", line)
     for flag in (True, False):
         subtask = hidden.subtask(flag)
-        require(seen.subtask(flag) == subtask, "subtask() depends on what was not shown", line)
+        require(seen.subtask(flag) == subtask, "subtask() depends on hidden information", line)
         call, best = seen.read_subtask(subtask), hidden.optimal_calls()
         right = call in best if best else call is None
         require(right, f"read_subtask() reads {call} from {subtask!r}", line)
     for name in ("optimal_calls", "legal_calls"):
         calls = [list(getattr(world, name)() or ()) for world in (seen, hidden)]
-        require(calls[0] == calls[1], f"{name}() depends on what was not shown", line)
+        require(calls[0] == calls[1], f"{name}() depends on hidden information", line)
 
 
 def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
-    """Check that a world rebuilt from the chat or `state()` gives the same hints; count them."""
+    """Check the hints of worlds rebuilt from the chat or `state()`; return the number of checks."""
     policy, compared = RandomPolicy(env_id), 0
     has_slack = "budget_slack" in registry.config_schema(env_id)["properties"]
     options: dict[str, Any] = {"budget_slack": 5} if has_slack else {}
@@ -319,7 +322,7 @@ def check_hints(env_id: str, seeds: Iterable[int] = range(10)) -> int:
                 (world.state(), world.subtask(with_state=True), list(world.optimal_calls() or ()))
                 for world in (recalled, hidden)
             ]
-            require(hints[0] == hints[1], "read_state() loses a part of what state() says", line)
+            require(hints[0] == hints[1], "read_state() loses information from state()", line)
             compared += 1
             unreadable = seed % 5 == 0 and compared % 3 == 0
             chat, *_ = env.step("hm" if unreadable else mixed([chat])[0].text)
@@ -361,5 +364,7 @@ def check_spec(env_id: str, **options: Any) -> None:
     line = f"{make_line(env_id, **options)}; EnvSpec.from_json(env.spec.to_json()).make()"
     assert env.spec is not None
     again = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(str(env.spec.to_json())))
-    require(again.spec == env.spec and str(again) == str(env), "its spec makes another env", line)
-    require(again.reset(seed=9) == env.reset(seed=9), "its spec makes another instance", line)
+    require(
+        again.spec == env.spec and str(again) == str(env), "the spec makes a different env", line
+    )
+    require(again.reset(seed=9) == env.reset(seed=9), "the spec makes a different instance", line)

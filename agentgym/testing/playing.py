@@ -20,15 +20,15 @@ from agentgym.world.world import has_hook
 # a reply's calls with their results
 Exchange = Sequence[tuple[ToolCall, str]]
 
-# A shortcut stops after this many replies; the episodes that it copies are shorter.
+# Maximum number of replies of a shortcut; copied episodes are shorter.
 _MAX_REPLIES = 500
-# random episodes per demonstration in a world without known optimal calls
+# number of random episodes to try per demonstration if optimal calls are unknown
 _SEARCHES = 50
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """The chat of an episode, divided into turns: the calls of each reply with their results."""
+    """The chat of an episode as a list of turns: the calls of each reply with their results."""
 
     task: str
     tools: Sequence[Tool]
@@ -51,16 +51,15 @@ Act = Callable[[Transcript], Sequence[ToolCall]]
 
 
 def start(env: ToolEnv, seed: int) -> ToolEnv:
-    """Return a copy of an env at the start of a seed's episode."""
+    """Return a copy of an env that has been reset with a seed."""
     env.reset(seed=seed)
     return env.clone()
 
 
 def play(env: ToolEnv, act: Act) -> tuple[float, Transcript]:
-    """Play an episode with a function of the transcript so far; return score and transcript.
+    """Play an episode in which `act` chooses the calls; return the score and the transcript.
 
-    Calls that the env does not accept in one reply are played one by one and reported as one
-    observation.
+    If the env refuses several calls in one reply, each call becomes a reply of the same turn.
     """
     seen = Transcript(env.chat.messages[1].text, env.chat.tools, ())
     for _ in range(_MAX_REPLIES):
@@ -92,17 +91,16 @@ def play_policy(env: ToolEnv, policy: Policy) -> float:
 
 
 def play_optimally(env: ToolEnv) -> tuple[float, Transcript]:
-    """Play the first optimal calls; return the score and the transcript."""
+    """Play the first optimal call of each turn; return the score and the transcript."""
     return play(env, lambda seen: list(env.world.optimal_calls() or ())[:1])
 
 
 def demonstrations(
     env: ToolEnv, first_seed: int, count: int
 ) -> Iterator[tuple[ToolEnv, Transcript]]:
-    """Yield an env at the start of each successful episode, with the transcript; seeds are
-    consecutive.
+    """Yield an env at the start of each successful episode, and the transcript of the episode.
 
-    If optimal calls are unknown, these are episodes in which random play succeeded.
+    Random play finds the episodes if optimal calls are unknown.
     """
     knows = has_hook(type(start(env, first_seed).world), "optimal_calls")
 

@@ -1,4 +1,4 @@
-"""Probes that need no knowledge of the world: an episode's state, differences and copies."""
+"""Read, compare and copy the state of an episode in any world."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ from agentgym.testing.checks import StepResult, describe_result
 from agentgym.text.messages import Chat
 from agentgym.text.tools import Toolset
 
-# The start of a database image; two images with the same records may differ.
+# The header of an SQLite database; two databases with the same records may have different bytes.
 _SQLITE = b"SQLite format 3\x00"
 # Types that are compared as a whole.
 _VALUES = (
     *(str, int, float, bytes, complex, type(None), set, frozenset, np.ndarray, type),
     *(types.FunctionType, types.BuiltinFunctionType),
 )
-# Index of an object's state among its pickled parts.
+# Index of the state in the list of an object's pickled parts.
 _STATE = 2
-# Fields of a team's state, without its worlds and its mail, which each cycle's end delivers.
+# Fields of a team's state, except worlds and mail, which is delivered after each cycle.
 _TEAM_FIELDS = ("messages", "tasks", "winners", "faults", "question", "answer")
-# maximum number of reported differences: enough to recognise the change
 _MAX_DIFFERENCES = 5
 
 
 def state_of(env: gymnasium.Env[Any, Any]) -> bytes:
-    """Return an episode's state, its worlds and mounted toolsets, without the turn number."""
+    """Return the pickled worlds and mounted toolsets of an episode, without the turn number."""
     inner = env.unwrapped
     if isinstance(inner, TeamEnv):
         team = inner.game.team
@@ -49,7 +48,7 @@ def state_of(env: gymnasium.Env[Any, Any]) -> bytes:
     elif isinstance(inner, ToolEnv):
         worlds, rest = [inner.world], [_state_of_toolset(owner) for owner in inner._mounted]
     else:
-        raise TypeError(f"a fuzzer plays envs of agentgym, got {type(inner).__name__}")
+        raise TypeError(f"the fuzzer requires an agentgym env, got {type(inner).__name__}")
     turns = [world.turn for world in worlds]
     try:
         for world in worlds:
@@ -66,9 +65,9 @@ def _state_of_toolset(owner: object) -> Mapping[str, Any]:
 
 
 def differences(before: bytes, after: bytes) -> list[str]:
-    """Return the differences between two states as paths with both values.
+    """Return the differences between two states, each with its path and both values.
 
-    Pickles of equal content (shared objects, set order, database pages) do not differ.
+    Different pickles of equal content (shared objects, set order, database pages) count as equal.
     """
     if before == after:
         return []
@@ -77,7 +76,7 @@ def differences(before: bytes, after: bytes) -> list[str]:
     )
 
 
-# The compared pairs of objects by id; keeping the objects prevents reuse of ids.
+# Compared pairs of objects, keyed by id; references to the objects prevent the reuse of ids.
 _Pairs = dict[tuple[int, int], tuple[Any, Any]]
 
 
@@ -125,7 +124,7 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _drop_caches(kind: type, one: Any, two: Any) -> None:
-    """Drop cached properties that only one object has computed; they derive from the rest."""
+    """Drop cached properties that only one of the objects has computed."""
     if isinstance(one, dict) and isinstance(two, dict):
         for name in one.keys() ^ two.keys():
             if isinstance(getattr(kind, str(name), None), functools.cached_property):
@@ -165,7 +164,7 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """A copy of an env: another env, or the same one with a snapshot."""
+    """A copy of an env: another env, or the same env with a snapshot."""
 
     how: str
     env: gymnasium.Env[Any, Any]
@@ -173,7 +172,7 @@ class Twin:
 
 
 def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
-    """Return a clone (`way` 0), a pickle (1, also for wrappers) or a snapshot (2) of an env."""
+    """Return a clone (`way` 0), an unpickled copy (1) or, without wrappers, a snapshot (2)."""
     if way == 2 and isinstance(env, ToolEnv):
         return Twin("restored from a snapshot", env, env.snapshot())
     if way:
@@ -184,7 +183,7 @@ def copy_for(env: gymnasium.Env[Any, Any], way: int) -> Twin:
 def compare_copy(
     env: gymnasium.Env[Any, Any], twin: Twin, chat: Chat, action: str, result: StepResult
 ) -> str:
-    """Play a reply in an earlier copy too, and describe any differences."""
+    """Play the same reply in an earlier copy of an env, and describe any differences."""
     state = state_of(env)
     if twin.snapshot is not None and isinstance(env, ToolEnv):
         env.restore(twin.snapshot)
@@ -192,7 +191,7 @@ def compare_copy(
     if (one := describe_result(chat, result)) != (two := describe_result(chat, again)):
         k = next((k for k, pair in enumerate(zip(one, two, strict=False)) if pair[0] != pair[1]), 0)
         return (
-            f"an env that was {twin.how} goes on otherwise: {one[max(0, k - 60) : k + 60]!r} "
+            f"an env that was {twin.how} continues differently: {one[max(0, k - 60) : k + 60]!r} "
             f"became {two[max(0, k - 60) : k + 60]!r}"
         )
     changes = differences(state, state_of(twin.env))

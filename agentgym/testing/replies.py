@@ -18,30 +18,27 @@ from agentgym.text.tools import Tool
 Schema = Mapping[str, Any]
 Value = str | int | float
 
-# A JSON member in a result, whose value may suit an argument of the same name.
+# A key and value of JSON in a result; the value may suit an argument of the same name.
 _PAIR = re.compile(r'"(\w{1,40})"\s*:\s*(?:"((?:[^"\\\n]|\\.){1,120})"|(-?\d{1,18}(?:\.\d{1,6})?))')
 _WORD = re.compile(r"[^\s\"'`,;:()\[\]{}<>|=*]{2,80}")
 _NUMBER = re.compile(r"(?<![\w.])-?\d{1,18}(?![\w.])")
 
-# characters read per message: more than enough values at a bounded cost
+# maximum number of characters to read per message
 _READ_CHARS = 20_000
-# maximum number of remembered values
 _VALUES = 400
-# maximum number of remembered values per name
 _VALUES_BY_NAME = 40
 _BOUNDARIES = (0, 1, -1, 2, 10, 100, 255, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63))
 _FRACTIONS = (0.0, -0.0, 0.5, -1.5, 1e-9, 1e15, 1e300, 5e-324, 0.1 + 0.2)
-# Share of hostile texts among the texts in legal calls, which reach tools because they fit the
-# schema.
+# Share of hostile strings among the string arguments of legal calls.
 _HOSTILE_TEXTS = 0.1
-# number of hostile texts that an episode of forty replies is likely to use
+# approximate number of hostile strings used in an episode of forty replies
 _VALUES_PER_EPISODE = 40
-# Share of calls that may end the episode; small, so that most episodes reach late states.
+# Probability that a call may end the episode; it is small, so that most episodes last long.
 _FINAL_SHARE = 0.04
-# maximum length of a mutated reply
 _MAX_REPLY = 200_000
 
-# Weights of the reply kinds. Half fit a schema, because only those calls can change anything.
+# Weights of the kinds of replies. Half of the replies fit a schema, because only valid calls can
+# change the world.
 _KINDS: Mapping[str, float] = {
     "legal": 0.38,
     "suggested": 0.12,
@@ -54,7 +51,7 @@ _KINDS: Mapping[str, float] = {
 
 
 class Vocabulary:
-    """Values shown in an episode, by name if they have one."""
+    """Strings and integers shown in an episode, indexed by name if possible."""
 
     def __init__(self) -> None:
         self._texts: deque[str] = deque(maxlen=_VALUES)
@@ -62,7 +59,7 @@ class Vocabulary:
         self._named: dict[str, deque[Value]] = {}
 
     def read(self, text: str) -> None:
-        """Add the words of a message."""
+        """Add the words and numbers of a message."""
         text = text[:_READ_CHARS]
         for name, string, number in _PAIR.findall(text):
             value: Value = string if not number else float(number) if "." in number else int(number)
@@ -71,11 +68,11 @@ class Vocabulary:
         self._numbers.extend(map(int, _NUMBER.findall(text)))
 
     def note(self, name: str, value: Value) -> None:
-        """Add a value of an argument or a result member."""
+        """Add the value of an argument or of a JSON key in a result."""
         self._named.setdefault(name, deque(maxlen=_VALUES_BY_NAME)).append(value)
 
     def text(self, rng: np.random.Generator, name: str) -> str:
-        """Return a string from the episode, preferably one with this name, or a new string."""
+        """Return a string from the episode, preferably with this name, or a random string."""
         value = self._value(rng, name, str)
         if isinstance(value, str):
             return value
@@ -84,14 +81,14 @@ class Vocabulary:
         return "".join(chr(97 + k) for k in rng.integers(26, size=int(rng.integers(1, 9))))
 
     def number(self, rng: np.random.Generator, name: str) -> int:
-        """Return an integer from the episode, preferably one with this name."""
+        """Return an integer from the episode, preferably with this name."""
         value = self._value(rng, name, int)
         if isinstance(value, int):
             return value
         return self._numbers[int(rng.integers(len(self._numbers)))]
 
     def _value(self, rng: np.random.Generator, name: str, kind: type) -> Value | None:
-        """Return a value of a type with this name or its suffix: `id` for `course_id`."""
+        """Return a value of this type and name; the name `course_id` falls back to `id`."""
         values = self._named.get(name) or self._named.get(name.rpartition("_")[2])
         fitting = [value for value in values or () if type(value) is kind]
         if not fitting or rng.random() < 0.3:
@@ -100,10 +97,10 @@ class Vocabulary:
 
 
 class ReplyGenerator:
-    """Source of the replies of one episode, mostly in the given dialect.
+    """Generator of one episode's replies, mostly in the given dialect.
 
-    Each episode starts with the hostile values at which the previous one probably stopped, so a few
-    hundred replies cover the catalogue.
+    Each episode continues the list of hostile values about where the previous episode stopped, so a
+    few hundred replies cover the whole list.
     """
 
     def __init__(self, rng: np.random.Generator, dialect: Dialect, episode: int = 0) -> None:
@@ -116,7 +113,7 @@ class ReplyGenerator:
     def write(
         self, tools: Sequence[Tool], suggest: Callable[[], Sequence[ToolCall]] = lambda: ()
     ) -> str:
-        """Return a reply; `suggest` returns legal calls."""
+        """Return a random reply; `suggest` returns legal calls."""
         kind = self._names[
             int(np.searchsorted(self._weights, self._rng.random() * self._weights[-1]))
         ]
@@ -259,7 +256,7 @@ class ReplyGenerator:
             if name in required or self._rng.random() < 0.4
         }
         extra = schema.get("additionalProperties")
-        if extra and not properties:  # a mapping with arbitrary keys
+        if extra and not properties:  # an object with arbitrary keys
             names = [
                 self.vocabulary.text(self._rng, "key") for _ in range(int(self._rng.integers(3)))
             ]

@@ -12,7 +12,7 @@ from generate.servers import server_pages
 from generate.worlds import world_pages
 from generate.wrappers import wrapper_pages
 
-# Folders of generated pages, ignored by git.
+# Folders of generated pages, which git ignores.
 FOLDERS = ("worlds", "servers", "wrappers", "api")
 
 
@@ -27,7 +27,7 @@ def pages() -> Iterator[tuple[str, str]]:
 def write_pages(docs: Path) -> None:
     """Write the generated pages and remove obsolete ones.
 
-    An unchanged page is not rewritten, so Sphinx does not read it again.
+    Unchanged pages are not rewritten, so that Sphinx does not read them again.
     """
     texts = {docs / path: text for path, text in (*pages(), *notebook_pages(docs))}
     for path, text in texts.items():

@@ -1,4 +1,4 @@
-"""The API reference: a page for each package with public names, and for each of its modules."""
+"""Generate the API reference: pages for packages and for the modules that define public names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def api_pages() -> Iterator[tuple[str, str]]:
 
 
 def package_pages(package: ModuleType) -> Iterator[tuple[str, str]]:
-    """Yield a package's page, with a table of its names, and a page for each module that defines some."""
+    """Yield a page for a package and for each module that defines public names of the package."""
     homes: dict[str, list[str]] = {}
     rows = []
     for name in _public_names(package):
@@ -64,7 +64,7 @@ def _public_names(module: ModuleType) -> list[str]:
 
 
 def _page_of(package: ModuleType, name: str) -> str:
-    """Return the page of a name: the package with the name of the defining module."""
+    """Return the page that documents a name, named after the package and the defining module."""
     value = _value(package, name)
     home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     if not isinstance(home, str) or not home.startswith("agentgym."):
@@ -105,7 +105,7 @@ def _directive(module: ModuleType, name: str) -> str:
     elif inspect.isroutine(value):
         kind = "autofunction"
     else:
-        # autodoc would show the docstring of the value's type.
+        # For constants, autodoc would show the docstring of the value's type.
         kind, options = "py:data", [f":value: {cut(repr(value), 200)}"]
     return _eval(f".. {kind}:: {full}", options)
 

@@ -1,4 +1,4 @@
-"""The command line reference, generated from the commands."""
+"""Generate the command line reference from the commands."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _names(parameter: Any) -> list[str]:
 
 
 def _default(parameter: Any) -> str:
-    """Return the default as written on the command line, unless it depends on the build machine."""
+    """Return the default as on the command line; defaults that depend on the machine are omitted."""
     value = parameter.default
     if parameter.name == "workers":
         return "the number of processors"

@@ -1,4 +1,4 @@
-"""Episodes on the pages, played with a fixed seed."""
+"""Play the episodes that pages show, with a fixed seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Episode: the chats and boards before each reply and at the end."""
+    """The chats and boards of an episode, before each reply and at the end."""
 
     env: Any
     chats: Sequence[Chat]
@@ -32,9 +32,9 @@ def play(
     turns: int | None = None,
     **options: Any,
 ) -> Played | MissingRequirement:
-    """Play an episode; return a note if the host lacks a requirement."""
+    """Play an episode, or return a note if the host lacks a requirement."""
     try:
-        # A fault of the package or the host must not end up on a page, so the build fails.
+        # The build fails, so that a fault of the package or the host does not appear on a page.
         env: Any = agentgym.make(env_id, on_fault="raise", **options)
     except MissingRequirement as error:
         return error

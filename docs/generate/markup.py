@@ -22,12 +22,12 @@ _SECTION = re.compile(
 )
 
 
-# Maximum lines of a message; JSON with one value per line would fill a page.
+# Maximum number of lines of a message, because JSON with one value per line would fill a page.
 _LINES = 16
 
 
 def cut(text: str, limit: int) -> str:
-    """Truncate a text; return it with the number of omitted characters."""
+    """Truncate a string and append the number of omitted characters."""
     head = "\n".join(text.split("\n")[:_LINES])[:limit]
     if head == text:
         return text
@@ -37,7 +37,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def raw_html(text: str) -> str:
-    """Return HTML in a fence that its content cannot close."""
+    """Return HTML in a code fence that the HTML cannot close."""
     return f"```{{raw}} html\n{text.replace('`', '&#96;')}\n```\n"
 
 
@@ -53,7 +53,7 @@ def chat_block(parts: Iterable[Message | str], limit: int = 900) -> str:
 
 def _message(message: Message, limit: int) -> str:
     text = html.escape(cut((message.raw or message.text).strip(), limit))
-    # In Markdown readers without directives, a blank line would end an HTML block.
+    # No blank lines, which would end the HTML block in plain Markdown renderers.
     images = "".join(
         f'<img alt="{html.escape(image.alt)}" '
         f'src="data:image/png;base64,{base64.b64encode(image.png).decode("ascii")}">'
@@ -86,7 +86,7 @@ def describe(item: Any) -> str:
 
 
 def cell(text: str) -> str:
-    """Return a text as a table cell, literal outside backticks."""
+    """Return a string as a table cell, with Markdown escaped outside backticks."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("$", "\\$")
 
 

@@ -1,4 +1,4 @@
-"""The tutorials as Jupyter notebooks: Python blocks are cells, everything else is text."""
+"""Convert the tutorials to Jupyter notebooks: Python blocks become code cells."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def notebook_pages(docs: Path) -> Iterator[tuple[str, str]]:
 def notebook(page: str) -> str:
     """Return the notebook of a Markdown page (nbformat 4.5), without outputs."""
     cells = []
-    # `re.split` returns text and code in turn.
+    # `re.split` returns text and code alternately.
     for number, part in enumerate(_PYTHON.split(page)):
         source = part.strip("\n")
         cell: dict[str, Any] = {"id": f"cell-{number}", "metadata": {}, "source": source}

@@ -1,4 +1,4 @@
-"""A page for each office server, and their index."""
+"""Generate a page for each office server, and an index of these pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page for each world."""
+"""Generate a page for each world."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from generate.markup import (
     tools_table,
 )
 
-# number of turns that a page shows
+# maximum number of turns that a page shows
 _SHOWN = 2
 
 

@@ -1,4 +1,4 @@
-"""A page for each wrapper (oracles, context strategies, adapters), and their index."""
+"""Generate an index and a page for each wrapper: oracles, context strategies, adapters."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ class Excerpt:
     """An excerpt of a chat on a wrapper's page.
 
     Attributes:
-        turns: The number of replies before the chat.
-        replies: The policy's replies; by default the oracle policy's.
-        newest: How many messages to show, counted from the end; by default all except the system
-            message.
+        turns: The number of replies that precede the chat.
+        replies: The policy's replies; by default those of the oracle policy.
+        newest: The number of newest messages to show; by default all except the system message.
         show_info: The `info` key to show with the excerpt.
     """
 
@@ -61,8 +60,8 @@ def _context(name: str, window: int, **arguments: Any) -> dict[str, Any]:
     return {"context": name, "window": window, "context_options": {name: arguments}}
 
 
-# The wrappers that users stack, with their pages. A test compares this with the exports of the
-# packages.
+# The wrappers that users stack, with their pages. A test compares this table with the exports of
+# the packages.
 PAGES = (
     Page(
         oracles.PlanOracle,

@@ -83,7 +83,7 @@ def test_an_adversary_of_a_world_is_played_in_it_and_in_those_derived_from_it(
 
 def test_a_world_that_nobody_solves_cannot_be_audited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaky_worlds.CleanNotes, "score", lambda self: 0.0)
-    with pytest.raises(ValueError, match=r"CleanNotes has no demonstration: fill optimal_calls"):
+    with pytest.raises(ValueError, match="CleanNotes has no demonstration: implement"):
         run_audit(AuditConfig("CleanNotes", seeds=2, demonstrations=4))
 
 

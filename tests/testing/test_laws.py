@@ -26,14 +26,14 @@ def run(*words: str) -> Result:
 GUESS = "tests.world.guess_world"
 BROKEN = [  # each world, the law that it breaks, and the message
     ("PaidForNothing", "doing nothing", "doing nothing scores 1.0"),
-    ("Overpaid", "spaces", "the scorer broke: .*score"),
+    ("Overpaid", "spaces", "the scorer failed: .*score"),
     ("Endless", "doing nothing", "set max_turns"),
     ("GloballyRandom", "global generators", "draw from self.rng"),
-    ("Unordered", "same bytes", "another process plays other bytes"),
-    ("Telltale", "hints use", r"subtask\(\) depends on what was not shown"),
+    ("Unordered", "same bytes", "another process gives different bytes"),
+    ("Telltale", "hints use", r"subtask\(\) depends on hidden information"),
     ("Moved", "hints change", "a hint changes the world"),
     ("Misled", "arm none", "the oracle policy scores 0.0"),
-    ("Shared", "snapshots", "goes on otherwise"),
+    ("Shared", "snapshots", "continues differently"),
     ("Fragile", "hostile", "ZeroDivisionError"),
 ]
 
@@ -84,7 +84,7 @@ def test_the_command() -> None:
     assert "env.step('I would rather not.')" in shown.output
     for words, error in [
         (("NoWorld",), "there is no world 'NoWorld'"),
-        (("ListWorld", "--only", "gravity"), "the name of no law holds 'gravity'"),
+        (("ListWorld", "--only", "gravity"), "no law has a name that contains 'gravity'"),
         (("ListWorld-team",), "ListWorld-team is a team"),
     ]:
         shown = run("check", *words)
