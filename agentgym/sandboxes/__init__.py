@@ -1,6 +1,6 @@
 """Sandboxes for model-written code: interpreters that call host functions, and a workbench.
 
-The code is assumed to be hostile. It reaches the host only through the given functions. A call
+The code is assumed to be hostile. It reaches the host only through the given functions. Each call
 blocks until the host answers, and runs exactly once.
 
 `make_sandbox` selects an interpreter: `monty` (a fast subset of Python) or `bubblewrap` (full

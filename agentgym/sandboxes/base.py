@@ -13,17 +13,17 @@ from agentgym.text.tools import ToolError, echo
 from agentgym.world.config import Config
 
 Kind = Literal["", "exception", "timeout", "memory", "output", "calls", "crash", "refused"]
-# Functions by name, which accept any arguments and may raise `ToolError`, which code can catch.
+# Functions by name. They accept any arguments and may raise `ToolError`, which code can catch.
 Functions = Mapping[str, Callable[..., str]]
 
-# Also refuses arguments deeper than `MAX_DEPTH`, whatever this Python's encoder supports.
+# Arguments nested deeper than `MAX_DEPTH` get the same error on every Python version.
 NOT_JSON = (
     "arguments must be JSON: strings, finite numbers, booleans, None, lists and dicts of these"
 )
 
 MAX_ERROR_CHARS = 1_000  # an exception's text can have any length
-_MAX_FRAMES = 6  # the innermost frames; a recursion has many
-_MAX_NAME_OR_LINE = 100  # characters of a source line or function name in an error
+_MAX_FRAMES = 6  # only the innermost frames, because a recursion has many
+_MAX_NAME_OR_LINE = 100  # maximum length of a source line or function name in an error
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class RunResult:
     """Result of a run of code.
 
     Attributes:
-        error: The reason for an early end, for the policy; empty if the code finished.
-        kind: The category of that reason. Only `refused` means that nothing has run.
+        error: The reason for an early end, shown to the policy; empty if the code finished.
+        kind: The category of `error`. Only `refused` guarantees that no code ran.
     """
 
     stdout: str
@@ -76,8 +76,8 @@ class Sandbox(Protocol):
     ) -> RunResult:
         """Run code until it ends or reaches a limit.
 
-        The code's errors do not raise here; a function's errors do, except `ToolError`. The 64-bit
-        seed determines random numbers, unless the code seeds its own generator.
+        Errors in the code are not raised here; errors in a function are, except `ToolError`. The
+        64-bit seed determines random numbers, unless the code seeds its own generator.
         """
 
 
@@ -94,7 +94,7 @@ class Stopped(Exception):
 
 
 class CallBroker:
-    """The host's side of a run: it answers and counts calls, and stores output."""
+    """The host's side of a run, which answers and counts calls, and stores output."""
 
     def __init__(self, code: str, functions: Functions, limits: Limits) -> None:
         self.code = code
@@ -126,7 +126,7 @@ class CallBroker:
         return seconds
 
     def too_late(self) -> Stopped:
-        """Return the result of a run that takes too long."""
+        """Return the result of a run that exceeded its time limit."""
         return Stopped("timeout", f"the code was stopped after {self.limits.seconds:g} seconds")
 
     def write(self, text: str) -> None:
@@ -158,7 +158,7 @@ class CallBroker:
     def end(
         self, kind: Kind = "", message: str = "", frames: Sequence[tuple[int, str]] = ()
     ) -> RunResult:
-        """Return the result of the run; `refused` applies only if nothing was called or printed.
+        """Return the result of the run; `refused` requires that nothing was called or printed.
 
         `frames` contains the line and function of each active call, outermost first.
         """
@@ -172,5 +172,5 @@ class CallBroker:
             source = lines[line - 1].strip()[:_MAX_NAME_OR_LINE] if 0 < line <= len(lines) else ""
             place = "" if function == "<module>" else f" in {function[:_MAX_NAME_OR_LINE]}"
             message += f"\n  at line {line}{place}: {source}"
-        # Code may raise an error with lone surrogates, which a chat cannot contain.
+        # Code may raise an error whose text has lone surrogates, which a chat cannot contain.
         return RunResult(stdout, message.encode("utf-8", "replace").decode("utf-8"), kind)

@@ -20,8 +20,8 @@ def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict
     """Ask the dynamic linker for the libraries of programs and modules, outside the folders
     `within`.
 
-    Returns the file of each library by name, except those missing on the host, and the linker by
-    its absolute path. Raises OSError without such a linker.
+    Returns each library's file by name, without libraries missing on the host, and the linker's
+    file by its path. Raises OSError if the linker is missing.
     """
     linker = _LINKERS[platform.machine()]
     folders = tuple(f"{folder.resolve()}{os.sep}" for folder in within)
@@ -37,5 +37,5 @@ def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict
 
 
 def executable() -> Path:
-    """Return the interpreter's file; in a virtual environment, the base interpreter's."""
+    """Return the interpreter's file, which in a virtual environment is the base interpreter's."""
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()

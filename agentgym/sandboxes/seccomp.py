@@ -1,4 +1,4 @@
-"""The system call filter for untrusted processes, as a kernel program (seccomp-bpf)."""
+"""The system call filter for untrusted processes, a seccomp-bpf program."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import sys
 # unshare, setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl,
 # io_uring_setup, memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd, memfd_secret,
 # io_setup, personality, name_to_handle_at, modify_ldt. The last group contains setxattr, lsetxattr,
-# fsetxattr and setxattrat: extended attributes do not count towards the size of a file system in
-# memory.
+# fsetxattr and setxattrat, because an in-memory file system does not count extended attributes
+# towards its size.
 _Machine = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _MACHINES: dict[str, _Machine] = {
     "x86_64": (
@@ -47,22 +47,24 @@ def check_machine() -> _Machine:
 
 @functools.cache
 def seccomp(*, processes: bool = False) -> bytes:
-    """Return a filter of system calls that hide memory or are risky.
+    """Return a filter that rejects risky system calls and those that use uncounted memory.
 
-    It reports `clone3`, whose flags a filter cannot read, and `getrandom` as missing: the C library
-    falls back to `clone`, and programs without the preloaded library to `/dev/urandom`. Extended
-    attributes count as unsupported, which programs that copy files accept.
+    The filter reports `clone3` and `getrandom` as missing, because it cannot read the flags of
+    `clone3`. The C library falls back to `clone`, and programs without the preloaded library to
+    `/dev/urandom`. Extended attributes are reported as unsupported, which file-copying programs
+    accept.
 
     Args:
-        processes: Whether processes may be started; threads always may, namespaces never.
+        processes: Whether programs may start processes. Threads are always allowed, namespaces
+            never.
     """
     architecture, clone, missing, forks, refused, attributes = check_machine()
-    # Instruction codes, and return values; the last three carry EPERM, ENOSYS and EOPNOTSUPP.
+    # Instruction codes and return values; the last three return EPERM, ENOSYS and EOPNOTSUPP.
     load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x45, 0x06
     allow, stop, refuse, absent, unsupported = 0x7FFF0000, 1 << 31, 0x50001, 0x50026, 0x5005F
-    # Each instruction: code, instructions to skip if true and if false, operand.
+    # Each instruction consists of a code, the jump offsets if true and if false, and an operand.
     program = [(load, 0, 0, 4), (equal, 1, 0, architecture), (give, 0, 0, stop)]
-    # Numbers from 2**30 are the x32 calls of x86-64: other numbers for the same calls.
+    # Numbers from 2**30 are the x32 variants of x86-64 system calls.
     program += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), (give, 0, 0, refuse)]
     for number in missing:
         program += [(equal, 0, 1, number), (give, 0, 0, absent)]

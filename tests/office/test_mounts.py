@@ -1,4 +1,4 @@
-"""Servers outside office tasks: mounted on any world, in bulk, without leaks."""
+"""Office servers mounted on other worlds, in large numbers, and without leaks."""
 
 from __future__ import annotations
 

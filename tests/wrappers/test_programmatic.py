@@ -90,7 +90,7 @@ class Vault(World[VaultConfig]):
 
 
 class Note(Toolset):
-    """A toolset that a wrapper mounts."""
+    """A toolset mounted by a wrapper."""
 
     @tool
     def note(self, text: str) -> str:

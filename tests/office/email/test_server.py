@@ -1,4 +1,4 @@
-"""Mail server: logins, bounces, privacy and filling; `recorded/email.txt` has the rest."""
+"""Mail server: logins, bounces, privacy and filling. Other tests are in `recorded/email.txt`."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_tasks_fill_mailboxes() -> None:
         ("text", "  ", ["text"]),
         ("text", "<b>other</b>", ["other", "text"]),
         ("", "<b>other</b>", ["other"]),
-        ("text", "<a@b.org>", ["", "text"]),  # mail programs show the HTML, which is empty
+        ("text", "<a@b.org>", ["", "text"]),  # mail programs show the HTML part, which is empty
         ("", None, [""]),
     ],
 )

@@ -1,1 +1,1 @@
-"""A small program for the purpose of each extra, run by `test_extras.py`."""
+"""A small program that uses each extra, run by `test_extras.py`."""
