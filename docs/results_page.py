@@ -19,7 +19,7 @@ from agentgym.training.evaluation.submission import CellCounts, Submission
 DOCS = Path(__file__).parent
 FILES = DOCS / "results"
 TEXT, PROFILES = FILES / "page.txt", FILES / "profiles.json"
-# A run needs an axis; presets use this option, which no preset sets.
+# A run needs an axis, so presets use this option, which no preset sets.
 FIXED = "max_result_chars"
 SIZES = {"horizon": "{:,} turns", "length": "{:,} tokens", FIXED: ""}
 PROFILE = ("world", "turns", "last prompt", "plan", "state", "history", "slope", "shortcut")
@@ -56,7 +56,7 @@ def table(header: tuple[str, ...], rows: list[list[str]]) -> str:
 
 
 def scores(files: Mapping[str, Submission], own: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the heading and the table of each world, with the names of other people's files."""
+    """Yield each world's heading and table; rows from other contributors name their file."""
     worlds: dict[str, dict[tuple[Any, ...], dict[str, CellCounts]]] = {}
     for name, submission in files.items():
         for cell in submission.cells:
@@ -125,7 +125,7 @@ def unmeasured(files: Mapping[str, Submission]) -> Iterator[str]:
 
 @cache
 def twins() -> dict[str, list[str]]:
-    """Return the names of equal worlds and presets, by each of the names."""
+    """Return, for each world or preset, all names with the same class and options."""
     groups: dict[tuple[str, str], list[str]] = {}
     for entry in agentgym.worlds(presets=True):
         options = json.dumps(entry.options, sort_keys=True)

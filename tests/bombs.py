@@ -1,4 +1,4 @@
-"""Draw arguments that cause much work in tools, and measure the work of all processes."""
+"""Draw arguments that are expensive for tools, and measure the work of all processes."""
 
 from __future__ import annotations
 

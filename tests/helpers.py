@@ -78,7 +78,7 @@ def public_state(world: Any) -> dict[str, Any]:
 
 
 class Outcome(NamedTuple):
-    """The outcome of a reply: the newest message and the signals of the step."""
+    """The outcome of a reply: the newest message, the reward, the end flags and the turn."""
 
     text: str
     reward: float

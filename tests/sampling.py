@@ -2,11 +2,11 @@
 other axes.
 
 A family names its axes, for example `@pytest.mark.family(env_id=IDS, arm=ARMS)`. A run executes one
-case in `--sample` of the axes' product. The commit seeds the draw, so each commit runs a different
-sample. `-m exhaustive` runs the remaining cases, and `--sample 1` runs all.
+in `--sample` combinations of the axes' values. The commit seeds the draw, so each commit runs a
+different sample. `-m exhaustive` runs the remaining cases, and `--sample 1` runs all.
 
 Every sample contains each kind of id, arm and other value. `@pytest.mark.rotation(stop=STOPS)`
-draws one case in `--sample`, often none, and is for slow cases that resemble each other.
+draws one case in `--sample`, often none; use it for slow cases that resemble each other.
 `@pytest.mark.rotation` without arguments rotates a whole test that takes seconds and repeats what
 quicker tests cover.
 """

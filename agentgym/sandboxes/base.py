@@ -82,7 +82,7 @@ class Sandbox(Protocol):
 
 
 class SandboxUnavailable(RuntimeError):
-    """Error of a host that cannot run programs in a sandbox."""
+    """Error raised if the host cannot run programs in a sandbox."""
 
 
 class Stopped(Exception):

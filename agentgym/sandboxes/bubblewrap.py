@@ -43,7 +43,7 @@ _START_MB = 64  # the interpreter's address space before the code runs
 _TMP_BYTES = 16 * 2**20  # occupies the host's memory
 _TICK = 0.1  # seconds between checks of the number of files
 _OPEN_FILES, _THREADS = 64, 64  # code rarely needs more, and each thread costs kernel memory
-# JSON may escape one character as six, and a call contains more than its arguments.
+# One character may take six in JSON, and a call contains more than its arguments.
 _MAX_LINE = 8 * MAX_CALL_CHARS
 _CALL_LEVELS = 2  # the levels of {"call": [name, args, kwargs]}; argument lists count separately
 _KINDS: tuple[Kind, ...] = ("", "exception", "memory", "refused")
@@ -51,8 +51,7 @@ _REMEDY = f"{REMEDY}; or use sandbox='monty'"
 
 
 class BubblewrapSandbox:
-    """The host's CPython in fresh namespaces for each run. It is as secure as the kernel's
-    namespaces.
+    """The host's CPython in fresh namespaces, as secure as the kernel's namespaces.
 
     The clock and random numbers are deterministic (`agentgym.sandboxes.determinism`). Raises
     `SandboxUnavailable` if `bwrap` cannot run on this host.

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-# The dynamic linkers, by machine. `ldd` starts a shell for each program, which takes seconds.
+# The dynamic linkers, by machine type. `ldd` starts a shell for each program, which takes seconds.
 _LINKERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}
 # A line such as `libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f…)`.
 _LISTED = re.compile(r"^\s*(\S+) => (/.*) \(0x", re.MULTILINE)
@@ -20,8 +20,8 @@ def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict
     """Ask the dynamic linker for the libraries of programs and modules, outside the folders
     `within`.
 
-    Returns each library's file by name, without libraries missing on the host, and the linker's
-    file by its path. Raises OSError if the linker is missing.
+    Returns the libraries that exist on the host, by name, and the linker, by its path. Raises
+    OSError if the linker is missing.
     """
     linker = _LINKERS[platform.machine()]
     folders = tuple(f"{folder.resolve()}{os.sep}" for folder in within)

@@ -114,7 +114,7 @@ class _MontyRun:
             if self._worker is not None:
                 os.kill(
                     self._worker, getattr(signal, "SIGKILL", signal.SIGTERM)
-                )  # Windows terminates the process if it receives the latter
+                )  # Windows terminates a process that gets SIGTERM
 
     def explain(self, error: Any) -> RunResult:
         end = self._broker.end
@@ -168,7 +168,7 @@ _OS_POLICY: dict[str, Any] = {
 
 
 def _limits(limits: Limits) -> dict[str, Any]:
-    # Reading a name takes a suspension. Allow two per call, and 1,000 for other names.
+    # Each name uses up a suspension. Allow two per call, and 1,000 for other names.
     suspensions = 2 * limits.calls + 1_000
     return {
         "max_feed_duration_secs": limits.seconds,

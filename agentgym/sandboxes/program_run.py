@@ -20,7 +20,7 @@ from agentgym.sandboxes.namespaces import (
     children,
 )
 
-MAX_PROCESSES = 64  # a pipeline takes a dozen; this limit stops a fork bomb before the host suffers
+MAX_PROCESSES = 64  # a pipeline needs a dozen processes; this limit stops fork bombs early
 MAX_TASKS = 2 * MAX_PROCESSES  # processes and threads together
 # Output beyond the limit is discarded; endless output is stopped at this size.
 MAX_OUTPUT_BYTES = 64 * 2**20
@@ -37,12 +37,9 @@ class ProgramResult:
     A stopped program's progress depends on the host's speed, so it leaves neither output nor files.
 
     Attributes:
-        code: The exit status, or minus the signal number if a signal ended the program; None if
-            stopped.
-        stopped: The reason for stopping the program, shown to the policy; empty if it exited by
-            itself.
-        files: The bytes of each file by path below `/workspace`, with None for a directory; None if
-            the program was stopped.
+        code: The exit status, or minus the signal number; None if the program was stopped.
+        stopped: The reason why the program was stopped, shown to the policy; otherwise empty.
+        files: Bytes by path below `/workspace`, or None for a directory; None if stopped.
         left_out: Paths not returned: files beyond the limits, symlinks and pipes.
         seconds: The time that passed on the episode's clock.
     """
@@ -137,7 +134,7 @@ class ProgramRun:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return ProgramResult("", "", None, "stopped because the machine gave out")
         code, files, left_out, elapsed = parsed
-        # Programs can write to their clock, but no wait exceeds the time limit.
+        # Programs can change their own clock, but no wait exceeds the time limit.
         seconds = min(max(0.0, elapsed), self._limits.seconds)
         return ProgramResult(
             self._show(stdout), self._show(stderr), code, "", files, left_out, seconds
@@ -175,7 +172,7 @@ def _usage(pid: int) -> tuple[int, int, int]:
             for child in children(parents.pop()):
                 virtual, resident = map(int, Path(f"/proc/{child}/statm").read_bytes().split()[:2])
                 parents.append(child)
-                processes += virtual > 0  # a zombie has no memory
+                processes += virtual > 0  # a zombie uses no memory
                 tasks += len(os.listdir(f"/proc/{child}/task"))  # noqa: PTH208 - faster
                 pages += resident if processes > 0 else 0
     return processes, tasks, pages * mmap.PAGESIZE

@@ -1,6 +1,6 @@
 """The first process in a workbench, which writes the files, runs the program and returns the files.
 
-It uses only the standard library. The host trusts none of its messages.
+It uses only the standard library. The host does not trust the program's messages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TICK_MS = 100  # interval for reaping processes whose parents have exited
 
 
 def lay_out(top: str, files: Any, stream: Any) -> None:
-    """Write the files of a job from the bytes that the host sends."""
+    """Write a job's files from the bytes that the host sends."""
     for name, size, modified in files:
         path = os.path.join(top, name)  # noqa: PTH118 - pathlib takes as long to load as the rest
         if size is None:
@@ -137,7 +137,7 @@ def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list
 
 
 def give_back(channel: int, top: str, job: Any, code: int, elapsed: int) -> None:
-    """Send the outcome of the program and the files, as many as fit."""
+    """Send the program's outcome and as many files as fit."""
     files, folders, left_out = collect(top, job["most_files"])
     entries, parts, room = [], [], job["most_bytes"]
     for name, size in files:
@@ -173,7 +173,7 @@ def main(top: str) -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.umask(0o022)  # regardless of the host's umask
-    # Of the signals that Python handles, programs can send only this one to this process.
+    # SIGINT is the only signal that Python handles and that programs can send to this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Opened now, because programs may remove the file.
     state = os.open(_STATE, os.O_RDONLY | os.O_CLOEXEC)

@@ -7,13 +7,13 @@ import platform
 import struct
 import sys
 
-# For each machine type: its architecture, the numbers of `clone`, of `clone3` and `getrandom`, of
-# fork and vfork, and of the calls that are always refused: socket, ptrace, shmget, semget, msgget,
+# By machine type: the architecture, and the call numbers of `clone`, of `clone3` and `getrandom`,
+# of fork and vfork, and of calls that are always refused: socket, ptrace, shmget, semget, msgget,
 # unshare, setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl,
-# io_uring_setup, memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd, memfd_secret,
-# io_setup, personality, name_to_handle_at, modify_ldt. The last group contains setxattr, lsetxattr,
-# fsetxattr and setxattrat, because an in-memory file system does not count extended attributes
-# towards its size.
+# io_uring_setup, memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd,
+# memfd_secret, io_setup, personality, name_to_handle_at, modify_ldt. The last group contains
+# setxattr, lsetxattr, fsetxattr and setxattrat, because file systems in memory do not count
+# extended attributes.
 _Machine = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _MACHINES: dict[str, _Machine] = {
     "x86_64": (
@@ -47,16 +47,14 @@ def check_machine() -> _Machine:
 
 @functools.cache
 def seccomp(*, processes: bool = False) -> bytes:
-    """Return a filter that rejects risky system calls and those that use uncounted memory.
+    """Return a filter that rejects system calls that are risky or use uncounted memory.
 
-    The filter reports `clone3` and `getrandom` as missing, because it cannot read the flags of
-    `clone3`. The C library falls back to `clone`, and programs without the preloaded library to
-    `/dev/urandom`. Extended attributes are reported as unsupported, which file-copying programs
-    accept.
+    The filter reports `clone3`, whose flags it cannot read, and `getrandom` as missing. The C
+    library falls back to `clone`; programs without the preloaded library use `/dev/urandom`.
+    File-copying programs accept that extended attributes are not supported.
 
     Args:
-        processes: Whether programs may start processes. Threads are always allowed, namespaces
-            never.
+        processes: Whether to allow new processes; threads are always allowed, namespaces never.
     """
     architecture, clone, missing, forks, refused, attributes = check_machine()
     # Instruction codes and return values; the last three return EPERM, ENOSYS and EOPNOTSUPP.

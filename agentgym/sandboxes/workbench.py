@@ -164,7 +164,7 @@ def _scripts() -> Mapping[str, bytes]:
 @functools.cache
 def _command() -> tuple[str, ...]:
     """Return the `bwrap` command line up to the first process, or raise `SandboxUnavailable`."""
-    find_bwrap()  # comes first, because most unsuitable hosts lack it
+    find_bwrap()  # checked first, because most unsuitable hosts have no `bwrap`
     tools = {
         name: path.resolve() for name in TOOLS.split() if (path := Path("/usr/bin", name)).exists()
     }

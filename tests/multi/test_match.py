@@ -129,7 +129,7 @@ def test_two_who_hold_back_earn_more_than_two_who_do_not() -> None:
 
 
 class Broken(CommonsWorld):
-    """CommonsWorld in which a hook of the match fails once player_0 has taken 2."""
+    """CommonsWorld in which a match hook fails once player_0 has taken 2."""
 
     hook = ""
 

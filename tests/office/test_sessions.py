@@ -4,7 +4,7 @@
 server for every session in the file. Each line consists of a tool and its arguments as JSON; `@`
 marks a method for task authors. The indented lines below are the reply:
 
-- `! ` and the beginning of an error, which must leave the server unchanged,
+- `! ` and the start of an error message; the call must leave the server unchanged,
 - text, in which `...` matches anything, or `<empty>`,
 - JSON, in which an object may omit keys; the value "<absent>" means that a key is missing.
 """
@@ -64,7 +64,7 @@ class Step:
 
 
 def check_text(reply: str, recorded: str) -> None:
-    """Check a text; in the record, `...` matches anything, as in doctests."""
+    """Check a text against its record, in which `...` matches anything, as in doctests."""
     lines = "\n".join(line.rstrip() for line in reply.split("\n")).rstrip("\n") or "<empty>"
     matches = doctest.OutputChecker().check_output(recorded, lines, doctest.ELLIPSIS)
     assert matches or not recorded, f"{lines}\n\nin place of\n\n{recorded}"

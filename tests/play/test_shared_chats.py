@@ -34,7 +34,7 @@ def writer_of(chats: SharedChats) -> SharedChats:
 
 
 def random_chats(seed: int) -> Iterator[Chat]:
-    """Yield chats that change as under wrappers: they grow, shrink, are edited and restart."""
+    """Yield chats with the edits of wrappers: they grow, shrink, change and restart."""
     draw = random.Random(seed)
     chat = Chat()
     for k in range(60):

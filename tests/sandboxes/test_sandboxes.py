@@ -210,9 +210,9 @@ def test_a_refused_call_can_be_caught(sandbox: Sandbox) -> None:
 
 def test_what_a_function_raises_by_a_fault_is_raised(sandbox: Sandbox) -> None:
     def fault() -> str:
-        raise ValueError("a bug of the world")
+        raise ValueError("a bug in the world")
 
-    with pytest.raises(ValueError, match="a bug of the world"):
+    with pytest.raises(ValueError, match="a bug in the world"):
         sandbox.run("try:\n    fault()\nexcept BaseException: pass", {"fault": fault})
     assert sandbox.run("print(1+1)", {}) == RunResult("2\n")
 

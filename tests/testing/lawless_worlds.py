@@ -153,5 +153,5 @@ class Noted(GuessWorld):
             text: The note.
         """
         if set(text) & set("\u202a\u202b\u202d\u202e\u2066\u2067"):
-            raise RuntimeError("the layout of the text failed")
+            raise RuntimeError("text layout failed")
         return "Noted."

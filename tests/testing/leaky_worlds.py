@@ -69,7 +69,7 @@ class CleanNotes(World[NotesConfig]):
             page: The page, from 1 on.
         """
         if not 1 <= page <= SIZE // PAGE:
-            raise ToolError(f"there are pages 1 to {SIZE // PAGE}")
+            raise ToolError(f"page must be in [1, {SIZE // PAGE}], got {page}")
         self.listed += 1
         rows = self.order[(page - 1) * PAGE : page * PAGE]
         return "\n".join(f"{self.ids[k]} {self.names[k]} {self.mark(k)}" for k in rows)

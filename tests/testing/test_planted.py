@@ -15,7 +15,7 @@ SOUND = "tests.world.guess_world:GuessWorld"
 PLANTED = {
     "Fragile": {"raise"},
     "Noted": {"raise"},
-    # The env rejects such a score and reports the scorer's fault.
+    # The env rejects an invalid score and reports the scorer's fault.
     "Overpaid": {"raise", "result"},
     "HalfDone": {"state"},
     "Shared": {"repeat"},

@@ -31,7 +31,7 @@ WORLDS: dict[str, dict[str, Any]] = {
     "DocumentWorld": {},
     "NhlB2bAnalysis": {"size": 4},
 }
-# Number of tokens in a few turns, within which the triggers fire above the opening messages.
+# Tokens that a few turns take above the opening messages; triggers fire within this range.
 ROOM = {"TreeWorld": 900, "ListWorld": 900, "DocumentWorld": 900, "NhlB2bAnalysis": 9_000}
 
 

@@ -1,4 +1,5 @@
-"""Mail server: logins, bounces, privacy and filling. Other tests are in `recorded/email.txt`."""
+"""Mail server: logins, bounces, privacy and size limits. Other tests are in
+`recorded/email.txt`."""
 
 from __future__ import annotations
 
