@@ -44,7 +44,7 @@ def page() -> str:
 
 
 def best_shortcuts() -> dict[str, str]:
-    """Return the best shortcut's score by world, from the page of the audit."""
+    """Return the best shortcut's score by world, from the audit page."""
     text = (DOCS / "audit.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\w+) \|(.*)\| \w{8} \|$", text, re.MULTILINE)
     return {world: cells.split("|")[3].strip() for world, cells in rows}

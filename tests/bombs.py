@@ -92,7 +92,7 @@ def calls(
             number, word[: LONG // max(1, len(properties))], parameters.get("$defs", {}), known
         )
         yield draw.values(properties)
-        if len(required) < len(properties):  # an invalid optional argument would hide the others
+        if len(required) < len(properties):  # an invalid option may hide other errors
             yield draw.values(required)
 
 

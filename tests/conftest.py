@@ -137,7 +137,7 @@ def _is_installed(name: str) -> bool:
 
 
 def _is_for_want_of_a_package(error: BaseException | None) -> bool:
-    """Return whether an error or its cause is a missing package."""
+    """Return whether an error or its cause reports a missing package."""
     while error is not None:
         if isinstance(error, ModuleNotFoundError) and error.name and missing_packages():
             return importlib.util.find_spec(error.name.partition(".")[0]) is None
@@ -146,8 +146,8 @@ def _is_for_want_of_a_package(error: BaseException | None) -> bool:
 
 
 def _is_for_want_of_a_sandbox(error: BaseException | None) -> bool:
-    """Return whether an error or its cause is a host that cannot run programs. Simulated hosts do
-    not count.
+    """Return whether an error or its cause reports a host that cannot run programs. Simulated hosts
+    do not count.
     """
     while error is not None:
         if type(error).__name__ == "SandboxUnavailable":

@@ -5,10 +5,10 @@ A family names its axes, for example `@pytest.mark.family(env_id=IDS, arm=ARMS)`
 in `--sample` combinations of the axes' values. The commit seeds the draw, so each commit runs a
 different sample. `-m exhaustive` runs the remaining cases, and `--sample 1` runs all.
 
-Every sample contains each kind of id, arm and other value. `@pytest.mark.rotation(stop=STOPS)`
-draws one case in `--sample`, often none; use it for slow cases that resemble each other.
-`@pytest.mark.rotation` without arguments rotates a whole test that takes seconds and repeats what
-quicker tests cover.
+Every sample contains at least one case of each kind, such as each id or arm.
+`@pytest.mark.rotation(stop=STOPS)` draws one case in `--sample`, often none; use it for slow cases
+that resemble each other. `@pytest.mark.rotation` without arguments rotates a whole test that takes
+seconds and repeats what quicker tests cover.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def is_office(env_id: str) -> bool:
 
 
 def kind(value: Any) -> Any:
-    """Return a value's kind: an id's kind of world, and any other value itself."""
+    """Return the kind of an id, such as its world, or any other value itself."""
     if isinstance(value, tuple) and value[0] in OFFICE:  # a tuple of an id and its details
         return "office"
     return KINDS.get(value, value) if isinstance(value, str) else repr(value)
@@ -82,7 +82,7 @@ class Sample:
     def cases(
         self, family: str, axes: Mapping[str, Sequence[Any]], each_kind: bool = True
     ) -> list[Any]:
-        """Return the cases of a family as test parameters, in the order of the axes' product.
+        """Return the cases of a family as test parameters, in the order of `itertools.product`.
 
         Args:
             family: The family's name, which seeds the draw.
@@ -142,7 +142,7 @@ current = Sample(12, "0", whole=False)
 
 
 def few(env_id: str, count: int) -> range:
-    """Return the seeds, or a fifth of them for office tasks in a sampled run."""
+    """Return the seeds, reduced to a fifth for office tasks in a sampled run."""
     thin = env_id in OFFICE and current.one_in > 1 and not current.whole
     return range(max(1, count // 5) if thin else count)
 
@@ -152,7 +152,7 @@ def _is_exhaustive(value: Any) -> bool:
 
 
 def seed_of(root: Path) -> str:
-    """Return the seed of the sample from the environment, else from the commit, else a constant."""
+    """Return the sample's seed: the environment variable, the commit, or a constant."""
     if SEED not in os.environ:
         line = ["git", "rev-parse", "--short", "HEAD"]
         git = shutil.which("git")

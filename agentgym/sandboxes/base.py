@@ -13,7 +13,7 @@ from agentgym.text.tools import ToolError, echo
 from agentgym.world.config import Config
 
 Kind = Literal["", "exception", "timeout", "memory", "output", "calls", "crash", "refused"]
-# Functions by name. They accept any arguments and may raise `ToolError`, which code can catch.
+# Functions by name, with any arguments. Code can catch the `ToolError` that a function raises.
 Functions = Mapping[str, Callable[..., str]]
 
 # Arguments nested deeper than `MAX_DEPTH` get the same error on every Python version.
@@ -64,7 +64,7 @@ class Sandbox(Protocol):
     """Interpreter for untrusted code; each run is a fresh session, and runs may be concurrent.
 
     Attributes:
-        rules: The interpreter's peculiarities, described for the policy.
+        rules: Description of the interpreter's restrictions, for the policy.
         requirement: The interpreter's host requirement (`agentgym.text.requirements`).
     """
 
@@ -119,7 +119,7 @@ class CallBroker:
         self.deadline = time.monotonic() + self.limits.seconds
 
     def left(self) -> float:
-        """Return the seconds until the deadline; raise `Stopped` after it."""
+        """Return the seconds until the deadline, or raise `Stopped` if it has passed."""
         seconds = self.deadline - time.monotonic()
         if seconds <= 0:
             raise self.too_late()
@@ -130,7 +130,7 @@ class CallBroker:
         return Stopped("timeout", f"the code was stopped after {self.limits.seconds:g} seconds")
 
     def write(self, text: str) -> None:
-        """Store printed text; raise `Stopped` above the limit."""
+        """Store printed text, or raise `Stopped` if it exceeds the limit."""
         self._printed.append(text[: self._room])
         if len(text) > self._room:
             self._room = 0
@@ -141,7 +141,7 @@ class CallBroker:
         self._room -= len(text)
 
     def call(self, name: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """Answer one call; raise ToolError to refuse it, or `Stopped` beyond the limits."""
+        """Answer one call; raise ToolError to refuse the call, or `Stopped` above a limit."""
         self.left()
         self._calls += 1
         if self._calls > self.limits.calls:

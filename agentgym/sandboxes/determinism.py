@@ -1,7 +1,7 @@
 """The clock, random numbers and file times of programs, computed from the episode.
 
 Every program in a sandbox loads a library (`preload/episode.c`) that replaces the C library's
-functions. The library reads the struct written by `RunSeed.pack`.  A program that bypasses the C
+functions. The library reads the struct written by `RunSeed.pack`. A program that bypasses the C
 library sees the host's clock.
 """
 

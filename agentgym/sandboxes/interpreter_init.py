@@ -1,6 +1,6 @@
 """The program inside the `bubblewrap` sandbox, which runs code and forwards its calls to the host.
 
-It uses only the standard library. The host does not trust the program's messages.
+The program uses only the standard library. The host does not trust the program's messages.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from agentgym.text.tools import MAX_DEPTH, ToolError, nests_deeper
 class MontySandbox:
     """Monty, an interpreter for a subset of Python, run in shared worker processes.
 
-    The language offers no files, sockets, processes, environment or foreign modules.
+    The interpreter provides no files, sockets, processes, environment or foreign modules.
     """
 
     requirement: ClassVar[str] = "code"
@@ -159,7 +159,7 @@ def _pool() -> Any:
 
 _MAX_WORKERS = 64  # limits the number of processes that threads start
 _STARTING = threading.Lock()
-_POOLS: dict[int, Any] = {}  # at most one pool, by the id of its process
+_POOLS: dict[int, Any] = {}  # at most one pool, keyed by process id
 # All other OS requests give the same answer in every run.
 _OS_POLICY: dict[str, Any] = {
     "datetime": dt.datetime(2025, 1, 1, tzinfo=dt.UTC),

@@ -1,7 +1,7 @@
 """Untrusted processes in Linux namespaces through `bwrap`: start, communication and termination.
 
-The processes see the interpreter, its standard library and the given files. They have no network,
-see no outside process, and have no `site-packages`, where a task's solution could be read.
+The processes see the interpreter, its standard library and the given files. The processes have no
+network, see no outside process, and have no `site-packages`, where a task's solution could be read.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _FLAGS = (
 
 
 def base_command(programs: Iterable[Path] = (), packages: Iterable[Path] = ()) -> tuple[str, ...]:
-    """Return the `bwrap` command line with namespaces, environment and the interpreter.
+    """Return the `bwrap` command line that sets up namespaces, environment and interpreter.
 
     The command mounts the libraries of `programs` and all `packages`. Raises `SandboxUnavailable`
     if no `bwrap` works or this machine type is not supported.
@@ -128,7 +128,7 @@ def find_bwrap() -> str:
 
 
 def _candidates() -> list[str]:
-    """Return every `bwrap`, the system's first, because it alone may be able to create namespaces."""
+    """Return the paths of all `bwrap` programs, the system's first."""
     if chosen := os.environ.get(CHOICE):
         return [chosen]
     paths = [shutil.which("bwrap")]

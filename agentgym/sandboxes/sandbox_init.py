@@ -1,6 +1,6 @@
 """The first process in a workbench, which writes the files, runs the program and returns the files.
 
-It uses only the standard library. The host does not trust the program's messages.
+The program uses only the standard library. The host does not trust the program's messages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def lay_out(top: str, files: Any, stream: Any) -> None:
 
 
 class RandomSource:
-    """Writer of `/dev/urandom` and `/dev/random`, which are pipes with a seeded stream.
+    """Writer that feeds a seeded random stream to the pipes `/dev/urandom` and `/dev/random`.
 
     Reading consumes bytes, so no two readers get the same bytes.
     """

@@ -203,8 +203,8 @@ def wait_for(condition: Callable[[], bool], failure: str) -> None:
         time.sleep(0.02)
 
 
-# A shell reports status 130 in both cases. Python exits through the signal if the interrupt arrives
-# inside `exec`, for example during a dataclass definition.
+# A shell reports status 130 in both cases. The signal itself terminates Python if the interrupt
+# arrives inside `exec`, for example during a dataclass definition.
 INTERRUPTED = (130, -signal.SIGINT)
 
 
@@ -212,7 +212,7 @@ INTERRUPTED = (130, -signal.SIGINT)
     ("line", "delay"),
     [
         ("ablate --episodes 200 --workers 2", 0.7),  # interrupts the imports
-        ("ablate --episodes 200 --workers 2", None),  # interrupts once there are episodes
+        ("ablate --episodes 200 --workers 2", None),  # interrupts after the first episode
         ("rollout TreeWorld --episodes 5000 --engine processes --num-envs 2", 1.2),
     ],
 )

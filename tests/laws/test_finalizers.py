@@ -83,7 +83,7 @@ def test_what_is_dropped_is_released_under_any_lock(
     if hasattr(module, "threading"):
         monkeypatch.setattr(module, "threading", EagerThreading("threading"))
     make = MAKERS[module]
-    gc.freeze()  # excludes older objects from each collection
+    gc.freeze()  # excludes older objects from garbage collection
     cycle: list[Any] = [make()]
     dropped = weakref.ref(cycle[0])
     cycle.append(cycle)

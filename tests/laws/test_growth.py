@@ -1,7 +1,7 @@
 """Work grows at most linearly with a reply's length.
 
-Work is the number of function calls at two lengths. A call to a C function counts once, so the
-texts are also tested at full length, where quadratic time would take minutes.
+Work is measured as the number of function calls, at two lengths. A call to a C function counts
+once, so the texts are also tested at full length, where quadratic time would take minutes.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def test_all_seats_see_one_game(env_id: str) -> None:
     while not game.over:
         for number, agent in enumerate(game.due):
             reply = policy([game.chats[agent]])[0].text
-            # Unreadable replies from one seat must not make the copies differ.
+            # Unreadable replies from one seat must not make the boards diverge.
             game.play(agent, "hm" if (game.cycle + number) % 3 == 0 else reply)
         game.end_cycle()
         boards = {world.board() for world in game.team.worlds.values()}

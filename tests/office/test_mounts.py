@@ -1,4 +1,4 @@
-"""Office servers mounted on other worlds, in large numbers, and without leaks."""
+"""Office servers mounted by other worlds, also in large numbers, without leaks."""
 
 from __future__ import annotations
 

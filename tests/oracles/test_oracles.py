@@ -114,7 +114,7 @@ def test_hints_are_announced_in_the_system_message(env_id: str, arm: str) -> Non
         assert (f"\n\n{heading}\n" in system) == (letter in arm)
     assert system.count("is always right") == len(set(arm) & {"P", "S"})
     rules, _, rest = system.partition("# Tools")
-    # a tool may say this about its own results
+    # a tool may describe its own results in these words
     said = rules + rest.partition("# How to reply")[2]
     assert not re.search(r"not shown again|never shown|not be repeated", said)
 

@@ -29,7 +29,7 @@ def text(name: str) -> str:
 
 
 def without_code(page: str) -> str:
-    # Brackets have other meanings in code.
+    # Ignore code, in which brackets have other meanings.
     return re.sub(r"`[^`\n]*`", "", re.sub(r"```.*?```", "", page, flags=re.DOTALL))
 
 

@@ -172,7 +172,7 @@ class FirstPageSuffices(CleanNotes):
 
 
 class MetadataMarks(CleanNotes):
-    """On a page read early, metadata marks the target, wherever it is."""
+    """Metadata on a page that is read early marks the target."""
 
     def plant(self) -> None:
         self.order.remove(self.target)

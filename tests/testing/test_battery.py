@@ -54,7 +54,7 @@ def test_a_clean_world_passes() -> None:
 
 
 def test_a_leak_of_one_kind_is_told_from_the_others() -> None:
-    """The rows that report a leak identify its kind, so not every row reports one."""
+    """Only the rows that match the kind of leak report the leak."""
     audit = run_audit(AuditConfig("AnyEnd", seeds=40, demonstrations=20))
     assert [row.name for row in audit.leaks] == ["at once answer(name='')"]
 

@@ -48,8 +48,8 @@ class ToyConfig(Config):
     """Options of a toy.
 
     Attributes:
-        size: The size, which
-            takes two lines.
+        size: The size,
+            described on two lines.
         colour: The colour.
     """
 
@@ -210,7 +210,7 @@ def test_a_configuration_is_a_frozen_dataclass_that_keeps_its_values() -> None:
         ToyConfig(sice=4)  # type: ignore[call-arg]
     assert json_schema(ToyConfig)["required"] == []
     size, _, speed, *_ = list_options(ToyConfig)
-    assert size == Option("size", "int", 3, "[1, 9]", "The size, which takes two lines.")
+    assert size == Option("size", "int", 3, "[1, 9]", "The size, described on two lines.")
     assert speed == Option("speed", "float or None", None, "(0.0, inf)", "")
 
 

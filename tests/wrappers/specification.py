@@ -1,6 +1,7 @@
 """Simulation of the documented context strategies, with which every view is compared.
 
-It shares no code with the wrappers. Each step rebuilds the view with the rules of docs/context.md.
+The simulation shares no code with the wrappers. Each step rebuilds the view with the rules of
+docs/context.md.
 """
 
 from __future__ import annotations

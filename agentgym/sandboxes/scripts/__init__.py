@@ -1,5 +1,5 @@
 """Python versions of workbench programs that some distributions lack: `unzip` and `zip`.
 
-Their source code is copied into the sandbox. They support the most common options and reject the
-others.
+The source code of these programs is copied into the sandbox. The programs support the most common
+options and reject the others.
 """

@@ -60,7 +60,7 @@ class Account:
 
 DIALECTS = ("bigquery", "snowflake")
 LONG = "REPEAT('ab', 500000)"
-# Statements that take too much time or memory in both dialects, and further ones for each dialect.
+# Statements that take too much time or memory, in both dialects or in one.
 HEAVY = (
     "SELECT COUNT(*) AS c FROM " + ", ".join(f"{{t}} t{k}" for k in range(20)),
     "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT COUNT(*) AS c FROM r",
@@ -272,7 +272,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_random_changes_agree_with_a_model(dialect: str) -> None:
-    """The model is a dict; occasionally a copy of the account replaces the original."""
+    """The reference model is a dict; occasionally a copy of the account replaces the original."""
     rng, account, model = random.Random(3), Account(dialect), dict[int, int]()
     account.run("CREATE TABLE {t}2 (k INTEGER, v INTEGER)")
     for step in range(40):

@@ -1,1 +1,1 @@
-"""A small program that uses each extra, run by `test_extras.py`."""
+"""Small programs, one for each extra, run by `test_extras.py`."""
