@@ -13,7 +13,7 @@ from agentgym.text.tools import ToolError, echo
 from agentgym.world.config import Config
 
 Kind = Literal["", "exception", "timeout", "memory", "output", "calls", "crash", "refused"]
-# Functions by name, with any arguments. Code can catch the `ToolError` that a function raises.
+# Functions by name; code can catch the `ToolError` that a function raises.
 Functions = Mapping[str, Callable[..., str]]
 
 # Arguments nested deeper than `MAX_DEPTH` get the same error on every Python version.

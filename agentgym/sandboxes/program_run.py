@@ -93,7 +93,6 @@ class ProgramRun:
         if source is self._process.channel:
             most = MAX_BYTES + _MAX_HEADER_BYTES
         else:
-            # A UTF-8 character takes up to 4 bytes.
             most = 4 * self._limits.output_chars + 4
             self._printed += len(data)
         buffer = self._received[source]

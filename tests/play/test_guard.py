@@ -42,7 +42,7 @@ def recurse() -> int:
     return 1 + recurse()
 
 
-# The failures of tools, by the argument that selects them.
+# Tool failures, by the argument that selects them.
 RAISES: dict[str, Any] = {
     "zero": lambda: 1 // 0,
     "recursion": recurse,

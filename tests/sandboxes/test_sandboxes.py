@@ -60,7 +60,7 @@ def of_python(sandbox: Sandbox) -> bool:
     return type(sandbox).__name__ == "BubblewrapSandbox"
 
 
-# Code that reaches a limit, with the limits that may stop it first.
+# Programs that reach a limit, with the limits that may stop them first.
 GREEDY = {
     "while True: pass": ("timeout", "memory"),
     "while True:\n    try:\n        while True: pass\n    except BaseException: pass": ("timeout",),
@@ -166,7 +166,7 @@ def test_there_is_no_network(sandbox: Sandbox) -> None:
     "code", ["import time\ntime.sleep(3000)", "import re\nre.match(r'(a+)+$', 'a' * 60 + 'b')"]
 )
 def test_waiting_does_not_outlast_the_limit(sandbox: Sandbox, code: str) -> None:
-    """A match that ignored the limit would take years."""
+    """Without the limit, the regular expression would match for years."""
     assert sandbox.run(code, {}, QUICK).kind == ("timeout" if of_python(sandbox) else "")
     assert sandbox.run("print(1+1)", {}) == RunResult("2\n")
 

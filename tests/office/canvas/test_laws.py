@@ -20,7 +20,7 @@ ALGEBRA, DRAFT = 1, 3
 
 
 def busy() -> Canvas:
-    """Return a full school whose private records contain `private-` and the owner's id."""
+    """Return a school with many records; private records contain `private-` and the owner."""
     canvas: Any = prepared("canvas")
     quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz")
     question = {"question_text": "2 + 2?", "answers": [{"text": "4", "weight": 100}]}
