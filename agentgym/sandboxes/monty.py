@@ -91,7 +91,7 @@ class _MontyRun:
         try:
             return resume(*args, **kwargs)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
-            # Call arguments become host objects here, which fails for a 5,000-digit integer.
+            # This step converts call arguments, which fails for a 5,000-digit integer.
             raise Stopped("exception", f"a value cannot leave the sandbox: {error}") from None
 
     def _answer(self, step: Any) -> dict[str, Any]:
@@ -144,8 +144,7 @@ class _MontyRun:
 def _pool() -> Any:
     if _POOLS and os.getpid() not in _POOLS:
         raise RuntimeError(
-            "this process was forked from one that had run code in a sandbox, which Monty does not "
-            "support; start processes "
+            "Monty cannot run in a process that was forked after Monty's first run; start processes "
             "with the method 'spawn' or 'forkserver' (AsyncVectorEnv(..., context='spawn')), "
             "or fork before the first run"
         )

@@ -39,7 +39,7 @@ class ProgramResult:
     Attributes:
         code: The exit status, or minus the signal number; None if the program was stopped.
         stopped: The reason why the program was stopped, shown to the policy; otherwise empty.
-        files: Bytes by path below `/workspace`, or None for a directory; None if stopped.
+        files: Bytes of each file (None for a directory) by path in `/workspace`; None if stopped.
         left_out: Paths not returned: files beyond the limits, symlinks and pipes.
         seconds: The time that passed on the episode's clock.
     """

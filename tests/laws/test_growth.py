@@ -33,7 +33,7 @@ from tests.wrappers.context_worlds import Env, ToolBox
 
 SHORT, LONG = 8_000, 64_000
 # Maximum ratio of the work for a text that is eight times as long. The text may be read a second
-# time to explain a rejection. Quadratic growth would give 64.
+# time to explain a rejection. Quadratic growth would give a ratio of 64.
 STEEPEST = 20
 # Additional calls allowed for a strategy that acts only on the long text.
 MARGIN = 5_000

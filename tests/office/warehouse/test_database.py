@@ -87,7 +87,7 @@ def test_heavy_statements_end_and_cost_the_episode_nothing(
 ) -> None:
     monkeypatch.setattr(database, "SECONDS", 0.15)
     account = Account(dialect)
-    # Both dialects run in DuckDB, and each statement kills a process.
+    # Each statement kills a process, and DuckDB runs both dialects, so test Snowflake less.
     common = HEAVY if dialect == "bigquery" else HEAVY[::3]
     for sql in (*common, *OF_DIALECT[dialect]):
         with pytest.raises(ToolError, match=r"limit exceeded|invalid argument") as caught:
