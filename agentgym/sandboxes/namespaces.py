@@ -181,8 +181,8 @@ def resource_limits(
 
 
 class ConfinedProcess:
-    """Processes in namespaces. The first process runs our own program, which uses a socket to the
-    host.
+    """Processes in namespaces. The first process runs our own program and talks to the host over a
+    socket.
 
     Args:
         command: The `bwrap` command line up to the program.

@@ -38,7 +38,7 @@ class ProgramResult:
 
     Attributes:
         code: The exit status, or minus the signal number; None if the program was stopped.
-        stopped: The reason why the program was stopped, shown to the policy; otherwise empty.
+        stopped: Why the program was stopped, for the policy; empty if it exited by itself.
         files: Bytes of each file (None for a directory) by path in `/workspace`; None if stopped.
         left_out: Paths not returned: files beyond the limits, symlinks and pipes.
         seconds: The time that passed on the episode's clock.

@@ -1,4 +1,4 @@
-"""Office servers mounted by other worlds, also in large numbers, without leaks."""
+"""Office servers outside office tasks, mounted by any world, without leaks."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 server for every session in the file. Each line consists of a tool and its arguments as JSON; `@`
 marks a method for task authors. The indented lines below are the reply:
 
-- `! ` and the start of an error message; the call must leave the server unchanged,
+- an error, marked by `!`, with the start of its message; it must leave the server unchanged,
 - text, in which `...` matches anything, or `<empty>`,
 - JSON, in which an object may omit keys; the value "<absent>" means that a key is missing.
 """
