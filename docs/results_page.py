@@ -56,7 +56,7 @@ def table(header: tuple[str, ...], rows: list[list[str]]) -> str:
 
 
 def scores(files: Mapping[str, Submission], own: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each world's heading and table; rows from other contributors name their file."""
+    """Yield each world's heading and table; other contributors' rows show the file name."""
     worlds: dict[str, dict[tuple[Any, ...], dict[str, CellCounts]]] = {}
     for name, submission in files.items():
         for cell in submission.cells:
