@@ -15,7 +15,7 @@ HEAD = """# Worlds and options
 
 <!-- Written by `make docs`; edit docs/build_worlds.py, and the docstrings and annotations of the worlds. -->
 
-Each world has a page with an episode, its tools, options, score and presets. `agentgym list` prints the worlds;
+Each world has a page with an example episode, tools, options, score and presets. `agentgym list` prints the worlds;
 `agentgym list grid` and `agentgym list --all` add presets and teams with their options.
 """
 
@@ -39,15 +39,15 @@ number of turns of an optimal policy. Presets range from two turns to more than 
 `agentgym/ListWorld-easy-v0` and `agentgym/ListWorld-extreme-v0`.
 
 Text written by a model never makes `step` raise, hang, or change state on error ([robustness](robustness.md)).
-`agentgym audit ID` measures what policies that skip the task can earn ([results for every world](audit.md)).
+`agentgym audit ID` measures the scores of policies that skip the task ([results for every world](audit.md)).
 
 ## Options of each world
 
-Bounds are inclusive, and values of another type are refused, except an `int` for a `float`.
-`agentgym.config_schema("ListWorld")` returns the same as JSON Schema.
+Bounds are inclusive, and values of another type are rejected, except an `int` for a `float`.
+`agentgym.config_schema("ListWorld")` returns the options as a JSON Schema.
 
 Each office task has the presets `-8k`, `-16k`, `-32k`, `-64k`, `-96k`, `-128k` and `-256k`, which set
-`length`: `ABTesting-8k` is `length=8000`.
+`length`. For example, `ABTesting-8k` is `length=8000`.
 """
 
 # The title and the page of each folder of worlds.

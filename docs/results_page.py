@@ -1,4 +1,4 @@
-"""The page docs/results.md of the files in docs/results; `python docs/build_results.py` writes it."""
+"""Build the page docs/results.md from the files in docs/results, for `docs/build_results.py`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentgym.training.evaluation.submission import CellCounts, Submission
 DOCS = Path(__file__).parent
 FILES = DOCS / "results"
 TEXT, PROFILES = FILES / "page.txt", FILES / "profiles.json"
-# A run needs an axis; presets use an option that none of them sets.
+# A run needs an axis, so presets use this option, which no preset sets.
 FIXED = "max_result_chars"
 SIZES = {"horizon": "{:,} turns", "length": "{:,} tokens", FIXED: ""}
 PROFILE = ("world", "turns", "last prompt", "plan", "state", "history", "slope", "shortcut")
@@ -44,7 +44,7 @@ def page() -> str:
 
 
 def best_shortcuts() -> dict[str, str]:
-    """Return the best shortcut's score by world, from the page of the audit."""
+    """Return the best shortcut's score by world, from the audit page."""
     text = (DOCS / "audit.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\w+) \|(.*)\| \w{8} \|$", text, re.MULTILINE)
     return {world: cells.split("|")[3].strip() for world, cells in rows}
@@ -56,7 +56,7 @@ def table(header: tuple[str, ...], rows: list[list[str]]) -> str:
 
 
 def scores(files: Mapping[str, Submission], own: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the heading and the table of each world; files that are not our own are named."""
+    """Yield each world's heading and table; other contributors' rows show the file name."""
     worlds: dict[str, dict[tuple[Any, ...], dict[str, CellCounts]]] = {}
     for name, submission in files.items():
         for cell in submission.cells:
@@ -75,7 +75,7 @@ def scores(files: Mapping[str, Submission], own: Mapping[str, Any]) -> Iterator[
 
 
 def task(cell: CellCounts, submission: Submission) -> tuple[Any, ...]:
-    """Return a cell's preset, size and options as text, after the keys that sort it."""
+    """Return a cell's sort keys, and its preset, size and options as text."""
     run = next(run for run in submission.runs if contains(run, cell))
     preset = ", ".join(name.partition("-")[2] for name in twins().get(cell.world, [cell.world]))
     size = SIZES.get(run["axis"], run["axis"] + "={}").format(cell.horizon)
@@ -103,7 +103,7 @@ def shares(interval: Interval, signed: bool = False) -> str:
 
 
 def unmeasured(files: Mapping[str, Submission]) -> Iterator[str]:
-    """Yield this project's worlds and presets without results, alike ones in one line."""
+    """Yield this project's worlds without results; worlds with the same presets share a line."""
     sizes: dict[str, list[dict[str, int]]] = {}
     for submission in files.values():
         for run in submission.runs:
@@ -125,7 +125,7 @@ def unmeasured(files: Mapping[str, Submission]) -> Iterator[str]:
 
 @cache
 def twins() -> dict[str, list[str]]:
-    """Return the worlds and presets that differ only in name, by each name."""
+    """Return, for each world or preset, all names with the same class and options."""
     groups: dict[tuple[str, str], list[str]] = {}
     for entry in agentgym.worlds(presets=True):
         options = json.dumps(entry.options, sort_keys=True)

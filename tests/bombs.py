@@ -1,4 +1,4 @@
-"""Draw arguments that make tools work hard, and measure the work of all processes."""
+"""Draw arguments that are expensive for tools, and measure the work of all processes."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def files() -> dict[str, bytes]:
 def calls(
     parameters: Mapping[str, Any], known: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[dict[str, Any]]:
-    """Yield arguments for a tool's schema, as long as a reply allows; each word fills every text
-    argument once, except arguments `known` by name.
+    """Yield long arguments for a tool's schema; each word fills every string argument once, except
+    the arguments in `known`.
     """
     properties = parameters.get("properties", {})
     required = {name: properties[name] for name in parameters.get("required", ())}
@@ -92,7 +92,7 @@ def calls(
             number, word[: LONG // max(1, len(properties))], parameters.get("$defs", {}), known
         )
         yield draw.values(properties)
-        if len(required) < len(properties):  # an invalid option would hide the other arguments
+        if len(required) < len(properties):  # an invalid option may hide other errors
             yield draw.values(required)
 
 
@@ -104,7 +104,7 @@ class _Draw:
     known: Mapping[str, str]
 
     def values(self, properties: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of properties."""
+        """Return a value for each property."""
         return {name: self.known.get(name) or self.value(properties[name]) for name in properties}
 
     def value(self, schema: Mapping[str, Any]) -> Any:
@@ -130,9 +130,9 @@ class _Draw:
 
 
 def seconds() -> float:
-    """Return the CPU time of this process and its descendants, including those that have ended."""
+    """Return the CPU time of this process and its descendants, including exited processes."""
     ticks, processes = 0, [os.getpid()]
-    for process in processes:  # the loop extends the list
+    for process in processes:  # the loop body extends the list
         with contextlib.suppress(OSError):  # the process has ended
             text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
             fields = text.rpartition(")")[2].split()
@@ -142,5 +142,5 @@ def seconds() -> float:
 
 
 def megabytes() -> float:
-    """Return the maximum memory of this process so far."""
+    """Return this process's peak memory."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

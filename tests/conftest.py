@@ -1,4 +1,4 @@
-"""Settings made before any library loads, and the sampling of the large test families."""
+"""Settings that must precede all imports, and the sampling of the large test families."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-# The tests run in one process per core; more threads in each would compete.
+# The tests run in one process per core, so more threads per process would compete for the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Disable Ray's usage reports, and the default niceness of 15, with which its workers starve on a
-# busy host.
+# Disable Ray's usage reports and its default niceness of 15, which starves the workers on a busy
+# host.
 os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"})
-# Containers often disable bytecode. The tests start hundreds of interpreters, each of which would
+# Containers often disable bytecode. The tests start hundreds of interpreters, and each would
 # compile the package again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--sample",
         type=int,
-        default=12,  # a dozen commits together sample about every case
+        default=12,  # about a dozen commits together sample every case
         metavar="N",
         help="run one case in N of the large families (tests/sampling.py); 1 runs all of them",
     )
@@ -39,13 +39,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)  # pytest-xdist may be missing
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one more worker than cores, because tests of sandboxes and hangs mostly wait."""
+    """Return the number of cores plus one, because sandbox and timeout tests mostly wait."""
     has_affinity = hasattr(os, "sched_getaffinity")  # Linux only
     return 1 + (len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize the families with the sampled cases, and with the rest only on request."""
+    """Parametrize the families with the sampled cases, and on request with the other cases too."""
     for marker in (
         *metafunc.definition.iter_markers("family"),
         *metafunc.definition.iter_markers("rotation"),
@@ -59,7 +59,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # runs before pytest deselects tests by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Deselect the rotating tests that are not drawn."""
+    """Mark the rotating tests outside the sample as exhaustive."""
     for item in items:
         marker = item.get_closest_marker("rotation")
         if marker and not marker.kwargs and not sampling.current.takes(item.nodeid):
@@ -67,11 +67,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the sample, and on request perturb rounding like another processor: `AGENTGYM_ROUNDING=1
-    pytest tests/training/rl`.
+    """Create the sample, and perturb rounding on request: `AGENTGYM_ROUNDING=1 pytest
+    tests/training/rl`.
     """
     sys.dont_write_bytecode = False  # in this process too
-    seed = sampling.seed_of(config.rootpath)  # before pytest-xdist starts its workers
+    seed = sampling.seed_of(config.rootpath)  # must precede the start of pytest-xdist's workers
     sampling.current = sampling.Sample(
         config.option.sample, seed, config.option.markexpr != sampling.FAST
     )
@@ -80,8 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _round_otherwise(seed: int) -> None:
-    """Multiply gradients by factors near 1, about as large as differences between instruction sets
-    and equal at every step of a run.
+    """Multiply gradients by factors near 1. The factors are as large as the differences between
+    instruction sets, and constant during a run.
     """
     import torch  # noqa: PLC0415 - only if asked
     from torch.optim.optimizer import register_optimizer_step_pre_hook  # noqa: PLC0415
@@ -100,7 +100,7 @@ def _round_otherwise(seed: int) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Report the sample and the missing packages at once, with the remedy."""
+    """Report the sample, and the missing packages with the installation command."""
     lines = [
         f"sample: one case in {config.option.sample} of the large families, {sampling.SEED}={sampling.current.seed}"
     ]
@@ -137,7 +137,7 @@ def _is_installed(name: str) -> bool:
 
 
 def _is_for_want_of_a_package(error: BaseException | None) -> bool:
-    """Return whether an error or its cause is a missing package."""
+    """Return whether an error or its cause reports a missing package."""
     while error is not None:
         if isinstance(error, ModuleNotFoundError) and error.name and missing_packages():
             return importlib.util.find_spec(error.name.partition(".")[0]) is None
@@ -146,8 +146,8 @@ def _is_for_want_of_a_package(error: BaseException | None) -> bool:
 
 
 def _is_for_want_of_a_sandbox(error: BaseException | None) -> bool:
-    """Return whether an error or its cause is a host that cannot run programs, unless the test has
-    simulated such a host.
+    """Return whether an error or its cause reports a host that cannot run programs. Hosts simulated
+    by a test do not count.
     """
     while error is not None:
         if type(error).__name__ == "SandboxUnavailable":
@@ -156,7 +156,7 @@ def _is_for_want_of_a_sandbox(error: BaseException | None) -> bool:
     return False
 
 
-_HOST = dict(os.environ)  # before a test changes it
+_HOST = dict(os.environ)  # saved before a test changes the environment
 
 
 @functools.cache
@@ -192,7 +192,7 @@ def pytest_make_collect_report(
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Skip a test that needs a missing package, or programs that this host cannot run."""
+    """Skip a test that needs a missing package, or programs that cannot run on this host."""
     report = yield
     error = call.excinfo.value if call.excinfo else None
     if report.failed and (_is_for_want_of_a_package(error) or _is_for_want_of_a_sandbox(error)):

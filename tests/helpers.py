@@ -20,13 +20,13 @@ from agentgym.testing.laws import compare_hints
 
 compare = compare_hints
 
-# Seconds until a test gives up on a hanging process, far more than any needs on a busy core.
+# Seconds until a test gives up on a hanging process, far more than any test needs on a busy core.
 PATIENCE = 600.0
 
 
 @contextlib.contextmanager
 def forgotten_worlds() -> Iterator[None]:
-    """Forget the worlds registered inside the block, so that other tests do not see them."""
+    """Unregister the worlds registered inside the block, so that other tests do not see them."""
     tables: tuple[Any, ...] = (registry._worlds, registry._teams, gymnasium.registry)
     tables = (*tables, plugins._unused)
     before = [dict(table) for table in tables]
@@ -55,7 +55,7 @@ def calls_of(
     if database is not None:
         database._db.set_progress_handler(progress, 10)
     previous, collects = sys.getprofile(), gc.isenabled()
-    gc.disable()  # finalizers of other tests' objects are not part of this work
+    gc.disable()  # excludes the finalizers of other tests' objects from the measured work
     sys.setprofile(profile)
     try:
         function(*arguments)
@@ -69,7 +69,7 @@ def calls_of(
 
 
 def public_state(world: Any) -> dict[str, Any]:
-    """Return a world's state without the turn that a failed reply costs."""
+    """Return a world's state without the turn counter, which a failed reply increments."""
     state = copy.deepcopy(vars(world))
     del state["turn"]
     if "office" in state:
@@ -78,7 +78,7 @@ def public_state(world: Any) -> dict[str, Any]:
 
 
 class Outcome(NamedTuple):
-    """The outcome of a reply: the newest message and the signals of the step."""
+    """The outcome of a reply: the newest message, the reward, the end flags and the turn."""
 
     text: str
     reward: float
@@ -92,9 +92,7 @@ class Outcome(NamedTuple):
 
 
 def start(env_id: str, *, task: str = "", seed: int = 0, **options: Any) -> ToolEnv:
-    """Return an env at the start of an episode, optionally of the instance described by a task
-    message.
-    """
+    """Return an env at the start of an episode; a task message selects the instance."""
     env = agentgym.tool_env(agentgym.make(env_id, **options))
     env.reset(seed=seed)
     if task:

@@ -1,13 +1,14 @@
 """Sampling of the large test families, which combine worlds with arms, strategies, dialects and
 other axes.
 
-A family names its axes: `@pytest.mark.family(env_id=IDS, arm=ARMS)`. One case in `--sample` of
-their product runs. The commit seeds the draw, so the sample rotates. `-m exhaustive` runs the
-remaining cases, and `--sample 1` runs all.
+A family names its axes, for example `@pytest.mark.family(env_id=IDS, arm=ARMS)`. A run executes one
+in `--sample` combinations of the axes' values. The commit seeds the draw, so each commit runs a
+different sample. `-m exhaustive` runs the remaining cases, and `--sample 1` runs all.
 
-Every sample contains each kind of id, arm and so on. `@pytest.mark.rotation(stop=STOPS)` draws one
-case in `--sample`, often none, for costly cases that resemble each other. `@pytest.mark.rotation`
-alone rotates a whole test that takes seconds and repeats what quicker tests cover.
+Every sample contains at least one case of each kind, such as each id or arm.
+`@pytest.mark.rotation(stop=STOPS)` draws one case in `--sample`, often none; use it for slow cases
+that resemble each other. `@pytest.mark.rotation` without arguments rotates a whole test that takes
+seconds and repeats what quicker tests cover.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from agentgym import teams, worlds
 from agentgym.envs.loca.task import OfficeTask
 
 Case = tuple[Any, ...]
-# Environment variable that overrides the seed of the sample.
+# Environment variable that overrides the sample's seed.
 SEED = "AGENTGYM_SAMPLE_SEED"
-# The `-m` expression of a plain run, for which cases outside the sample are not built.
+# The `-m` expression of a plain run, which does not build cases outside the sample.
 FAST = "not exhaustive"
-# The office tasks resemble each other and their episodes are long, so they are sampled more thinly.
+# The office tasks resemble each other and have long episodes, so fewer of them are sampled.
 OFFICE = frozenset(
     entry.id for entry in worlds(presets=True) if issubclass(entry.world, OfficeTask)
 )
-# Cases from other worlds per office case, so that office and other cases take similar time.
+# Number of other cases per office case, chosen so that both groups take similar time.
 OFFICE_SHARE = 8
 # Kinds of ids: each world with its presets, each team (`-manager` counts as `-team`), and all
 # office tasks together.
@@ -58,8 +59,8 @@ def is_office(env_id: str) -> bool:
 
 
 def kind(value: Any) -> Any:
-    """Return a value's kind, which every sample contains: an id's kind, otherwise the value itself."""
-    if isinstance(value, tuple) and value[0] in OFFICE:  # an id with its details
+    """Return the kind of an id, such as its world, or any other value itself."""
+    if isinstance(value, tuple) and value[0] in OFFICE:  # a tuple of an id and its details
         return "office"
     return KINDS.get(value, value) if isinstance(value, str) else repr(value)
 
@@ -69,9 +70,9 @@ class Sample:
     """Drawing of samples.
 
     Args:
-        one_in: The number of cases per drawn case; office tasks are drawn far less often.
-        seed: The seed, combined with the name of the family.
-        whole: Whether to build the remaining cases too, marked `exhaustive`.
+        one_in: The number of cases per sampled case; office tasks are sampled far less often.
+        seed: The seed, which is combined with the family's name.
+        whole: Whether to build the other cases too, marked `exhaustive`.
     """
 
     one_in: int
@@ -81,12 +82,12 @@ class Sample:
     def cases(
         self, family: str, axes: Mapping[str, Sequence[Any]], each_kind: bool = True
     ) -> list[Any]:
-        """Return the cases of a family as test parameters, in the order of the product of its axes.
+        """Return the cases of a family as test parameters, in the order of `itertools.product`.
 
         Args:
-            family: Its name, on which the draw depends.
-            axes: The parameter names with their values.
-            each_kind: Whether to draw each kind on each axis, or just one case in `one_in`.
+            family: The family's name, which seeds the draw.
+            axes: The parameter names and their values.
+            each_kind: Whether to sample each kind on each axis, instead of one case in `one_in`.
         """
         values = [
             [value.values[0] if _is_exhaustive(value) else value for value in axis]
@@ -104,10 +105,10 @@ class Sample:
         elif each_kind:
             drawn = self._draw(family, quick)
         else:
-            # Draw by position, because a value's text may contain a memory address.
+            # Draw by position, because the text of a value may contain a memory address.
             drawn = [case for k, case in enumerate(quick) if self.takes(f"{family} {k}")]
-        numbers = set(map(id, drawn))  # cases may hold unhashable values
-        # pytest would report a skip without cases
+        numbers = set(map(id, drawn))  # identifies cases, which may contain unhashable values
+        # without any case, pytest would report a skip
         builds_all = not drawn or (self.whole and self.one_in > 1)
         return [
             pytest.param(*case, marks=() if id(case) in numbers else pytest.mark.exhaustive)
@@ -116,11 +117,11 @@ class Sample:
         ]
 
     def takes(self, test: str) -> bool:
-        """Return whether a rotating test, or one of its cases, is drawn."""
+        """Return whether the sample contains a rotating test, or one of its cases."""
         return random.Random(f"{self.seed} {test}").randrange(self.one_in) == 0
 
     def _draw(self, family: str, cases: Sequence[Case]) -> list[Case]:
-        """Draw one case in `one_in`, then each kind that is still missing on an axis."""
+        """Draw one case in `one_in`, then add a case for each kind that is missing on an axis."""
         shuffled = list(cases)
         random.Random(f"{self.seed} {family}").shuffle(shuffled)
         offices = [case for case in shuffled if "office" in map(kind, case)]
@@ -141,7 +142,7 @@ current = Sample(12, "0", whole=False)
 
 
 def few(env_id: str, count: int) -> range:
-    """Return the seeds, a fifth of them for office tasks unless all cases were requested."""
+    """Return the seeds, reduced to a fifth for office tasks in a sampled run."""
     thin = env_id in OFFICE and current.one_in > 1 and not current.whole
     return range(max(1, count // 5) if thin else count)
 
@@ -151,7 +152,7 @@ def _is_exhaustive(value: Any) -> bool:
 
 
 def seed_of(root: Path) -> str:
-    """Return the seed of the sample: from the environment, else the commit, else a constant."""
+    """Return the sample's seed: the environment variable, the commit, or a constant."""
     if SEED not in os.environ:
         line = ["git", "rev-parse", "--short", "HEAD"]
         git = shutil.which("git")
@@ -162,7 +163,7 @@ def seed_of(root: Path) -> str:
             if git
             else ""
         )
-        # The workers of pytest-xdist read it from the environment, because they must collect the
-        # same cases.
+        # The workers of pytest-xdist read the seed from the environment, because they must collect
+        # the same cases.
         os.environ[SEED] = commit or "0"
     return os.environ[SEED]

@@ -13,17 +13,17 @@ from agentgym.text.tools import ToolError, echo
 from agentgym.world.config import Config
 
 Kind = Literal["", "exception", "timeout", "memory", "output", "calls", "crash", "refused"]
-# Functions by name, which accept any arguments and may raise `ToolError`, which code can catch.
+# Functions by name; code can catch the `ToolError` that a function raises.
 Functions = Mapping[str, Callable[..., str]]
 
-# Also refuses arguments deeper than `MAX_DEPTH`, whatever this Python's encoder supports.
+# Arguments nested deeper than `MAX_DEPTH` get the same error on every Python version.
 NOT_JSON = (
     "arguments must be JSON: strings, finite numbers, booleans, None, lists and dicts of these"
 )
 
 MAX_ERROR_CHARS = 1_000  # an exception's text can have any length
-_MAX_FRAMES = 6  # the innermost frames; a recursion has many
-_MAX_NAME_OR_LINE = 100  # characters of a source line or function name in an error
+_MAX_FRAMES = 6  # only the innermost frames, because a recursion has many
+_MAX_NAME_OR_LINE = 100  # maximum length of a source line or function name in an error
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class RunResult:
     """Result of a run of code.
 
     Attributes:
-        error: The reason for an early end, for the policy; empty if the code finished.
-        kind: The category of that reason. Only `refused` means that nothing has run.
+        error: The reason for an early end, shown to the policy; empty if the code finished.
+        kind: The category of `error`. Only `refused` guarantees that no code ran.
     """
 
     stdout: str
@@ -64,7 +64,7 @@ class Sandbox(Protocol):
     """Interpreter for untrusted code; each run is a fresh session, and runs may be concurrent.
 
     Attributes:
-        rules: The interpreter's peculiarities, described for the policy.
+        rules: Description of the interpreter's restrictions, for the policy.
         requirement: The interpreter's host requirement (`agentgym.text.requirements`).
     """
 
@@ -76,13 +76,13 @@ class Sandbox(Protocol):
     ) -> RunResult:
         """Run code until it ends or reaches a limit.
 
-        The code's errors do not raise here; a function's errors do, except `ToolError`. The 64-bit
-        seed determines random numbers, unless the code seeds its own generator.
+        Errors in the code are not raised here; errors in a function are, except `ToolError`. The
+        64-bit seed determines random numbers, unless the code seeds its own generator.
         """
 
 
 class SandboxUnavailable(RuntimeError):
-    """Error of a host that cannot run programs in a sandbox."""
+    """Error raised if the host cannot run programs in a sandbox."""
 
 
 class Stopped(Exception):
@@ -94,7 +94,7 @@ class Stopped(Exception):
 
 
 class CallBroker:
-    """The host's side of a run: it answers and counts calls, and stores output."""
+    """The host's side of a run, which answers and counts calls, and stores output."""
 
     def __init__(self, code: str, functions: Functions, limits: Limits) -> None:
         self.code = code
@@ -119,18 +119,18 @@ class CallBroker:
         self.deadline = time.monotonic() + self.limits.seconds
 
     def left(self) -> float:
-        """Return the seconds until the deadline; raise `Stopped` after it."""
+        """Return the seconds until the deadline, or raise `Stopped` if it has passed."""
         seconds = self.deadline - time.monotonic()
         if seconds <= 0:
             raise self.too_late()
         return seconds
 
     def too_late(self) -> Stopped:
-        """Return the result of a run that takes too long."""
+        """Return the result of a run that exceeded its time limit."""
         return Stopped("timeout", f"the code was stopped after {self.limits.seconds:g} seconds")
 
     def write(self, text: str) -> None:
-        """Store printed text; raise `Stopped` above the limit."""
+        """Store printed text, or raise `Stopped` if it exceeds the limit."""
         self._printed.append(text[: self._room])
         if len(text) > self._room:
             self._room = 0
@@ -141,7 +141,7 @@ class CallBroker:
         self._room -= len(text)
 
     def call(self, name: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """Answer one call; raise ToolError to refuse it, or `Stopped` beyond the limits."""
+        """Answer one call; raise ToolError to refuse the call, or `Stopped` above a limit."""
         self.left()
         self._calls += 1
         if self._calls > self.limits.calls:
@@ -158,7 +158,7 @@ class CallBroker:
     def end(
         self, kind: Kind = "", message: str = "", frames: Sequence[tuple[int, str]] = ()
     ) -> RunResult:
-        """Return the result of the run; `refused` applies only if nothing was called or printed.
+        """Return the result of the run; `refused` requires that nothing was called or printed.
 
         `frames` contains the line and function of each active call, outermost first.
         """
@@ -172,5 +172,5 @@ class CallBroker:
             source = lines[line - 1].strip()[:_MAX_NAME_OR_LINE] if 0 < line <= len(lines) else ""
             place = "" if function == "<module>" else f" in {function[:_MAX_NAME_OR_LINE]}"
             message += f"\n  at line {line}{place}: {source}"
-        # Code may raise an error with lone surrogates, which a chat cannot contain.
+        # Code may raise an error whose text has lone surrogates, which a chat cannot contain.
         return RunResult(stdout, message.encode("utf-8", "replace").decode("utf-8"), kind)

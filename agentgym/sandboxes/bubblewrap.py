@@ -1,8 +1,8 @@
 """The hardened sandbox: full CPython in Linux namespaces, through `bwrap`.
 
-Each run is a process that sees the interpreter's files and an empty `/tmp`, but no network, other
-process or environment, and starts no processes. Calls and answers are JSON lines on a socket apart
-from stdout, so printed text cannot imitate them.
+Each run is a process that sees the interpreter's files and an empty `/tmp`. The process has no
+network or environment, sees no other processes and starts none. Calls and answers are JSON lines on
+a separate socket, so printed text cannot imitate them.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from agentgym.sandboxes.namespaces import (
 from agentgym.text.parsing import nesting_depth
 from agentgym.text.tools import MAX_CALL_CHARS, MAX_DEPTH, ToolError
 
-_START_MB = 64  # address space of the interpreter before the code runs
-_TMP_BYTES = 16 * 2**20  # kept in the host's memory
+_START_MB = 64  # the interpreter's address space before the code runs
+_TMP_BYTES = 16 * 2**20  # occupies the host's memory
 _TICK = 0.1  # seconds between checks of the number of files
 _OPEN_FILES, _THREADS = 64, 64  # code rarely needs more, and each thread costs kernel memory
-# JSON may encode one character as six, and a call contains more than its arguments.
+# One character may take six in JSON, and a call contains more than its arguments.
 _MAX_LINE = 8 * MAX_CALL_CHARS
 _CALL_LEVELS = 2  # the levels of {"call": [name, args, kwargs]}; argument lists count separately
 _KINDS: tuple[Kind, ...] = ("", "exception", "memory", "refused")
@@ -51,9 +51,9 @@ _REMEDY = f"{REMEDY}; or use sandbox='monty'"
 
 
 class BubblewrapSandbox:
-    """The host's CPython in fresh namespaces for each run, as secure as the kernel's namespaces.
+    """The host's CPython in fresh namespaces, as secure as the kernel's namespaces.
 
-    Clock and random numbers are deterministic (`agentgym.sandboxes.determinism`). Raises
+    The clock and random numbers are deterministic (`agentgym.sandboxes.determinism`). Raises
     `SandboxUnavailable` if `bwrap` cannot run on this host.
     """
 
@@ -151,10 +151,10 @@ class _Conversation:
             self.write(data)
 
     def receive(self, data: bytes | None) -> None:
-        """Answer the received lines; empty `data` means that the process has ended."""
+        """Answer the received lines; empty `data` means that the process exited."""
         ended = data == b""
         self._received += data or b""
-        # Send one answer at a time, or code that reads no answers would fill the host's memory.
+        # Send one answer at a time, because unread answers would fill the host's memory.
         while (
             (not self._process.pending or ended) and self.result is None and b"\n" in self._received
         ):

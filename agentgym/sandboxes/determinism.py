@@ -1,8 +1,8 @@
-"""Clock, random numbers and file times of programs as functions of the episode.
+"""The clock, random numbers and file times of programs, computed from the episode.
 
 Every program in a sandbox loads a library (`preload/episode.c`) that replaces the C library's
-functions. It reads the struct written by `RunSeed.pack`. The kernel fixes addresses through
-`personality`. A program that bypasses the C library sees the host.
+functions. The library reads the struct written by `RunSeed.pack`. A program that bypasses the C
+library sees the host's clock.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ STATE_FOLDER = "/run/episode"
 # A run's processes share one clock, so all of them write to the struct at this path.
 STATE_FILE = f"{STATE_FOLDER}/state"
 
-STATE_BYTES = 65_536  # size of that folder; the struct and two pipes take a page
+STATE_BYTES = 65_536  # size of the folder; the struct and two pipes occupy one page
 
-# Unlike LD_PRELOAD, it also applies to programs started with another environment.
+# Unlike LD_PRELOAD, this list also applies to programs with a changed environment.
 _PRELOAD_LIST = "/etc/ld.so.preload"
 _LIBRARY = "/run/episode.so"
 _STRUCT = struct.Struct("<qqQq")  # struct episode: start, real time, seed, elapsed
@@ -37,8 +37,8 @@ class RunSeed:
     """Values that determine a run's clock and random numbers.
 
     Attributes:
-        now: The start of the run on the episode's clock.
-        seed: The seed of the episode; runs at different times differ.
+        now: The time on the episode's clock when the run starts.
+        seed: The episode's seed; runs that start at different times have different random numbers.
     """
 
     now: datetime = datetime(2025, 1, 1, tzinfo=UTC)
@@ -49,7 +49,7 @@ class RunSeed:
         return hashlib.sha256(f"{self.seed}:{self.now.isoformat()}".encode()).digest()
 
     def pack(self, began: int) -> bytes:
-        """Return the struct for the library; `began` is the sandbox's real start, ns since 1970."""
+        """Return the library's struct; `began` is the real start in nanoseconds since 1970."""
         digest = self.digest()
         # A real clock has arbitrary fractions of a second, and bash seeds $RANDOM from them.
         fraction = int.from_bytes(digest[8:16], "little") % _SECOND
@@ -69,11 +69,11 @@ def preload_arguments() -> tuple[str, ...]:
 
 @contextmanager
 def fixed_addresses() -> Iterator[None]:
-    """Start processes with fixed addresses in this block and thread, or raise OSError."""
+    """Disable address randomisation for processes that this thread starts, or raise OSError."""
     library = ctypes.CDLL(None)
     before = library.personality(_ASK)
     if before < 0 or library.personality(before | _FIXED_ADDRESSES) < 0:
-        raise OSError("the kernel does not let addresses be fixed (personality)")
+        raise OSError("the kernel cannot disable address randomisation (personality)")
     try:
         yield
     finally:

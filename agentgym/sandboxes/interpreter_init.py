@@ -1,6 +1,6 @@
-"""The program inside the `bubblewrap` sandbox: it runs code and forwards its calls to the host.
+"""The program inside the `bubblewrap` sandbox, which runs code and forwards its calls to the host.
 
-It uses only the standard library. The host trusts none of its messages.
+The program uses only the standard library. The host does not trust the program's messages.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def bind(
                 "of these"
             ) from None
         if size > longest:
-            raise refusal(f"arguments are {size} characters long, at most {longest} are allowed")
+            raise refusal(f"arguments must have at most {longest} characters, got {size}")
         answer = ask({"call": [name, args, kwargs]})
         if "error" in answer:
             raise refusal(answer["error"])
@@ -52,7 +52,7 @@ def bind(
 
 
 def describe(error: BaseException, kind: str) -> Report:
-    """Return the kind, text and frames of an exception in the code."""
+    """Return the kind, message and frames of an exception in the code."""
     frames, trace = [], error.__traceback__
     while trace:
         if trace.tb_frame.f_code.co_filename == "<code>":
@@ -65,7 +65,7 @@ def describe(error: BaseException, kind: str) -> Report:
     if isinstance(error, SyntaxError):
         text = error.msg
         frames = frames or [(error.lineno or 0, "<module>")]
-    # The host shows less of both; this bounds the lines on the channel.
+    # The host shows fewer characters and frames; these limits bound the lines on the channel.
     return kind, f"{type(error).__name__}: {text[:10_000]}".removesuffix(": "), frames[-10:]
 
 

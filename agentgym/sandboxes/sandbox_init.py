@@ -1,6 +1,6 @@
-"""The first process in a workbench: lays out files, runs the program and returns the files.
+"""The first process in a workbench, which writes the files, runs the program and returns the files.
 
-It uses only the standard library. The host trusts none of its messages.
+The program uses only the standard library. The host does not trust the program's messages.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ TYPE_CHECKING = False  # importing `typing` would take a third of the start-up t
 if TYPE_CHECKING:
     from typing import Any
 
-_DEVICES = "/run/episode"  # its pipes appear as /dev/urandom and /dev/random
+_DEVICES = "/run/episode"  # contains the pipes behind /dev/urandom and /dev/random
 _STATE = f"{_DEVICES}/state"  # read by the preloaded library
-_ELAPSED = slice(24, 32)  # where the state stores the clock's elapsed nanoseconds
-_CHUNK = 4_096  # a pipe accepts this much completely or not at all
+_ELAPSED = slice(24, 32)  # position of the clock's elapsed nanoseconds in the state
+_CHUNK = 4_096  # a pipe accepts a write of this size completely or not at all
 _PIPE_CHUNKS = 16  # the default capacity of a Linux pipe
-_TICK_MS = 100  # interval for reaping processes whose parents ended first
+_TICK_MS = 100  # interval for reaping processes whose parents have exited
 
 
 def lay_out(top: str, files: Any, stream: Any) -> None:
-    """Write the files of a job from the bytes that the host sends."""
+    """Write a job's files from the bytes that the host sends."""
     for name, size, modified in files:
         path = os.path.join(top, name)  # noqa: PTH118 - pathlib takes as long to load as the rest
         if size is None:
@@ -40,9 +40,9 @@ def lay_out(top: str, files: Any, stream: Any) -> None:
 
 
 class RandomSource:
-    """Writer of `/dev/urandom` and `/dev/random`, which are pipes with a seeded stream.
+    """Writer that feeds a seeded random stream to the pipes `/dev/urandom` and `/dev/random`.
 
-    Reading consumes bytes, so each reader gets different ones.
+    Reading consumes bytes, so no two readers get the same bytes.
     """
 
     def __init__(self, seed: int) -> None:
@@ -50,13 +50,13 @@ class RandomSource:
         self._generator = _random.Random(seed)
         for name in ("urandom", "random"):
             os.mkfifo(f"{_DEVICES}/{name}", 0o666)
-            # Also open for reading, so the pipe stays open while no program uses it.
+            # Also opened for reading, so that the pipe stays open while no program reads it.
             pipe = os.open(f"{_DEVICES}/{name}", os.O_RDWR | os.O_NONBLOCK)
             self.pipes[pipe] = b""
             self.feed(pipe)
 
     def feed(self, pipe: int) -> None:
-        """Write as much as fits, but no more than an empty pipe's capacity, so a fast reader cannot
+        """Write as much as fits, but at most an empty pipe's capacity, so that a fast reader cannot
         block this process.
         """
         with contextlib.suppress(BlockingIOError):
@@ -74,7 +74,7 @@ def start(job: Any) -> None:
         for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
-        os.nice(5)  # the supervising process has priority
+        os.nice(5)  # gives priority to this supervising process
         for limit, most in job["limits"].items():
             resource.setrlimit(getattr(resource, limit), (most, most))
         os.chdir(job["cwd"])
@@ -137,7 +137,7 @@ def collect(top: str, most: int) -> tuple[list[tuple[str, int]], list[str], list
 
 
 def give_back(channel: int, top: str, job: Any, code: int, elapsed: int) -> None:
-    """Send the outcome of the program and the files, as many as fit."""
+    """Send the program's outcome and as many files as fit."""
     files, folders, left_out = collect(top, job["most_files"])
     entries, parts, room = [], [], job["most_bytes"]
     for name, size in files:
@@ -167,15 +167,15 @@ def give_back(channel: int, top: str, job: Any, code: int, elapsed: int) -> None
 
 
 def main(top: str) -> None:
-    """Run one job of the host."""
-    channel = os.dup(0)  # programs do not inherit it, and their stdin is empty
+    """Run one job from the host."""
+    channel = os.dup(0)  # programs do not inherit the channel, and their stdin is empty
     nothing = os.open("/dev/null", os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    os.umask(0o022)  # whatever the host's umask is
-    # The only signal that Python handles and that programs could send to this process.
+    os.umask(0o022)  # regardless of the host's umask
+    # SIGINT is the only signal that Python handles and that programs can send to this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Programs may remove the file.
+    # Opened now, because programs may remove the file.
     state = os.open(_STATE, os.O_RDONLY | os.O_CLOEXEC)
     stream = open(channel, "rb", closefd=False)  # noqa: SIM115 - its process ends with it
     job = json.loads(stream.readline())

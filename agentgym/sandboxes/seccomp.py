@@ -1,4 +1,4 @@
-"""The system call filter for untrusted processes, as a kernel program (seccomp-bpf)."""
+"""The system call filter for untrusted processes, a seccomp-bpf program."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import platform
 import struct
 import sys
 
-# For each machine type: its architecture, the numbers of `clone`, of `clone3` and `getrandom`, of
-# fork and vfork, and of the calls that are always refused: socket, ptrace, shmget, semget, msgget,
+# By machine type: the architecture, and the call numbers of `clone`, of `clone3` and `getrandom`,
+# of fork and vfork, and of calls that are always refused: socket, ptrace, shmget, semget, msgget,
 # unshare, setns, mount, bpf, perf_event_open, userfaultfd, add_key, request_key, keyctl,
-# io_uring_setup, memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd, memfd_secret,
-# io_setup, personality, name_to_handle_at, modify_ldt. The last group contains setxattr, lsetxattr,
-# fsetxattr and setxattrat: extended attributes do not count towards the size of a file system in
-# memory.
+# io_uring_setup, memfd_create, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd,
+# memfd_secret, io_setup, personality, name_to_handle_at, modify_ldt. The last group contains
+# setxattr, lsetxattr, fsetxattr and setxattrat, because file systems in memory do not count
+# extended attributes.
 _Machine = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _MACHINES: dict[str, _Machine] = {
     "x86_64": (
@@ -47,22 +47,22 @@ def check_machine() -> _Machine:
 
 @functools.cache
 def seccomp(*, processes: bool = False) -> bytes:
-    """Return a filter of system calls that hide memory or are risky.
+    """Return a filter that rejects system calls that are risky or use uncounted memory.
 
-    It reports `clone3`, whose flags a filter cannot read, and `getrandom` as missing: the C library
-    falls back to `clone`, and programs without the preloaded library to `/dev/urandom`. Extended
-    attributes count as unsupported, which programs that copy files accept.
+    The filter reports `clone3`, whose flags it cannot read, and `getrandom` as missing. The C
+    library falls back to `clone`; programs without the preloaded library use `/dev/urandom`.
+    File-copying programs accept that extended attributes are not supported.
 
     Args:
-        processes: Whether processes may be started; threads always may, namespaces never.
+        processes: Whether to allow new processes; threads are always allowed, namespaces never.
     """
     architecture, clone, missing, forks, refused, attributes = check_machine()
-    # Instruction codes, and return values; the last three carry EPERM, ENOSYS and EOPNOTSUPP.
+    # Instruction codes and return values; the last three return EPERM, ENOSYS and EOPNOTSUPP.
     load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x45, 0x06
     allow, stop, refuse, absent, unsupported = 0x7FFF0000, 1 << 31, 0x50001, 0x50026, 0x5005F
-    # Each instruction: code, instructions to skip if true and if false, operand.
+    # Each instruction consists of a code, the jump offsets if true and if false, and an operand.
     program = [(load, 0, 0, 4), (equal, 1, 0, architecture), (give, 0, 0, stop)]
-    # Numbers from 2**30 are the x32 calls of x86-64: other numbers for the same calls.
+    # Numbers from 2**30 are the x32 variants of x86-64 system calls.
     program += [(load, 0, 0, 0), (at_least, 0, 1, 0x40000000), (give, 0, 0, refuse)]
     for number in missing:
         program += [(equal, 0, 1, number), (give, 0, 0, absent)]

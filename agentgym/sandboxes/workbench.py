@@ -1,7 +1,7 @@
 """Run programs on files: bash, common tools and full CPython in Linux namespaces.
 
-Each run has its own copy of the files in memory at `/workspace`, which it returns at its end;
-nothing is written on the host. A run has no network access, and its processes end with it.
+Each run has its own in-memory copy of the files at `/workspace` and returns the copy when it ends.
+Nothing is written on the host. A run has no network access, and its processes end with it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from agentgym.sandboxes.program_run import (
 from agentgym.text.requirements import install_command
 
 TOP = "/workspace"
-# packages importable inside, in addition to the standard library, with their dependencies
+# packages that programs can import, besides the standard library, with their dependencies
 PACKAGES = (
     *(
         "PIL",
@@ -53,8 +53,8 @@ PACKAGES = (
     *("pillow.libs", "pypdf", "pytz", "reportlab", "six.py", "tzdata"),
 )
 
-# Announced to the model. If a package is missing, no program runs, so episodes are equal on every
-# host.
+# Announced to the model. If a package is missing, no program runs, so that episodes are equal on
+# every host.
 PROMISED_PACKAGES = ("PIL", "numpy", "openpyxl", "pandas", "pypdf", "reportlab")
 
 # Part of every distribution.
@@ -66,21 +66,21 @@ TOOLS = (
     "tr true truncate tsort uname unexpand uniq unlink wc which whoami xargs yes zcat"
 )
 
-# programs that not every distribution has (`agentgym.sandboxes.scripts`)
+# programs that some distributions lack (`agentgym.sandboxes.scripts`)
 SCRIPTS = ("unzip", "zip")
 
 _MAX_FILE_BYTES = 32 * 2**20  # per returned file
 _TOP_BYTES, _TMP_BYTES = (
     160 * 2**20,
     64 * 2**20,
-)  # larger than the returned size, to leave space for temporary files
+)  # larger than the limit on returned files, to leave space for temporary files
 _MAX_FILES = 6_000  # returned files
-_OPEN_FILES = 256  # per process: its libraries, and more files than a script needs at once
+_OPEN_FILES = 256  # per process: enough for its libraries and a script's files
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a run: its bytes (None for a directory) and mtime (seconds since 1970)."""
+    """A file of a run: its bytes (None for a directory) and its mtime in seconds since 1970."""
 
     data: bytes | None
     modified: float
@@ -96,11 +96,12 @@ def run(
     limits: Limits = DEFAULT_LIMITS,
     seed: RunSeed = RunSeed(),  # noqa: B008 - it is frozen
 ) -> ProgramResult:
-    """Run a program with files in a new sandbox and wait for its end.
+    """Run a program with files in a new sandbox and wait until it exits.
 
     `arguments` starts with an absolute path, such as `BASH` or `PYTHON`. `files` are paths below
-    `/workspace`, each directory before its contents. The memory limit applies per process, with
-    twice as much in total. Raises `SandboxUnavailable` if programs cannot run on this host.
+    `/workspace`, with each directory before its contents. The memory limit applies to each process;
+    all processes together may use twice as much. Raises `SandboxUnavailable` if programs cannot run
+    on this host.
     """
     job = _encode(arguments, files, cwd, limits, seed)
     try:
@@ -128,7 +129,7 @@ def _encode(
         "files": sizes,
         "limits": {
             **resource_limits(limits, limits.memory_mb, _MAX_FILE_BYTES, _OPEN_FILES),
-            # A fork bomb could outrun the periodic count; root has no such limit.
+            # A fork bomb could outrun the periodic count; root is exempt from this limit.
             "RLIMIT_NPROC": 2 * MAX_TASKS,
         },
         "most_files": _MAX_FILES,
@@ -150,7 +151,7 @@ def check() -> None:
         raise SandboxUnavailable(f"programs cannot run on this host: {reason}; {REMEDY}")
 
 
-# The shell and the interpreter start, and both see the episode's clock.
+# Checks that the shell and the interpreter start, and see the episode's clock.
 _CHECK = "date +%s; python3 -c 'import time; print(int(time.time()))'"
 
 
@@ -163,7 +164,7 @@ def _scripts() -> Mapping[str, bytes]:
 @functools.cache
 def _command() -> tuple[str, ...]:
     """Return the `bwrap` command line up to the first process, or raise `SandboxUnavailable`."""
-    find_bwrap()  # comes first, because most unsuitable hosts lack it
+    find_bwrap()  # checked first, because most unsuitable hosts have no `bwrap`
     tools = {
         name: path.resolve() for name in TOOLS.split() if (path := Path("/usr/bin", name)).exists()
     }
@@ -189,7 +190,7 @@ def _command() -> tuple[str, ...]:
         command += ["--ro-bind", str(path), f"{_PACKAGES}/{name}"]
     for device in ("null", "zero", "full"):
         command += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
-    for device in ("random", "urandom"):  # pipes, which the first process fills
+    for device in ("random", "urandom"):  # pipes filled by the first process
         command += ["--symlink", f"{STATE_FOLDER}/{device}", f"/dev/{device}"]
     if _LOCALE.is_dir():
         command += ["--ro-bind", str(_LOCALE), str(_LOCALE)]

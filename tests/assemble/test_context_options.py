@@ -118,7 +118,7 @@ def test_the_window_of_a_context_wins_over_that_of_the_run() -> None:
 
 
 class Doubling(ClearToolResults):
-    """A strategy from another package."""
+    """A context strategy defined in another package."""
 
 
 def test_a_strategy_from_outside_takes_arguments_too(monkeypatch: pytest.MonkeyPatch) -> None:

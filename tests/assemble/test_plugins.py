@@ -1,4 +1,4 @@
-"""Worlds of other packages: the entry-point group, `module:World`, and broken packages."""
+"""Worlds in other packages: the entry-point group, `module:World`, and broken packages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def world_named(name: str) -> str:
 
 
 PRESETS = "agentgym.register(OwnGuess, presets={'wide': {'highest': 99}}, namespace='two_bench')\n"
-PACKAGES = {  # the code of each package, and its entry in the group
+PACKAGES = {  # the code of each package, and its entry point
     "one_bench": (world_named("PlugGuess"), "guess = one_bench:PlugGuess"),
     "two_bench": (world_named("OwnGuess") + PRESETS, "all = two_bench"),
     "bad_bench": ("1 / 0", "bad = bad_bench:BadGuess"),

@@ -109,7 +109,7 @@ def test_an_oracle_of_a_user_is_an_arm_like_any_other() -> None:
 
 def test_a_strategy_that_cannot_be_used_is_refused_at_once() -> None:
     class Placeless(gymnasium.ObservationWrapper[Chat, str, Chat]):
-        """A wrapper without a stage."""
+        """A context wrapper that belongs to no stage."""
 
     with pytest.raises(ValueError, match="Placeless has no stage; set its attribute `stage`"):
         register_strategy("placeless", Placeless)

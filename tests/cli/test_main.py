@@ -31,7 +31,7 @@ from tests.helpers import PATIENCE
 def command(
     *arguments: str, typed: str = "", cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command in this process, or as a program if it imports from the user's folder."""
+    """Run the command in this process, or as a program if it imports the user's modules."""
     if cwd is None:
         shown = CliRunner().invoke(app, arguments, input=typed)
         return subprocess.CompletedProcess(arguments, shown.exit_code, shown.stdout, shown.stderr)
@@ -122,7 +122,7 @@ def test_a_person_is_helped() -> None:
 
 
 def test_a_person_is_told_what_is_wrong_at_the_end() -> None:
-    agentgym.make("SetConfCrDdl")  # skips the test on hosts without offices
+    agentgym.make("SetConfCrDdl")  # skips the test if the host cannot run the office worlds
     shown = command("play", "SetConfCrDdl", "--set", "size=1", typed="claim_done()\n")
     assert "not solved in 1 turns, score 0.0\n- there is no right reminder of " in shown.stdout
 
@@ -203,8 +203,8 @@ def wait_for(condition: Callable[[], bool], failure: str) -> None:
         time.sleep(0.02)
 
 
-# A shell shows both as 130. Python ends by the signal if the interrupt arrives inside `exec`, such
-# as during a dataclass definition.
+# A shell reports status 130 in both cases. The signal itself terminates Python if the interrupt
+# arrives inside `exec`, for example during a dataclass definition.
 INTERRUPTED = (130, -signal.SIGINT)
 
 
@@ -212,7 +212,7 @@ INTERRUPTED = (130, -signal.SIGINT)
     ("line", "delay"),
     [
         ("ablate --episodes 200 --workers 2", 0.7),  # interrupts the imports
-        ("ablate --episodes 200 --workers 2", None),  # interrupts once there are episodes
+        ("ablate --episodes 200 --workers 2", None),  # interrupts after the first episode
         ("rollout TreeWorld --episodes 5000 --engine processes --num-envs 2", 1.2),
     ],
 )
@@ -224,7 +224,7 @@ def test_an_interrupt_is_one_line_at_any_moment(
     # Before Python starts, an interrupt ends the process without output.
     started = tmp_path / "started"
     (tmp_path / "sitecustomize.py").write_text(f"open({str(started)!r}, 'w').close()\n")
-    # Background jobs of a script ignore interrupts, and so would their children.
+    # Background jobs of a script ignore interrupts, and their children would too.
     root = str(Path(agentgym.__file__).parents[1])
     python = ["env", "--default-signal=INT", sys.executable, "-m", "agentgym"]
     process = subprocess.Popen(
@@ -237,10 +237,10 @@ def test_an_interrupt_is_one_line_at_any_moment(
     )
     wait_for(started.exists, "Python has not started")
     if delay is not None:
-        time.sleep(delay)  # the test must pass at any stage that the command has reached
+        time.sleep(delay)  # the test must pass at any stage of the command
     else:
         wait_for(lambda: log.exists() and log.stat().st_size > 0, "the command wrote no episode")
-    os.killpg(process.pid, signal.SIGINT)  # a terminal interrupts the workers too
+    os.killpg(process.pid, signal.SIGINT)  # like a terminal, also interrupts the workers
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode in INTERRUPTED, errors
     if "_get_module_details" in errors:

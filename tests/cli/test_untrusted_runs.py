@@ -27,7 +27,7 @@ from tests.helpers import PATIENCE
 from tests.training.viewer.episodes import played
 
 ROOT = Path(__file__).resolve().parents[2]
-# A console script has its own folder first on sys.path, unlike `python -m`.
+# For a console script, the first entry of sys.path is the script's folder, unlike for `python -m`.
 SCRIPT = """
 import json, sys
 from agentgym.cli import main
@@ -43,7 +43,7 @@ EVIL = "evilworld"
 
 
 def trap(folder: Path) -> None:
-    """Fill a folder with modules, named like all existing ones, that leave a mark when imported."""
+    """Fill a folder with modules that shadow all existing ones and leave a mark when imported."""
     names = {*sys.stdlib_module_names, *packages_distributions(), EVIL, "sitecustomize"}
     names |= {"usercustomize", "ray", "vllm", "agentgym", "tests"}
     mark = f"open({str(folder / 'EXECUTED')!r}, 'a').write(__name__ + '\\n')\n"
@@ -68,7 +68,7 @@ def script_in(folder: Path) -> Path:
 
 
 def evil_log(path: Path, study: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Write the episodes of an honest study with changed lines."""
+    """Write the episodes of an honest study with modified lines."""
     lines = []
     for line in honest_lines(study):
         data = json.loads(line)
@@ -256,7 +256,7 @@ def test_every_command_that_takes_a_run_is_among_the_readers() -> None:
 
 
 def test_a_module_named_on_the_command_line_is_imported(tmp_path: Path) -> None:
-    """Modules in the working folder come after all installed ones."""
+    """Modules in the working folder are found after all installed modules."""
     script = script_in(tmp_path)
     trap(tmp_path)
     text = "from agentgym.envs.lumina.list_world import ListWorld\nclass W(ListWorld): pass\n"
@@ -297,7 +297,7 @@ CONTROLS = [chr(k) for k in (*range(9), *range(11, 32), *range(127, 160))]
 BIDI = list(
     "\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\U000e0041"
 )
-# `rich` turns its markup into escapes on a terminal, and fails on an unknown closing tag.
+# `rich` converts its markup to escape sequences on a terminal, and fails on an unknown closing tag.
 MARKUP = "[link=http://x]y[/link][/nothing]:smile:"
 HIDDEN = "".join([*CONTROLS, *BIDI, "\x1b]0;title\x07\x1b[2J\x1b[31m", "\ud800", MARKUP])
 
@@ -310,7 +310,7 @@ def test_only_visible_characters_are_printable() -> None:
 
 
 def test_a_progress_bar_keeps_its_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only text is escaped, even while a progress bar replaces stdout."""
+    """Only the text is escaped, even while a progress bar replaces stdout."""
     terminal = io.StringIO()
     monkeypatch.setattr(sys, "stdout", PlainStream(terminal))
     console = PlainConsole()

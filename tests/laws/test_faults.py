@@ -22,7 +22,7 @@ IDS = [entry.id for entry in worlds()]
 
 
 def plant(env: ToolEnv, name: str, error: BaseException) -> Any:
-    """Let a tool work and then raise; return a function that repairs it."""
+    """Make a tool raise after doing its work; return a function that repairs the tool."""
     bound = env._tools[name]
     working = bound.method
 
@@ -120,7 +120,7 @@ def test_code_that_calls_tools_survives_one_that_breaks(env_id: str) -> None:
     assert "xyzzy" not in chat.messages[-1].text
     assert [fault.tool for fault in info["detail"].faults] == [call.name]
     assert pickle.dumps(public_state(inner.world)) == before
-    # The program fails after its calls succeeded, so they are undone with it.
+    # The program fails after its calls succeeded, so its calls are undone too.
     repair = plant(inner, "run_python", LookupError("xyzzy"))
     code = f"print({call.name}(**{call.arguments!r}))"
     chat, *_, info = env.step(render(ToolCall("run_python", {"code": code})))
@@ -180,5 +180,5 @@ def test_labels_and_rollouts_survive_a_scorer_that_breaks(monkeypatch: pytest.Mo
     played = rollout(OraclePolicy(env_id), make(env_id, labels=True), 0)
     assert played.failure.startswith("the scorer broke (")
     broken = [step for step in played.steps if step.info["detail"]["faults"]]
-    assert len(broken) > 1  # each tool that changed the office, and the end
+    assert len(broken) > 1  # one fault for each tool that changed the office, and one at the end
     assert {step.info["optimal"] for step in broken} == {None}

@@ -1,4 +1,4 @@
-"""Finalizers release resources even in a thread that holds a lock they might request."""
+"""Finalizers release resources, even in a thread that holds a lock that the finalizers need."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EagerLock:
 
     def __enter__(self) -> None:
         if self._owner == threading.get_ident():
-            raise RuntimeError("a thread waits for itself")
+            raise RuntimeError("deadlock: a thread waits for itself")
         self._lock.acquire()
         self._owner = threading.get_ident()
         gc.collect()
@@ -83,7 +83,7 @@ def test_what_is_dropped_is_released_under_any_lock(
     if hasattr(module, "threading"):
         monkeypatch.setattr(module, "threading", EagerThreading("threading"))
     make = MAKERS[module]
-    gc.freeze()  # skip older objects in each collection
+    gc.freeze()  # excludes older objects from garbage collection
     cycle: list[Any] = [make()]
     dropped = weakref.ref(cycle[0])
     cycle.append(cycle)

@@ -1,7 +1,7 @@
 """Work grows at most linearly with a reply's length.
 
-Work is the number of function calls at two lengths. A call into C counts once, so the texts are
-also played at full length, where quadratic time would take minutes.
+Work is measured as the number of function calls, at two lengths. A call to a C function counts
+once, so the texts are also tested at full length, where quadratic time would take minutes.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tests.helpers import calls_of
 from tests.wrappers.context_worlds import Env, ToolBox
 
 SHORT, LONG = 8_000, 64_000
-# Maximum ratio of work for a text eight times as long. It may be read a second time to explain a
-# refusal; quadratic growth would give 64.
+# Maximum ratio of the work for a text that is eight times as long. The text may be read a second
+# time to explain a rejection. Quadratic growth would give a ratio of 64.
 STEEPEST = 20
-# Extra calls allowed for a strategy that acts only on the long text.
+# Additional calls allowed for a strategy that acts only on the long text.
 MARGIN = 5_000
 BUDGET = ContextBudget(2_000, 0, "heuristic")
 DIALECTS: list[Any] = ["auto", "json", "python"]
@@ -58,7 +58,7 @@ WORLDS = ("PuzzleWorld", "LongContextQA", "SearchWorld", "DocumentWorld", "GridW
 
 
 def replies(name: str, size: int, dialect: str) -> Iterator[str]:
-    """Return the replies of a kind: plain, as a thought, and as a tool result."""
+    """Yield the replies of a kind: as plain text, as a thought, and as a tool argument."""
     if name in REPLIES:
         yield REPLIES[name]("say", "text", size)
         return
@@ -77,7 +77,7 @@ def play(env: Env, actions: list[str]) -> None:
 
 
 def sample(kinds: list[str], family: str) -> list[str]:
-    """Return some of the kinds, rotating with the sample; all in exhaustive runs."""
+    """Return the sampled kinds, or all kinds in exhaustive runs."""
     drawn = sampling.current
     if drawn.whole or drawn.one_in == 1:
         return kinds
@@ -92,7 +92,7 @@ def too_steep(cost: Callable[[int], int]) -> str:
 
 def steep_kinds(make_env: Callable[[], Env], dialect: str, kinds: list[str]) -> list[str]:
     def cost(name: str, size: int) -> int:
-        counter.cache_clear()  # otherwise counts of earlier tests are reused
+        counter.cache_clear()  # prevents reuse of counts from earlier tests
         env = make_env()
         env.reset(seed=0)
         return calls_of(play, env, list(replies(name, size, dialect)))
@@ -126,7 +126,7 @@ def test_work_of_worlds_grows_no_faster_than_a_reply(env_id: str) -> None:
 
 
 def test_replies_of_full_length_are_read_and_counted_at_once() -> None:
-    # A pattern or a token merge with quadratic time would take minutes.
+    # A pattern or a token merge that takes quadratic time would need minutes.
     for name in sample([*TEXTS, *REPLIES], "full length"):
         text = (
             REPLIES[name]("say", "text", MAX_REPLY_CHARS)

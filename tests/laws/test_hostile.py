@@ -1,4 +1,4 @@
-"""Model text never raises an error or changes a world that refuses it; the answer explains why."""
+"""Hostile model text never raises an error or changes a world, and the answer says why."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROSE = (
 
 
 def hostile(tool: str) -> list[str]:
-    """Return replies that a world must refuse: wrong arguments, and calls to unknown tools."""
+    """Return replies that a world must reject: wrong arguments, and calls to unknown tools."""
     wrong = [f'{{"name": "{tool}", "arguments": {arguments}}}' for arguments in ARGUMENTS]
     return [*replies(f"{tool}_", "{}"), *map(tag, wrong), *PROSE]
 
@@ -46,9 +46,10 @@ def hostile(tool: str) -> list[str]:
 def tools(env_id: str) -> list[str]:
     try:
         offered = tool_env(make(env_id)).tools
-    except MissingRequirement:  # the skipped test reports the error
+    except MissingRequirement:  # the test itself reports the missing requirement
         return [""]
-    # Calls without arguments are valid for some office tools; two others represent its servers.
+    # Some office tools accept calls without arguments, so two tools with required arguments
+    # represent the office servers.
     picked = [tool.name for tool in offered if tool.parameters.get("required")][::20][:2]
     return picked if env_id in OFFICE else [tool.name for tool in offered]
 
@@ -60,7 +61,7 @@ def test_hostile_replies_change_nothing_and_explain_themselves(
     env_id, tool = env_and_tool
     env = tool_env(make(env_id, budget_slack=1_000, max_failed_rounds=None))
     chat, _ = env.reset(seed=1)
-    # Prose that a world accepts as an answer is not hostile there.
+    # Skip prose that a world accepts as an answer.
     texts = [reply for reply in hostile(tool) if env.world.final_answer(reply) is None]
     assert len(texts) >= 60
     before = public_state(env.world)

@@ -18,7 +18,7 @@ from agentgym.text.tools import Tool, ToolError, tools_of
 from tests.helpers import needs_workbench, public_state
 from tests.sampling import OFFICE
 
-# Tools that start a process. A call takes 0.1 s, so few are drawn.
+# Tools that start a process, which takes 0.1 s per call, so only a few calls are drawn.
 PROGRAMS = ("run_command", "execute_command", "python_execute")
 
 
@@ -58,7 +58,7 @@ def played(env_id: str) -> ToolEnv:
     policy = OraclePolicy(env_id)
     for _ in range(2):
         chat = env.step(policy([chat])[0].text)[0]
-        if env.over:  # the world accepts only an answer
+        if env.over:  # the world ends with the first answer
             chat, _ = env.reset(seed=4)
     return env
 

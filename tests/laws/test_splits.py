@@ -12,7 +12,8 @@ from agentgym.world.splits import split_of
 from tests.sampling import few
 
 IDS = [entry.id for entry in worlds()]
-# Enough seeds for collisions in a world with few tasks; a test split takes five draws each.
+# Enough seeds for collisions in a world with few tasks; each instance of a test split takes five
+# draws.
 SEEDS = 6
 
 
@@ -33,7 +34,7 @@ def test_train_and_test_share_no_instance(env_id: str) -> None:
             texts.add(chat.messages[1].text)
         assert len(keys) > len(few(env_id, SEEDS)) / 2
     assert not drawn["train"] & drawn["test"]
-    if len(prompts["train"]) > 1:  # an office task has the same text for all seeds
+    if len(prompts["train"]) > 1:  # an office task has the same prompt for all seeds
         assert not prompts["train"] & prompts["test"]
 
 

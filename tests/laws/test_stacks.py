@@ -144,7 +144,7 @@ def check(trajectory: Trajectory) -> None:
         check_form(list(step.chat.messages))
 
 
-# The simulation in `tests/wrappers/specification.py` plays the other arms.
+# The simulation in `tests/wrappers/specification.py` covers the other arms.
 @pytest.mark.family(env_id=IDS, arm=["", "P", "SH", "SPH"], context=CONTEXTS)
 def test_every_strategy_works_on_every_world_and_hint(env_id: str, arm: str, context: str) -> None:
     scope = "ephemeral" if len(context) % 2 else "persistent"
@@ -154,7 +154,7 @@ def test_every_strategy_works_on_every_world_and_hint(env_id: str, arm: str, con
         check(trajectory)
         assert Trajectory.from_json(trajectory.to_json()) == trajectory
         assert usage(trajectory) is not None
-        if seed == 1:  # a new env plays it like one that has played another episode
+        if seed == 1:  # a new env must give the same episode as an env that has already played one
             assert replay(trajectory) == trajectory
 
 
@@ -169,10 +169,10 @@ def test_with_room_enough_the_oracle_policy_solves_every_world(env_id: str, cont
 def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
     try:
         sizes = next(entry.world for entry in worlds() if entry.id == env_id).config_for_horizon(64)
-    except ValueError as error:  # an office plan may have the same number of steps at every size
+    except ValueError as error:  # an office plan may take the same number of steps at every size
         pytest.skip(str(error))
-    # Results that do not fit next to the newest are trimmed before a summary, so the window must
-    # hold a few.
+    # Results that do not fit beside the newest result are trimmed before a summary, so the window
+    # must hold several.
     steps = rollout(OraclePolicy(env_id), make(env_id, window=10**6, **sizes), 0).steps
     room = max(2_000, 6 * max(step.info["context"]["appended"] for step in steps))
     env = tight(
@@ -188,7 +188,7 @@ def test_the_oracle_policy_sums_up_what_it_knows(env_id: str) -> None:
         summaries += sum(step.info["context"]["phase"] == "summary" for step in trajectory.steps)
         ended = trajectory.steps[-1].info["detail"]["ended"]
         assert trajectory.reward == 1.0 or ended == "context_overflow"
-    # The single office task may end before it shows six of its longest results.
+    # An office task may end before the env shows six of its longest results.
     assert summaries or is_office(env_id)
 
 
@@ -212,7 +212,7 @@ def test_a_chain_of_all_strategies_survives_a_thousand_turns() -> None:
 
 
 def test_usage_is_what_the_chats_say() -> None:
-    # Every message counts once, as it was first shown.
+    # Every message counts once, with the length that was first shown.
     for context in ("none", "clear_results", "clear_thinking+compaction", "awareness"):
         env = tight("TreeWorld", context, oracles="S")
         trajectory = rollout(NoisyPolicy("TreeWorld", 0.2), env, 1)
@@ -235,7 +235,7 @@ def test_usage_is_what_the_chats_say() -> None:
             counter.length(step.reply.text) for step in trajectory.steps
         )
         assert found.edits > 0 or context in ("none", "awareness")
-        if context != "none":  # the cases in which nothing is trimmed before it is counted
+        if context != "none":  # without a strategy, some messages are trimmed uncounted
             assert found.trajectory_tokens == sum(first.values())
         assert found.hidden_tool_tokens == 0
         assert (found.summary_tokens > 0) == ("compaction" in context)

@@ -15,7 +15,7 @@ import pytest
 import agentgym
 from agentgym import ARMS, aec_env, make, parallel_env, teams
 
-with warnings.catch_warnings():  # warnings from PettingZoo's own imports
+with warnings.catch_warnings():  # warnings raised by PettingZoo's own imports
     warnings.simplefilter("ignore")
     from pettingzoo.test import (
         api_test,
@@ -36,7 +36,7 @@ from agentgym.oracles.hints import split_hints
 from agentgym.oracles.optimality import TASK_FOLLOWS
 
 IDS = [entry.id for entry in teams()]
-UNAVOIDABLE = (  # a chat is not an array, and a text is not a number
+UNAVOIDABLE = (  # a chat is not an array, and a string is not a number
     "Observation is not a NumPy array",
     "Observation space for each agent probably should be",
     "Action space for each agent probably should be",
@@ -89,7 +89,7 @@ def test_the_conversions_pass_too(env_id: str) -> None:
 @pytest.mark.family(env_id=IDS)
 def test_the_limit_of_cycles_is_kept(env_id: str) -> None:
     def forms(seed: int) -> Any:
-        # PettingZoo's test seeds neither tasks nor random calls, and some calls end a task early.
+        # PettingZoo's test does not seed tasks or random calls, and some calls end a task early.
         def seeded(env: Any) -> Any:
             env.reset = partial(env.reset, seed=0)
             for agent in env.possible_agents:
@@ -124,7 +124,7 @@ def test_a_scripted_team_solves_it_from_the_chats_alone(env_id: str, arm: str) -
         _, reward, terminated, _, info = play(env, policy, seed)
         assert (reward, terminated, info["success"]) == (1.0, True, True)
         assert info["detail"].ended == "world"
-        share = 0.5 if "-duel-" in env_id else 1.0  # equal rivals win in the same cycle
+        share = 0.5 if "-duel-" in env_id else 1.0  # equally good rivals win in the same cycle
         shares = dict.fromkeys(env.unwrapped.game.agents, share)
         assert info["detail"].report["team"]["rewards"] == shares
 
@@ -156,7 +156,7 @@ def test_a_scripted_team_solves_presets(preset: str, kind: str) -> None:
 
 @pytest.mark.family(env_id=IDS, scope=["persistent", "ephemeral"])
 def test_hints_are_all_that_a_seat_shows_besides_its_chat(env_id: str, scope: str) -> None:
-    # A chat stays complete however often it has been read since the last reply.
+    # A chat remains complete regardless of how often it has been read since the last reply.
     env, policy = make(env_id, oracles="SP", hint_scope=scope), TeamPolicy(env_id)
     chat, _ = env.reset(seed=2)
     game, over, began, states = env.unwrapped.game, False, -1, {}

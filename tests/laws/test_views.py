@@ -83,7 +83,7 @@ HOSTILE = [
 def test_what_looks_like_a_mark_of_a_wrapper_is_plain_text(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # With a counter that only sees length, a text of equal length leads to the same edits.
+    # With a counter that depends only on length, texts of equal length must lead to the same edits.
     counter = agentgym.TokenCounter("heuristic", lambda said: (len(said) + 3) // 4)
     monkeypatch.setattr(agentgym.wrappers.view, "counter", lambda name: counter)
     plain = "z" * len(text)

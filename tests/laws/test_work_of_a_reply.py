@@ -28,12 +28,12 @@ OFFICE_TOOLS = {name for server in SERVERS for name in tools_of(server_class(ser
 # Most calls take milliseconds; SQL statements may take 5 s.
 MOST_SECONDS = 15.0
 MOST_MEGABYTES = 600.0
-# Records, files and tables of one server.
+# Maximum size of the records, files and tables of one server.
 MOST_STORED_BYTES = store.MAX_BYTES + MAX_TOTAL_BYTES + 2 * MAX_CHARACTERS
 
 
 def faults_of(toolset: Toolset, known: Mapping[str, str] = MappingProxyType({})) -> list[str]:
-    """Call every tool with every bomb; return what broke the law."""
+    """Call every tool with all extreme arguments; return the calls that broke the law."""
     broken = []
     for name, bound in tools_of(toolset).items():
         for arguments in bombs.calls(bound.schema.parameters, known):
@@ -75,7 +75,7 @@ def test_no_reply_takes_long_or_makes_its_episode_invalid(env_id: str) -> None:
     env = tool_env(make(env_id))
     chat, _ = env.reset(seed=0)
     broken: list[Any] = []
-    # The tools of office servers are tested above.
+    # The test above covers the tools of office servers.
     own = [each for each in chat.tools if each.name not in OFFICE_TOOLS]
     for schema in own:
         for arguments in bombs.calls(schema.parameters):
@@ -105,9 +105,9 @@ def stored_bytes(server: Server) -> int:
 NINE = {"dateTime": "2025-02-01T09:00:00Z"}
 ROWS = "SELECT COUNT(*) AS c FROM "
 ARRAY = "UNNEST(GENERATE_ARRAY(1, 6000))"
-# Each area is read once for every change to the sheet.
+# Each range is read again for every change to the sheet.
 FORMULA = "=" + "+".join(f"COUNTIF(A1:Z{row},1)" for row in range(990, 1_000))
-# Calls near or at the limit of a single call.
+# Calls at or near the limit of a single call.
 HEAVY: list[tuple[str, str, dict[str, Any]]] = [
     ("snowflake", "read_query", {"query": f"{ROWS}TABLE(GENERATOR(ROWCOUNT=>20000000000))"}),
     ("google_cloud", "bigquery_run_query", {"query": f"{ROWS}{ARRAY} a, {ARRAY} b, {ARRAY} c"}),
@@ -123,7 +123,7 @@ def test_the_calls_of_a_reply_share_their_work(
 ) -> None:
     if name == "python_execute":
         needs_workbench()
-    monkeypatch.setattr(reply_work, "ROOM", 0.2)  # using the whole budget would take a minute
+    monkeypatch.setattr(reply_work, "ROOM", 0.2)  # using up the whole budget would take a minute
     monkeypatch.setattr(database, "SECONDS", 0.2)
     server = server_class(name)()
     server.context.files.write("a.pdf", write_pdf([["a" * 60 + "b"]]))
@@ -134,11 +134,11 @@ def test_the_calls_of_a_reply_share_their_work(
     env.mount(server)
     env.reset(seed=0)
     calls = [ToolCall(tool_name, arguments)] * 8
-    if name == "google_sheet":  # a formula is computed when it is read
+    if name == "google_sheet":  # a formula is computed when its cell is read
         place = {key: arguments[key] for key in ("spreadsheet_id", "sheet", "range")}
         calls[1::2] = [ToolCall("get_sheet_data", place)] * 4
     reply = "\n".join(render(call, "json") for call in calls)
-    for _ in range(2):  # the next reply has the full limit again
+    for _ in range(2):  # the next reply gets the full limit again
         chat, _, _, _, info = env.step(reply)
         results = chat.messages[-8:]
         assert {message.role for message in results} == {"tool"}, results[-1].text

@@ -26,7 +26,7 @@ def newest(game: Game, agent: str) -> str:
 def play_match(
     env_id: str, seed: int, reply_of: Callable[[Game, str], str] | None = None, **options: Any
 ) -> Game:
-    """Play a match in turn; the scripted policy replaces an empty or missing reply."""
+    """Play a match in turns; the scripted policy replaces an empty or missing reply."""
     env, policy = make(env_id, **options), TeamPolicy(env_id)
     env.reset(seed=seed)
     game: Game = env.unwrapped.game

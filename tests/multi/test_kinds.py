@@ -84,7 +84,7 @@ def profile(world: Any, place: int) -> dict[str, tuple[Any, ...]]:
 
 
 def verdicts(world: Any, guess: int, target: int) -> str:
-    # The right answer follows from the table.
+    # Compute the correct answer from the table.
     lines = []
     mine, theirs = profile(world, guess), profile(world, target)
     for section in world.table.sections:
@@ -175,7 +175,7 @@ def test_the_third_wrong_answer_ends_the_episode() -> None:
 
 
 def test_questions_are_answered_and_believed() -> None:
-    # Every condition on every section, against a scan of the table.
+    # Test every condition on every section against a scan of the table.
     policy = TeamPolicy("PuzzleWorld-host")
     for seed in range(4):
         game = hosted(seed, budget_slack=400, max_cycles=10_000)

@@ -29,7 +29,7 @@ def take(units: int) -> str:
 
 @pytest.mark.family(env_id=IDS)
 def test_nothing_arrives_before_the_end_of_the_cycle(env_id: str) -> None:
-    # The diagram in docs/games.md shows this.
+    # The diagram in docs/games.md shows this rule.
     policy, env = TeamPolicy(env_id), make(env_id, oracles="SP")
     env.reset(seed=3)
     game = env.unwrapped.game
@@ -67,7 +67,7 @@ def test_all_seats_see_one_game(env_id: str) -> None:
     while not game.over:
         for number, agent in enumerate(game.due):
             reply = policy([game.chats[agent]])[0].text
-            # Unreadable replies of one seat must not separate the copies.
+            # Unreadable replies from one seat must not make the boards diverge.
             game.play(agent, "hm" if (game.cycle + number) % 3 == 0 else reply)
         game.end_cycle()
         boards = {world.board() for world in game.team.worlds.values()}
@@ -111,7 +111,7 @@ def test_a_seat_without_turns_ends_the_match() -> None:
 
 
 def test_two_who_hold_back_earn_more_than_two_who_do_not() -> None:
-    # The last round never pays for restraint, so both are greedy there.
+    # Restraint never pays in the last round, so both players are greedy there.
     def earn(*shares: float) -> list[float]:
         game = commons(rounds=8)
         while not game.over:
@@ -129,7 +129,7 @@ def test_two_who_hold_back_earn_more_than_two_who_do_not() -> None:
 
 
 class Broken(CommonsWorld):
-    """CommonsWorld in which a hook of the match fails once player_0 has taken 2."""
+    """CommonsWorld in which a match hook fails once player_0 has taken 2."""
 
     hook = ""
 

@@ -99,7 +99,7 @@ def test_the_default_split(
 
 
 class Busy(ListWorld):
-    """A world with a tool that has the name of a team's tool."""
+    """A world with a tool that has the same name as a team tool."""
 
     def toolsets(self) -> Any:
         return (Talk("x_0", None, 3),)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Servers filled with data that a session file cannot hold."""
+"""Servers filled with data that a session file cannot contain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADA, BOB, CYD = "ada@x.org", "bob@x.org", "cyd@x.org"
 
 
 def office() -> Email:
-    """Three users; Ada, who is logged in, has three emails."""
+    """Three users; Ada is logged in and has three emails."""
     server = Email()
     server.add_users([(ADA, "pa", "Ada L"), (BOB, "pb", "Bob, Jr."), (CYD, "pc", "")])
     lunch, files = DAY + timedelta(hours=2), DAY + timedelta(hours=1)

@@ -62,7 +62,7 @@ def draw_call(server: Server, rng: np.random.Generator) -> tuple[str, dict[str, 
 
 
 def digest(server: Server) -> bytes:
-    """Return the episode's state without the time and the number of drawn identifiers."""
+    """Return the episode's state, except the time and the number of identifiers drawn."""
     held = {name: getattr(server, name) for name in server.episode_state if name != "context"}
     files = [(path, server.context.files.read(path)) for path in server.context.files.walk()]
     return pickle.dumps((held, files))

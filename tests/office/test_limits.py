@@ -1,4 +1,4 @@
-"""Limits on the lengths of arguments."""
+"""Limits on argument lengths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ NINE = {"dateTime": "2025-03-01T09:00:00Z"}
 EVENT = {"summary": "s", "start": NINE, "end": NINE}
 MAIL = {"to": "bob@x.org", "subject": "s", "body": "b"}
 
-# Server, tool, largest number, arguments of a given size, and the error beyond it.
+# Each entry: server, tool, maximum size, arguments of a given size, and the error above the
+# maximum.
 LIMITS: list[tuple[str, str, int, Callable[[int], Mapping[str, Any]], str]] = [
     ("calendar", "create_event", 1_024, lambda n: {**EVENT, "summary": "x" * n}, "summary has at most"),
     ("calendar", "create_event", 8_192, lambda n: {**EVENT, "description": "x" * n}, "description has at most"),

@@ -1,4 +1,4 @@
-"""The memory tools' effects on the graph and its file."""
+"""The effects of the memory tools on the graph and its file."""
 
 from __future__ import annotations
 

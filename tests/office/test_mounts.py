@@ -1,4 +1,4 @@
-"""Servers outside office tasks: mounted on any world, in bulk, without leaks."""
+"""Office servers outside office tasks, mounted by any world, without leaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Office servers match the published ones, except for intended differences (`published/`)."""
+"""Office servers behave like the published ones, except for intended differences (`published/`)."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_answers_have_the_published_form(name: str) -> None:
     if name in SLOW:
         needs_workbench()
     published, meant = facts(name), differences(name)
-    # No session file can hold a PDF file.
+    # A session file cannot contain a PDF file.
     server = pages() if name == "pdf_tools" else server_class(name)()
     shapes = {tool: Shape(entry["returns"].get("json", [])) for tool, entry in published.items()}
     called = set()
@@ -123,7 +123,7 @@ def test_answers_have_the_published_form(name: str) -> None:
 
 
 def compare(answer: Any, form: str, shape: Shape) -> None:
-    """Compare the JSON of an answer; the record has the texts."""
+    """Compare the JSON in an answer; the recorded sessions check its text."""
     if form == "json":
         shape.compare(json.loads(answer) if isinstance(answer, str) else answer)
     elif form == "json in text":

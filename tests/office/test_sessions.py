@@ -1,11 +1,11 @@
-"""Recorded sessions: every call gets its recorded reply.
+"""Recorded sessions, in which every call must get its recorded reply.
 
-`recorded/<server>.txt` has the calls of a server. The calls before the first `==` prepare the server
-of every session in the file. A line has a tool and its arguments as JSON; `@` marks a method for
-task authors. The indented lines below are the reply:
+`recorded/<server>.txt` contains calls of one server. The calls before the first `==` prepare the
+server for every session in the file. Each line consists of a tool and its arguments as JSON; `@`
+marks a method for task authors. The indented lines below are the reply:
 
-- `! ` and the beginning of an error, which must leave the server unchanged,
-- text, in which `...` stands for anything, or `<empty>`,
+- an error, marked by `!`, with the start of its message; it must leave the server unchanged,
+- text, in which `...` matches anything, or `<empty>`,
 - JSON, in which an object may omit keys; the value "<absent>" means that a key is missing.
 """
 
@@ -64,7 +64,7 @@ class Step:
 
 
 def check_text(reply: str, recorded: str) -> None:
-    """Check a text; in the record, `...` stands for anything, as in doctests."""
+    """Check a text against its record, in which `...` matches anything, as in doctests."""
     lines = "\n".join(line.rstrip() for line in reply.split("\n")).rstrip("\n") or "<empty>"
     matches = doctest.OutputChecker().check_output(recorded, lines, doctest.ELLIPSIS)
     assert matches or not recorded, f"{lines}\n\nin place of\n\n{recorded}"
@@ -83,8 +83,8 @@ def check_part(value: Any, recorded: Any, path: str) -> None:
 
 
 def read_steps(file: Path) -> Iterator[Step | str]:
-    """Yield the steps of a file, and the titles of its sessions."""
-    # A block is a line and the indented or blank lines below it.
+    """Yield the steps of a file and the titles of its sessions."""
+    # A block consists of a line and the indented or blank lines below it.
     for block in re.split(r"\n(?=\S)", file.read_text(encoding="utf-8").strip()):
         if block.startswith("== "):
             yield block.removeprefix("== ").strip()
@@ -106,7 +106,7 @@ def read_sessions(file: Path) -> dict[str, list[Step]]:
 def read_step(block: str) -> Step:
     line, *reply = block.split("\n")
     call, _, arguments = line.partition(" ")
-    # Task authors pass times, for which JSON has no type.
+    # Task authors pass times, and JSON has no type for times.
     given = json.loads(arguments or "{}", object_hook=_with_times)
     return Step(call, given, "\n".join(each[4:].rstrip() for each in reply).rstrip("\n"))
 
@@ -119,7 +119,7 @@ SESSIONS = {file.stem: read_sessions(file) for file in sorted(FOLDER.glob("*.txt
 
 
 def prepared(server: str) -> Server:
-    """Return the server on which every session of the file begins."""
+    """Return the server with which every session in the file begins."""
     made = PREPARED.get(server, server_class(server))()
     for step in SESSIONS[server][""]:
         step.play(made)

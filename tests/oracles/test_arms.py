@@ -29,10 +29,10 @@ from tests.sampling import few
 
 IDS = [entry.id for entry in worlds()]
 TOKENS = counter("cl100k_base").length
-# Maximum token difference between a placebo and its hint: the tags, and how line ends merge with
-# their neighbours.
+# Maximum token difference between a placebo and its hint: the tags, and line ends that merge with
+# neighbouring tokens.
 MOST_MORE = 2
-# Maximum token difference of the announcements.
+# Maximum token difference between two announcements.
 MOST_MORE_ANNOUNCED = 8
 
 
@@ -65,7 +65,7 @@ def test_a_placebo_is_as_long_as_its_hint_and_depends_on_nothing_else(env_id: st
             assert abs(whole[0] - whole[1]) <= MOST_MORE
             system = [TOKENS(chat.messages[0].text) for chat in (right, placebo)]
             assert abs(system[0] - system[1]) <= 2 * MOST_MORE_ANNOUNCED
-    for same_turn in texts.values():  # for every instance, state and hint
+    for same_turn in texts.values():  # the texts for one instance, state and hint
         longest = max(same_turn, key=len)
         assert all(longest.startswith(text) for text in same_turn)
 
@@ -81,7 +81,7 @@ def test_a_wrong_plan_is_never_optimal_and_reads_like_a_right_one(env_id: str) -
             assert hint != hints(right)["plan"]
             if call is not None:
                 assert call in world.legal_calls()
-            else:  # no wrong call is both legal and expressible
+            else:  # every expressible wrong call is illegal
                 assert all(
                     world.read_subtask(world.subtask_for(each, False)) != each
                     for each in wrong_calls(world)
@@ -133,7 +133,7 @@ def test_doses_are_what_they_say() -> None:
             turns += 1
             right += hints(sure) == hints(drawn)
     assert turns == 240
-    assert 0.2 < right / turns < 0.4  # 0.3, plus more than three standard errors
+    assert 0.2 < right / turns < 0.4  # 0.3, with a margin of more than three standard errors
 
 
 @pytest.mark.family(env_id=IDS)
@@ -213,7 +213,7 @@ def test_the_log_of_a_team_is_what_the_others_did(env_id: str) -> None:
     inner: Any = env.unwrapped
     cycle, before, entries, over = -1, 0, 0, False
     while not over:
-        if inner.game.cycle != cycle:  # events of a cycle become visible at its end
+        if inner.game.cycle != cycle:  # events become visible at the end of their cycle
             cycle, before = inner.game.cycle, len(inner.game.team.actions)
         others = [each for each in inner.game.team.actions[:before] if each.agent != inner.agent]
         logs = (split_hints(message.text)[1].get("team", "") for message in chat.messages)

@@ -14,7 +14,7 @@ GOOD = '<tool_call>{"name": "pop", "arguments": {"index": 0}}</tool_call>'
 
 
 class Fragile(ListWorld):
-    """A list whose oracle hooks fail after the first pop."""
+    """ListWorld whose oracle hooks fail after the first pop."""
 
     broken: tuple[str, ...] = HOOKS
 

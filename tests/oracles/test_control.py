@@ -23,7 +23,7 @@ DEFICITS = {
     "S": "control:tracking=0.1",
     "H": "control:distraction=0.02",
 }
-# A plan may name its step in absolute terms (a node, a cell), which also saves the agent some
+# A plan may name its next step absolutely (a node, a cell), which also reduces the agent's
 # tracking.
 SPARED = {"S": {"P"}}
 
@@ -100,9 +100,8 @@ def first_error(deficits: Deficits, turn_count: int) -> list[int]:
 
 @pytest.mark.rotation
 def test_tracking_and_distraction_grow_with_the_episode_and_planning_does_not() -> None:
-    # With a constant hazard, the first half of a window contains as many first errors as survival
-    # allows; a growing hazard puts few there. The rates give each deficit about the same number of
-    # errors in 20 turns.
+    # With a constant hazard, many first errors fall in the first half of a window; with a growing
+    # hazard, few do. The rates give each deficit about the same number of errors in 20 turns.
     early = {}
     for name, rate_ in (("planning", 0.05), ("tracking", 0.006), ("distraction", 0.006)):
         turns = first_error(Deficits(**{name: rate_}), 20)

@@ -50,15 +50,15 @@ def test_context_strategies_do_not_change_the_draws(env_id: str, context: str) -
     asked = [ParsedChat.of(step.chat).summarize for step in steps]
     played = [draw for draw, summary in zip(draws, asked, strict=True) if not summary]
     whole = first_draws(env_id, "S", 1)
-    # Hidden text may cost a policy turns, which also use random draws.
+    # Hidden text may cost a policy extra turns, which also use random draws.
     shared = min(len(played), len(whole))
     assert shared
     assert played[:shared] == whole[:shared]
 
 
 def test_errors_fall_on_every_turn_and_are_as_many_as_asked() -> None:
-    # All office tasks have the same text, so draws seeded by the text would fail at the same turn
-    # for all seeds.
+    # All office tasks have the same prompt, so draws seeded by the prompt would fail at the same
+    # turn for all seeds.
     env = make("NhlB2bAnalysis", size=4, labels=True)
     policy = NoisyPolicy("NhlB2bAnalysis", 0.3)
     slips = [rollout(policy, env, seed).steps[0].info["optimal"] for seed in range(60)]

@@ -76,7 +76,7 @@ def test_pruning_leaves_the_system_message_the_task_as_it_stands_and_the_hints(
 ) -> None:
     first = views(env_id, "")[0]
     *shown, last = views(env_id, arm, scope)
-    # A state that may be too long for a hint comes with a tool for the rest.
+    # If a state may be too long for a hint, a tool returns the rest.
     pages = has_hook(tool_env(make(env_id)).world_class, "brief_state")
     for chat in shown:
         assert [message.id for message in chat.messages] == ["0:0", "0:1"]
@@ -87,7 +87,7 @@ def test_pruning_leaves_the_system_message_the_task_as_it_stands_and_the_hints(
         assert pages or chat.messages[0].text.startswith(first.messages[0].text)
         task, hints = split_hints(chat.messages[1].text)
         assert set(hints) == {*TAGS[arm]}
-        # The state contains all changes, so the task omits them from the first turn on.
+        # The state contains all changes, so the task omits them from the first turn.
         assert not re.search(r"(Turn|Move) budget: |-> |Start: |Initial list: |^Round ", task, re.M)
         assert len(task) <= len(first.messages[1].text)
         world = tool_env(make(env_id)).world_class.read_task(task)
@@ -114,7 +114,7 @@ def test_hints_are_announced_in_the_system_message(env_id: str, arm: str) -> Non
         assert (f"\n\n{heading}\n" in system) == (letter in arm)
     assert system.count("is always right") == len(set(arm) & {"P", "S"})
     rules, _, rest = system.partition("# Tools")
-    # a tool may describe its own results that way
+    # a tool may describe its own results in these words
     said = rules + rest.partition("# How to reply")[2]
     assert not re.search(r"not shown again|never shown|not be repeated", said)
 
@@ -204,7 +204,7 @@ def test_steps_are_labelled() -> None:
 
 
 class PlainListWorld(ListWorld):
-    # The optimal calls are a plain tuple, so True equals 1.
+    # The optimal calls are a plain tuple, in which True equals 1.
     def optimal_calls(self) -> tuple[ToolCall, ...]:
         return tuple(super().optimal_calls())
 
@@ -245,7 +245,7 @@ def test_examples_look_like_the_live_turns(env_id: str, arm: str) -> None:
             for m in two.messages
             if m.id in ("examples:0:0", "examples:1:0", "0:1")
         }
-        # The task text is constant where the state contains the differences.
+        # The task text is the same if the state contains the differences.
         pruned = "H" in arm and re.search("ListWorld|DocumentWorld|MultimodalWorld", env_id)
         alike = bool(pruned)
         assert len(tasks) == (1 if alike else 3), "each example is an instance of its own"
@@ -275,7 +275,7 @@ def test_noise_errs_at_its_rate() -> None:
         infos = [step.info for step in rollout(NoisyPolicy("TreeWorld", 0.25), env, seed).steps]
         steps += len(infos)
         wrong += sum(not info["optimal"] for info in infos)
-    # Five standard deviations of a binomial around its mean.
+    # Allow five standard deviations of the binomial distribution.
     assert abs(wrong - 0.25 * steps) < 5 * (0.25 * 0.75 * steps) ** 0.5
     with pytest.raises(ValueError, match=r"p must be a number in \[0.0, 1.0\], got 1.5"):
         NoisyPolicy("TreeWorld", 1.5)

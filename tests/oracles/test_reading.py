@@ -1,4 +1,5 @@
-"""Scripted policies read only the new part of a chat and reply as if they had read all of it."""
+"""Scripted policies read only the new part of a chat, and reply as if they had read the whole
+chat."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from tests.sampling import is_office
 IDS = [entry.id for entry in worlds()]
 TEAMS = [entry.id for entry in teams()]
 STRATEGIES = ["", "clear_results", "clear_thinking", "compaction", "awareness", "memory"]
-# Compared steps per episode; by then every strategy has edited the history.
+# Number of compared steps per episode, enough for every strategy to edit the history.
 LIMIT = 40
 DEFICITS = Deficits(planning=0.2, tracking=0.1, distraction=0.01)
 MAKERS: dict[str, Callable[[str], Policy]] = {
@@ -82,7 +83,7 @@ def test_replies_of_teams_are_those_of_one_that_reads_all(env_id: str, arm: str)
 
 @pytest.fixture(scope="module")
 def chats() -> list[Chat]:
-    """Return chats of several episodes and stacks, in random order, many twice."""
+    """Return chats from several episodes and stacks, in random order, many of them twice."""
     stacks: list[dict[str, Any]] = [
         {},
         {"oracles": "P"},
@@ -138,7 +139,7 @@ def test_branches_of_a_chat_are_read_each_for_itself() -> None:
 
 
 def test_an_edited_hint_or_result_is_read_again() -> None:
-    # If nothing is read again, only the newest message's hint may have changed.
+    # If the policy does not read the chat again, only the newest hint may have changed.
     chats = play(make("DocumentWorld", operations=8), OraclePolicy("DocumentWorld"))
     policy = OraclePolicy("DocumentWorld")
     whole = chats[-1]
@@ -170,7 +171,7 @@ def test_the_readings_of_many_chats_are_bounded(monkeypatch: pytest.MonkeyPatch)
     assert len(policy._readings._kept) == 3
 
 
-# Worlds in two sizes, the larger with several times as many turns.
+# Worlds in two sizes; the larger size takes several times as many turns.
 LARGE: dict[str, tuple[dict[str, int], dict[str, int]]] = {
     "DocumentWorld": ({"operations": 10}, {"operations": 80}),
     "CodeWorld": ({"operations": 10}, {"operations": 80}),
@@ -178,8 +179,8 @@ LARGE: dict[str, tuple[dict[str, int], dict[str, int]]] = {
     "GridWorld": ({"size": 12}, {"size": 64}),
     "TreeWorld": ({"nodes": 10}, {"nodes": 100}),
 }
-# Maximum ratio of calls per turn in the larger world, whose frontier is larger too; reading
-# everything costs at least four times as many.
+# Maximum ratio of calls per turn in the larger world, whose frontier is larger too. Reading
+# everything would take at least four times as many.
 STEEPEST = 2.0
 
 

@@ -23,7 +23,7 @@ from tests.helpers import public_state
 
 
 class Panic(BaseException):
-    """An exception outside `Exception`, such as a Rust library's panic."""
+    """An exception that does not inherit from `Exception`, such as a Rust library's panic."""
 
 
 class Unspeakable(Exception):
@@ -42,7 +42,7 @@ def recurse() -> int:
     return 1 + recurse()
 
 
-# The tool failures, by the argument that selects them.
+# Tool failures, by the argument that selects them.
 RAISES: dict[str, Any] = {
     "zero": lambda: 1 // 0,
     "recursion": recurse,
@@ -71,7 +71,7 @@ class DeskConfig(Config):
 
 
 class Desk(World[DeskConfig]):
-    """A world whose tools change its state and then may fail, with the last noted score."""
+    """A world whose tools change its state and may then fail."""
 
     Config = DeskConfig
 
@@ -124,7 +124,7 @@ class Desk(World[DeskConfig]):
 
     @tool
     def answer_with(self, what: str) -> Any:
-        """Change something, then answer with what no chat can hold.
+        """Change the state, then return a value that a chat cannot contain.
 
         Args:
             what: The kind.
@@ -134,7 +134,7 @@ class Desk(World[DeskConfig]):
 
     @tool
     def be_slow(self) -> str:
-        """Meet a limit of the host."""
+        """Reach a limit of the host."""
         raise HostLimitError("limit exceeded: the process was killed")
 
     @tool(final=True)
@@ -184,7 +184,7 @@ def step(env: Any, text: str) -> tuple[str, float, bool, StepInfo]:
 def test_a_tool_that_fails_is_undone_and_reported(how: str) -> None:
     env, twin = begun(), begun()
     for each in (env, twin):
-        each.step("no call")  # puts both envs in the same turn
+        each.step("no call")  # brings both envs to the same turn
     before = pickle.dumps(public_state(env.world))
     text, reward, over, detail = step(env, write("fail", how=how))
     assert (text, reward, over, detail.errors) == (f"error: {FAULT}", 0.0, False, 1)
@@ -306,7 +306,7 @@ def test_an_episode_that_cannot_be_restored_ends(monkeypatch: pytest.MonkeyPatch
 def test_a_result_of_any_length_that_is_not_repeated_shows(
     length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The log keeps enough of each result to distinguish it.
+    # The log stores enough of each result to distinguish it from others.
     env = begun()
     monkeypatch.setattr(env._direct["note"], "method", lambda text: "x" * length)
     env.step(write("note", text="it is answered by other code"))

@@ -25,7 +25,7 @@ from agentgym.play.spaces import ChatSpace
 from tests.helpers import calls_of
 
 TOOLS = (Tool("look", "Look.", {"type": "object", "properties": {}}),)
-ODD = "\x00\ud800 \U0001f600\r\n" + "é" * 70_000  # more than a pipe's buffer, and a lone surrogate
+ODD = "\x00\ud800 \U0001f600\r\n" + "é" * 70_000  # longer than a pipe's buffer
 
 
 def writer_of(chats: SharedChats) -> SharedChats:
@@ -34,7 +34,7 @@ def writer_of(chats: SharedChats) -> SharedChats:
 
 
 def random_chats(seed: int) -> Iterator[Chat]:
-    """Yield chats as wrappers change them: they grow, lose their tail, are edited and restart."""
+    """Yield chats with the edits of wrappers: they grow, shrink, change and restart."""
     draw = random.Random(seed)
     chat = Chat()
     for k in range(60):
@@ -109,7 +109,7 @@ def test_the_memory_goes_with_its_last_owner() -> None:
     gc.collect()
     with pytest.raises(OSError, match="descriptor"):
         os.fstat(file)
-    # no folder lists the file, so a killed process leaves no file behind
+    # the file has no directory entry, so a killed process leaves no file behind
     assert os.fstat(twin._file).st_nlink == 0
 
 
@@ -183,7 +183,7 @@ def test_every_way_to_reset_gives_what_single_envs_give(
                     assert infos["final_obs"][k] == results[k][4]["final_obs"]
                     assert infos["final_info"]["detail"][k] == results[k][4]["final_info"]["detail"]
             if autoreset == AutoresetMode.DISABLED and any(over):
-                # an env stays as it is until the caller resets it
+                # an env remains unchanged until the caller resets it
                 assert list(shown) == chats
                 shown, _ = envs.reset(seed=[40, 41], options={"reset_mask": np.array(over)})
                 for k in np.flatnonzero(over):
@@ -199,7 +199,7 @@ OPTIONS = {"items": 4, "removals": 2, "budget_slack": 1, "oracles": "S"}
 
 
 def _expected(env: Any, text: str, over: bool, autoreset: AutoresetMode) -> tuple[Any, ...]:
-    """Return the expected observation of one sub-env, computed by hand."""
+    """Return the expected observation of one sub-env, computed independently."""
     if autoreset == AutoresetMode.NEXT_STEP and over:
         chat, info = env.reset()
         return chat, 0.0, False, False, info

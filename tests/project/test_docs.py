@@ -1,4 +1,4 @@
-"""README and docs/ are true: their code runs, their commands and files exist."""
+"""README and docs/ are correct: their code runs, and their commands and files exist."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.training.rollout.endpoint_server import Answer, serving
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-# Folders in docs/ written by a site build.
+# Folders in docs/ that a site build creates.
 GENERATED = ("api", "servers", "worlds", "wrappers", "_build")
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
@@ -58,7 +58,7 @@ def run(code: str, folder: Path, **variables: str) -> str:
         env={**os.environ, **variables},
     )
     if "MissingRequirement" in shown.stderr:
-        raise SandboxUnavailable(shown.stderr)  # skips the test if the host is the cause
+        raise SandboxUnavailable(shown.stderr)  # skips the test if the host cannot run programs
     assert shown.returncode == 0, shown.stderr
     return shown.stdout
 
@@ -79,7 +79,7 @@ def test_a_tutorial_runs_from_top_to_bottom(tutorial: str, tmp_path: Path) -> No
 
 @pytest.fixture
 def endpoint() -> Iterator[Mapping[str, str]]:
-    """Serve a badly planning agent as a chat completions model; yield its connection settings."""
+    """Serve an agent that plans badly as a chat model; yield its connection settings."""
     agent = ControlPolicy("ListWorld", Deficits(planning=0.3))
 
     def reply(request: dict[str, Any], number: int) -> Answer:
@@ -155,7 +155,7 @@ COMMANDS = {
     if re.match(r"agentgym \w", command.strip())
 }
 COMMAND: Any = typer.main.get_command(app)
-# Parser errors for a command or option that prose names without its arguments.
+# Parser errors for a command or option that prose mentions without its arguments.
 MENTIONS = {"MissingParameter", "BadOptionUsage", "NoArgsIsHelpError"}
 
 
@@ -180,7 +180,7 @@ def test_every_command_on_the_pages_is_one_of_the_command_line() -> None:
     assert refused == []
 
 
-# Not available here: the reader's worlds, endpoints and models.
+# Commands that need the reader's own worlds, endpoints or models.
 ELSEWHERE = re.compile(r"guess|my_package|--price")
 OF_POLICIES = re.compile(r" --(policy|max-new-tokens|batch-size) \S+")
 STUDIES = [
@@ -191,7 +191,7 @@ STUDIES = [
 
 
 def test_every_printed_ablation_can_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Options that parse may still contradict each other or the world."""
+    """Options that can be parsed may still contradict each other or the world."""
     monkeypatch.setattr("agentgym.cli.ablate.prepare_ablation", lambda *given: None)
     monkeypatch.setattr("agentgym.cli.ablate._play", lambda *given: None)
     with forgotten_worlds():
@@ -222,7 +222,7 @@ def test_targets_and_files_on_the_pages_exist() -> None:
 
 
 def test_links_between_the_pages_lead_somewhere() -> None:
-    # The site build checks links within docs/, and this test checks README's.
+    # The site build checks links within docs/, and this test checks the links in README.
     broken = [
         (page, link)
         for page, text in PAGES.items()
@@ -282,7 +282,7 @@ def test_the_page_of_a_world_has_all_that_a_reader_asks_for(generate: Any, name:
     assert (DOCS / "papers" / f"{folder[0]}.md").is_file()
 
 
-# A newcomer's words, with the page that explains them.
+# Words that a newcomer may look up, with the page that explains them.
 EXPLAINED = {
     **dict.fromkeys(("horizon", "temperature", "oracle", "placebo", "arm", "window"), "glossary"),
     "FAQ": "faq",

@@ -20,7 +20,7 @@ from tests.helpers import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
-MAX_LINES = 60  # about a screen, without blank lines and the docstring
+MAX_LINES = 60  # about one screen, without blank lines and the docstring
 each_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 
 
@@ -66,7 +66,7 @@ def test_context_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_own_world() -> None:
-    # Runs as a program, because its world must stay out of the other tests' registry.
+    # Run as a program, so that its world does not enter the registry of other tests.
     *_, labels, reward = run("own_world", "--episodes", "100").splitlines()
     assert labels.startswith("optimal: [True")
     assert "False" not in labels
@@ -74,7 +74,7 @@ def test_own_world() -> None:
 
 
 def test_the_optimal_guesses_of_own_world_are_exact() -> None:
-    # A guess is optimal exactly if its worse answer leaves a winnable game.
+    # A guess is optimal if and only if its worse answer leaves a winnable game.
     module = importlib.import_module("examples.own_world")
     world = module.GuessWorld(module.GuessConfig(), 0)
 
@@ -97,7 +97,7 @@ def test_the_optimal_guesses_of_own_world_are_exact() -> None:
 
 @pytest.mark.rotation
 def test_custom_office_task() -> None:
-    # Runs as a program, because its task must stay out of the other tests' registry.
+    # Run as a program, so that its task does not enter the registry of other tests.
     pytest.importorskip("sqlglot", reason="examples/custom_office_task.py needs the extra office")
     *steps, score, failures = run("custom_office_task", "--length", "12000").splitlines()
     assert score == "score: 1.0"
@@ -159,7 +159,7 @@ def test_grpo_trl(tmp_path: Path) -> None:
     assert len(rows) == trainer.state.global_step == 2
     assert all(row["completions/mean_length"] > 0 for row in rows)
     assert [row["rows_left_out"] for row in rows] == [0.0, 0.0]
-    PolicyConfig(str(tmp_path)).make("ListWorld")  # the folder has a model to evaluate
+    PolicyConfig(str(tmp_path)).make("ListWorld")  # the folder contains a model to evaluate
     config_args = pytest.importorskip("accelerate.commands.config.config_args")
     launch = config_args.load_config_from_file(str(ROOT / "examples" / "accelerate.yaml"))
     assert launch.distributed_type == "MULTI_GPU"

@@ -29,7 +29,7 @@ def text(name: str) -> str:
 
 
 def without_code(page: str) -> str:
-    # Brackets have other meanings in code.
+    # Ignore code, in which brackets have other meanings.
     return re.sub(r"`[^`\n]*`", "", re.sub(r"```.*?```", "", page, flags=re.DOTALL))
 
 
@@ -66,7 +66,7 @@ def test_data_of_others_stand_beside_their_notice() -> None:
             for path in (ROOT / "agentgym").rglob(pattern)]  # fmt: skip
     assert data
     for path in data:
-        # The project's own tool descriptions, default fields of records, and hostile texts.
+        # Skip the project's own tool descriptions, default record fields and hostile texts.
         if path.name.startswith("hostile_") or path.is_relative_to(ROOT / "agentgym/office"):
             continue
         assert path.name in (path.parent / "NOTICES.md").read_text(encoding="utf-8")

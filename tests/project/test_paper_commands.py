@@ -1,4 +1,4 @@
-"""The commands on the papers' pages run at the smallest size, one in four per run."""
+"""The commands on the papers' pages run at the smallest size; each test run samples one in four."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentgym.oracles import OraclePolicy
 def make_policy(env_id):
     return OraclePolicy(env_id)
 """
-# Sizes for every command of a preset, which replace its own.
+# Sizes for every command of a preset, which replace the command's own sizes.
 SMALLEST = {
     "": "--horizons 4",
     "lumina": "--horizons 4 --world ListWorld",
@@ -26,7 +26,7 @@ SMALLEST = {
     "lore-hard": "--horizons 2 --world DocumentWorld",
     "loca": "--horizons 8k --world CourseAssistant",
 }
-# Commands that need no other command's file, no client, no person and no embedding of a database.
+# Commands that need no other command's file, no client, no user input and no embeddings.
 ALONE = re.compile(r"agentgym (ablate|rollout|list|export|longbench write)\b(?!.*wordllama).*")
 ON_PAGES = sorted(
     {

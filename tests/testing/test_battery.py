@@ -15,7 +15,7 @@ from agentgym.text.tools import Tool
 from tests.testing import leaky_worlds
 from tests.testing.leaky_worlds import LEAKY
 
-# The row that must report a leak in each toy world; others may report leaks too.
+# The row that must report a leak in each toy world; other rows may report leaks too.
 FINDERS = {
     "BudgetTells": "prompt alone: rules and features",
     "LengthTells": "prompt alone: rules and features",
@@ -54,7 +54,7 @@ def test_a_clean_world_passes() -> None:
 
 
 def test_a_leak_of_one_kind_is_told_from_the_others() -> None:
-    """The leaking rows identify the kind of leak: not all of them fire."""
+    """Only the rows that match the kind of leak report the leak."""
     audit = run_audit(AuditConfig("AnyEnd", seeds=40, demonstrations=20))
     assert [row.name for row in audit.leaks] == ["at once answer(name='')"]
 

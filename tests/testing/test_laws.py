@@ -24,7 +24,7 @@ def run(*words: str) -> Result:
 
 
 GUESS = "tests.world.guess_world"
-BROKEN = [  # each world, the law that it breaks, and the message
+BROKEN = [  # each world, with the law that it breaks and the message
     ("PaidForNothing", "doing nothing", "doing nothing scores 1.0"),
     ("Overpaid", "spaces", "the scorer failed: .*score"),
     ("Endless", "doing nothing", "set max_turns"),

@@ -11,17 +11,17 @@ from tests.helpers import forgotten_worlds
 from tests.testing import lawless_worlds
 
 SOUND = "tests.world.guess_world:GuessWorld"
-# The worlds with the laws they break; the fuzzer must report at least one.
+# The worlds with the laws that they break; the fuzzer must report at least one of these laws.
 PLANTED = {
     "Fragile": {"raise"},
     "Noted": {"raise"},
-    # The env refuses such a score and reports the scorer.
+    # The env rejects an invalid score and reports the scorer's fault.
     "Overpaid": {"raise", "result"},
     "HalfDone": {"state"},
     "Shared": {"repeat"},
     "Forgetful": {"copy"},
 }
-# Over seeds 0 to 3, 6 episodes suffice; one kind of character in one argument takes 152.
+# Seeds 0 to 3 need at most 6 episodes, or 152 for one kind of character in one argument.
 EPISODES, RARE_EPISODES = 30, 300
 
 

@@ -29,7 +29,7 @@ call {{ call.function.name }} {{ call.function.arguments | tojson }}{% endfor %}
 
 
 def stock_template() -> str:
-    # Importing the template's module would need torch.
+    # Importing the template's module would require torch.
     spec = importlib.util.find_spec("transformers")
     assert spec is not None
     assert spec.origin is not None
@@ -92,7 +92,7 @@ def test_versions_of_a_chat_are_independent_tuples(data: st.DataObject) -> None:
 
 
 class Interrupted(Sequence[Message]):
-    """Messages during which another thread extends the same chat: before, in the middle, or after."""
+    """Messages whose iteration lets another thread extend the chat at a chosen place."""
 
     def __init__(self, chat: Chat, place: int) -> None:
         self.others: list[Chat] = []
@@ -212,7 +212,7 @@ def test_the_official_client_s_types_accept_the_chat(arm: str) -> None:
     messages = TypeAdapter(list[ChatCompletionMessageParam])
     for each in (chat, rich_chat()):
         for checked in messages.validate_python(each.to_openai()):
-            # The client's types validate this part lazily.
+            # The client's types validate this field lazily.
             calls: Any = checked.get("tool_calls", ())
             assert all(call["function"]["name"] for call in calls)
     tools = TypeAdapter(list[ChatCompletionToolParam]).validate_python(

@@ -250,7 +250,7 @@ def test_hostile_replies_are_read_in_one_go(kind: str) -> None:
     ids=range(11),
 )  # fmt: skip
 def test_long_pathological_replies_are_read_in_one_go(text: str) -> None:
-    """Quadratic time in any part of the parser would take minutes."""
+    """Quadratic time in any part of the parser would mean minutes."""
     assert parse(text).calls == ()
     assert explain(text)
 

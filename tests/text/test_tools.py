@@ -51,7 +51,7 @@ class Box:
         Args:
             text: Any text.
             number: A whole number,
-                told on two lines.
+                described on two lines.
         """
         texts = {"note": note, "title": title}
         return {"colour": colour, "point": point, "number": number, "ratio": ratio, **texts}
@@ -85,7 +85,7 @@ def test_schemas_are_what_a_person_would_write() -> None:
     assert schema.description == "Take one of each.\nMore about it."
     properties = schema.parameters["properties"]
     assert properties["text"] == {"type": "string", "description": "Any text."}
-    meaning = "A whole number,\ntold on two lines."
+    meaning = "A whole number,\ndescribed on two lines."
     assert properties["number"] == {"type": "integer", "description": meaning}
     assert properties["ratio"] == {"type": "number"}
     assert properties["flag"] == {"type": "boolean"}
@@ -247,7 +247,7 @@ def test_depth_is_counted_in_linear_time() -> None:
         value = {"a": value} if depth % 2 else [1, value, "x"]
     doubled: Any = [1]
     for _ in range(60):
-        doubled = [doubled, doubled]  # 2 ** 60 leaves if each were visited
+        doubled = [doubled, doubled]  # 2 ** 60 leaves if each path were followed
     assert nests_deeper(doubled, 60)
     assert not nests_deeper(doubled, 61)
     endless: list[Any] = []

@@ -1,4 +1,4 @@
-"""README's world with only the required hooks, and another with all hooks."""
+"""README's world with only the required hooks, and a second version with all hooks."""
 
 from __future__ import annotations
 

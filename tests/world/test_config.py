@@ -22,7 +22,8 @@ from agentgym.world.config import Choice, Option, Share, json_schema, list_optio
 ROOT = Path(__file__).parents[2]
 WORLDS = [pytest.param(entry.world, id=entry.id) for entry in agentgym.worlds()]
 
-# Options that depend on another one, as (option, its maximum in the configuration drawn so far).
+# Options with a maximum that depends on another option, computed from the configuration drawn so
+# far.
 AT_MOST = {
     "removals": lambda config: config["items"],
     "revealed": lambda config: config["nodes"],
@@ -32,7 +33,7 @@ AT_MOST = {
     "no_exam_rate": lambda config: 0.3,
     "exemption_rate": lambda config: 0.3,
 }
-# Options that others depend on, or whose values are not described by bounds.
+# Options on which others depend, or whose valid values are not described by bounds.
 FIXED = {"setting", "search_by", "data", "counter"}
 FIXED |= {"row", "verified"}  # these need data
 
@@ -47,8 +48,8 @@ class ToyConfig(Config):
     """Options of a toy.
 
     Attributes:
-        size: The size, which
-            takes two lines.
+        size: The size,
+            described on two lines.
         colour: The colour.
     """
 
@@ -209,7 +210,7 @@ def test_a_configuration_is_a_frozen_dataclass_that_keeps_its_values() -> None:
         ToyConfig(sice=4)  # type: ignore[call-arg]
     assert json_schema(ToyConfig)["required"] == []
     size, _, speed, *_ = list_options(ToyConfig)
-    assert size == Option("size", "int", 3, "[1, 9]", "The size, which takes two lines.")
+    assert size == Option("size", "int", 3, "[1, 9]", "The size, described on two lines.")
     assert speed == Option("speed", "float or None", None, "(0.0, inf)", "")
 
 

@@ -21,7 +21,7 @@ BARE, WHOLE = "tests/GuessWorld-v0", "tests/WholeGuessWorld-v0"
 EXAMPLE = "; an example is in agentgym/envs/lumina/list_world.py"
 STRATEGIES = "+".join(
     name for name in agentgym.STRATEGIES if name != "programmatic"
-)  # random code would not test the hooks
+)  # random programs would not test the hooks
 SMALL: dict[str, Any] = {"context": "compaction", "window": 500}
 
 

@@ -27,7 +27,7 @@ class FewConfig:
 
 
 class FewWorld(GuessWorld):
-    """World with a configured number of equally likely instances and default hooks."""
+    """World with a configured number of equally likely instances, and default hooks."""
 
     Config = FewConfig  # type: ignore[assignment]
 
@@ -112,7 +112,7 @@ def test_an_unknown_split_is_refused() -> None:
 
 
 def test_a_reset_that_finds_nothing_says_so() -> None:
-    # A world that overstates its number of instances must not hang an env.
+    # A reset must not hang if a world overstates its number of instances.
     class Boaster(FewWorld):
         @classmethod
         def instance_count(cls, config: Any) -> float:

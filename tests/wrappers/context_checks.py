@@ -1,4 +1,4 @@
-"""Invariants of every view at every step, checked from outside."""
+"""Invariants of every view at every step, checked without access to the wrappers' internals."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Checked:
             assert record.reused == sum(map(self.view.counter.count, now[:common]))
 
     def check_again(self) -> None:
-        """Check that editing again, or rebuilding from the log, gives the same view."""
+        """Check that repeating the edits, or rebuilding from the log, gives the same view."""
         other = clone(self.env)
         strategies = [layer for layer in layers(other) if isinstance(layer, ContextWrapper)][::-1]
         view = strategies[0].view
@@ -125,7 +125,7 @@ class Checked:
             isinstance(layer, MemoryTool) or type(layer).__name__ == "Meddler"
             for layer in layers(other)
         )
-        # A pending warning, request or usage line is new text, not an edit.
+        # A pending warning, request or usage line counts as new text, not as an edit.
         asks = any(
             isinstance(strategy, Compaction) and strategy.summarizer is None
             for strategy in strategies

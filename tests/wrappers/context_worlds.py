@@ -53,7 +53,7 @@ class Config:
 
 
 class ToolBox(World[Config]):
-    """Tools with results of any size, and no task to solve."""
+    """Tools with results of any size, without a task to solve."""
 
     Config = Config
 
@@ -248,7 +248,7 @@ def stacks(draw: st.DrawFn, need: Sequence[type[ContextWrapper]] = ()) -> Stack:
             if strategy in chosen
         ),
         draw(st.integers(-200, 1_500))
-        + (1_200 if memory else 550),  # about the size of pinned messages
+        + (1_200 if memory else 550),  # roughly the size of the pinned messages
         draw(st.sampled_from([0, 0, 100])),
         draw(st.sampled_from(["", "", "", "P", "S", "SP", "SH", "SPH"])),
         draw(st.sampled_from(["persistent", "ephemeral"])),

@@ -1,6 +1,7 @@
-"""Simulation of the documented context strategies, to compare every view with.
+"""Simulation of the documented context strategies, with which every view is compared.
 
-It shares no code with the wrappers. Each step rebuilds the view with the rules of docs/context.md.
+The simulation shares no code with the wrappers. Each step rebuilds the view with the rules of
+docs/context.md.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class Summaries:
 
 @dataclass
 class Simulation:
-    """A view that follows the specification; `memory`: whether the policy is warned."""
+    """View that follows the specification; `memory` states whether the policy is warned."""
 
     counter: str
     window: int
@@ -125,7 +126,7 @@ class Simulation:
     def __post_init__(self) -> None:
         self.length = LENGTHS[self.counter]
         longest = f"\n\n<system_warning>Token usage: {self.window}/{self.window}; 0 remaining</system_warning>"
-        # The report may split the digits differently, so a few tokens are left for it.
+        # The tokens of the report's digits may vary, so a few tokens are reserved.
         self.limit = self.window - (self.length(longest) + 12 if self.awareness else 0)
 
     # Counting.
@@ -158,7 +159,7 @@ class Simulation:
         return max(levels)
 
     def turns(self) -> list[list[Line]]:
-        """Return the replies with their results; a summary is a separate turn."""
+        """Return each reply with its results as a turn; a summary is a separate turn."""
         turns: list[list[Line]] = []
         for line in self.shown:
             if line.role == "assistant":

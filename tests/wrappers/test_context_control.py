@@ -1,4 +1,4 @@
-"""The positive control of the context strategies, whose table is in docs/context.md."""
+"""The positive control of the context strategies; docs/context.md shows its table."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def masks(env: gymnasium.Env[Any, Any]) -> Any:
 
 
 def walk(env: FeatureObservations, seed: int, legal: bool = True) -> Any:
-    """Play random choices; yield before each, with the result of the last one."""
+    """Play random choices; yield the features before each choice."""
     rng = np.random.default_rng(seed)
     features, _ = env.reset(seed=seed)
     yield features
@@ -71,7 +71,7 @@ def walk(env: FeatureObservations, seed: int, legal: bool = True) -> Any:
 
 @each_case
 def test_gymnasium_finds_nothing_to_say(env_id: str, options: dict[str, Any]) -> None:
-    # Only the warning about wrappers is expected; others are errors.
+    # Only the warning about wrappers is expected; other warnings are errors.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*is different from the unwrapped version")
         check_env(numbers(env_id, **options), skip_render_check=True)
@@ -91,7 +91,7 @@ def test_a_choice_is_carried_out_if_the_mask_has_it_and_else_costs_its_turn(
     env_id, options = case
     env = numbers(env_id, **options)
     for seed in range(3):
-        for _ in islice(walk(env, seed), 12):  # each step is tried with every menu choice
+        for _ in islice(walk(env, seed), 12):  # tries every menu choice at each step
             if env.world_env.over:
                 break
             mask, world = masks(env), env.world_env.world
@@ -205,7 +205,8 @@ def test_the_features_of_a_grid() -> None:
 
 
 def test_the_end_of_the_budget_is_an_end_and_an_overflow_is_not() -> None:
-    # A learner must not bootstrap once the turn budget, one of the features, is exhausted.
+    # Exhausting the turn budget must terminate the episode, because the budget is one of the
+    # features.
     env = numbers("GridWorld", **EXACT)
     env.reset(seed=0)
     over = False

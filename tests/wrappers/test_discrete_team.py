@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pettingzoo", reason="PettingZoo is not installed")
 
-with warnings.catch_warnings():  # warnings from PettingZoo's own imports
+with warnings.catch_warnings():  # warnings raised by PettingZoo's own imports
     warnings.simplefilter("ignore")
     from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test
     from pettingzoo.utils.conversions import parallel_to_aec
@@ -55,7 +55,8 @@ def test_an_action_is_carried_out_if_the_mask_has_it(env_id: str, options: dict[
                 assert observations[agent] in env.observation_space(agent)
                 legal = np.flatnonzero(mask)
                 actions[agent] = rng.choice(legal if masked else np.arange(env.count))
-                # An empty reply, the last action of an agent without the tool wait, is not a call.
+                # Without the tool wait, the agent's last action is an empty reply, which is not a
+                # call.
                 if not info["waiting"] and actions[agent] < env.count - 1:
                     expected[agent] = bool(mask[actions[agent]])
                 if info["waiting"]:
@@ -63,7 +64,7 @@ def test_an_action_is_carried_out_if_the_mask_has_it(env_id: str, options: dict[
             observations, _, terminations, truncations, infos = env.step(actions)
             over = any(terminations.values()) or any(truncations.values())
             for agent, legal_call in expected.items():
-                # In a shared world, another agent's call may have intervened.
+                # In a shared world, another agent's call may have changed the state.
                 if agent == next(iter(infos)):
                     assert infos[agent]["valid"] == legal_call
 
@@ -79,7 +80,7 @@ def test_two_agents_solve_a_list_by_numbers() -> None:
     assert [info["action_mask"].tolist() for info in infos.values()] == [[1, 1, 0, 1], [0, 0, 1, 1]]
     _, _, _, _, infos = env.step({"actor_0": index, "closer_0": wait})
     assert infos["closer_0"]["action_mask"].tolist() == [0, 0, 0, 1]
-    env.step({"actor_0": wait, "closer_0": wait})  # nobody would act again, so both must act
+    env.step({"actor_0": wait, "closer_0": wait})  # both waited, so both must act next
     _, rewards, terminations, _, _ = env.step({"actor_0": wait, "closer_0": 2})
     assert rewards == {"actor_0": 1.0, "closer_0": 1.0}
     assert terminations == {"actor_0": True, "closer_0": True}

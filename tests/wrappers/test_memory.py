@@ -21,7 +21,7 @@ TAKES = {command: takes for command, (_, takes) in _COMMANDS.items()}
 
 
 class Memory(MemoryTools):
-    """The tool over a dict, with positional arguments and access to its whole content."""
+    """The memory tool on a dict, with positional arguments and access to the whole content."""
 
     def __init__(self, limits: MemoryLimits = ROOMY) -> None:
         super().__init__(limits)
@@ -46,7 +46,7 @@ def memory() -> Memory:
 
 
 class Naive:
-    """A naive model of the commands."""
+    """A naive reference model of the commands."""
 
     def __init__(self) -> None:
         self.files: dict[tuple[str, ...], str] = {}
@@ -226,7 +226,7 @@ def test_limits() -> None:
     memory.refuses("would hold 21 characters, at most 20", "create", "/memories/2", "1234")
     memory.refuses("holds 4 files, at most 4", "create", "/memories/4", "")
     memory.files = {**memory.files, "/memories/d/4": "1234567890a"}
-    # Content over the limits can still be viewed, moved and shortened.
+    # Content that exceeds the limits can still be viewed, moved and shortened.
     memory("rename", "/memories/d", "/memories/e")
     memory("str_replace", "/memories/e/4", "a", "")
     memory.refuses("at most 9", "str_replace", "/memories/e/4", "1", "00")

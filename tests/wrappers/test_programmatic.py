@@ -32,7 +32,7 @@ class Awkward:
 
 
 class Vault(World[VaultConfig]):
-    """Count, look up, and end in two ways."""
+    """World that counts, looks things up, and ends in two ways."""
 
     Config = VaultConfig
 
@@ -71,7 +71,7 @@ class Vault(World[VaultConfig]):
             tags: Words to repeat.
         """
         if self.config.fail:
-            raise ValueError("a bug of the world")
+            raise ValueError("a bug in the world")
         return {kind: getattr(self, kind), "tags": tags}
 
     @tool
@@ -90,7 +90,7 @@ class Vault(World[VaultConfig]):
 
 
 class Note(Toolset):
-    """A toolset that a wrapper mounts."""
+    """A toolset mounted by a wrapper."""
 
     @tool
     def note(self, text: str) -> str:
@@ -309,10 +309,10 @@ def test_the_world_may_end_during_code(sandbox: str) -> None:
 
 def test_faults_of_the_world_are_not_hidden(sandbox: str) -> None:
     code = python("try:\n    peek('count')\nexcept BaseException:\n    pass")
-    with pytest.raises(ValueError, match="a bug of the world"):
+    with pytest.raises(ValueError, match="a bug in the world"):
         started(sandbox, world={"fail": True, "on_fault": "raise"}).step(code)
     (fault,) = started(sandbox, world={"fail": True}).step(code)[4]["detail"].faults
-    assert (fault.tool, fault.message) == ("peek", "a bug of the world")
+    assert (fault.tool, fault.message) == ("peek", "a bug in the world")
 
 
 def test_clones_and_snapshots_are_independent(sandbox: str) -> None:

@@ -1,4 +1,4 @@
-"""Every view of every strategy against a simulation of the specification."""
+"""Compare every view of every strategy with a simulation of the specification."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ WORLDS: dict[str, dict[str, Any]] = {
     "DocumentWorld": {},
     "NhlB2bAnalysis": {"size": 4},
 }
-# Tokens that a few turns take; triggers fire within this room above the opening messages.
+# Tokens that a few turns take above the opening messages; triggers fire within this range.
 ROOM = {"TreeWorld": 900, "ListWorld": 900, "DocumentWorld": 900, "NhlB2bAnalysis": 9_000}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A stack with its options; `{n}` in a trigger is n % of the room above the opening messages."""
+    """A stack with its options; `{n}` in a trigger is n % of the room above the first messages."""
 
     thinking: Thinking | None = None
     results: Results | None = None
@@ -167,7 +167,7 @@ def make(case: Case, world: str, opening: int) -> tuple[Any, Simulation]:
 
 
 class Driver:
-    """An agent that plays on without ending the episode."""
+    """An agent that continues to play without ending the episode."""
 
     def __init__(self, env: Any, case: Case, seed: int) -> None:
         self.env: ToolEnv = tool_env(env)
@@ -213,7 +213,7 @@ def visible(chat: Chat) -> list[Line]:
 
 
 def compare(case: Case, world: str, seed: int, turns: int = 40) -> dict[str, int]:
-    """Compare each view with the simulation, and return how often each strategy edited."""
+    """Compare each view with the simulation, and return the number of edits by each strategy."""
     opening_env, _ = make(case, world, 10**6)
     opening = opening_env.reset(seed=seed)[1]["context"].tokens
     env, simulation = make(case, world, opening)
@@ -246,7 +246,7 @@ def compare(case: Case, world: str, seed: int, turns: int = 40) -> dict[str, int
 
 
 class Custom(ClearToolResults):
-    """A strategy from another package."""
+    """A context strategy defined in another package."""
 
 
 class Renamed(EditMessages):

@@ -1,5 +1,5 @@
-"""Workbench programs that not every distribution has, in Python: `unzip` and `zip`.
+"""Python versions of workbench programs that some distributions lack: `unzip` and `zip`.
 
-Their source code is sent into the sandbox. They support the most common options and refuse the
-others.
+The source code of these programs is copied into the sandbox. The programs support the most common
+options and reject the others.
 """

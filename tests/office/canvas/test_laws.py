@@ -1,4 +1,4 @@
-"""Canvas: privacy, and work that grows with the school; `recorded/canvas.txt` has the rest."""
+"""Canvas: privacy, and work in large schools. Other tests are in `recorded/canvas.txt`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.helpers import calls_of
 from tests.office.test_laws import call, run
 from tests.office.test_sessions import prepared
 
-# The users and courses of recorded/canvas.txt.
+# The users and courses from recorded/canvas.txt.
 SAM, SUE, OSCAR = 4, 5, 6
 ALGEBRA, DRAFT = 1, 3
 
 
 def busy() -> Canvas:
-    """Return a full school; private records contain `private-` and the owner."""
+    """Return a school with many records; private records contain `private-` and the owner."""
     canvas: Any = prepared("canvas")
     quiz = canvas.quizzes.add_quiz(ALGEBRA, "Quiz")
     question = {"question_text": "2 + 2?", "answers": [{"text": "4", "weight": 100}]}

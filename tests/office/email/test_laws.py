@@ -45,7 +45,7 @@ def sound(server: Email) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_calls_match_a_model(seed: int) -> None:
-    """The model maps folder and id to [subject, read, important]."""
+    """The reference model maps a folder and an id to [subject, read, important]."""
     rng = np.random.default_rng(seed)
     server, model = Email(), Model()
     server.add_users((user, "p", "") for user in model.boxes)

@@ -1,4 +1,5 @@
-"""Mail server: logins, bounces, privacy and filling; `recorded/email.txt` has the rest."""
+"""Mail server: logins, bounces, privacy and size limits. Other tests are in
+`recorded/email.txt`."""
 
 from __future__ import annotations
 
@@ -123,7 +124,7 @@ def test_tasks_fill_mailboxes() -> None:
         ("text", "  ", ["text"]),
         ("text", "<b>other</b>", ["other", "text"]),
         ("", "<b>other</b>", ["other"]),
-        ("text", "<a@b.org>", ["", "text"]),  # mail programs show the HTML, which is empty
+        ("text", "<a@b.org>", ["", "text"]),  # mail programs show the HTML part, which is empty
         ("", None, [""]),
     ],
 )

@@ -1,4 +1,4 @@
-"""Filesystem server: patterns and edits; `recorded/filesystem.txt` has the rest."""
+"""Filesystem server: patterns and edits. Other tests are in `recorded/filesystem.txt`."""
 
 from __future__ import annotations
 

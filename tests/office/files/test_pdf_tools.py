@@ -1,4 +1,4 @@
-"""PDF server, and PDF files written for tasks."""
+"""PDF server, and PDF files created for tasks."""
 
 from __future__ import annotations
 

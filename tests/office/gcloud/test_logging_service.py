@@ -1,4 +1,4 @@
-"""Cloud Logging: filters, limits and paging; `recorded/google_cloud.txt` has the rest."""
+"""Cloud Logging: filters, limits and paging. Other tests are in `recorded/google_cloud.txt`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from agentgym.text.tools import ToolError
 from tests.helpers import calls_of
 from tests.office.test_laws import call, refused, run
 
-# One line per filter: the numbers of the entries that it finds, or its error. `¶` is a line break.
+# One line per filter, with the numbers of the matching entries, or the error. `¶` is a line break.
 FILTERS = (Path(__file__).parent / "log_filters.tsv").read_text(encoding="utf-8").splitlines()
 
 
 @pytest.fixture
 def cloud() -> GoogleCloud:
-    """Six past entries, one per hour, identified by the hour."""
+    """Return a server with six past entries, one per hour, identified by the hour."""
     made = GoogleCloud()
     entries: list[tuple[str, str, Any]] = [
         ("app", "DEBUG", "Start of S001"),
@@ -120,7 +120,7 @@ def test_entries_have_a_limit() -> None:
     cloud = GoogleCloud()
     refused(cloud, "logging_write_log", text, log_name="a", message="é" * 131_073)
     nested: Any = "deep"
-    for _ in range(60):  # a call's arguments nest at most 64 levels
+    for _ in range(60):  # the arguments of a call can nest at most 64 levels deep
         nested = {"a": nested}
     call(cloud, "logging_write_log", log_name="a", message=nested)
     assert "(1)" in call(cloud, "logging_read_logs", log_filter="deep")

@@ -1,9 +1,9 @@
-"""The published servers' interfaces, compared with ours.
+"""The interfaces of the published servers, compared with ours.
 
-`<server>.json` has a line per tool: parameters, and the form of a result. In a JSON tree, `key?` is
-optional, `<key>` represents any key, `a|null` may be null, `[x]` is a list of x, and `[]` a list of
-anything. `<server>.txt` has the calls to compare, as in `recorded/`. `<server>.toml` has the intended
-differences with their reasons, from which docs/loca_servers.md is generated.
+`<server>.json` has one line per tool, with the parameters and the form of a result. In a JSON tree,
+`key?` is optional, `<key>` represents any key, `a|null` may be null, `[x]` is a list of x, and `[]`
+a list of anything. `<server>.txt` contains the calls to compare, as in `recorded/`. `<server>.toml`
+lists the intended differences with their reasons; docs/loca_servers.md is generated from this file.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Difference:
-    """An intended difference from a published tool; keys and values have paths, such as
+    """An intended difference from a published tool. Keys and values are given as paths, such as
     `emails[].thread`.
 
     Attributes:
-        because: The reason, one sentence for the documentation.
-        disabled: Every call is refused, because the account lacks the feature.
-        added: Keys that only our results have.
-        lacking: Keys that only the published results have.
-        types: Values whose type differs.
-        params: Parameters that differ or that only ours has.
-        empty: Lists that are always empty here.
+        because: The reason, as one sentence for the documentation.
+        disabled: Whether every call is refused, because the account lacks the feature.
+        added: Keys that occur only in our results.
+        lacking: Keys that occur only in the published results.
+        types: Values whose types differ.
+        params: Parameters that differ or that only our tool has.
+        empty: Lists that are always empty in our results.
     """
 
     because: str = ""
@@ -58,8 +58,8 @@ class Shape:
 
     Attributes:
         added: Keys that the tree lacks.
-        lacking: Keys that a result lacked.
-        types: Values whose type differs, each with the actual type.
+        lacking: Keys that a result lacks.
+        types: Values whose types differ, each with the actual type.
         empty: Empty lists.
     """
 

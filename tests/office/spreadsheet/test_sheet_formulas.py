@@ -71,7 +71,7 @@ def test_results_are_kept_until_something_changes_and_follow_undone_changes() ->
     assert server.values(made) == [[6, 7]]
 
 
-# Each would take long without a limit on work.
+# Each formula would take a long time without a limit on work.
 HOSTILE = [
     "=CONCATENATE(" + "A1:D9," * 8_000 + "A1)",
     '=COUNTIF(A:Z,"' + "*a" * 200 + '")',

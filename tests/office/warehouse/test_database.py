@@ -52,7 +52,7 @@ class Account:
         return query_rows(answer) if isinstance(self.server, GoogleCloud) else data_rows(answer)
 
     def kill(self) -> None:
-        """Kill the database process, like a host that is out of memory."""
+        """Kill the database process, as a host without free memory would."""
         live = self.server.engine._live
         assert live is not None
         os.kill(live.process.pid, signal.SIGKILL)
@@ -60,7 +60,7 @@ class Account:
 
 DIALECTS = ("bigquery", "snowflake")
 LONG = "REPEAT('ab', 500000)"
-# Statements that take excessive time or memory in both dialects, and others for one dialect.
+# Statements that take too much time or memory, in both dialects or in one.
 HEAVY = (
     "SELECT COUNT(*) AS c FROM " + ", ".join(f"{{t}} t{k}" for k in range(20)),
     "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT COUNT(*) AS c FROM r",
@@ -87,7 +87,7 @@ def test_heavy_statements_end_and_cost_the_episode_nothing(
 ) -> None:
     monkeypatch.setattr(database, "SECONDS", 0.15)
     account = Account(dialect)
-    # Both dialects run in DuckDB, and each statement costs a process.
+    # Each statement kills a process, and DuckDB runs both dialects, so test Snowflake less.
     common = HEAVY if dialect == "bigquery" else HEAVY[::3]
     for sql in (*common, *OF_DIALECT[dialect]):
         with pytest.raises(ToolError, match=r"limit exceeded|invalid argument") as caught:
@@ -103,7 +103,7 @@ def test_a_statement_that_is_stopped_changes_nothing(
 ) -> None:
     monkeypatch.setattr(database, "SECONDS", 0.05)
     account = Account(dialect)
-    account.run("INSERT INTO {t} VALUES (100)")  # rows that exist only in the process
+    account.run("INSERT INTO {t} VALUES (100)")  # rows that exist only in the database process
     slow = "SELECT COUNT(*) AS c FROM " + ", ".join(f"{{t}} t{k}" for k in range(10))
     with pytest.raises(ToolError, match=r"ran for more than 0\.05 seconds") as caught:
         account.run(slow)
@@ -213,12 +213,12 @@ def test_no_process_outlives_the_one_that_started_it() -> None:
     while time.monotonic() < deadline:
         try:
             with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:  # noqa: PTH123
-                if stat.read().rpartition(")")[2].split()[0] == "Z":  # nobody reaps a zombie here
+                if stat.read().rpartition(")")[2].split()[0] == "Z":  # nothing reaps zombies here
                     return
         except FileNotFoundError:
             return
         time.sleep(0.01)
-    raise AssertionError(f"process {pid} is still there")
+    raise AssertionError(f"process {pid} is still running")
 
 
 def test_an_episode_in_which_the_host_gave_out_is_invalid() -> None:
@@ -255,7 +255,7 @@ def test_a_statement_that_is_stopped_costs_no_other_engine_anything(
 
     with ThreadPoolExecutor(4) as threads:
         answers = [threads.submit(work, account) for account in others]
-        for sql in (OF_DIALECT["bigquery"][-1], HEAVY[3]):  # too much memory, then too much time
+        for sql in (OF_DIALECT["bigquery"][-1], HEAVY[3]):  # exceed memory, then time
             with pytest.raises(ToolError, match="Resources exceeded"):
                 heavy.run(sql)
         ended.set()
@@ -272,7 +272,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_random_changes_agree_with_a_model(dialect: str) -> None:
-    """The model is a dict; occasionally a copy takes over."""
+    """The reference model is a dict; occasionally a copy of the account replaces the original."""
     rng, account, model = random.Random(3), Account(dialect), dict[int, int]()
     account.run("CREATE TABLE {t}2 (k INTEGER, v INTEGER)")
     for step in range(40):

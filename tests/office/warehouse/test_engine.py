@@ -91,7 +91,7 @@ def test_a_connection_that_is_asked_directly_is_locked_too() -> None:
     ask(server, "SELECT 1 AS a")
     live = server.engine._live
     assert live is not None
-    words = STAFF  # a name that DuckDB could take from this frame
+    words = STAFF  # a name that DuckDB could resolve from this frame
     assert words
     for statement in (
         "SET threads = 2",
@@ -283,7 +283,7 @@ def test_tables_under_a_pattern_are_refused() -> None:
 
 
 def changed(dialect: str) -> tuple[Callable[[str], str], Callable[[], list[str]]]:
-    """Return a function that alters a table, and one that shows its comments."""
+    """Return a function that alters a table, and a function that returns its comments."""
     if dialect == "snowflake":
         other = snowflake()
         return (

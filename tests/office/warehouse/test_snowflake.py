@@ -1,4 +1,4 @@
-"""Snowflake: queries, long results and random changes; `recorded/snowflake.txt` has the rest."""
+"""Snowflake: queries, long results and changes. Other tests are in `recorded/snowflake.txt`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.office.test_laws import call, refused
 from tests.office.test_sessions import prepared
 
 PAID = "PURCHASE_INVOICE.PUBLIC.INVOICE_PAYMENTS"
-# Statements on the tables of recorded/snowflake.txt, and their rows as JSON.
+# Statements on the tables of recorded/snowflake.txt, and the resulting rows as JSON.
 QUERIES = Path(__file__).with_name("snowflake_queries.tsv").read_text(encoding="utf-8").splitlines()
 
 

@@ -26,7 +26,7 @@ WORDS = (
 
 
 def drawn(rng: random.Random) -> str:
-    """Return random words, or an ordinary statement with words replaced, removed or added."""
+    """Return random words, or a statement in which words are replaced, removed or added."""
     if rng.random() < 0.3:
         return " ".join(rng.choices(WORDS, k=rng.randint(2, 12)))
     parts = re.findall(r"\w+|\{t\}|'[^']*'|[^\w\s]", statement(rng.choice(SHAPES), 40))
@@ -38,7 +38,7 @@ def drawn(rng: random.Random) -> str:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_no_statement_is_a_fault(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "SECONDS", 0.1)  # some would run too long
+    monkeypatch.setattr(database, "SECONDS", 0.1)  # some statements would run too long
     rng, account = random.Random(dialect), Account(dialect)
     for number in range(200):
         sql = drawn(rng)

@@ -28,7 +28,7 @@ def statement(shape: str, size: int) -> str:
 
 
 def attempt(account: Account, sql: str) -> None:
-    """Run a statement that may be refused, but must not fail otherwise."""
+    """Run a statement that may be rejected, but must not fail in another way."""
     if account.table != "ds.t":
         sql = sql.replace("INT64", "INTEGER").replace("AS STRING", "AS VARCHAR")
     with contextlib.suppress(ToolError):
@@ -42,7 +42,7 @@ def account(request: pytest.FixtureRequest) -> Iterator[Account]:
 
 
 def too_steep(work: list[int]) -> bool:
-    """Return whether work grows faster than length, which quadruples each time."""
+    """Return whether work grows faster than the statement, whose length quadruples at each step."""
     return any(long > 8 * short + 20_000 for short, long in pairwise(work))
 
 

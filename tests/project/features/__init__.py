@@ -1,1 +1,1 @@
-"""A small program for the purpose of each extra, run by `test_extras.py`."""
+"""Small programs, one for each extra, run by `test_extras.py`."""

@@ -1,4 +1,4 @@
-"""Run the program of an extra with only the extra's packages importable.
+"""Run the program of an extra, and let it import only the extra's packages.
 
 `python -m tests.project.features lora`
 """
@@ -51,7 +51,7 @@ class Narrow(PathFinder):
 
     @classmethod
     def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if fullname in cls.hidden:  # a package may contain a module of that name
+        if fullname in cls.hidden:  # a package may contain a module of the same name
             path = [place for place in path or sys.path if Path(place).name != "site-packages"]
         return super().find_spec(fullname, path, target)
 
@@ -66,7 +66,7 @@ def main(extra: str) -> None:
     Narrow.hidden = hidden_modules(Narrow.seen)
     sys.meta_path[:] = [Narrow if finder is PathFinder else finder for finder in sys.meta_path]
     for name in [name for name in sys.modules if name.partition(".")[0] in Narrow.hidden]:
-        del sys.modules[name]  # imported by a .pth file
+        del sys.modules[name]  # already imported by a .pth file
     runpy.run_module(f"tests.project.features.{extra}", run_name="__main__")
 
 

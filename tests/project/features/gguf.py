@@ -1,4 +1,4 @@
-"""Quantised weight files: write and read a small one."""
+"""Quantised weight files, by writing and reading a small one."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""Programs in the system's sandbox, if the host allows it."""
+"""Programs in the system sandbox, if the host allows it."""
 
 from agentgym.sandboxes import SandboxUnavailable, workbench
 
