@@ -66,7 +66,7 @@ _GROUP = 4
 
 
 class PuzzleWorld(World[PuzzleConfig]):
-    """Find hidden items with a query tool and guesses, each of which receives feedback.
+    """Find hidden items by guessing, with feedback on each guess and a tool that lists items.
 
     Each guess, right or wrong, moves on to the next hidden item. The candidates are exact if they
     are precisely the items consistent with all feedback. The optimal calls are queries that make

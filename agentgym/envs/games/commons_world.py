@@ -151,7 +151,7 @@ def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
 
 
 class CommonsWorld(GameWorld[CommonsConfig]):
-    """Take as much as possible from a stock shared with another player.
+    """Share a stock with another player over several rounds and take as much as possible.
 
     In each round, both players take units at the same time, and the remaining stock grows. A single
     agent plays against a known rule and must reach the largest possible total. In a match, each

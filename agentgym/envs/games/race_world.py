@@ -140,7 +140,7 @@ def scripted_replies(game: Race, moves: int) -> NDArray[np.int64]:
 
 
 class RaceWorld(GameWorld[RaceConfig]):
-    """Take turns with another player in taking numbers from the ends of a list.
+    """Take numbers from the ends of a list in turn with another player, for the largest sum.
 
     A single agent moves first against a known rule and must reach the largest possible sum. In a
     match, each agent earns its sum divided by the sum that it would get if both played perfectly.
