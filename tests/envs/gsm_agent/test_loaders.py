@@ -347,6 +347,6 @@ def test_malformed_parts_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "parts.jsonl", {**PART, "id": "z"}, {**PART, "documents": ["x"]}, PART)
     with pytest.raises(
         ValueError,
-        match=r"line 1, field id: .*line 2, field documents: .*line 3, field id: expected different",
+        match=r"line 1, field id: .*line 2, field documents: .*line 3, field id: expected a unique",
     ):
         read_parts([take_apart("a", CLIPS, "72")], path)
