@@ -28,7 +28,7 @@ FILLED = 0.9
 FEWEST = 4
 """Minimum rounds of a log that fills a length, so each task can be asked."""
 _DECOYS = 2  # a single decoy could be excluded by chance
-_RETURNING = 3  # the last page then leaves four candidates
+_RETURNING = 3  # so that the last page leaves four candidates
 _ENDING = 0.6  # returning items are chosen after this share of the log
 _TRIES = 40  # candidate rounds; the agent plays the longest one that fits
 
@@ -146,9 +146,8 @@ class SimulatedGame:
         return [shown[k] for k in order]
 
     def _aimed(self) -> list[Atom]:
-        """Greedily choose a few known atoms that exclude most items common to all lists."""
+        """Greedily choose known atoms that exclude most of the items common to all lists."""
         masks = {atom: self.table.mask(atom) for atom in self.heard}
-        # The last lists must contain the returning items.
         masks = {atom: m for atom, m in masks.items() if not (self.returning & ~m).any()}
         left, chosen = self.left.copy(), list[Atom]()
         while left.sum() > 1 and masks:
@@ -156,7 +155,6 @@ class SimulatedGame:
             best = max(
                 masks, key=lambda atom: (-int((left & masks[atom]).sum()), int(masks[atom].sum()))
             )
-            # No known atom excludes any more items.
             if not (left & ~masks[best]).any():
                 break
             left &= masks[best]
@@ -203,7 +201,6 @@ class SimulatedGame:
         return int(self.rng.choice(pool if len(pool) else np.flatnonzero(others)))
 
     def _telling(self, found: Mask) -> Mask:
-        """Return items in all lists or, failing that, items with an unmentioned target value."""
         others: Mask = self.left & (np.arange(len(self.table)) != self.target)
         if (others & ~self.guessed).any():
             return others

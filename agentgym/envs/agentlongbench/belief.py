@@ -114,7 +114,7 @@ class Belief:
     Attributes:
         known: The constraints on the hidden item from feedback.
         listed: The constraints from past queries, which all candidates satisfy.
-        pool: The candidates in list order; None before the first list.
+        pool: The remaining candidates; None before the first list is read.
         items: The names of all items, if the puzzle lists the items.
     """
 
@@ -145,7 +145,6 @@ class Belief:
             # Skip this list, because it might not contain the hidden item.
             if not all(map(self.known.implies, atoms)):
                 continue
-            # The first list sets the order of the candidates.
             order = names if self.pool is None else self.pool
             remaining = set(names) - self.guessed.keys()
             self.pool = [name for name in order if name in remaining]
@@ -242,7 +241,7 @@ class Hunt:
         return self.beliefs[self.number]
 
     def add_result(self, conditions: Sequence[Mapping[str, Any]], result: str) -> None:
-        """Update the knowledge of each hidden item that the result's lists must contain."""
+        """Update the knowledge about every hidden item that must be in the lists."""
         lists = read_lists(conditions, result)
         for belief in self.beliefs.values():
             belief.add_lists(lists)
@@ -255,7 +254,7 @@ class Hunt:
         self.number = min(later or self.beliefs, default=self.number)
 
     def lines(self) -> list[str]:
-        """Format the knowledge; omit the item list in puzzle 1, whose task contains it."""
+        """Format the knowledge; include the item list unless the task contains it."""
         listed = self.belief.items if self.belief.puzzle > 1 else ()
         return [
             *([f"{_LISTED}{dumps(list(listed))}\n"] if listed else []),
@@ -282,7 +281,7 @@ class Hunt:
 
 
 class OptimalMoves(Sequence[ToolCall]):
-    """Optimal calls of a player with a turn to spare, too many to enumerate.
+    """Optimal calls of a player with a turn to spare; there are too many to enumerate.
 
     A query is optimal if it makes some item's candidates exact. Guessing the next item is optimal
     once its candidates are exact. Iteration yields these guesses or, without exact candidates, one
@@ -290,8 +289,7 @@ class OptimalMoves(Sequence[ToolCall]):
     """
 
     def __init__(self, hunt: Hunt) -> None:
-        # Labels check membership after the call has run, so store the guesses now. Queries need no
-        # copy: running one does not change which queries make candidates exact.
+        # Labels test membership after the call has run, so store the guesses now.
         belief = hunt.belief
         query = ToolCall(TOOL, {"conditions": belief.conditions()})
         guesses = CallSet("guess", "name", belief.pool or ())

@@ -167,9 +167,9 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
     Attributes:
         hidden: The number of hidden items per puzzle. With one hidden item, the task contains
             feedback on a random first guess, as in the paper. With several, the task lists all
-            items, and the hidden ones are guessed in turn.
+            items, and the player guesses the hidden items in turn.
         rounds: The number of guesses allowed for each hidden item, including the random first
-            guess. With few rounds, some puzzles need luck.
+            guess. With few rounds, some puzzles can be solved only by luck.
         puzzles: The number of consecutive puzzles, each with its own table.
     """
 
@@ -183,8 +183,7 @@ def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator
     """Draw the item table of an episode.
 
     Knowledge-intensive tables contain the same facts in every episode. In knowledge-free tables,
-    random codes replace all names and values, and numbers are remapped in the same order. Shuffling
-    each section separately ensures that no item has a real species' profile.
+    random codes replace names and values, and random numbers in the same order replace numbers.
     """
     free = knowledge == "free"
     if source == "synthetic":
@@ -220,7 +219,6 @@ def species() -> ItemTable:
 
 @cache
 def _fixed_synthetic(items: int) -> ItemTable:
-    # Knowledge-intensive facts must be the same in every episode.
     return synthetic(items, np.random.default_rng(items))
 
 
@@ -228,7 +226,6 @@ def synthetic(items: int, rng: np.random.Generator) -> ItemTable:
     """Generate items with distinct profiles, sorted by name."""
     names = sorted(_words(items, rng))
     draws = _drawers(items)
-    # A dictionary drops duplicate profiles and keeps the order.
     profiles: dict[tuple[tuple[Value, ...], ...], None] = {}
     while len(profiles) < items:
         profiles[tuple(draw(rng) for draw in draws)] = None
@@ -280,7 +277,6 @@ def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
     ]
     values = {value for column in table.columns for each in column for value in each}
     words = sorted(value for value in values if isinstance(value, str))
-    # A value that occurs in two sections gets the same code in both.
     codes = dict(zip(words, _codes("Val_", len(words), rng), strict=True))
     columns: Columns = []
     for column in shuffled.columns:
@@ -317,7 +313,6 @@ def _published(table: ItemTable, rng: np.random.Generator) -> ItemTable:
 
 
 def _codes(prefix: str, count: int, rng: np.random.Generator) -> list[str]:
-    """Draw distinct codes of four consonants, which cannot spell words."""
     return [
         prefix + _PAIRS[n // len(_PAIRS)] + _PAIRS[n % len(_PAIRS)]
         for n in rng.choice(len(_PAIRS) ** 2, count, replace=False).tolist()

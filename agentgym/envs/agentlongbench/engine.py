@@ -179,7 +179,7 @@ def read_feedback(text: str) -> list[Feedback]:
 
 
 def read_verdicts(sections: str) -> list[Atom]:
-    """Parse facts about the target from the section lines in the feedback on a guess."""
+    """Parse the facts about the target from the section lines of feedback."""
     atoms: list[Atom] = []
     for name, marks in _LINE.findall(sections):
         for mark in marks.split("; "):

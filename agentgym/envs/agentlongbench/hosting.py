@@ -1,4 +1,4 @@
-"""A host agent answers questions about the hidden item; a referee checks its answers (section 2.1).
+"""A host agent answers questions about the hidden item, and a referee checks the answers.
 
 The host judges each value of a guess, and answers other questions with yes or no.
 """

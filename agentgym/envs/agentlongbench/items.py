@@ -43,7 +43,6 @@ class ItemTable:
     """An immutable table of items; all lists keep the table order.
 
     Args:
-        sections: The sections of a profile.
         names: The distinct item names.
         labels: The item names as they appear in feedback.
         columns: For each section, the values of each item: one number, or one or more strings.

@@ -63,7 +63,7 @@ class Round(RoundMessages):
 
     @property
     def result(self) -> Message:
-        """The tool result; round 1 has none."""
+        """The tool result, which does not exist in round 1."""
         return self.messages[1]
 
     @property
@@ -119,9 +119,8 @@ def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
 class Peak:
     """The guess with the largest number; its round is drawn before the log is played.
 
-    All rounds must be equally likely; with random guesses, the largest number would usually appear
-    early in a long log. Earlier guesses must have a smaller number, and later guesses must not have
-    a larger one.
+    This makes all rounds equally likely. Earlier guesses must have a smaller number, and later
+    guesses must not have a larger number.
     """
 
     number: int

@@ -1,7 +1,6 @@
 """Load published rows and check that their answers follow from their logs.
 
-A row has an oracle only if this package, with its own reading of the question, computes the row's
-answer from the log.
+A row has an oracle only if this package computes the same answer from the log.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ class PublishedRow:
         return row
 
     def open(self, tokens: TokenCounter) -> OpenRow:
-        """Read the log and look for a proof of the answer.
+        """Read the log and try to derive the answer from the log.
 
         Raise ValueError if a question in this package's wording has a wrong answer.
         """
@@ -138,8 +137,8 @@ class PublishedRow:
         proof = next((spec for spec in specs if _compute(spec, log) == right), None)
         if own and not proof:
             raise ValueError(
-                f"{self.path}, line {self.line}, field answer: according to the log, it must "
-                f"be {_compute(own, log)!r}, got {answer!r}"
+                f"{self.path}, line {self.line}, field answer: must be "
+                f"{_compute(own, log)!r} according to the log, got {answer!r}"
             )
         if proof and not own:
             wording = f"{wording}\n\nIn full: {proof.text()}"
@@ -151,7 +150,7 @@ class PublishedRow:
 
 @dataclass(frozen=True, eq=False)
 class OpenRow:
-    """A row with its log and question; proven rows add the question in this package's wording."""
+    """A loaded row with its log and question."""
 
     setting: str
     length: int
@@ -214,7 +213,6 @@ def retriever(count: int, embed: str = "") -> Callable[[Mapping[str, Any]], dict
         _, turns = split_turns(Chat.from_openai(messages).messages)
         texts = [Chat(turn.messages).to_text() for turn in turns]
         index = Dense.of(texts, vectors) if vectors else Lexical.of(texts)
-        # If no round matches, keep the last rounds.
         best = index.best(row["question"], count) or range(len(turns))[-count:]
         first = int(messages[0]["role"] == "system")
         kept = list(messages[:first])

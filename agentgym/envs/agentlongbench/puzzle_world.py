@@ -90,7 +90,6 @@ class PuzzleWorld(World[PuzzleConfig]):
         self._puzzles, self._found = self.config.puzzles, 0
         self._hidden = self.config.hidden
         self.max_turns = self.config.budget(self._puzzles * limits(self.config)[0])
-        # The budget does not allow more rounds than turns.
         self._rounds = min(self.config.rounds, self.max_turns)
         self._begin(1)
 
@@ -98,7 +97,6 @@ class PuzzleWorld(World[PuzzleConfig]):
         config, rng = self.config, np.random.default_rng(self._seeds[number - 1])
         most, deepest = limits(config)
         turns = most + 1
-        # Redraw the rare tables that exceed the limits.
         while turns > most:
             self.table = config.table(rng)
             first, counts = draw_reference(config, self.table, rng)

@@ -279,7 +279,7 @@ class LongContextQA(World[QAConfig]):
         )
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return a call that reads each page, and the answer.
+        """Return one call per page, and a call with the answer.
 
         Raise ValueError if the options do not determine the number of pages.
         """

@@ -105,10 +105,7 @@ _ANY_BULLET = re.compile(r"\n {1,2}- ")
 
 @dataclass
 class Evidence:
-    """The evidence read so far, except parts that can no longer affect the answer.
-
-    `results` and `feedback` map round numbers to tool results and relevant feedback lines.
-    """
+    """The evidence read so far, except parts that can no longer affect the answer."""
 
     spec: QuestionSpec
     seen: set[int] = field(default_factory=set)

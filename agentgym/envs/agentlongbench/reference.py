@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from agentgym.envs.agentlongbench.config import PuzzleConfig
 from agentgym.envs.agentlongbench.items import Atom, ItemTable
 
-# Number of sample tables used to determine a budget.
 _SAMPLES = 8
 # Arbitrary, but the same for every seed of a configuration.
 _SAMPLE_SEED = 20

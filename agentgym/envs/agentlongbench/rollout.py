@@ -19,10 +19,9 @@ RESERVE = 400
 _DRAWS = 20  # tables to try, because short logs cannot isolate some targets
 _ATTEMPTS = 12  # logs to play before giving up
 _REPLAYS = 30  # redraws of the peak before giving up; one or two usually suffice
-# The agent isolates the hidden item in the last part of a log; this is its share of the log.
+# The share of a log, at the end, in which the agent isolates the hidden item.
 _LATE = 0.15
-# The round of the peak is drawn from a range this many times as long as a trial log. No log of the
-# same length has that many rounds.
+# The round of the peak is at most this many times the number of rounds in a trial log.
 _MARGIN = 1.5
 # The paper's maximum number of rounds, and the minimum tokens per round. Longer logs raise the
 # maximum.
@@ -44,10 +43,10 @@ def play(
 ) -> Log:
     """Play whole rounds without guessing the hidden item; time and memory are linear in the length.
 
-    The log has `rounds` rounds (at least 3), or its tokens and those of the question fill 90 to 100
-    % of `length` (at least `SHORTEST`). With `isolate`, only the hidden item is in all lists, and
-    only the last lists exclude the others. `peak` is the position in [0, 1) of the first guess with
-    the largest number.
+    Either `rounds` (at least 3) or `length` (at least `SHORTEST`) determines the size. The log and
+    the question fill 90 to 100 % of `length`. With `isolate`, the hidden item is the only item in
+    all lists, but early lists alone do not reveal it. `peak` is the position in [0, 1) of the first
+    guess with the largest number.
 
     Raise ValueError if no log of this size meets the requirements.
     """

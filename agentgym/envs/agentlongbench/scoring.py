@@ -1,8 +1,8 @@
 """Parsing and scoring of answers (AgentLongBench, section 3.1).
 
 `score_published` reproduces the published evaluator and scores files and published rows.
-LongContextQA scores generated questions with `read` and `score`. Both also accept code fences,
-accents and numbered lists, and never mistake digits in a name for a list number.
+LongContextQA scores generated questions with `read` and `score`. Both functions also accept code
+fences, accents and numbered lists, and never mistake digits in a name for a list number.
 """
 
 from __future__ import annotations
@@ -160,7 +160,6 @@ def _read_bool(text: str) -> bool | None:
 
 
 def _split_published(text: str, kind: str) -> list[str]:
-    """Split a text into names; if a pair has only one name, its brackets remain."""
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError, TypeError):

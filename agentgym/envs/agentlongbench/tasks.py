@@ -74,11 +74,10 @@ def context_length(spans: Iterable[Span], log: LogMessages, counter: TokenCounte
 
 
 def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
-    """Return the expected score of a reader of only the last page of `page` rounds.
+    """Return the expected score of a reader who sees only the last page (`page` rounds).
 
     If the page contains all evidence, the answer is right. Otherwise the reader extrapolates
-    counts, takes the largest value or common items of the page, knows that an item missing from one
-    list is not in both, and guesses everything else.
+    counts, uses the largest value or the common items of the page, and guesses everything else.
     """
     spec = question.spec
     first = (len(log.rounds) - 1) // page * page + 1
@@ -94,7 +93,7 @@ def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
         return float(bool(question.answer)) if listed else 1.0
     if spec.task == "intersection" and spec.style == "concise":
         left = within([places for each in shown for places in each.lists], len(log.table))
-        # The guesses of a log are wrong, so they are not the hidden item.
+        # All guesses in a log are wrong, so exclude them.
         left[[each.guess for each in shown]] = False
         return 1 / max(1, int(left.sum()))
     if spec.last:
@@ -111,7 +110,6 @@ def _whole_log_guess(spec: QuestionSpec, shown: Sequence[Round], log: Log) -> in
     if spec.task == "find_round_largest_value_env":
         return max(shown, key=lambda each: int(column[each.guess][0])).number
     count = sum(spec.name in map(str, column[each.guess]) for each in shown)
-    # Extrapolate the page's count to the whole log.
     return round(count * len(log.rounds) / len(shown))
 
 
@@ -338,7 +336,7 @@ def _followed(turn: Round, place: int) -> tuple[int, int] | None:
 
 
 def _cover(turns: Sequence[Round], items: int) -> list[Round]:
-    """Greedily choose a few rounds whose lists have no more common items than all lists."""
+    """Greedily choose a few rounds with the same common items as all rounds."""
     lists = np.array([within(turn.lists, items) for turn in turns])
     left, last = np.ones(items, bool), int(lists.all(axis=0).sum())
     chosen: list[int] = []

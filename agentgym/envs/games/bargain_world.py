@@ -85,9 +85,9 @@ class BargainConfig(TurnBudget):
 class BargainWorld(GameWorld[BargainConfig]):
     """Divide items with another player in several deals, by alternating offers.
 
-    A single agent knows the other player's rule and several candidates for that player's values.
-    The goal is the largest total that the agent can guarantee. In a match, both agents know all
-    values, and each earns its total divided by its total in the subgame-perfect equilibrium.
+    A single agent knows the other player's rule and candidates for that player's values, and must
+    reach the largest total that it can guarantee. In a match, both agents know all values, and each
+    earns its total divided by its total in the subgame-perfect equilibrium.
     """
 
     Config = BargainConfig
@@ -336,8 +336,7 @@ class BargainWorld(GameWorld[BargainConfig]):
 
         The features are: the items of each deal (-1 for past deals), the other player's possible
         values (-1 for excluded types), this seat's values, the items on the table, the open offer
-        (-1 if there is none), the deals, offers, total and turns as shares of their maximum, and
-        whether an offer is open.
+        (-1 if none), the shares of deals, offers, target and turns, and whether an offer is open.
         """
         game, config = self.game, self.config
         pools = np.full((config.deals, 3), -1.0)

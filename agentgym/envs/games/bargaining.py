@@ -28,7 +28,7 @@ def describe(items: Items) -> str:
 
 
 def read_items(text: str) -> list[Items]:
-    """Parse all item counts in a text that are in the format of `describe`."""
+    """Parse all item counts that `describe` wrote in a text."""
     return [(int(books), int(hats), int(balls)) for books, hats, balls in _ITEMS.findall(text)]
 
 
@@ -45,7 +45,7 @@ def to_items(numbers: NDArray[np.int64]) -> tuple[Items, ...]:
 
 
 def add(first: Items, second: Items) -> Items:
-    """Return the sums of two item counts."""
+    """Add two item counts."""
     return (first[0] + second[0], first[1] + second[1], first[2] + second[2])
 
 
@@ -76,8 +76,8 @@ def shrink(pool: Items) -> Items:
 class Bargain(NamedTuple):
     """A bargaining instance from one player's point of view.
 
-    `offers` is the maximum number of offers per deal. `demand` is the percentage of the total value
-    that the scripted player demands.
+    `offers` is the maximum number of offers per deal. The scripted player demands `demand` percent
+    of the total value.
     """
 
     pools: tuple[Items, ...]
@@ -218,9 +218,9 @@ def guarantee(game: Bargain) -> Guarantee:
 def agreements(pool: Items, offers: int, mine: Items, theirs: Items) -> list[Items]:
     """Return the shares that the next proposer can get in a subgame-perfect equilibrium.
 
-    A player accepts every share that is worth at least as much as rejecting. The proposer chooses
-    the most valuable share for itself; ties are broken in favour of the other player. `mine` are
-    the proposer's values, and `theirs` are the other player's.
+    A player accepts every share worth at least as much as rejecting. The proposer maximises its own
+    value, with ties broken in favour of the other player. `mine` and `theirs` are the values of the
+    proposer and the other player.
     """
     least = reserve(pool, offers, mine, theirs)
     found: dict[tuple[int, int], list[Items]] = defaultdict(list)

@@ -69,7 +69,7 @@ class CommonsConfig(TurnBudget):
 
 
 class Commons(NamedTuple):
-    """The dynamics of an instance; `growth` is the percentage after each round."""
+    """The dynamics of an instance; `growth` lists the growth after each round in percent."""
 
     growth: tuple[int, ...]
     capacity: int
@@ -105,8 +105,7 @@ class Commons(NamedTuple):
 def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
     """Return the maximum total that a player can still take against the scripted player.
 
-    The list contains one dict per round, which maps (stock, demand of the scripted player) to the
-    maximum total.
+    Each round has a dict that maps (stock, scripted player's demand) to the maximum total.
     """
     pairs = list(product(range(game.capacity + 1), range(game.limit + 1)))
     totals = [dict.fromkeys(pairs, 0)]
@@ -125,10 +124,9 @@ def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
 def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
     """Return the best symmetric subgame-perfect equilibrium in pure strategies.
 
-    Both lists are indexed by round and stock. The first contains each player's take, and the second
-    each player's total from that round on. If one player takes one unit more, the total is odd, so
-    the stock loses two units. Hence every x that maximises 2x + V(stock after both take x) is an
-    equilibrium of a round.
+    The lists contain each player's take and later total, indexed by round and stock. If one player
+    takes one unit more, the total is odd, so the stock loses two units. Hence every x that
+    maximises 2x + V(stock after both take x) is an equilibrium of a round.
     """
     later = [0] * (game.capacity + 1)
     takes, values = [], [later]
@@ -153,10 +151,10 @@ def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
 class CommonsWorld(GameWorld[CommonsConfig]):
     """Share a stock with another player over several rounds and take as much as possible.
 
-    In each round, both players take units at the same time, and the remaining stock grows. A single
-    agent plays against a known rule and must reach the largest possible total. In a match, each
-    agent earns its total divided by its equilibrium total: 1.0 for equilibrium play, and more if
-    both players take less.
+    Both players take units at the same time, and the remaining stock grows. A single agent plays
+    against a known rule and must reach the largest possible total. In a match, each agent earns its
+    total divided by its equilibrium total: 1.0 for equilibrium play, and more if both players take
+    less.
     """
 
     Config = CommonsConfig
@@ -165,7 +163,7 @@ class CommonsWorld(GameWorld[CommonsConfig]):
     task_format, situation_format, line_format = _TASK, _STATE, _LINE
 
     def generate(self) -> None:
-        """Draw an instance, preferably one that no constant amount solves."""
+        """Draw an instance, preferably one that taking a constant amount does not solve."""
         config, rng = self.config, self.rng
         for _ in range(_DRAWS):
             growth = tuple(rng.choice(_GROWTH, size=config.rounds).tolist())
@@ -310,8 +308,8 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         """Return float32 features in [-1, 1], shape `(rounds + 5,)`.
 
         The features are: the stock, the other player's next demand, the rounds played, this seat's
-        progress towards the target, the remaining turns as a share of the rounds, and the remaining
-        growth rates (-1 after the last).
+        progress towards the target, the share of turns left, and the next growth rates (-1 after
+        the last).
         """
         config, rounds = self.config, len(self.game.growth)
         shares = (

@@ -139,7 +139,6 @@ class GameWorld(SeatedWorld[ConfigT]):
         found = expect(cls.task_format.match(task), f"a task of {cls.__name__}", task)
         world.seat, world.in_match = found["seat"], FREE in task
         world.read_instance(found)
-        # A restated task does not include the situation, which is part of the state.
         if situation := cls.situation_format.search(task):
             world.read_situation(situation)
         budget = _BUDGET.search(task)

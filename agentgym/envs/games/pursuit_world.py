@@ -40,7 +40,7 @@ _STEPS: Mapping[str, tuple[int, int]] = {
     "nw": (-1, -1),
 }
 _DIRECTIONS = {PURSUER: tuple(_STEPS), EVADER: ("stay", "n", "e", "s", "w")}
-_NEVER = 1_000_000  # more moves than any game has
+_NEVER = 1_000_000  # more moves than in any game
 _DRAWS = 100  # with at most 25 % walls, most boards are accepted
 _MAX_CATCHES = 200  # on the largest board, the values for each catch take 80 kB
 _CELL = r"\(([0-9]+), ([0-9]+)\)"
@@ -66,8 +66,7 @@ class PursuitConfig(TurnBudget):
     Attributes:
         size: The side length of the board in cells.
         catches: The number of catches that the pursuer must make.
-        wall_density: The share of cells that are walls. If the walls would always let the evader
-            hide forever, the board has none.
+        wall_density: The share of cells that are walls, unless the evader could hide forever.
     """
 
     size: Annotated[int, Field(ge=3, le=10)] = 5
@@ -115,8 +114,8 @@ class Board(NamedTuple):
 class CatchValues(NamedTuple):
     """The minimax number of the pursuer's moves until the last catch.
 
-    `pursuer[p, e]` applies if the pursuer in cell p moves next and the evader is in cell e;
-    `evader[p, e]` applies if the evader moves next. `caught[p]` applies after a catch in cell p.
+    `pursuer[p, e]` and `evader[p, e]` apply if that player moves next, with the pursuer in cell p
+    and the evader in cell e. `caught[p]` applies after a catch in cell p.
     """
 
     pursuer: NDArray[np.int32]
@@ -155,9 +154,9 @@ def solve(board: Board) -> list[CatchValues]:
 class PursuitWorld(GameWorld[PursuitConfig]):
     """Catch an evader several times on a board with walls, in as few moves as possible.
 
-    A single agent is the pursuer, and the scripted evader plays perfectly. In a match, agents play
-    both sides. If V is the minimax number of moves and the pursuer needs N moves, the pursuer earns
-    V / N and the evader N / V.
+    A single agent is the pursuer, and the scripted evader plays perfectly. In a match, the pursuer
+    earns V / N and the evader N / V, where V is the minimax number of moves and N the actual
+    number.
     """
 
     Config = PursuitConfig
@@ -300,10 +299,11 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         return int(table[pursuer, evader])
 
     def payoff(self) -> float:
-        """Return V / N for the pursuer, N / V for the evader.
+        """Return V / N for the pursuer, and N / V for the evader.
 
-        N is the number of the pursuer's moves. If the opponent stopped playing, N includes the
-        moves that perfect play would still take. A pursuer who stops early earns 0.
+        V is the minimax number and N the actual number of the pursuer's moves. If the opponent
+        stopped, N includes the moves that perfect play would still take. A pursuer who stops early
+        earns 0.
         """
         # If the game stops before the first move, both players score 0.
         moves, stopped = self.moves, self.moves > 0 and self.stopped_by == self.other
@@ -341,9 +341,8 @@ class PursuitWorld(GameWorld[PursuitConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(3 * size**2 + catches + 2,)`.
 
-        The features are: one plane each for the walls, the pursuer and the evader; the future cells
-        of the evader, divided by the number of cells (-1 after the last); and the shares of catches
-        made and turns left.
+        The features are: one plane each for the walls, the pursuer and the evader; the next cells
+        of the evader (-1 after the last); and the shares of catches made and turns left.
         """
         area, cells = self.grid.size**2, self.grid.cells[self.catches + 1 :]
         planes = np.zeros((3, area))

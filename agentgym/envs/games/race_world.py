@@ -76,10 +76,9 @@ class Race(NamedTuple):
         return np.array([0, *accumulate(self.numbers)], np.int32)
 
     def sums(self, moves: int) -> NDArray[np.int32]:
-        """Return the sum that each move takes from every sublist that lasts `moves` moves.
+        """For every sublist of `moves` moves, return the sum that each possible move takes.
 
-        The result has shape (per_move + 1, sublists). The row is the count of numbers taken from
-        the left, and the column is the start of the sublist.
+        The rows are counts of numbers taken from the left, and the columns are starts of sublists.
         """
         before, length = self.before, moves * self.per_move
         start = np.arange(len(self.numbers) - length + 1)
@@ -92,7 +91,7 @@ class Race(NamedTuple):
         return sums
 
     def parts_after(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the value of the sublist that remains after each move on each sublist."""
+        """For every move and sublist, return the value of the remaining sublist."""
         parts = len(values) - self.per_move
         return np.array([values[left : left + parts] for left in range(self.per_move + 1)])
 
@@ -143,7 +142,7 @@ class RaceWorld(GameWorld[RaceConfig]):
     """Take numbers from the ends of a list in turn with another player, for the largest sum.
 
     A single agent moves first against a known rule and must reach the largest possible sum. In a
-    match, each agent earns its sum divided by the sum that it would get if both played perfectly.
+    match, each agent earns its sum divided by its sum under perfect play.
     """
 
     Config = RaceConfig
@@ -153,7 +152,7 @@ class RaceWorld(GameWorld[RaceConfig]):
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
-        """Draw a list, preferably one that neither a constant move nor greedy moves solve."""
+        """Draw a list, preferably one that repeated or greedy moves do not solve."""
         config = self.config
         for _ in range(_DRAWS):
             count = 2 * config.moves * config.per_move
@@ -288,8 +287,8 @@ class RaceWorld(GameWorld[RaceConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(2 * moves * per_move + 2,)`.
 
-        The features are: this seat's progress towards the target, the remaining turns as a share of
-        all moves, and the list divided by the largest possible number (-1 after the last element).
+        The features are: this seat's progress towards the target, the share of turns left, and the
+        list divided by the largest possible number (-1 after the last element).
         """
         config, numbers = self.config, self.game.numbers
         won = share(self.sums[self.seat], self.target)

@@ -100,8 +100,8 @@ class SignalWorld(GameWorld[SignalConfig]):
     """Describe objects to a listener with as few true words as possible.
 
     A single agent is the speaker, and the scripted listener picks an object once only one matches.
-    In a match, agents play both roles and earn the same score: the minimum number of words, divided
-    by the number of words and wrong picks.
+    In a match, both agents earn the minimum number of words divided by the number of words and
+    wrong picks.
     """
 
     Config = SignalConfig

@@ -14,8 +14,7 @@ from agentgym.world.config import CallsPerTurn, Choice
 from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 from agentgym.world.world import SplitName
 
-# The scripted searcher takes `_PER_PREMISE` turns per premise plus `_ENDS` turns, according to
-# measurements. Problems with more than `_LONGEST` premises are slow to read.
+# In measurements, the scripted searcher takes `_PER_PREMISE` turns per premise plus `_ENDS` turns.
 _PER_PREMISE, _ENDS, _LONGEST = 0.69, 1.7, 12
 
 
@@ -63,7 +62,7 @@ class SearchConfig(DatabaseOptions, TurnBudget):
     def with_people_of(self, split: SplitName) -> Self:
         """Return a configuration that draws tasks only from a split's people or templates.
 
-        Tasks loaded from other data are not drawn, so they stay the same.
+        Tasks that are loaded from other data do not change.
 
         Raise ValueError if `people` names a different split, or if the split has too few people.
         """

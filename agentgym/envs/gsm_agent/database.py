@@ -39,8 +39,7 @@ FIRST_YEAR, YEARS = 1960, 60  # 720 months provide enough colours for the larges
 
 _TASKS_PER_PERSON = 6  # so that a name alone does not identify a task
 _FEWEST_PEOPLE = 12  # otherwise all tasks of a small database would be about the same people
-# Added to the seed and the task number. Without these bits, the tasks of the splits would differ
-# only in names.
+# Added to the seed and the task number, so that the splits differ not only in names.
 _SALTS = {"all": 0, "train": 1 << 64, "test": 2 << 64}
 _TYPE = re.compile("[^a-z]+")
 
@@ -52,8 +51,8 @@ class DatabaseOptions(ProblemOptions):
     Attributes:
         tasks: The number of tasks in the full database; a task has 4.4 documents on average.
         size: The size of the database: `full`, `medium` (a quarter) or `small` (a sixteenth).
-        distractors: The number of additional tasks per playable task. Their documents are in the
-            database, but they are never played.
+        distractors: The number of additional tasks per playable task. Only the documents of the
+            additional tasks are used.
         decoys: The number of additional problems per task about the same people in the same month,
             so that names and dates do not reveal which documents matter.
         near_duplicates: The share of documents that correct another document, which is from the
@@ -167,7 +166,7 @@ class TaskPool:
     playable: int
 
     def part(self, one_in: int, seed: int) -> tuple[list[Document], list[Task]]:
-        """Return the sorted documents and the playable tasks of one in `one_in` tasks."""
+        """Return the documents and playable tasks of a fraction `1 / one_in` of the tasks."""
         numbers = []
         for group in (range(self.playable), range(self.playable, len(self.tasks))):
             order = list(group)

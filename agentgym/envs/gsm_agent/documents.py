@@ -34,8 +34,7 @@ class Document:
 
     Attributes:
         timestamp: The year and month, such as `1990-05`.
-        name: The names of the people in the document, separated by commas; `content` omits the
-            names if anonymised.
+        name: The names of the people, separated by commas; anonymised content omits them.
     """
 
     id: str
@@ -85,7 +84,7 @@ def write_document(
     """Write a document without an id from the facts of a premise; the last fact is numeric.
 
     If `anonymous`, a document about one person uses `I` or a role instead of the name. `mark`
-    selects a sentence which says that the number was corrected or is outdated.
+    selects a sentence that calls the number corrected or outdated.
     """
     people = tuple(dict.fromkeys(owner for fact in facts for owner in fact.owners))
     kind = rng.choice(_KINDS)

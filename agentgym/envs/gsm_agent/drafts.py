@@ -25,8 +25,7 @@ from agentgym.envs.gsm_agent.stories import (
 
 STEPS = ("more", "fewer", "times", "part", "raise", "cut")
 _PARTS = ("percent", "part", "rest")
-# A quantity is defined by others only if its maximum is at least this large per premise. Otherwise
-# a part could be zero.
+# Minimum range per premise for defining a quantity by others; otherwise a part could be zero.
 _ROOM = 40
 # The minimum and maximum count that a document states.
 _LEAST, _LARGEST = 3, 400
@@ -86,7 +85,6 @@ class Draft:
             if low <= number <= high and number not in self._numbers:
                 self._numbers.add(number)
                 return number
-        # Few numbers are left, so draw from all of them.
         return self.pick(range(low, high + 1))
 
     def pick(self, numbers: Iterable[int]) -> int:
@@ -187,7 +185,7 @@ class Draft:
             raise DeadEndError
         usable = ["more", "fewer", "times"] if term.frame == AGE else list(kinds)
         self.rng.shuffle(usable)
-        # A number may not be divisible, but "fewer" is nearly always possible.
+        # `fewer` is the fallback, because the number may not be divisible.
         for kind in (*usable, "fewer"):
             number = self.step(kind, value, most)
             if number is not None:
@@ -248,7 +246,7 @@ class Draft:
         """Draw a quantity for the question."""
         frames = [frame for some in self.story.frames.values() for frame in some]
         if budget == 2 and self.asked:
-            # Documents with the same unit would share the name of the unit.
+            # Documents about the same unit would share a word.
             frames = list(self.story.frames[""])
         composed = [frame for frame in frames if frame in self.story.schemas]
         frame = self.rng.choice(composed if self.rng.random() < 0.7 else frames)

@@ -14,7 +14,7 @@ from agentgym.envs.gsm_agent.stories import Parts, parts_of, unit_of
 
 
 class Quantity(NamedTuple):
-    """A quantity, identified by a phrase and the person it belongs to."""
+    """A quantity, identified by an owner and a phrase."""
 
     owner: str
     phrase: str
@@ -43,10 +43,9 @@ class Fact:
     """Definition of a quantity in terms of a number, other quantities, or both.
 
     Attributes:
-        kind: The kind of fact. Numeric kinds are `is` (no source), `more`, `fewer`, `times`,
-            `part`, `rest` (all but a part), `percent`, `raise` and `cut` (one source). Structural
-            kinds are `sum`, `minus`, `product`, `quotient`, `around` (twice the sum) and `convert`
-            (one source).
+        kind: Numeric kinds are `is` (no source), `more`, `fewer`, `times`, `part`, `rest` (all but
+            a part), `percent`, `raise` and `cut` (one source). Structural kinds are `sum`, `minus`,
+            `product`, `quotient`, `around` (twice the sum) and `convert`.
         number: The number of a numeric fact; None for structural facts.
         wording: The wording of a structural fact, which comparisons ignore.
     """

@@ -21,8 +21,7 @@ from agentgym.envs.gsm_agent.narration import NUMBER_WORDS
 from agentgym.text.messages import ToolCall
 
 _DIGIT = re.compile(r"[0-9]")
-# The tasks for each question, starting with the last one played. Several data sets may contain the
-# same question.
+# The tasks for each question, most recent first; data sets may share questions.
 _played: dict[str, list[tuple[DatabaseOptions, Task]]] = {}
 
 
@@ -100,9 +99,9 @@ class GoldSearches(Sequence[ToolCall]):
     """Calls that show a missing document of the task, or lead to one.
 
     A membership test runs the search. Iteration yields one call per missing document. The query is
-    the question or the text of a shown document, if the first page of results then contains the
-    missing document. Otherwise the query consists of the words of the missing document, without
-    numbers if possible. `following` contains the documents on the next page of the last search.
+    the question or a shown document, if the first page then contains the missing document.
+    Otherwise the query contains the words of the missing document, without numbers if possible.
+    `following` contains the documents on the next page of the last search.
     """
 
     def __init__(

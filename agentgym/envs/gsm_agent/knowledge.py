@@ -1,7 +1,7 @@
 """An agent's knowledge from search results, and useful next searches.
 
-For generated questions, the search results are sufficient. For other data, the knowledge is based
-on the hidden list of documents, so that only oracles and labels may use it.
+Generated questions require only search results. For other data, the knowledge uses the hidden list
+of documents, so only oracles and labels may read it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PAGE = 5
 MAX_QUERY_CHARS = 2_000
 PAGES = 20
 """Pages per search: the first and 19 more (Zhu et al., section 3.1)."""
-# Read the results of every query up to the first depth, then up to the next depth. Most documents
-# are on a first page, so all first pages are read before any other page.
+# Read all queries up to the first depth, then up to the next depth, because most documents are on a
+# first page.
 DEPTHS = (1, 4, PAGES)
 
 _SHOWN = re.compile(
@@ -201,8 +201,7 @@ class SearchKnowledge:
 class GoldKnowledge(SearchKnowledge):
     """Knowledge about which documents of the task were shown, and past queries.
 
-    `texts` contains the shown documents as in search results. `missing_count` is None in a world
-    rebuilt from a chat, and `solution` is empty if unknown.
+    `missing_count` is None in a world rebuilt from a chat, and `solution` is empty if unknown.
     """
 
     texts: tuple[str, ...] = ()

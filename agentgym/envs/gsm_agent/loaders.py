@@ -138,7 +138,6 @@ def _write(problems: Sequence[RawProblem], seed: int) -> tuple[list[Document], l
             question = f"{', '.join(heading)}: {question}"
         documents += own
         places.append([document.id for document in own])
-        # An unclear task has the whole problem as its only premise.
         premises = problem.premises if texts else (problem.text,)
         tasks.append(Task(problem.id, question, problem.answer, (), premises, unclear))
     documents.sort(key=lambda document: document.id)

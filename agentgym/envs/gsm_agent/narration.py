@@ -164,7 +164,6 @@ class Narrator:
             return f"{item} that {named} {verb.past}{tail}"
         if source.owner != fact.target.owner:
             if theirs != mine:
-                # Do not repeat the tail.
                 same = (verb, tail) == mine[1:]
                 return f"{source.owner} {verb.past}{other}" if same else f"{source.owner} {clause}"
             did = "" if source.phrase == AGE else self.rng.choice(("", " did"))
@@ -284,7 +283,6 @@ def _source(target: Quantity, text: str, names: Sequence[str], last: str) -> Qua
     if past in ("", "did"):
         return Quantity(owner, target.phrase)
     item, tail = (mine.item, f" {rest}") if is_tail(rest) else split_item(rest)
-    # If there is no tail, use the tail of the target.
     tail = tail or mine.tail
     return Quantity(owner, Parts(item, PAST[past], tail).phrase) if past in PAST else None
 

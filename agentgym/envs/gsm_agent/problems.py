@@ -23,8 +23,7 @@ LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
 
 # Drafts may fail. With fewer attempts, kinds of question that often fail would become rare.
 _PLANS, _DRAFTS = 10, 40
-# Number of people in a problem. A question may name two people, and some document must name neither
-# of them.
+# A question may name two people, and some document must name neither of them.
 _CAST = (2, 3)
 
 
@@ -51,7 +50,7 @@ class Problem:
         return order
 
     def needs_several_searches(self) -> bool:
-        """Return whether some document has no name or distinctive word of the question."""
+        """Return whether some document shares no name or distinctive word with the question."""
         asked = words_of(self.question.targets)
         return any(
             asked.isdisjoint(words_of(q for fact in facts for q in (fact.target, *fact.sources)))

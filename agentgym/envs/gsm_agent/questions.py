@@ -54,7 +54,6 @@ class Question:
             "area": (first * last, 1),
             "around": (2 * (first + last), 1),
         }
-        # All other kinds ask for a difference.
         value, divisor = results.get(self.kind, (first - last, 1))
         return value // divisor if divisor and value % divisor == 0 else None
 

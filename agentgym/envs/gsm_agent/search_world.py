@@ -84,7 +84,6 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         self.known = knowledge_of(self.problem.question)
         if isinstance(self.known, GoldKnowledge):
             remember(self.config.database_options, self.problem)
-        # In the static setting, the task contains all documents.
         self._missing = set() if self.static else set(self.problem.documents)
         self._record()
         if self.static:
@@ -172,7 +171,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         documents = [self.database.documents[place] for place in places]
         hits = self._missing & set(places)
         label = "productive" if hits else "barren"
-        # Repeated pages override the label, because they cannot show a new document.
+        # A repeated page cannot show a new document, so check repeats last.
         if any((entry["query"], entry["page"]) == (query, page) for entry in self.log):
             label = "repeat"
         # Create a new set, because copies of the world share the old one.
@@ -214,7 +213,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         if MARK not in text and (not text.strip() or self.static or self.rounds >= self.min_rounds):
             return None
         value = MARK + text.rpartition(MARK)[2] if MARK in text else text
-        return ToolCall("answer", {"value": value[:400]})  # longer texts are not numbers
+        return ToolCall("answer", {"value": value[:400]})  # numbers are shorter
 
     def score(self) -> float:
         """Return 1 if the right number was submitted, else 0."""

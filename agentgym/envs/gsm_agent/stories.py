@@ -137,7 +137,7 @@ def _phrases() -> list[str]:
     return found
 
 
-# Words that begin a tail. Items do not contain these words, so the first one ends the item.
+# Words that begin a tail. An item ends before the first of these words.
 _STARTERS = frozenset(
     parts_of(phrase).tail.split(" ")[1] for phrase in _phrases() if parts_of(phrase).tail
 )

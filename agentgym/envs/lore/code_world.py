@@ -32,7 +32,7 @@ _TASK = re.compile(r"Find what main\(\) in main\.py of the program '[a-z]+' retu
 _MOST_PLAIN = 1_000  # plain values grow with each sum and could fill the context window
 _TRIES = 100  # half of all plain tasks have the answer 0, so a few attempts suffice
 
-# Names get one more letter for each multiple of this number of files.
+# Names get one more letter per this many files, so that collisions remain rare.
 _NAMES_PER_LETTER = 50_000
 
 

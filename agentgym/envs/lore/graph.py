@@ -1,9 +1,8 @@
 """Dependency graphs, grown outwards from the target (TaskWeaver, section 3, algorithm 1).
 
 Each node is a document. An operator expands a leaf into operands. Occasionally, a new node gathers
-many leaves, which makes the graph deeper. In bottom-up domains, the operator computes the id of the
-parent from the children; in top-down domains, the value of the parent. Each domain provides
-operators and writes documents.
+many leaves, which makes the graph deeper. The operator computes the parent's id (in bottom-up
+domains) or value (in top-down domains) from the children.
 """
 
 from __future__ import annotations
@@ -169,12 +168,10 @@ class Grower(ABC):
         self.nodes: list[Node] = []
         self.operators = operators
         self._arities = [self._arity(operator) for operator in operators]
-        # Cumulative weights, for the bisection in `run`.
         self._weights = list(accumulate(operator.weight for operator in operators))
 
     def _arity(self, operator: Operator) -> tuple[int, int]:
         most = max(operator.least, min(operator.most, self.shape.most))
-        # The limits of the operator override the options.
         return min(max(operator.least, self.shape.least), most), most
 
     @abstractmethod

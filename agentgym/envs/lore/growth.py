@@ -23,8 +23,7 @@ from agentgym.envs.lore.graph import (
 # cases omit the same letters, so that swapping the case is safe.
 LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
 
-# Maximum number of irrelevant values per document. Without a limit, one document could fill a
-# context window.
+# Maximum number of irrelevant values per document, to limit the size of a document.
 MOST_IRRELEVANT = 8
 
 # Most random draws are letters, and drawing pairs is faster.
@@ -41,7 +40,7 @@ def letters(rng: Random, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSampler:
-    """Samplers of a bottom-up domain; the rates are irrelevant items per relevant document."""
+    """Samplers of a bottom-up domain; rates count irrelevant items per relevant document."""
 
     value: Callable[[Random, Operator], tuple[Value, Any]]
     field: Callable[[Random], Value]
@@ -137,7 +136,6 @@ class _BottomUp(Grower):
     def _counts(self, mean: float, size: int) -> list[int]:
         random, share = self.rng.random, mean / (1 + mean)
         counts = [0] * size
-        # If the rate is 0, draw nothing, so that other draws do not change.
         for place in range(size) if share else ():
             while random() < share and counts[place] < MOST_IRRELEVANT:
                 counts[place] += 1
@@ -236,7 +234,6 @@ def _mark_needed(
     for node in nodes:
         node.needed = node.uid == 0
     for node in nodes:
-        # One pass suffices, because parents precede their children.
         if node.needed and isinstance(rule := node.content, Rule):
             needs = operators[rule.operator].needs
             operands = [values[uid] for uid in rule.operands]

@@ -14,7 +14,7 @@ RECENT = 3
 
 @dataclass
 class ReadDocuments(ABC):
-    """The documents that an agent has read and the ids that follow from these documents.
+    """The documents read by an agent, and the ids that follow from these documents.
 
     Attributes:
         order: All ids that are known or were read, starting with the oldest.
@@ -56,7 +56,7 @@ class ReadDocuments(ABC):
 
     @abstractmethod
     def describe(self, file: str) -> str:
-        """Describe the step of reading a document, except results that the agent can compute."""
+        """Describe the step of reading a document."""
 
     @abstractmethod
     def resolve(self, step: str) -> str | None:

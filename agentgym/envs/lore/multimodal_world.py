@@ -225,7 +225,6 @@ class MultimodalWorld(DocumentWorld):
             file_id: The id of the document, exactly as it was given or computed.
         """
         content = super().read_document(file_id)
-        # Reading a document restores the original picture.
         self._views.pop(file_id, None)
         return content
 

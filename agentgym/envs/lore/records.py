@@ -160,7 +160,6 @@ class Records(ReadDocuments):
             self._add_rule(*facts.rule)
         for listed, variable in facts.files:
             self._follow(listed, variable)
-        # The new ids are at the end of the dictionary.
         return list(islice(reversed(self.order), len(self.order) - before))[::-1]
 
     def _add_rule(self, prefix: str, expression: str) -> None:

@@ -20,8 +20,7 @@ from agentgym.text.tools import ToolError, echo, tool
 from agentgym.text.validation import check_int
 from agentgym.world.world import CallSet, World
 
-# Number of sampled tasks that determine the budget. About one task in nine exceeds the budget and
-# is redrawn.
+# Number of sampled tasks that set the budget; about one task in nine exceeds it and is redrawn.
 _SAMPLES, _FEWEST_SAMPLES = 8, 2
 # Approximate total number of operations in the sampled tasks, which limits the sampling time.
 _SAMPLED = 4_000
@@ -63,8 +62,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     prose_fails = False
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"reader": (), "writer": ("submit",)}
     max_failed_rounds = 3  # TaskWeaver, appendix C
-    # Mean number of needed documents per operation: three operands, one rule, and a share of the
-    # index documents.
+    # Mean number of needed documents per operation: three operands, one rule, some indices.
     documents_per_operation: ClassVar[float] = 4.25
     texts: ClassVar[Mapping[str, str]]
     known: ReadDocuments
@@ -135,7 +133,6 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     def generate(self) -> None:
         most = self.most_turns()
         self.graph = self.grow(Random(int(self.rng.integers(2**63))))
-        # Redraw tasks that exceed the budget.
         while self.turns() > most:
             self.graph = self.grow(Random(int(self.rng.integers(2**63))))
         self._salt = int(self.rng.integers(2**32))
@@ -239,7 +236,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """Return float32 features in [0, 1], shape `(2 * most_documents + 2,)`.
 
         The features are two flags per document (known, useful), a flag for a known answer, and the
-        turns left as a share of the maximum.
+        share of turns left.
         """
         most = self.config.most_documents
         useful = set(self.known.useful())
@@ -252,9 +249,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
         """Label the successful calls of the next reply.
 
-        Reads are `optimal`, `redundant` (read before), `speculative` (may be irrelevant) or `lucky`
-        (the id was guessed). Answers are `optimal`, `wrong` or `lucky` (right, but not yet
-        certain). Calls of other tools are `neutral`.
+        A read is `optimal`, `redundant` (read before), `speculative` (may be irrelevant) or `lucky`
+        (guessed). An answer is `optimal`, `wrong` or `lucky` (not yet certain). Other calls are
+        `neutral`.
         """
         useful = frozenset(
             call.arguments["file_id"]
@@ -329,10 +326,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """Report the size of the task, what was read, and how the episode failed if it did
         (TaskWeaver, section 4.4).
 
-        `premature_halt` is true if the episode ended without the right answer while useful
-        documents were unread. `lost_leads` counts the useful documents known for more than 20 turns
-        but not read. `synthesis_error` is true if all needed documents were read, but the right
-        answer was not given.
+        `premature_halt`: the episode failed while useful documents were unread. `lost_leads`: the
+        number of useful documents that were known for more than 20 turns but not read.
+        `synthesis_error`: the episode failed although all needed documents were read.
         """
         read = [node for file in self.known.read if (node := self.graph.node(file))]
         open_leads = [

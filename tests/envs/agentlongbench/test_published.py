@@ -181,7 +181,7 @@ def test_a_row_needs_a_setting_a_true_answer_and_a_number_that_exists(tmp_path: 
     path = write(tmp_path, row, "ki-c", {**strip(row), "answer": 99})
     env = make("LongContextQA", data=str(path))
     with pytest.raises(
-        ValueError, match=r"field answer: according to the log, it must be [0-9], got 99"
+        ValueError, match=r"field answer: must be [0-9] according to the log, got 99"
     ):
         env.reset(seed=0)
     with pytest.raises(ValueError, match=r"row must be below 1, the number of rows of .*, got 1"):

@@ -16,7 +16,7 @@ _MOST_REPORTED = 50  # maximum number of mistakes in an error message
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """A JSON object with its position in a file; mistakes are added to `mistakes`."""
+    """A JSON object with its position in a file."""
 
     where: str
     fields: Mapping[str, Any]
@@ -48,7 +48,7 @@ class InputRecord:
         return str(value) if type(value) is int else self.text(name)
 
     def refuse(self, name: str, expected: str) -> None:
-        """Record a mistake: the field is missing or does not have the expected value."""
+        """Record that a field is missing or does not have the expected value."""
         found = f"got {self.fields[name]!r:.100}" if name in self.fields else "it is missing"
         self.mistakes.append(f"{self.where}, field {name}: expected {expected}, {found}")
 

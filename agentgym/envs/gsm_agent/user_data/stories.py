@@ -126,8 +126,7 @@ def why_unclear(question: str, named: Sequence[str] = ()) -> str:
 
 def find_names(text: str) -> tuple[str, ...]:
     """Return the capitalised words within sentences, except days, months and titles."""
-    # Pronouns and words that also occur in lower case are not names; they may be capitalised at the
-    # start of a line or a quotation.
+    # Pronouns and words that also occur in lower case are not names, even if capitalised.
     small = _GENERIC | _PRONOUNS | set(_WORD.findall(text))
     found = (name for name in _NAME.findall(text) if name not in _CALENDAR)
     return tuple(dict.fromkeys(name for name in found if name.lower() not in small))

