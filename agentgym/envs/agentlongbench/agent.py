@@ -28,7 +28,7 @@ FILLED = 0.9
 FEWEST = 4
 """Minimum rounds of a log that fills a length, so each task can be asked."""
 _DECOYS = 2  # a single decoy could be excluded by chance
-_RETURNING = 3  # so that the last page leaves four candidates
+_RETURNING = 3  # with the hidden item, the last page leaves four candidates
 _ENDING = 0.6  # returning items are chosen after this share of the log
 _TRIES = 40  # candidate rounds; the agent plays the longest one that fits
 
@@ -102,7 +102,7 @@ class SimulatedGame:
                 kept = kept | self._peak_item  # the guess must be in the list
             drawn = self._draw(self._aimed() if closing else self._remembered(), kept, closing)
             room = limit - self.tokens
-            # Early rounds must leave enough items for the minimum number of rounds.
+            # Early rounds must leave enough tokens for the minimum number of rounds.
             share = room // max(1, FEWEST - len(self.rounds))
             if not by_rounds and drawn.tokens > share:
                 fitting = self._fitting(share, kept) if not isolating or share < room else None

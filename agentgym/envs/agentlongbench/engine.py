@@ -77,8 +77,8 @@ def _atoms(condition: Condition | Mapping[str, Any]) -> list[Atom]:
             "exclude",
         }:
             raise ToolError(
-                f"a condition of type value requires section and 1 to {MOST_CONDITIONS} values, and "
-                f"may have exclude, got {echo(condition)}"
+                f"a condition of type value requires section, 1 to {MOST_CONDITIONS} values and "
+                f"optionally exclude, got {echo(condition)}"
             )
         operator: Operator = "lacks" if condition.get("exclude") else "has"
         return [(section, operator, value) for value in values]
@@ -91,7 +91,7 @@ def _atoms(condition: Condition | Mapping[str, Any]) -> list[Atom]:
 
 
 def to_conditions(atoms: Iterable[Atom]) -> list[dict[str, Any]]:
-    """Return equivalent conditions, grouped by section."""
+    """Convert atoms to query conditions, grouped by section."""
     grouped: dict[str, dict[str, dict[str, Any]]] = {}
     for section, operator, value in atoms:
         group = grouped.setdefault(section, {})

@@ -119,8 +119,8 @@ def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
 class Peak:
     """The guess with the largest number; its round is drawn before the log is played.
 
-    This makes all rounds equally likely. Earlier guesses must have a smaller number, and later
-    guesses must not have a larger number.
+    Drawing the round first makes all rounds equally likely. Earlier guesses must have a smaller
+    number, and later guesses must not have a larger number.
     """
 
     number: int

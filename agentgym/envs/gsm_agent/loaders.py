@@ -1,7 +1,7 @@
 """Load GSM8K, GSM-Symbolic templates, and GSM-Agent folders (Zhu et al., section 3.2).
 
-`agentgym.make("SearchWorld", data=path)` plays any of these; `data=` also accepts a GSM8K dataset.
-If the data contain mistakes, a single error lists all of them and nothing is loaded.
+`agentgym.make("SearchWorld", data=path)` plays the loaded tasks; `data=` also accepts a GSM8K
+dataset. If the data contain mistakes, a single error lists all of them and nothing is loaded.
 """
 
 from __future__ import annotations

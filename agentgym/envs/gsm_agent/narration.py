@@ -177,7 +177,7 @@ class Narrator:
 
 @lru_cache(maxsize=4096)  # scripted policies parse the same documents at every step
 def read_facts(text: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
-    """Parse the facts in a document; an outdated document has none.
+    """Parse the facts in a document; ignore outdated documents.
 
     A role or `I` refers to the first name in the metadata, and a pronoun to the last named person.
     """

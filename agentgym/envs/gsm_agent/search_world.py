@@ -94,7 +94,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return f"{self.problem.question} #### {self.problem.answer}"
 
     def split_keys(self) -> Collection[str]:
-        """Return the template, the people in the documents, or else the problem."""
+        """Return the template, or else the people in the documents, or else the problem."""
         template, drawn, _ = self.problem.id.partition("#")
         if drawn:
             return (template,)

@@ -114,7 +114,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         """Return the number of reading turns of an optimal policy, according to `budget_by`."""
         if self.config.budget_by == "reads":
             return self.graph.needed
-        # Both the depth and the number of calls per reply are lower bounds.
+        # The depth and the calls per reply both limit how few rounds suffice.
         return max(self.shortest_rounds(), ceil(self.graph.needed / self.config.max_calls_per_turn))
 
     def most_turns(self) -> int:
@@ -323,8 +323,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return ToolCall("read_document", {"file_id": file}) if file else None
 
     def report(self) -> Mapping[str, Any]:
-        """Report the size of the task, what was read, and how the episode failed if it did
-        (TaskWeaver, section 4.4).
+        """Report the task size, the reads, and the kind of failure (TaskWeaver, section 4.4).
 
         `premature_halt`: the episode failed while useful documents were unread. `lost_leads`: the
         number of useful documents that were known for more than 20 turns but not read.

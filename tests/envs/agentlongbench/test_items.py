@@ -247,7 +247,7 @@ def by_rank(table: ItemTable, stats: list[Any]) -> np.ndarray[Any, Any]:
             [{"type": "numeric", "section": "Generation"}],
             "a condition of type numeric requires section, comparator and threshold",
         ),
-        ([value("Type")], "a condition of type value requires section and 1 to 1024 values"),
+        ([value("Type")], "a condition of type value requires section, 1 to 1024 values"),
         ([value("Type", "Bug", threshold=3)], "a condition of type value requires section"),
     ],
 )
