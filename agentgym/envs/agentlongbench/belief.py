@@ -284,8 +284,7 @@ class OptimalMoves(Sequence[ToolCall]):
     """Optimal calls of a player with a turn to spare; there are too many to enumerate.
 
     A query is optimal if it makes some item's candidates exact. Guessing the next item is optimal
-    once its candidates are exact. Iteration yields these guesses or, without exact candidates, one
-    query.
+    once its candidates are exact. Iteration yields guesses or, without exact candidates, one query.
     """
 
     def __init__(self, hunt: Hunt) -> None:

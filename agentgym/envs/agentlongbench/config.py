@@ -166,8 +166,8 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
 
     Attributes:
         hidden: The number of hidden items per puzzle. With one hidden item, the task contains
-            feedback on a random first guess, as in the paper. With several, the task lists all
-            items, and the player guesses the hidden items in turn.
+            feedback on a random first guess, as in the paper. With several hidden items, the task
+            lists all items, and the player guesses the hidden items in turn.
         rounds: The number of guesses allowed for each hidden item, including the random first
             guess. With few rounds, some puzzles can be solved only by luck.
         puzzles: The number of consecutive puzzles, each with its own table.

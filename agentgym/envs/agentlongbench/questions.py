@@ -91,7 +91,7 @@ class QuestionSpec:
                 fields = {key: json.loads(value) for key, value in match.groupdict().items()}
                 return cls(task, style=style or "concise", **fields)
         raise ValueError(
-            f"no oracle exists, because LongContextQA cannot compute a question in {text[-200:]!r}"
+            f"no oracle exists, because LongContextQA cannot parse a question in {text[-200:]!r}"
         )
 
 

@@ -19,7 +19,7 @@ RESERVE = 400
 _DRAWS = 20  # tables to try, because short logs cannot isolate some targets
 _ATTEMPTS = 12  # logs to play before giving up
 _REPLAYS = 30  # redraws of the peak before giving up; one or two usually suffice
-# The share of a log, at the end, in which the agent isolates the hidden item.
+# The agent isolates the hidden item only in this last fraction of a log.
 _LATE = 0.15
 # The round of the peak is at most this many times the number of rounds in a trial log.
 _MARGIN = 1.5

@@ -111,7 +111,7 @@ def _score_pair(given: Sequence[str], right: Sequence[str]) -> float:
 
 
 def score_published(kind: str, setting: str, answer: Answer, text: str) -> float | None:
-    """Score the content of an answer tag like the published evaluator; None if it cannot be parsed.
+    """Score an answer as the published evaluator does; return None if it cannot be parsed.
 
     Callers count unparsable answers as wrong, unlike the published evaluator.
     """

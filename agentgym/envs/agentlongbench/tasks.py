@@ -93,7 +93,7 @@ def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
         return float(bool(question.answer)) if listed else 1.0
     if spec.task == "intersection" and spec.style == "concise":
         left = within([places for each in shown for places in each.lists], len(log.table))
-        # All guesses in a log are wrong, so exclude them.
+        # All guesses in a log are wrong, so exclude the guessed items.
         left[[each.guess for each in shown]] = False
         return 1 / max(1, int(left.sum()))
     if spec.last:

@@ -96,7 +96,7 @@ class BargainWorld(GameWorld[BargainConfig]):
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
-        """Draw an instance, preferably one from which both players can gain."""
+        """Draw an instance that, if possible, lets both players gain."""
         config, rng = self.config, self.rng
         for _ in range(_DRAWS):
             pools = to_items(rng.integers(1, _MOST_ITEMS + 1, size=(config.deals, 3)))

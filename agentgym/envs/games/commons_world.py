@@ -163,7 +163,7 @@ class CommonsWorld(GameWorld[CommonsConfig]):
     task_format, situation_format, line_format = _TASK, _STATE, _LINE
 
     def generate(self) -> None:
-        """Draw an instance, preferably one that taking a constant amount does not solve."""
+        """Draw an instance that, if possible, cannot be solved by taking a constant amount."""
         config, rng = self.config, self.rng
         for _ in range(_DRAWS):
             growth = tuple(rng.choice(_GROWTH, size=config.rounds).tolist())

@@ -152,7 +152,7 @@ class RaceWorld(GameWorld[RaceConfig]):
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
-        """Draw a list, preferably one that repeated or greedy moves do not solve."""
+        """Draw a list that, if possible, cannot be solved by repeated or greedy moves."""
         config = self.config
         for _ in range(_DRAWS):
             count = 2 * config.moves * config.per_move

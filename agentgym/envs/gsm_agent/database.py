@@ -205,7 +205,7 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
     colours = colour(casts)
     if max(colours) >= 12 * YEARS:
         raise ValueError(
-            f"tasks={total} needs {max(colours) + 1} months for different people, but there are "
+            f"tasks={total} needs {max(colours) + 1} different months, but there are "
             f"only {12 * YEARS}; reduce tasks"
         )
     # Shuffle the months; otherwise the earliest months would have the most tasks.

@@ -69,7 +69,7 @@ class GoldPlay:
         self._missing = set() if self.static else set(problem.documents)
 
     def _choose(self, shown: str) -> None:
-        """Switch to another data set with the same question if only that one has the texts."""
+        """Switch to the data set (with the same question) that contains the shown texts."""
         tasks = _played[self.problem.question]
         for options, problem in tasks if shown and len(tasks) > 1 else ():
             documents = get_database(options).documents

@@ -45,8 +45,8 @@ class CodeConfig(LoreConfig):
             paper, which can be guessed.
         consolidation: How redirect modules compute a value x from their operand y: `wrap` for x =
             (a * y + b) mod 100, or `plain` for x = y as in the paper. Plain values often cancel, so
-            tasks with the answer 0 are redrawn up to 100 times. Plain values also grow, so they
-            allow at most 1,000 operations.
+            tasks with the answer 0 are redrawn up to 100 times. Plain values also grow, so at most
+            1,000 operations are allowed.
     """
 
     operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {"standard": STANDARD, "hard": HARD}

@@ -25,7 +25,7 @@ class LoreConfig(TurnBudget):
     Attributes:
         operations: The number of operations in the task, called N in the paper.
         difficulty: `standard`, or `hard` for additional operators.
-        theta: If there are more leaves than this, some may be gathered behind one document. `theta`
+        theta: The number of leaves above which leaves may be gathered behind one document; `theta`
             and `p` determine the depth.
         p: The probability of gathering leaves after an operation, if there are more than `theta`.
         min_arity: The minimum number of operands of a rule.

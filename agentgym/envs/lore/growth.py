@@ -19,8 +19,8 @@ from agentgym.envs.lore.graph import (
     shuffled,
 )
 
-# Omits i, l and o, which resemble other characters, and x, because X marks a value to compute. Both
-# cases omit the same letters, so that swapping the case is safe.
+# The letters i, l and o are omitted because they resemble other characters, and x because X marks a
+# value to compute. Both cases omit the same letters, so that swapping the case is safe.
 LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
 
 # Maximum number of irrelevant values per document, to limit the size of a document.
@@ -99,8 +99,8 @@ class _BottomUp(Grower):
         return shuffled(self.rng, listed + self._values(values, depth, needed=False))
 
     def _renumber(self) -> None:
-        # Irrelevant documents were drawn last, so they have the largest numbers. Shuffle the
-        # numbers to hide this. The root remains v0.
+        # Shuffle the numbers, because irrelevant documents were drawn last and have the largest
+        # numbers. The root remains v0.
         nodes = [node for node in self.nodes[1:] if node.kind == "value"]
         numbers = [node.number for node in nodes]
         numbers += [number for node in self.nodes for number, _ in node.fields]

@@ -52,8 +52,8 @@ def document_text(content: str | Content) -> str:
 class LoreWorld(World[LoreT], Generic[LoreT]):
     """Read documents, each of which helps to find others, until the target is known.
 
-    An optimal call reads any unread document that the target certainly depends on. Each of these
-    documents must be read exactly once, in any order.
+    An optimal call reads any unread document that the target certainly depends on. Every needed
+    document must be read exactly once, in any order.
 
     Attributes:
         graph: The whole task; undefined in a world rebuilt from a chat.

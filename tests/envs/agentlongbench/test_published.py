@@ -108,7 +108,7 @@ def test_a_row_whose_answer_does_not_follow_has_no_oracle_and_says_so(tmp_path: 
             make("LongContextQA", data=str(tmp_path), **options)
     make("LongContextQA", data=str(tmp_path), oracles="S", row=1)
     env = make("LongContextQA", data=str(tmp_path), row=0, labels=True)
-    with pytest.raises(PolicyError, match="no oracle exists, because LongContextQA cannot compute"):
+    with pytest.raises(PolicyError, match="no oracle exists, because LongContextQA cannot parse"):
         rollout(OraclePolicy("LongContextQA"), env, 0)
     env.reset(seed=0)
     *_, info = env.step(f"<answer>{wrong['answer']}</answer>")

@@ -204,6 +204,6 @@ def test_too_many_colours_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "LAST_NAMES", ("Marsh", "Novak"))
     with pytest.raises(
         ValueError,
-        match=r"tasks=9000 needs [0-9]+ months for different people, but there are only 720",
+        match=r"tasks=9000 needs [0-9]+ different months, but there are only 720",
     ):
         draw_tasks(DatabaseOptions(tasks=9_000, premises=1))
