@@ -63,8 +63,8 @@ class DatabaseOptions(ProblemOptions):
             `package.module:function`.
         database_seed: The seed of the database.
         people: Which names to use: `all`, `train` or `test`; the `split` argument sets this option.
-        data: The path of tasks to use instead of generated tasks, as for `loaders.load_data`. A
-            GSM8K dataset is stored and replaced by its path.
+        data: The path of tasks to use instead of generated tasks, as for `loaders.load_data`. If a
+            GSM8K dataset is given, it is saved to disk and replaced by the path.
     """
 
     tasks: Annotated[int, Field(ge=1, le=MAX_TASKS)] = 1_000

@@ -35,8 +35,8 @@ class LoreConfig(TurnBudget):
         strict_ids: Whether ids that do not follow from the documents read so far are treated as
             nonexistent. Otherwise, as in the paper, ids can be guessed.
         rereads: Whether documents can be read again; otherwise rereading is an error.
-        budget_by: The calls per turn of the optimal policy that sets the turn budget: one
-            (`reads`), or as many as a reply may contain (`rounds`).
+        budget_by: Whether the turn budget is based on an optimal policy with one call per turn
+            (`reads`) or with the maximum number of calls per turn (`rounds`).
     """
 
     operators_of: ClassVar[Mapping[str, Sequence[Operator]]]
