@@ -26,7 +26,11 @@ REFUSED: list[tuple[str, Mapping[str, Any], str]] = [
     ("DocumentWorld", {"min_arity": 4, "max_arity": 3}, "max_arity must be an integer in [4, 10]"),
     ("CodeWorld", PLAIN, "operations with consolidation='plain' must be an integer in [0, 1000]"),
     ("PuzzleWorld", {"items": 1026}, "items must be an integer in [8, 1025], got 1026"),
-    ("SearchWorld", THINKING, "the static setting has no searches, got min_rounds=0, tools='thin"),
+    (
+        "SearchWorld",
+        THINKING,
+        "setting='static' does not support searches; omit min_rounds=0 and tools='thin",
+    ),
     ("SearchWorld", {"search_by": "chroma"}, "search_by must be words, wordllama or package.modu"),
 ]
 

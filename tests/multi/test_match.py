@@ -94,7 +94,7 @@ def test_a_move_waits_for_the_other_seat() -> None:
 def test_a_refused_move_is_made_again() -> None:
     game = commons()
     cycle(game, take(99), take(0))
-    assert "error: you may take 0 to" in newest(game, "player_0")
+    assert "error: units must be from 0 to" in newest(game, "player_0")
     assert game.due == ["player_0"]
     assert game.team.worlds["player_0"].pending is None
 

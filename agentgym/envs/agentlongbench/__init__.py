@@ -5,7 +5,7 @@ from typing import Any
 
 from agentgym.assemble.registry import register
 
-SPECIES = 1_025  # all species in the data set
+SPECIES = 1_025  # the number of species in the data set
 SETTINGS = {
     "ki-c": {"knowledge": "intensive", "style": "concise"},
     "ki-v": {"knowledge": "intensive", "style": "verbose"},

@@ -1,4 +1,4 @@
-"""The simulated agent of a log, which forgets and explores (AgentLongBench, sections 2.2 and C.3)."""
+"""Simulated agent that plays the logged puzzles (AgentLongBench, sections 2.2 and C.3)."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ FILLED = 0.9
 """Minimum filled share of a log's length; rounds are indivisible, so 1 is impossible."""
 FEWEST = 4
 """Minimum rounds of a log that fills a length, so each task can be asked."""
-_DECOYS = 2  # one could be excluded by chance
+_DECOYS = 2  # a single decoy could be excluded by chance
 _RETURNING = 3  # with the hidden item, the last page leaves four candidates
-_ENDING = 0.6  # share of the log after which returning items are chosen
-_TRIES = 40  # candidate rounds; the agent plays the largest that fits
+_ENDING = 0.6  # returning items are chosen after this share of the log
+_TRIES = 40  # candidate rounds; the agent plays the longest one that fits
 
-# The paper gives no values for these habits (section C.3): the agent remembers the conditions of
-# the newest rounds, and forgets each older condition with a fixed probability per round.
+# The paper gives no values for these parameters (section C.3). The agent remembers the conditions
+# of the newest rounds and forgets each older condition with a fixed probability per round.
 HISTORY_WINDOW, FORGET_HISTORY = 1, 0.98
 # The probability of omitting a section from a query, and the maximum number of omitted sections.
 MASK, MOST_MASKED = 0.35, 3
-# The probability of also omitting a random part of the remaining conditions.
+# The probability of also omitting some of the remaining conditions at random.
 EPSILON = 0.3
 
 
 class SimulatedGame:
-    """A puzzle that is being played.
+    """A puzzle in progress.
 
-    Decoys stay in all lists until shortly before the log's end. Only early lists exclude returning
-    items, so the last lists alone do not reveal the hidden item. `heard` maps each atom from the
-    feedback to the last round that mentioned it.
+    Every list contains the decoys until shortly before the log ends. Only early lists exclude the
+    returning items, so the last lists alone do not reveal the hidden item. `heard` maps each atom
+    from the feedback to the last round that mentioned it.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class SimulatedGame:
         )
 
     def run(self, limit: int, by_rounds: bool, close_at: float | None) -> bool:
-        """Play to the limit; return whether the log is complete."""
+        """Play up to the limit and return whether the log is complete."""
         while len(self.rounds) < self.cap:
             used = len(self.rounds) if by_rounds else self.tokens
             isolating = close_at is not None and int(self.left.sum()) > 1
@@ -102,7 +102,7 @@ class SimulatedGame:
                 kept = kept | self._peak_item  # the guess must be in the list
             drawn = self._draw(self._aimed() if closing else self._remembered(), kept, closing)
             room = limit - self.tokens
-            # Early rounds must leave enough items for the minimum number of rounds.
+            # Early rounds must leave enough tokens for the minimum number of rounds.
             share = room // max(1, FEWEST - len(self.rounds))
             if not by_rounds and drawn.tokens > share:
                 fitting = self._fitting(share, kept) if not isolating or share < room else None
@@ -146,9 +146,8 @@ class SimulatedGame:
         return [shown[k] for k in order]
 
     def _aimed(self) -> list[Atom]:
-        """Greedily choose a few known atoms that exclude the items still in all lists."""
+        """Greedily choose known atoms that exclude most of the items common to all lists."""
         masks = {atom: self.table.mask(atom) for atom in self.heard}
-        # Returning items must stay in the last lists.
         masks = {atom: m for atom, m in masks.items() if not (self.returning & ~m).any()}
         left, chosen = self.left.copy(), list[Atom]()
         while left.sum() > 1 and masks:
@@ -156,7 +155,6 @@ class SimulatedGame:
             best = max(
                 masks, key=lambda atom: (-int((left & masks[atom]).sum()), int(masks[atom].sum()))
             )
-            # No known atom excludes further items.
             if not (left & ~masks[best]).any():
                 break
             left &= masks[best]
@@ -164,7 +162,7 @@ class SimulatedGame:
         return chosen
 
     def _loosened(self, atoms: Sequence[Atom], kept: Mask) -> list[Atom]:
-        """Return at least one atom, and only atoms that leave every list long enough."""
+        """Drop atoms that would make a list too short, but keep at least one atom."""
         query: list[Atom] = []
         least = self.habits.shortest_list(self.table)
         found = np.ones(len(self.table), bool)
@@ -191,7 +189,7 @@ class SimulatedGame:
         ]
 
     def _guess(self, found: Mask, closing: bool) -> int:
-        # Later lists would exclude a guessed decoy.
+        # If a decoy were guessed, later lists would exclude it.
         able = self._telling(found) if closing else found & ~self.decoys & ~self.returning
         others = np.arange(len(self.table)) != self.target
         if self.peak is not None:
@@ -203,7 +201,6 @@ class SimulatedGame:
         return int(self.rng.choice(pool if len(pool) else np.flatnonzero(others)))
 
     def _telling(self, found: Mask) -> Mask:
-        """Return items in all lists or, if all were guessed, items that share an unheard target value."""
         others: Mask = self.left & (np.arange(len(self.table)) != self.target)
         if (others & ~self.guessed).any():
             return others
@@ -266,7 +263,7 @@ class SimulatedGame:
             self.heard[atom] = drawn.number
 
     def _choose_returning(self) -> None:
-        # Choose items that resemble the hidden item: they satisfy most known atoms.
+        # Choose the items that satisfy the most known atoms, because they resemble the hidden item.
         able = np.flatnonzero(~self.left & ~self.guessed & ~self._peak_item)
         met = np.zeros(len(self.table), np.int64)
         for atom in self.heard:

@@ -1,4 +1,4 @@
-"""Knowledge about a puzzle's hidden items from the feedback and lists in a chat."""
+"""Knowledge about a puzzle's hidden items, gathered from the feedback and lists in a chat."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError
 from agentgym.world.world import CallSet
 
-_NONE, _ALL = -(2**62), 2**62  # beyond every number, but within numpy's 64 bits
+_NONE, _ALL = -(2**62), 2**62  # outside the range of all numbers, but within 64 bits
 _STATE = re.compile(
     r"Known of the hidden item: (?P<known>\[.*\])\nThe candidates meet: (?P<listed>\[.*\]|all of it)\n"
     r"Candidates left(?: \([0-9]+\))?: (?P<pool>not listed yet|all items but those guessed|\[.*\])"
@@ -39,7 +39,7 @@ _ALL_ITEMS, _ALL_KNOWN = "all items but those guessed", "all of it"
 
 @dataclass
 class _SectionFacts:
-    """Facts about one section; numbers lie strictly between the bounds."""
+    """Facts about one section; the bounds of numbers are exclusive."""
 
     has: dict[Value, None] = field(default_factory=dict)
     lacks: dict[Value, None] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Constraints:
                 facts.high = min(facts.high, value if operator == "<" else value + 1)
 
     def implies(self, atom: Atom) -> bool:
-        """Return whether an atom follows."""
+        """Return whether an atom follows from these constraints."""
         section, operator, value = atom
         facts = self._sections.get(section)
         if facts is None:
@@ -88,11 +88,11 @@ class Constraints:
         return above and (operator == ">" or facts.high <= value + (operator == "=="))
 
     def covers(self, other: Constraints) -> bool:
-        """Return whether other constraints follow from these."""
+        """Return whether these constraints imply the other constraints."""
         return all(map(self.implies, other.atoms()))
 
     def atoms(self) -> list[Atom]:
-        """Return the shortest equivalent list, section by section."""
+        """Return the shortest equivalent list of atoms, grouped by section."""
         atoms: list[Atom] = []
         for section, facts in self._sections.items():
             atoms += [(section, "has", value) for value in facts.has]
@@ -113,9 +113,9 @@ class Belief:
 
     Attributes:
         known: The constraints on the hidden item from feedback.
-        listed: The constraints that all candidates satisfy, from the queries that listed them.
-        pool: The candidates in list order, including the hidden item; None before the first list.
-        items: The names of all items, if the puzzle lists them.
+        listed: The constraints from past queries, which all candidates satisfy.
+        pool: The remaining candidates; None before the first list is read.
+        items: The names of all items, if the puzzle lists the items.
     """
 
     known: Constraints = field(default_factory=Constraints)
@@ -140,12 +140,11 @@ class Belief:
             self.pool = [name for name in self.pool if name != feedback.name]
 
     def add_lists(self, lists: Iterable[tuple[Sequence[Atom], Sequence[str]]]) -> None:
-        """Add a query's lists, each with the atoms that its items satisfy."""
+        """Add a query's lists; each comes with the atoms that all listed items satisfy."""
         for atoms, names in lists:
-            # The list may not contain the hidden item.
+            # Skip this list, because it might not contain the hidden item.
             if not all(map(self.known.implies, atoms)):
                 continue
-            # The first list sets the order of the candidates.
             order = names if self.pool is None else self.pool
             remaining = set(names) - self.guessed.keys()
             self.pool = [name for name in order if name in remaining]
@@ -163,7 +162,7 @@ class Belief:
         ).covers(self.known)
 
     def conditions(self) -> list[dict[str, Any]]:
-        """Return the knowledge as query conditions."""
+        """Return the known constraints as query conditions."""
         return to_conditions(self.known.atoms())
 
     def lines(self) -> list[str]:
@@ -212,24 +211,24 @@ class Belief:
 
 @dataclass
 class Hunt:
-    """Knowledge about a puzzle's remaining hidden items, by number from 1."""
+    """Knowledge about a puzzle's remaining hidden items, which are numbered from 1."""
 
     beliefs: dict[int, Belief] = field(default_factory=dict)
     number: int = 1
 
     @classmethod
     def from_opening(cls, feedback: str, puzzle: int) -> Self:
-        """Create the knowledge of a puzzle with one hidden item from its first feedback."""
+        """Create the knowledge from the first feedback of a puzzle with one hidden item."""
         heard = read_feedback(feedback)
         if not heard:
-            raise ValueError(f"there is no feedback in {feedback[:100]!r}")
+            raise ValueError(f"expected feedback, got {feedback[:100]!r}")
         belief = Belief(puzzle=puzzle)
         belief.add_feedback(heard[-1])
         return cls({1: belief})
 
     @classmethod
     def begin(cls, items: Sequence[str], hidden: int, puzzle: int, rounds: int) -> Self:
-        """Create the initial knowledge of a puzzle with several hidden items."""
+        """Create the initial knowledge for a puzzle with several hidden items."""
         return cls(
             {
                 number: Belief(pool=[*items], puzzle=puzzle, left=rounds, items=items)
@@ -242,7 +241,7 @@ class Hunt:
         return self.beliefs[self.number]
 
     def add_result(self, conditions: Sequence[Mapping[str, Any]], result: str) -> None:
-        """Add a query's result to each hidden item that its lists must contain."""
+        """Update the knowledge about every hidden item that must be in the lists."""
         lists = read_lists(conditions, result)
         for belief in self.beliefs.values():
             belief.add_lists(lists)
@@ -255,7 +254,7 @@ class Hunt:
         self.number = min(later or self.beliefs, default=self.number)
 
     def lines(self) -> list[str]:
-        """Format the knowledge; the task lists the first puzzle's items."""
+        """Format the knowledge; include the item list unless the task contains it."""
         listed = self.belief.items if self.belief.puzzle > 1 else ()
         return [
             *([f"{_LISTED}{dumps(list(listed))}\n"] if listed else []),
@@ -282,20 +281,20 @@ class Hunt:
 
 
 class OptimalMoves(Sequence[ToolCall]):
-    """Optimal calls when the player has a turn to spare; there are too many to list.
+    """Optimal calls of a player with a turn to spare; there are too many to enumerate.
 
-    They are the queries that make some item's candidates exact, and guesses of the next item if its
-    candidates are exact. Iteration yields the guesses or, without exact candidates, one query.
+    A query is optimal if it makes some item's candidates exact. Guessing the next item is optimal
+    once its candidates are exact. Iteration yields guesses or, without exact candidates, one query.
     """
 
     def __init__(self, hunt: Hunt) -> None:
-        # Labels look up a call after it has run, so store the guesses now. A query cannot change
-        # which queries make candidates exact.
+        # Labels test membership after the call has run, so store the guesses now.
         belief = hunt.belief
         query = ToolCall(TOOL, {"conditions": belief.conditions()})
         guesses = CallSet("guess", "name", belief.pool or ())
         self._listed: Sequence[ToolCall] = guesses if belief.exact else (query,)
-        # A query is as useful now as later, because an item reveals nothing before its next guess.
+        # Queries about later items are optimal too, because only guesses add knowledge about an
+        # item.
         self._open = [belief for belief in hunt.beliefs.values() if not belief.exact]
 
     def __contains__(self, call: object) -> bool:

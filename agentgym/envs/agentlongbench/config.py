@@ -1,4 +1,4 @@
-"""The options of both worlds, and the sources of their items (section 2.3.1)."""
+"""Options of both worlds, and generators of their items (section 2.3.1)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from agentgym.world.turn_budget import TurnBudget
 
 KNOWLEDGE = ("intensive", "free")
 SOURCES = ("species", "synthetic")
-MOST_ITEMS = 100_000  # a reset with so many takes a minute
+MOST_ITEMS = 100_000  # a reset with this many items takes a minute
 MOST_ROWS = 1_000_000  # the benchmark has 6,400
 
 Columns = list[list[tuple[Value, ...]]]
 
-# The sections, with the weights of the published code.
+# The weights are from the published code.
 _SECTIONS = (
     Section("Type", numeric=False, weight=6),
     Section("Base Stats", numeric=True, weight=4),
@@ -69,12 +69,12 @@ class ItemsConfig(Config):
     """Options of the items.
 
     Attributes:
-        items: The number of items; at most 1025 for species.
-        knowledge: Whether items appear under their own names, the same in every episode
-            (`intensive`), or under new codes each time (`free`).
-        source: The source of the items: the `species` of the benchmark, or drawn ones (`synthetic`).
-        style: The form of query results: the items that satisfy all conditions (`concise`), or a
-            list per section (`verbose`).
+        items: The number of items, at most 1025 if `source` is `species`.
+        knowledge: `intensive` for the same names and facts in every episode, or `free` for new
+            random codes in each episode.
+        source: The source of the items: the benchmark's `species`, or a generator (`synthetic`).
+        style: The format of query results: one list of items that satisfy all conditions
+            (`concise`), or one list per section (`verbose`).
     """
 
     items: ItemCount = 60
@@ -94,14 +94,14 @@ class ItemsConfig(Config):
     def targets(self, table: ItemTable, rng: np.random.Generator, least: int = 1) -> Iterator[int]:
         """Yield the items that can be distinguished from all others, in random order.
 
-        Lists with fewer than `least` items are ignored. Raise ValueError once there are no more.
+        Lists with fewer than `least` items are ignored. Raise ValueError after the last item.
         """
         for place in rng.permutation(len(table)).tolist():
             if table.isolable(place, least):
                 yield place
         raise ValueError(
-            f"no item can be distinguished from the others by lists of at least {least} items; give "
-            "a smaller min_list or more items"
+            f"no item can be identified from lists of at least {least} items; use a smaller min_list "
+            "or more items"
         )
 
 
@@ -110,20 +110,18 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
     """Options of LongContextQA.
 
     Attributes:
-        task: The benchmark task to ask.
-        rounds: The rounds of the log.
-        length: The length of the log with its question in tokens, instead of `rounds`; 0 to use
-            `rounds`.
-        counter: The counter of these tokens: `cl100k_base`, `heuristic` or
-            `package.module:factory`.
-        delivery: Whether the task contains the log (`task`), or a tool reads it page by page
-            (`pages`).
-        page: The rounds per page.
-        data: A file or folder of published rows. They replace the drawn logs, so options of items,
-            agent, task and length have no effect.
+        task: The benchmark task.
+        rounds: The number of rounds in the log.
+        length: The length of the log and question in tokens; 0 to use `rounds` instead.
+        counter: The token counter: `cl100k_base`, `heuristic` or `package.module:factory`.
+        delivery: `task` if the task contains the log, or `pages` if a tool reads the log page by
+            page.
+        page: The number of rounds per page.
+        data: A file or folder of published rows, which replace the generated logs; the options for
+            items, agent, task and length then have no effect.
         row: The row of `data` to play, from 0; None for a random one.
-        verified: Whether to play only rows whose answer follows from their log. Only these rows
-            have hints and labels.
+        verified: Whether to play only rows whose answer follows from the log. Other rows have no
+            hints or labels.
     """
 
     task: Annotated[str, Choice(TASKS)] = "find_target_offsets_tool"
@@ -144,8 +142,8 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
         super().__post_init__()
         if not self.data and (self.row is not None or self.verified):
             raise ValueError(
-                f"row and verified select rows of data, got row={self.row}, "
-                f"verified={self.verified} without data"
+                f"row and verified require data, got row={self.row}, verified={self.verified} "
+                "without data"
             )
 
     def table(self, rng: np.random.Generator) -> ItemTable:
@@ -154,7 +152,7 @@ class QAConfig(ItemsConfig, Habits, TurnBudget):
 
     @property
     def setting(self) -> str:
-        """The name of the setting, such as `kf-c`."""
+        """The benchmark name of the setting, such as `kf-c`."""
         return next(
             name
             for name, o in SETTINGS.items()
@@ -167,11 +165,11 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
     """Options of PuzzleWorld.
 
     Attributes:
-        hidden: The number of hidden items per puzzle. With one, the first guess is drawn and its
-            feedback given, as in the paper. With several, all items are listed, and the hidden
-            ones are guessed in turn.
-        rounds: The guesses allowed for each hidden item, including the drawn first guess. With few
-            rounds, some puzzles need luck.
+        hidden: The number of hidden items per puzzle. With one hidden item, the task contains
+            feedback on a random first guess, as in the paper. With several hidden items, the task
+            lists all items, and the player guesses the hidden items in turn.
+        rounds: The number of guesses allowed for each hidden item, including the random first
+            guess. With few rounds, some puzzles can be solved only by luck.
         puzzles: The number of consecutive puzzles, each with its own table.
     """
 
@@ -182,11 +180,10 @@ class PuzzleConfig(ItemsConfig, TurnBudget):
 
 
 def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator) -> ItemTable:
-    """Draw the table of an episode.
+    """Draw the item table of an episode.
 
-    Knowledge-intensive tables contain the same facts in every episode. Knowledge-free tables are
-    reshuffled; items, sections and values get random codes, and numbers keep only their order.
-    A species' lists of values keep their lengths, but no item has a real species' profile.
+    Knowledge-intensive tables contain the same facts in every episode. In knowledge-free tables,
+    random codes replace names and values, and random numbers in the same order replace numbers.
     """
     free = knowledge == "free"
     if source == "synthetic":
@@ -197,7 +194,7 @@ def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator
             some = np.sort(rng.choice(len(table), items, replace=False)).tolist()
             table = table.part(some, range(len(table.sections)))
         if free:
-            # Separate shuffles: no item keeps the profile of a species.
+            # Shuffle each section separately, so that no item has a real species' profile.
             columns = [[column[k] for k in rng.permutation(len(table))] for column in table.columns]
             table = ItemTable(table.sections, table.names, table.labels, columns)
     return _coded(table, rng) if free else table
@@ -205,7 +202,7 @@ def draw_table(knowledge: str, source: str, items: int, rng: np.random.Generator
 
 @cache
 def species() -> ItemTable:
-    """Return all species by name, with the number in the label."""
+    """Return the table of all species, sorted by name."""
     text = files("agentgym.envs.agentlongbench").joinpath("species.tsv").read_text(encoding="utf-8")
     rows = sorted((line.split("\t") for line in text.splitlines()[1:]), key=lambda row: row[1])
     columns: Columns = [
@@ -222,15 +219,13 @@ def species() -> ItemTable:
 
 @cache
 def _fixed_synthetic(items: int) -> ItemTable:
-    # Knowledge-intensive facts must be the same in every episode.
     return synthetic(items, np.random.default_rng(items))
 
 
 def synthetic(items: int, rng: np.random.Generator) -> ItemTable:
-    """Draw invented items, sorted by name, with distinct profiles."""
+    """Generate items with distinct profiles, sorted by name."""
     names = sorted(_words(items, rng))
     draws = _drawers(items)
-    # A dictionary drops equal profiles and keeps the order.
     profiles: dict[tuple[tuple[Value, ...], ...], None] = {}
     while len(profiles) < items:
         profiles[tuple(draw(rng) for draw in draws)] = None
@@ -238,7 +233,7 @@ def synthetic(items: int, rng: np.random.Generator) -> ItemTable:
 
 
 def _drawers(items: int) -> list[Callable[[np.random.Generator], tuple[Value, ...]]]:
-    """Return samplers of values by section, with shares close to the species'."""
+    """Return a value sampler for each section, with distributions similar to the species'."""
 
     def texts(
         stem: str, count: int, *shares: float
@@ -282,14 +277,13 @@ def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
     ]
     values = {value for column in table.columns for each in column for value in each}
     words = sorted(value for value in values if isinstance(value, str))
-    # A text in two sections gets the same code in both; the section distinguishes them.
     codes = dict(zip(words, _codes("Val_", len(words), rng), strict=True))
     columns: Columns = []
     for column in shuffled.columns:
         numbers = _stretched(
             sorted({v for values in column for v in values if isinstance(v, int)}), rng
         )
-        # Codes are random, so sorting an item's values by code randomises them too.
+        # Sorting by random codes also randomises the order of an item's values.
         columns.append(
             [
                 tuple(sorted(codes[v] if isinstance(v, str) else numbers[v] for v in values))
@@ -301,8 +295,8 @@ def _coded(table: ItemTable, rng: np.random.Generator) -> ItemTable:
 
 
 def _published(table: ItemTable, rng: np.random.Generator) -> ItemTable:
-    """Return a table of codes with sections such as `attr_1` and values such as `a1v7`."""
-    # The weights distinguish the benchmark's sections.
+    """Rename sections to codes such as `attr_1`, and values to codes such as `a1v7`."""
+    # Each section has a different weight, so the weight identifies the section.
     weights = [section.weight for section in _SECTIONS]
     numbers = [weights.index(section.weight) for section in table.sections]
     table = table.part(range(len(table)), np.argsort(numbers).tolist())
@@ -319,7 +313,6 @@ def _published(table: ItemTable, rng: np.random.Generator) -> ItemTable:
 
 
 def _codes(prefix: str, count: int, rng: np.random.Generator) -> list[str]:
-    """Draw distinct four-consonant codes, which spell no words."""
     return [
         prefix + _PAIRS[n // len(_PAIRS)] + _PAIRS[n % len(_PAIRS)]
         for n in rng.choice(len(_PAIRS) ** 2, count, replace=False).tolist()

@@ -1,4 +1,4 @@
-"""The query tool and the feedback on a guess, with writers and parsers (section 2.1)."""
+"""Write and parse query results and feedback on guesses (section 2.1)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FEEDBACK = re.compile(
     r"Result: (?P<result>correct|wrong)\nRemaining rounds: (?P<left>[0-9]+)",
     re.MULTILINE,
 )
-# The paper's figures indent these lines by one space, its rows by two.
+# The paper's figures indent these lines by one space, the published rows by two.
 _LINE = re.compile(r"^ {1,2}- ([^:\n]+): ([^\n]+)", re.MULTILINE)
 _NUMBER = re.compile(r" \(#[0-9]{4}\)$")
 _INTEGER = re.compile(r"-?[0-9]+")
@@ -48,7 +48,7 @@ class Condition(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """Feedback on a guess: facts about the target in text order, the verdict, the rounds left."""
+    """Feedback on a guess; `atoms` are facts about the target, in text order."""
 
     round: int
     name: str
@@ -58,9 +58,11 @@ class Feedback:
 
 
 def to_atoms(conditions: Sequence[Condition | Mapping[str, Any]]) -> list[Atom]:
-    """Return the atoms of a query's conditions; raise ToolError for a bad number or argument."""
+    """Return the atoms of a query's conditions; raise ToolError for invalid conditions."""
     if not 1 <= len(conditions) <= MOST_CONDITIONS:
-        raise ToolError(f"a query takes 1 to {MOST_CONDITIONS} conditions, got {len(conditions)}")
+        raise ToolError(
+            f"a query must have 1 to {MOST_CONDITIONS} conditions, got {len(conditions)}"
+        )
     return [atom for condition in conditions for atom in _atoms(condition)]
 
 
@@ -75,21 +77,21 @@ def _atoms(condition: Condition | Mapping[str, Any]) -> list[Atom]:
             "exclude",
         }:
             raise ToolError(
-                f"a condition of type value takes section, 1 to {MOST_CONDITIONS} values and "
-                f"exclude: {echo(condition)}"
+                f"a condition of type value requires section, 1 to {MOST_CONDITIONS} values and "
+                f"optionally exclude, got {echo(condition)}"
             )
         operator: Operator = "lacks" if condition.get("exclude") else "has"
         return [(section, operator, value) for value in values]
     if condition.keys() != {"type", "section", "comparator", "threshold"}:
         raise ToolError(
-            "a condition of type numeric takes section, comparator and threshold: "
+            "a condition of type numeric requires section, comparator and threshold, got "
             f"{echo(condition)}"
         )
     return [(section, condition["comparator"], condition["threshold"])]
 
 
 def to_conditions(atoms: Iterable[Atom]) -> list[dict[str, Any]]:
-    """Return equivalent conditions, section by section."""
+    """Convert atoms to query conditions, grouped by section."""
     grouped: dict[str, dict[str, dict[str, Any]]] = {}
     for section, operator, value in atoms:
         group = grouped.setdefault(section, {})
@@ -110,13 +112,13 @@ def to_conditions(atoms: Iterable[Atom]) -> list[dict[str, Any]]:
 def search(
     table: ItemTable, conditions: Sequence[Condition | Mapping[str, Any]], style: str
 ) -> str:
-    """Return a query's result as JSON: the items that meet all conditions, or a list per section.
+    """Return a query's result as JSON: one list for all conditions, or one list per section.
 
-    Raise ToolError if a condition is malformed or names something unknown.
+    Raise ToolError if a condition is malformed or names an unknown section or value.
     """
     if style == "concise":
         return dumps({"intersection": table.listed(table.meet(to_atoms(conditions)))})
-    # Check all conditions first: the lists below name their sections.
+    # Validate all conditions first, because the code below reads their sections.
     to_atoms(conditions)
     sections: dict[str, list[Condition | Mapping[str, Any]]] = {}
     for condition in conditions:
@@ -137,13 +139,13 @@ def search(
 def read_lists(
     conditions: Sequence[Mapping[str, Any]], result: str
 ) -> list[tuple[list[Atom], list[str]]]:
-    """Parse the lists in a result, each with the atoms that its items satisfy.
+    """Parse the lists in a result; pair each list with the atoms that its items satisfy.
 
     Raise ValueError for other text, such as a truncated result.
     """
     try:
         data = json.loads(result)
-        # The result names its style, so a reader need not know the configuration.
+        # The key reveals the style, so the configuration is not needed.
         if "intersection" in data:
             return [(to_atoms(conditions), list(data["intersection"]))]
         return [
@@ -177,7 +179,7 @@ def read_feedback(text: str) -> list[Feedback]:
 
 
 def read_verdicts(sections: str) -> list[Atom]:
-    """Parse the target's atoms from a guess's section lines."""
+    """Parse the facts about the target from the section lines of feedback."""
     atoms: list[Atom] = []
     for name, marks in _LINE.findall(sections):
         for mark in marks.split("; "):
@@ -194,5 +196,5 @@ def dumps(data: object) -> str:
 
 
 def explain_game(style: str, tool: str = TOOL) -> str:
-    """Return the rules that both worlds share."""
+    """Return the game rules that both worlds share."""
     return f"{TEXTS['game']['rules']} {TEXTS['game'][style]}".replace(TOOL, tool)

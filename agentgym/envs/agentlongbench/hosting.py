@@ -1,6 +1,6 @@
-"""A host agent answers for the hidden item, and a referee checks its answers (section 2.1).
+"""A host agent answers questions about the hidden item, and a referee checks the answers.
 
-The host receives text and answers with a verdict on each value of a guess, or with yes or no.
+The host judges each value of a guess, and answers other questions with yes or no.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REVERSED: Mapping[Operator, Operator] = {"has": "lacks", "lacks": "has"}
 
 
 class Puzzle(Protocol):
-    """A world that hides an item."""
+    """A world with a hidden item."""
 
     table: ItemTable
 
@@ -44,7 +44,7 @@ class Puzzle(Protocol):
 
 
 class QuestionTool:
-    """The tool that asks the host; offered only if there is one."""
+    """Tool for asking the host, offered only in games with a host."""
 
     def __init__(self, puzzle: Puzzle) -> None:
         self._puzzle = puzzle
@@ -63,11 +63,11 @@ class QuestionTool:
 
 
 def learn(belief: Belief, condition: Mapping[str, Any], answer: str) -> None:
-    """Add an answer to the player's knowledge."""
+    """Add the host's answer to the player's knowledge."""
     atoms = to_atoms([condition])
     if answer == "yes":
         belief.known.update(atoms)
-    # A "no" to several values at once, or to an exact number, has no atom as its negation.
+    # No single atom can express a "no" to several values or to an exact number.
     elif len(atoms) == 1 and (reverse := _reverse(atoms[0])):
         belief.known.update([reverse])
 
@@ -83,9 +83,9 @@ def _reverse(atom: Atom) -> Atom | None:
 
 
 def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[str, Any]) -> str:
-    """Write a call as a question to the host; empty if the tool itself rejects the call.
+    """Write a call as a question to the host; return an empty string for malformed arguments.
 
-    Raise ToolError if the call cannot be carried out.
+    Raise ToolError if a name, section or value does not exist.
     """
     hidden = f"{_OF_THE_ITEM}{_profile(table, target)}"
     if name == ASK:
@@ -104,7 +104,7 @@ def write_question(table: ItemTable, target: int, name: str, arguments: Mapping[
 
 
 def object_to(answer: str, result: str) -> str:
-    """Return the referee's objection if the host's answer and the world's result differ."""
+    """Return the referee's objection, or an empty string if the host's answer is right."""
     if result in ("yes", "no"):
         reply = answer.strip().strip("\"'.!").lower()
         if reply not in ("yes", "no"):
@@ -122,7 +122,7 @@ def object_to(answer: str, result: str) -> str:
 
 
 def reply_to(question: str) -> str:
-    """Return the right answer, using only the question's text."""
+    """Return the right answer, computed from the question alone."""
     head, _, hidden = question.partition(_OF_THE_ITEM)
     target = _values(hidden)
     if head.startswith(_QUESTION):

@@ -20,7 +20,7 @@ Atom: TypeAlias = tuple[str, Operator, Value]
 Mask: TypeAlias = NDArray[np.bool_]
 """bool, shape `(items,)`: the selected items."""
 
-# Longer than any name; bounds the time of normalising.
+# Longer than any name; limits the time needed for normalisation.
 _LONGEST_NAME = 1_000
 _DROPPED = str.maketrans("", "", " -_'\"’.:")
 _COMPARISONS: Mapping[Operator, Callable[[NDArray[np.int64], int], Mask]] = {
@@ -32,7 +32,7 @@ _COMPARISONS: Mapping[Operator, Callable[[NDArray[np.int64], int], Mask]] = {
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of every profile; `weight` is its weight in the weighted summation."""
+    """A section of every profile; `weight` is used in the weighted summation task."""
 
     name: str
     numeric: bool
@@ -40,13 +40,12 @@ class Section:
 
 
 class ItemTable:
-    """A fixed set of items; every list keeps their order.
+    """An immutable table of items; all lists keep the table order.
 
     Args:
-        sections: The sections of a profile.
-        names: The distinct names.
-        labels: The names as they appear in feedback.
-        columns: For each section, the items' values: one number, or one or more texts.
+        names: The distinct item names.
+        labels: The item names as they appear in feedback.
+        columns: For each section, the values of each item: one number, or one or more strings.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class ItemTable:
         return self
 
     def __eq__(self, other: object) -> bool:
-        # Tables are immutable and large, so compare identities first.
+        # Tables are large, so compare identities first.
         return self is other or (
             isinstance(other, ItemTable) and self.__reduce__()[1] == other.__reduce__()[1]
         )
@@ -78,33 +77,33 @@ class ItemTable:
         return len(self.names)
 
     def part(self, places: Iterable[int], sections: Iterable[int]) -> ItemTable:
-        """Return a table of these items and sections, in this order."""
+        """Return a table of the given items and sections, in the given order."""
         places, sections = list(places), list(sections)
         columns = [[self.columns[k][place] for place in places] for k in sections]
         names, labels = ([each[place] for place in places] for each in (self.names, self.labels))
         return ItemTable([self.sections[k] for k in sections], names, labels, columns)
 
     def find(self, name: str) -> int:
-        """Return the item with a normalised name; raise ToolError if there is none."""
+        """Return the index of the item with this name, after normalisation, or raise ToolError."""
         place = self._by_name.get(normalize_name(name))
         if place is None:
             raise ToolError(f"there is no item called {echo(name)}")
         return place
 
     def mask(self, atom: Atom) -> Mask:
-        """Return the items that satisfy an atom.
+        """Return a mask of the items that satisfy an atom.
 
-        Raise ToolError if the section or value does not exist, or the operator does not fit it.
+        Raise ToolError if the section or value does not exist, or does not support the operator.
         """
         name, operator, value = atom
         place = self._places.get(name)
         if place is None:
             raise ToolError(
-                f"there is no section {echo(name)}; sections: {', '.join(self._places)}"
+                f"there is no section {echo(name)}; the sections are {', '.join(self._places)}"
             )
         if self.sections[place].numeric != (operator in _COMPARISONS):
             kind = "numeric" if self.sections[place].numeric else "value"
-            raise ToolError(f"section {echo(name)} takes conditions of type {kind!r} only")
+            raise ToolError(f"section {echo(name)} accepts only conditions of type {kind!r}")
         if isinstance(value, int):
             bounded = max(-(2**62), min(2**62, value))  # numpy compares 64-bit integers
             return _COMPARISONS[operator](self._numbers[place], bounded)
@@ -114,14 +113,14 @@ class ItemTable:
         return holders if operator == "has" else ~holders
 
     def meet(self, atoms: Iterable[Atom]) -> Mask:
-        """Return the items that satisfy all atoms."""
+        """Return a mask of the items that satisfy all atoms."""
         mask = np.ones(len(self), bool)
         for atom in atoms:
             mask &= self.mask(atom)
         return mask
 
     def listed(self, mask: Mask) -> list[str]:
-        """Return the selected names in table order."""
+        """Return the names of the selected items in table order."""
         return [self.names[place] for place in np.flatnonzero(mask)]
 
     def feedback_atoms(self, guess: int, target: int) -> list[Atom]:
@@ -136,14 +135,14 @@ class ItemTable:
         return atoms
 
     def feedback(self, guess: int, target: int) -> str:
-        """Write a guess's section lines, with a verdict on each value."""
+        """Write the section lines for a guess, with a verdict on each value."""
         lines: dict[str, list[str]] = {section.name: [] for section in self.sections}
         for name, operator, value in self.feedback_atoms(guess, target):
             lines[name].append(f"{value} ({VERDICTS[operator]})")
         return "\n".join(f"  - {name}: {'; '.join(marks)}" for name, marks in lines.items())
 
     def isolable(self, target: int, least: int = 1) -> bool:
-        """Return whether feedback and lists of at least `least` items can single out the target."""
+        """Return whether lists of at least `least` items can identify the target."""
         left = np.ones(len(self), bool)
         others = (place for place in range(len(self)) if place != target)
         for atom in {atom for guess in others for atom in self.feedback_atoms(guess, target)}:
@@ -196,14 +195,14 @@ OPERATORS: Mapping[str, tuple[Operator, Operator]] = {
 
 
 def compare(guess: Value, target: Value) -> Operator:
-    """Compare the target's number with a guess's number."""
+    """Compare the target's number with the guessed number."""
     if guess == target:
         return "=="
     return ">" if int(guess) < int(target) else "<"
 
 
 def normalize_name(name: str) -> str:
-    """Reduce a name to lower case without accents, spaces or punctuation."""
+    """Convert a name to lower case and remove accents, spaces and punctuation."""
     # NFKD separates letters from their accents.
     letters = unicodedata.normalize("NFKD", name[:_LONGEST_NAME].casefold()).translate(_DROPPED)
     return "".join(letter for letter in letters if not unicodedata.combining(letter))

@@ -1,4 +1,4 @@
-"""Logs of a puzzle, their rounds and their options (AgentLongBench, sections 2.2 and C.3)."""
+"""Logs of puzzles and their options (AgentLongBench, sections 2.2 and C.3)."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ class Habits(Config):
     """Options of the simulated agent (section C.3).
 
     Attributes:
-        min_list: The minimum number of items in a list; conditions that would shorten it further
+        min_list: The minimum number of items in a list; conditions that would make a list shorter
             are omitted.
-        published: Whether the tool and the codes have the names that the published prompts use, such
-            as `attr_1`.
+        published: Whether to name the tool and the codes as in the published prompts, for example
+            `attr_1`.
     """
 
     min_list: ListLength = 50
     published: bool = False
 
     def shortest_list(self, table: ItemTable) -> int:
-        """Return the minimum list length; a table may have fewer items than `min_list`."""
+        """Return the minimum list length, which is reduced for small tables."""
         return min(self.min_list, max(2, len(table) // 4))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundMessages:
-    """The messages of a round: call, result, guess and feedback; round 1 has only the last two."""
+    """The call, result, guess and feedback of a round; round 1 has only a guess and feedback."""
 
     number: int
     messages: tuple[Message, ...]
@@ -63,7 +63,7 @@ class Round(RoundMessages):
 
     @property
     def result(self) -> Message:
-        """The tool result; round 1 has none."""
+        """The tool result, which does not exist in round 1."""
         return self.messages[1]
 
     @property
@@ -73,7 +73,7 @@ class Round(RoundMessages):
 
 @dataclass(frozen=True, eq=False)
 class LogMessages:
-    """The messages of a log, and their tokens."""
+    """The messages of a log and their token count."""
 
     style: str
     system: Message
@@ -92,7 +92,7 @@ class LogMessages:
 
 @dataclass(frozen=True, eq=False)
 class Log(LogMessages):
-    """The messages of an unsolved puzzle."""
+    """The log of an unsolved puzzle, with the item table."""
 
     rounds: tuple[Round, ...]
     table: ItemTable
@@ -100,7 +100,7 @@ class Log(LogMessages):
 
 
 def within(lists: Sequence[NDArray[np.intp]], items: int) -> Mask:
-    """Return the items that are in all lists."""
+    """Return a mask of the items that are in all lists."""
     common = np.ones(items, bool)
     for places in lists:
         common &= within_any([places], items)
@@ -108,7 +108,7 @@ def within(lists: Sequence[NDArray[np.intp]], items: int) -> Mask:
 
 
 def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
-    """Return the items that are in at least one list."""
+    """Return a mask of the items that are in at least one list."""
     mask = np.zeros(items, bool)
     for places in lists:
         mask[places] = True
@@ -117,11 +117,10 @@ def within_any(lists: Iterable[NDArray[np.intp]], items: int) -> Mask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peak:
-    """The guess with the largest number in a log, whose round is drawn before the log is played.
+    """The guess with the largest number; its round is drawn before the log is played.
 
-    All rounds must be equally likely; otherwise long logs show the largest number early. Before
-    that round, only items with a smaller number are allowed; after it, items with at most the same
-    number.
+    Drawing the round first makes all rounds equally likely. Earlier guesses must have a smaller
+    number, and later guesses must not have a larger number.
     """
 
     number: int
@@ -133,10 +132,10 @@ class Peak:
     def draw(
         cls, table: ItemTable, target: int, number: int, rng: np.random.Generator
     ) -> Peak | None:
-        """Draw a round's item; None if too few items have smaller numbers."""
+        """Draw the item to guess in round `number`; None if too few items have smaller numbers."""
         numbers = np.array([value for (value,) in table.columns[largest_section(table)]])
         others = np.delete(np.arange(len(table)), target)
-        # A reader could stop at the overall largest number if logs always showed it.
+        # If every log contained the table's largest number, a reader could stop at that number.
         half = rng.choice(others, (len(others) + 1) // 2, replace=False)
         item = int(half[np.argmax(numbers[half])])
         before, after = numbers < numbers[item], numbers <= numbers[item]
@@ -144,7 +143,7 @@ class Peak:
         return cls(number, item, before, after) if number == 1 or before.any() else None
 
     def allowed(self, number: int) -> Mask:
-        """Return the items allowed in a round."""
+        """Return a mask of the items that may be guessed in a round."""
         if number == self.number:
             only = np.zeros(len(self.before), bool)
             only[self.item] = True
@@ -153,6 +152,6 @@ class Peak:
 
 
 def largest_section(table: ItemTable) -> int:
-    """Return the numeric section with the most distinct values, for the question."""
+    """Return the numeric section with the most distinct values."""
     numeric = [k for k, section in enumerate(table.sections) if section.numeric]
     return max(numeric, key=lambda k: len(set(table.columns[k])))

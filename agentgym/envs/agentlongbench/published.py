@@ -1,7 +1,6 @@
-"""Load rows that have only the published fields, and prove their answers from their logs.
+"""Load published rows and check that their answers follow from their logs.
 
-A proof interprets the question as this package does. If that gives the row's answer, the row has an
-oracle; otherwise it has none.
+A row has an oracle only if this package computes the row's answer from the log.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _NAMES = ("target_name", "pokemon_name", "guess_name", "property_value")
 _ABOUT_A_NAME = (*(task for task in TASKS if task.endswith("_tool")), "count_frequency_env")
 _LARGEST_IN = ("Base Stats", "attr_2")
 _ROUND = re.compile(r"Round ([0-9]+):")
-_SHOWN = 80  # maximum characters of a wrong value in an error message
+_SHOWN = 80  # maximum characters of an invalid value in an error message
 
 
 class _Function(TypedDict):
@@ -83,10 +82,10 @@ class PublishedRow:
     """A row whose messages are read from the file on demand.
 
     Attributes:
-        offset: The position of its line in the file, in bytes.
+        offset: The byte offset of the row in the file.
         setting: `ki-c`, `ki-v`, `kf-c` or `kf-v`.
-        length: The token length of the row's bucket.
-        chance: The share of the most frequent answer to the file's questions of this task.
+        length: The nominal length in tokens, from the folder name if possible.
+        chance: The share of the most frequent answer among the file's rows for this task.
     """
 
     path: Path
@@ -111,8 +110,8 @@ class PublishedRow:
 
     @cached_property
     def proved(self) -> bool:
-        """Report whether the answer follows from the log; see `open` for errors."""
-        return self.open(counter("heuristic")).proved  # the fastest counter; its counts are unused
+        """Return whether the answer follows from the log; raise the same errors as `open`."""
+        return self.open(counter("heuristic")).proved  # any counter works; this is the fastest
 
     def read(self) -> dict[str, Any]:
         """Read the whole row."""
@@ -122,16 +121,16 @@ class PublishedRow:
         return row
 
     def open(self, tokens: TokenCounter) -> OpenRow:
-        """Read the log and look for a proof of the answer.
+        """Read the log and try to derive the answer from the log.
 
-        Raise ValueError if the question has this package's wording but its answer is wrong.
+        Raise ValueError if a question in this package's wording has a wrong answer.
         """
         system, turns = split_turns(Chat.from_openai(self.read()["messages"]).messages)
         used = sum(tokens.count(message) for turn in turns for message in turn.messages)
         log = LogMessages(self.style, system, tuple(turns), used + tokens.count(system))
         wording, answer = self.fields["question"], self.fields["answer"]
         own = None
-        with suppress(ValueError):  # the question has another wording
+        with suppress(ValueError):  # the question is not in this package's wording
             own = QuestionSpec.read(wording)
         specs = [own] if own else _specs(self, log)
         right = sorted(answer) if self.kind == "list" else answer
@@ -139,7 +138,7 @@ class PublishedRow:
         if own and not proof:
             raise ValueError(
                 f"{self.path}, line {self.line}, field answer: must be "
-                f"{_compute(own, log)!r} by the log, got {answer!r}"
+                f"{_compute(own, log)!r} according to the log, got {answer!r}"
             )
         if proof and not own:
             wording = f"{wording}\n\nIn full: {proof.text()}"
@@ -151,7 +150,7 @@ class PublishedRow:
 
 @dataclass(frozen=True, eq=False)
 class OpenRow:
-    """A row with its log and question; a proven row also has the question in our wording."""
+    """A loaded row with its log and question."""
 
     setting: str
     length: int
@@ -162,7 +161,7 @@ class OpenRow:
 
 
 def row_files(data: Path) -> list[Path]:
-    """Return the file itself, or all files in a folder."""
+    """Return `[data]` for a file, or all row files in a folder."""
     if data.is_file():
         return [data]
     return sorted(path for path in data.rglob("*.jsonl") if path.name != ANSWERS)
@@ -170,22 +169,22 @@ def row_files(data: Path) -> list[Path]:
 
 @lru_cache(maxsize=8)
 def load_rows(data: str) -> tuple[PublishedRow, ...]:
-    """Load a file or folder.
+    """Load the rows of a file or folder.
 
-    Raise ValueError without rows, or with file, line and field of a malformed one.
+    Raise ValueError if there are no rows, or if a row is malformed.
     """
     rows = tuple(row for path in row_files(Path(data)) for row in _load_file(path))
     if not rows:
         raise ValueError(
-            f"data {data!r} holds no rows; give a JSONL file of AgentLongBench or a folder of them"
+            f"data {data!r} has no rows; give an AgentLongBench JSONL file or a folder of such files"
         )
     return rows
 
 
 def split_turns(messages: Sequence[Message]) -> tuple[Message, list[RoundMessages]]:
-    """Split a log into its system message (empty without one) and its rounds.
+    """Split a log into its system message, which may be empty, and its rounds.
 
-    Rounds end with their feedback; messages after the last one are dropped.
+    Each round ends with feedback; messages after the last feedback are dropped.
     """
     system = Message("system", "", id="0:0")
     if messages and messages[0].role == "system":
@@ -205,7 +204,7 @@ def retriever(count: int, embed: str = "") -> Callable[[Mapping[str, Any]], dict
     """Return a function that keeps only the `count` rounds most similar to a row's question.
 
     This is the paper's RAG baseline (appendix E: the five best chunks). `embed` names an embedding
-    function, as in SearchWorld; without one, BM25 ranks the rounds.
+    function, as in SearchWorld; if empty, BM25 ranks the rounds.
     """
     vectors = load_embed(embed) if embed else None
 
@@ -214,7 +213,6 @@ def retriever(count: int, embed: str = "") -> Callable[[Mapping[str, Any]], dict
         _, turns = split_turns(Chat.from_openai(messages).messages)
         texts = [Chat(turn.messages).to_text() for turn in turns]
         index = Dense.of(texts, vectors) if vectors else Lexical.of(texts)
-        # If no words match, keep the last rounds.
         best = index.best(row["question"], count) or range(len(turns))[-count:]
         first = int(messages[0]["role"] == "system")
         kept = list(messages[:first])
@@ -231,7 +229,7 @@ def _load_file(path: Path) -> list[PublishedRow]:
     lines: dict[str, int] = {}
     offset = 0
     if not path.is_file():
-        raise ValueError(f"{path} must be a file of rows")
+        raise ValueError(f"{path} must be an existing file")
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
@@ -259,7 +257,7 @@ def _load(path: Path, number: int, offset: int, line: bytes) -> PublishedRow:
     except ValueError as error:
         raise _fault(path, number, "messages", str(error)) from None
     if not turns:
-        raise _fault(path, number, "messages", "must hold feedback that begins with 'Round 1:'")
+        raise _fault(path, number, "messages", "must contain feedback that begins with 'Round 1:'")
     setting, length = _place(path)
     setting = setting or str(fields.get("setting"))
     if setting not in SETTINGS:
@@ -295,7 +293,7 @@ def _place(path: Path) -> tuple[str, int]:
 
 
 def _specs(row: PublishedRow, log: LogMessages) -> list[QuestionSpec]:
-    """Return the readings of a row's fields, one for each possible section."""
+    """Return the possible interpretations of a row's question, one per section."""
     task, fields = row.task, row.fields
     name = next((str(fields[key]) for key in _NAMES if key in fields), "")
     if not name and task in _ABOUT_A_NAME:

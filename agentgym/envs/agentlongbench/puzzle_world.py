@@ -1,4 +1,4 @@
-"""PuzzleWorld: find a hidden item by queries and guesses (AgentLongBench, sections 2.1, C.1)."""
+"""PuzzleWorld: find hidden items by querying and guessing (AgentLongBench, sections 2.1, C.1)."""
 
 from __future__ import annotations
 
@@ -53,29 +53,29 @@ _LEFT = re.compile(r"(.*)\nTurns left: ([0-9]+)", re.DOTALL)
 _QUERY = "Query the items that meet all that is known of the hidden item that is next."
 _GUESS = "Guess "
 _LOST = "No turn is left to find the hidden item."
-# Fewest turns for an item without known candidates: a query and a guess.
+# An item without known candidates takes at least a query and a guess.
 _QUICKEST = 2
 # Average number of turns to find one of several hidden items among 100.
 _TURNS = 4.85
-# Below this many turns, one hidden item among few (2.4 turns on average) fits better than one among
-# 100 (3.9).
+# A puzzle with one hidden item takes 2.4 turns on average among 8 items, and 3.9 among 100.
+# Horizons below this threshold use 8 items.
 _FEW = 3.2
-# Maximum hidden items per puzzle for a horizon. Each adds about 300 tokens to the belief state,
-# which must fit into the small windows of ablations.
+# Maximum hidden items per puzzle for a horizon. Each item adds about 300 tokens to the state, which
+# must fit into the small context windows of ablations.
 _GROUP = 4
 
 
 class PuzzleWorld(World[PuzzleConfig]):
     """Find hidden items by guessing, with feedback on each guess and a tool that lists items.
 
-    After each guess, right or wrong, the next hidden item is due. While the candidates are not
-    exact, the optimal calls are the queries whose result makes them exact; after that, guesses of
-    any candidate, that is, any item consistent with all feedback. Another strategy may need fewer
-    guesses on average. The turn budget, equal for all seeds, suffices for a player who always
-    guesses the first candidate.
+    Each guess, right or wrong, moves on to the next hidden item. The candidates are exact if they
+    are precisely the items consistent with all feedback. The optimal calls are queries that make
+    the candidates exact and, after that, guesses of any candidate. Another strategy may need fewer
+    guesses on average. The turn budget is the same for all seeds and suffices for a player who
+    always guesses the first candidate.
 
     Attributes:
-        table: The items of the puzzle; missing, like the targets, in a world rebuilt from a chat.
+        table: The items of the puzzle; undefined in a world rebuilt from a chat.
     """
 
     Config = PuzzleConfig
@@ -90,7 +90,6 @@ class PuzzleWorld(World[PuzzleConfig]):
         self._puzzles, self._found = self.config.puzzles, 0
         self._hidden = self.config.hidden
         self.max_turns = self.config.budget(self._puzzles * limits(self.config)[0])
-        # Further rounds could never be played and would contradict the budget.
         self._rounds = min(self.config.rounds, self.max_turns)
         self._begin(1)
 
@@ -98,12 +97,11 @@ class PuzzleWorld(World[PuzzleConfig]):
         config, rng = self.config, np.random.default_rng(self._seeds[number - 1])
         most, deepest = limits(config)
         turns = most + 1
-        # Redraw the few tables that exceed the limits.
         while turns > most:
             self.table = config.table(rng)
             first, counts = draw_reference(config, self.table, rng)
             able = counts.rounds <= deepest
-            # With one hidden item, the puzzle opens with a wrong guess.
+            # With one hidden item, the puzzle starts with a wrong guess.
             able[first] &= self._hidden > 1
             targets = rng.choice(np.flatnonzero(able), self._hidden).tolist()
             turns = int(counts.turns[targets].sum())
@@ -211,7 +209,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return self._found / (self._puzzles * self._hidden)
 
     def report(self) -> Mapping[str, Any]:
-        """Return the counts of puzzles, hidden and found items, and the next item's last round."""
+        """Return counts of puzzles, hidden and found items, and rounds played for the next item."""
         return {
             "puzzles": self._puzzles,
             "hidden": self._puzzles * self._hidden,
@@ -239,7 +237,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return QuestionTool(self)
 
     def question(self, call: ToolCall) -> str:
-        """Return the guess or question with the profiles; empty for a query."""
+        """Return the question for the host; an empty string for queries, which need no host."""
         return (
             write_question(self.table, self.target, call.name, call.arguments)
             if call.name in HOSTED
@@ -251,7 +249,7 @@ class PuzzleWorld(World[PuzzleConfig]):
         return reply_to(question)
 
     def objection(self, answer: str, result: str) -> str:
-        """Return the referee's objection to the host's answer."""
+        """Return the referee's objection to the host's answer; empty if the answer is right."""
         return object_to(answer, result)
 
     def optimal_calls(self) -> Sequence[ToolCall]:
@@ -274,9 +272,9 @@ class PuzzleWorld(World[PuzzleConfig]):
         return (*queries, *CallSet("guess", "name", self.belief.pool or ()))
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return the query with all known conditions and a guess per candidate: `items + 1` calls.
+        """Return the query with all known conditions and one guess per candidate.
 
-        A missing candidate has an empty name.
+        There are always `items + 1` calls; unused slots have an empty name.
         """
         pool = self.belief.pool or []
         names = [*pool, *[""] * (self.config.items - len(pool))]
@@ -285,9 +283,9 @@ class PuzzleWorld(World[PuzzleConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [0, 1], shape `(6,)`.
 
-        They are: whether candidates are known, whether they are exact, the logarithm of their
-        number relative to all items, the rounds and turns left divided by 50, and the share of
-        hidden items found.
+        The features are: whether candidates are known, whether they are exact, the logarithm of
+        their number relative to all items, the rounds and turns left divided by 50, and the share
+        of hidden items found.
         """
         belief = self.belief
         progress = [
@@ -337,7 +335,7 @@ class PuzzleWorld(World[PuzzleConfig]):
             return Hunt.from_opening(opening, puzzle)
         names = _ITEMS.search(opening)
         if names is None:
-            raise ValueError(f"there is no list of items in {opening[:100]!r}")
+            raise ValueError(f"expected a list of items, got {opening[:100]!r}")
         return Hunt.begin(json.loads(names[1]), self._hidden, puzzle, self._rounds)
 
     def read_result(self, call: ToolCall, result: str) -> None:

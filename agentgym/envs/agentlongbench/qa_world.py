@@ -1,4 +1,4 @@
-"""LongContextQA: questions about a puzzle's long log (AgentLongBench, 2.3.3 and appendix D)."""
+"""LongContextQA: questions about long puzzle logs (AgentLongBench, section 2.3.3, appendix D)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _BUDGET = re.compile(r"\nTurn budget: ([0-9]+)$")
 _STATE = re.compile(r"Pages read: ([0-9, -]+|none)\n(.*?)\n?Turns left: ([0-9]+)", re.DOTALL)
 _READ = re.compile(r"Read page ([0-9]+) of the log\.")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
-_CHANCE_DRAWS = 32  # few, because the chance hardly varies, and long logs take a second
+_CHANCE_DRAWS = 32  # few draws suffice, because the chance score hardly varies
 _HERE = "The log:\n\n"
 _LOST = "No turn is left to find the answer."
 _UNPROVED = (
@@ -63,12 +63,12 @@ _UNKNOWN = {
 class LongContextQA(World[QAConfig]):
     """Answer a question about the long log of an agent that searched for a hidden item.
 
-    With pages, the optimal calls read any unread pages with evidence, in any order, and then give
-    the right answer. With the log in the task, only the right answer is optimal; pruning the
-    history leaves the task intact.
+    If the log is paged, the optimal calls read the pages that contain evidence, in any order, and
+    then give the right answer. If the task contains the log, only the right answer is optimal, and
+    pruning the history does not remove the log.
 
     Attributes:
-        log: The log; missing, like the question, in a world rebuilt from a chat.
+        log: The log; undefined in a world rebuilt from a chat.
     """
 
     Config = QAConfig
@@ -125,7 +125,7 @@ class LongContextQA(World[QAConfig]):
         )
         if self._proved and not self._paged:
             self.evidence.take(_text(self.log, 1, len(self.log.rounds)))
-        if not self._proved:  # any page may contain evidence
+        if not self._proved:  # any page may contain the evidence
             self._on_page = {page: [] for page in range(1, self._count + 1) if self._paged}
         self.max_turns = self.config.budget(len(self._on_page) + 1)
 
@@ -207,13 +207,14 @@ class LongContextQA(World[QAConfig]):
         return "Your answer has been taken."
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Return the last `<answer>` of a reply without a call."""
+        """Parse the last `<answer>` of a reply without a call."""
         value = last_tag(text)
         return None if value is None else ToolCall("answer", {"value": value})
 
     def score(self) -> float:
-        """Return the score of the answer in the task's metric; 0 without one. A published row is
-        scored by the published evaluator.
+        """Return the score of the answer in the task's metric; 0 without an answer.
+
+        The published evaluator scores published rows.
         """
         return self._points(self._submitted or "") or 0.0
 
@@ -225,9 +226,9 @@ class LongContextQA(World[QAConfig]):
         return None if answer is None else score(kind, self.question.answer, answer)
 
     def report(self) -> Mapping[str, Any]:
-        """Return the columns of the paper's figures: setting, task, length, metric, the scores of
-        the best constant answer and of the last page alone, and the two context lengths. The score
-        of the last page and the minimal context length are None for a published row.
+        """Return the setting, task, length, metric, baseline scores and context lengths.
+
+        The last-page score and the minimal context length are None for a published row.
         """
         tokens, spec = counter(self.config.counter), self.question.spec
         row = self.opened
@@ -249,7 +250,7 @@ class LongContextQA(World[QAConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Return options for a log with one page fewer than the horizon's turns."""
+        """Return options for a log of `steps - 1` pages, which leaves one turn for the answer."""
         check_int("horizon", steps, 2, 10_001)
         return {
             "task": "find_round_largest_value_env",
@@ -268,7 +269,7 @@ class LongContextQA(World[QAConfig]):
     def _right(self) -> Sequence[ToolCall]:
         if self.evidence.complete:
             return (ToolCall("answer", {"value": as_json(self.evidence.answer())}),)
-        return ()  # a context strategy has cut or cleared the pages
+        return ()  # a context strategy has removed pages that are needed
 
     def legal_calls(self) -> Sequence[ToolCall]:
         guess = _UNKNOWN[form(self.evidence.spec.task, self.evidence.spec.style)]
@@ -278,22 +279,23 @@ class LongContextQA(World[QAConfig]):
         )
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return a read of each page, and the answer.
+        """Return one call per page, and a call with the answer.
 
-        Raise ValueError for a log sized in tokens, whose number of pages is unknown.
+        Raise ValueError if the options do not determine the number of pages.
         """
         if self.config.length or (self.config.data and self.config.row is None):
             given = "data" if self.config.data else f"length={self.config.length}"
             raise ValueError(
-                f"{given} does not determine the number of pages; a menu needs rounds and length=0, or "
-                "one row of data"
+                f"{given} does not determine the number of pages; set rounds and length=0, or select one "
+                "row of data"
             )
         return self.legal_calls()
 
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [0, 1], shape `(2 * pages + 1,)`.
 
-        Flags of the pages read and of those still needed, and the turns left.
+        The features are flags for the pages read, flags for the pages still needed, and the share
+        of turns left.
         """
         rows = np.zeros((2, self._count), np.float32)
         rows[0, [page - 1 for page in self.pages]] = 1
@@ -371,12 +373,12 @@ class LongContextQA(World[QAConfig]):
 def _rows(config: QAConfig) -> Sequence[PublishedRow]:
     rows = [row for row in load_rows(config.data) if not config.verified or row.proved]
     if not rows:
-        raise ValueError(f"no row of {config.data!r} has an answer that follows from its log")
+        raise ValueError(f"{config.data!r} has no row whose answer follows from its log")
     return rows
 
 
 class _Reader(Toolset):
-    """The tool that reads the log."""
+    """Tool for reading the log."""
 
     def __init__(self, world: LongContextQA) -> None:
         self._world = world
@@ -389,7 +391,7 @@ class _Reader(Toolset):
             page: The number of the page, from 1.
         """
         if not 1 <= page <= self._world._count:
-            raise ToolError(f"the log has the pages 1 to {self._world._count}, got {echo(page)}")
+            raise ToolError(f"page must be from 1 to {self._world._count}, got {echo(page)}")
         return self._world.read_page(page)
 
 
@@ -404,7 +406,7 @@ def _mean_chance(config: QAConfig) -> float:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Format sorted numbers as `1-3, 5`."""
+    """Format sorted numbers as ranges such as `1-3, 5`."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and spans[-1][1] == number - 1:

@@ -1,4 +1,4 @@
-"""Questions about a log: their wording, its parser (AgentLongBench, appendix D), and the evidence."""
+"""Write and parse questions about a log, and collect the evidence (AgentLongBench, appendix D)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentgym.envs.agentlongbench.engine import TEXTS, dumps, read_verdicts
 from agentgym.envs.agentlongbench.items import OPERATORS
 from agentgym.envs.agentlongbench.scoring import Answer, describe_form
 
-# Tasks whose questions must explain what a round's tool result is.
+# Questions of these tasks must explain what a round's tool result is.
 _WITH_NOTE = ("tool", "verbose")
 _PATTERNS = {
     "i": "(?P<i>[0-9]+)",
@@ -43,8 +43,8 @@ _READERS = {kind: _reader(kind) for kind in TEXTS["questions"]}
 class QuestionSpec:
     """Parameters of a question.
 
-    `i` is the round, or the first of two rounds i < j; `last` is the last round, if the question
-    concerns all rounds.
+    `i` is the round in question, or the first of two rounds i < j. If the question concerns all
+    rounds, `last` is the last round.
     """
 
     task: str
@@ -84,15 +84,14 @@ class QuestionSpec:
 
     @classmethod
     def read(cls, text: str) -> QuestionSpec:
-        """Parse the question in a text; raise ValueError without one."""
+        """Parse the question in a text; raise ValueError if the text has no known question."""
         for kind, reader in _READERS.items():
             if match := reader.search(text):
                 task, _, style = kind.partition("-")
                 fields = {key: json.loads(value) for key, value in match.groupdict().items()}
                 return cls(task, style=style or "concise", **fields)
         raise ValueError(
-            f"there is no question in {text[-200:]!r} that LongContextQA can compute, so no oracle "
-            "exists"
+            f"no oracle exists, because LongContextQA cannot parse a question in {text[-200:]!r}"
         )
 
 
@@ -106,10 +105,7 @@ _ANY_BULLET = re.compile(r"\n {1,2}- ")
 
 @dataclass
 class Evidence:
-    """The evidence read so far, without parts that can no longer change the answer.
-
-    It maps rounds to tool results and to the relevant section of the feedback.
-    """
+    """The evidence read so far, except parts that can no longer affect the answer."""
 
     spec: QuestionSpec
     seen: set[int] = field(default_factory=set)
@@ -117,7 +113,7 @@ class Evidence:
     feedback: dict[int, str] = field(default_factory=dict)
 
     def take(self, text: str) -> None:
-        """Add a part of the log that consists of whole rounds."""
+        """Add a part of the log; the part must consist of whole rounds."""
         result = ""
         for part in _MESSAGE.split(text):
             body = part.strip("\n")
@@ -172,7 +168,7 @@ class Evidence:
         ]
 
     def read_lines(self, text: str) -> None:
-        """Replace the evidence with the text that `lines` wrote."""
+        """Restore the evidence from text written by `lines`."""
         self.results = {int(number): result for number, result in _RESULT.findall(text)}
         self.feedback = {
             int(number): "".join(_BULLET + line for line in lines.split(_BETWEEN))

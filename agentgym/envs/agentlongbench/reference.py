@@ -1,4 +1,4 @@
-"""Turn budgets for a player that guesses the first candidate, whatever the hidden item."""
+"""Turn budgets for a player that always guesses the first candidate."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 from agentgym.envs.agentlongbench.config import PuzzleConfig
 from agentgym.envs.agentlongbench.items import Atom, ItemTable
 
-# Number of sample tables that determine a configuration's budget.
 _SAMPLES = 8
 # Arbitrary, but the same for every seed of a configuration.
 _SAMPLE_SEED = 20
-# The bound is this many standard deviations above the mean; one draw in several hundred exceeds it.
+# The bound lies this many standard deviations above the mean. About one draw in several hundred
+# exceeds the bound.
 SPREAD = 3.0
 
 
 @dataclass(frozen=True)
 class ReferenceTurns:
-    """Turns (queries and guesses) and rounds (guesses) that each target takes, indexed by item.
+    """The numbers of turns (queries and guesses) and rounds (guesses) for each possible target.
 
-    The drawn first guess takes a round but no turn.
+    The random first guess uses up a round but not a turn.
     """
 
     turns: NDArray[np.int64]
@@ -40,20 +40,20 @@ class ReferenceTurns:
 def draw_reference(
     config: PuzzleConfig, table: ItemTable, rng: np.random.Generator
 ) -> tuple[int, ReferenceTurns]:
-    """Draw the first guess and count each item's turns after it."""
+    """Draw the first guess and count the turns needed for each possible target."""
     first = int(rng.integers(len(table)))
     return first, count_turns(table, first if config.hidden == 1 else None)
 
 
-@lru_cache(256)  # a run has few configurations
+@lru_cache(256)  # a run uses few configurations
 def limits(config: PuzzleConfig) -> tuple[int, int]:
     """Return a puzzle's turn budget, and the maximum number of rounds for a hidden item."""
-    # They depend only on the configuration, so the budget reveals nothing about the episode.
+    # The limits depend only on the configuration, so they reveal nothing about the episode.
     turns, rounds = 0, config.rounds
     for sample in range(_SAMPLES):
         rng = np.random.default_rng((_SAMPLE_SEED, sample))
         table = config.table(rng)
-        next(config.targets(table, rng))  # raises if items cannot be distinguished
+        next(config.targets(table, rng))  # raises ValueError if no item can be identified
         _, counts = draw_reference(config, table, rng)
         turns = max(turns, counts.bound(config.hidden))
         rounds = max(rounds, int(counts.rounds.max()))
@@ -61,13 +61,13 @@ def limits(config: PuzzleConfig) -> tuple[int, int]:
 
 
 def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:
-    """Play all targets of a table at once: targets with the same feedback share their next guess.
+    """Simulate all targets of a table at once; targets with equal feedback share the next guess.
 
-    Without a drawn `first` guess, the player spends a turn on the first item.
+    If `first` is None, the player spends a turn on guessing the first item.
     """
     turns, rounds = np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)
     opening = first or 0
-    # A group's first target is the guess.
+    # The first target of each group is the next guess.
     targets = [opening, *(place for place in range(len(table)) if place != opening)]
     groups, listed, played = [(targets, int(first is None))], first is not None, 0
     while groups:
@@ -80,7 +80,7 @@ def count_turns(table: ItemTable, first: int | None) -> ReferenceTurns:
             for target in targets[1:]:
                 feedback = tuple(table.feedback_atoms(targets[0], target))
                 alike.setdefault(feedback, []).append(target)
-            # A single remaining candidate needs no query, unless no list has been read yet.
+            # If only one candidate remains, no query is needed, except before the first list.
             queried = len(targets) > 2 or listed
             following += [(each, 1 + queried) for each in alike.values()]
         groups, listed = following, False

@@ -1,4 +1,4 @@
-"""Play logs with a given number of rounds or tokens (AgentLongBench, sections 2.2, C.1 to C.4)."""
+"""Play logs of a given number of rounds or tokens (AgentLongBench, sections 2.2, C.1 to C.4)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from agentgym.text.tokens import TokenCounter
 RESERVE = 400
 """Tokens reserved for the question."""
 
-_DRAWS = 20  # tables to try; with few items, a short log cannot isolate some targets
-_ATTEMPTS = 12  # logs to play before giving up; every second one isolates the item from earlier on
-_REPLAYS = 30  # logs with a peak to play before giving up; one or two usually suffice
-# The share of a log, counted from its end, in which the lists together isolate the hidden item.
+_DRAWS = 20  # tables to try, because short logs cannot isolate some targets
+_ATTEMPTS = 12  # logs to play before giving up
+_REPLAYS = 30  # redraws of the peak before giving up; one or two usually suffice
+# The agent isolates the hidden item only in this last fraction of a log.
 _LATE = 0.15
-# A peak is drawn from this many times the rounds of a first log; no log has that many rounds.
+# The round of the peak is at most this many times the number of rounds in a trial log.
 _MARGIN = 1.5
-# The paper's cap on rounds and minimum tokens per round; longer logs raise the cap.
+# The paper's maximum number of rounds, and the minimum tokens per round. Longer logs raise the
+# maximum.
 _CAPS = {"concise": (2_010, 1_000), "verbose": (260, 4_000)}
 
 
@@ -40,14 +41,14 @@ def play(
     isolate: bool = False,
     peak: float | None = None,
 ) -> Log:
-    """Play whole rounds without finding the hidden item, in time and memory linear in the length.
+    """Play whole rounds without guessing the hidden item; time and memory are linear in the length.
 
-    Either `rounds` (at least 3) or `length` sets the end. `length` counts the tokens of the log
-    with its question, at least `SHORTEST`; 90 to 100 % are filled. With `isolate`, all lists
-    together have exactly the hidden item in common, and not before their end. `peak` is the
-    position in [0, 1) of the first guess with the largest number.
+    Either `rounds` (at least 3) or `length` (at least `SHORTEST`) determines the size. The log and
+    the question fill 90 to 100 % of `length`. With `isolate`, the hidden item is the only item in
+    all lists, but early lists alone do not reveal it. `peak` is the position in [0, 1) of the first
+    guess with the largest number.
 
-    Raise ValueError if the log is too short for the rounds, or to isolate the hidden item.
+    Raise ValueError if no log of this size meets the requirements.
     """
     limit, cap = _limits(style, rounds, length)
     by_rounds = rounds is not None
@@ -64,14 +65,14 @@ def play(
 
     log = None if by_rounds and peak is not None else finished(None)
     if peak is not None and (by_rounds or log is not None):
-        # The number of rounds that fill a length varies with the peak.
+        # The number of rounds that fit into `length` depends on the peak.
         most = limit if log is None else ceil(_MARGIN * len(log.rounds))
-        rng = np.random.default_rng((seed, _ATTEMPTS))  # no attempt uses this seed
+        rng = np.random.default_rng((seed, _ATTEMPTS))  # the attempts use smaller seeds
         log = _with_peak(lambda n: Peak.draw(table, target, n, rng), finished, peak, most, rng)
     if log is None:
         raise ValueError(
-            f"no log of {limit} {'rounds' if by_rounds else 'tokens'} can be made; take more, or a "
-            f"min_list below {habits.min_list}"
+            f"cannot generate a log of {limit} {'rounds' if by_rounds else 'tokens'}; increase the "
+            f"length, or use a min_list below {habits.min_list}"
         )
     return log
 
@@ -89,7 +90,8 @@ def _with_peak(
         if top is not None and log is not None:
             if top.number <= len(log.rounds):
                 return log
-            # The log ended before the drawn round. Another attempt keeps all rounds equally likely.
+            # The log ended before the round of the peak. Redraw, so that all rounds are equally
+            # likely.
             place = rng.random()
     return None
 
@@ -103,13 +105,13 @@ def _limits(style: str, rounds: int | None, length: int | None) -> tuple[int, in
 def draw_log(
     config: QAConfig, rng: np.random.Generator, tokens: TokenCounter, *, isolate: bool, peak: bool
 ) -> Log:
-    """Draw items and a log, optionally with lists that isolate the hidden item, or with a peak.
+    """Draw items and a log; see `play` for `isolate` and `peak`.
 
-    Raise ValueError if no log can be that short.
+    Raise ValueError if no log of the configured size meets the requirements.
     """
     problem, place = ValueError(), rng.random() if peak else None
     size = {"length": config.length} if config.length else {"rounds": config.rounds}
-    # All redraws share one peak, so difficult rounds do not become rarer.
+    # All redraws use the same position, so that difficult positions do not become rarer.
     for _ in range(_DRAWS):
         table = config.table(rng)
         target = next(config.targets(table, rng, config.shortest_list(table)))

@@ -20,7 +20,7 @@ from agentgym.text.tokens import TokenCounter
 
 ANSWERS = "answers.jsonl"
 """File of a cell's rows without their messages, sufficient for scoring."""
-K = 1_024  # tokens per unit of the benchmark's lengths
+K = 1_024  # the benchmark counts lengths in units of 1,024 tokens
 LENGTHS: Mapping[str, int] = {
     "32k": 32 * K,
     "64k": 64 * K,
@@ -45,7 +45,7 @@ _FORM = " Write the answer alone between <answer> and </answer>."
 
 
 def count(setting: str, length: str, task: str) -> int:
-    """Return the number of rows behind a cell of the paper's tables."""
+    """Return the paper's number of rows for a setting, length and task (tables 3 to 6)."""
     return COUNTS[FULL[setting]["style"]][task][list(LENGTHS).index(length)]
 
 
@@ -58,7 +58,7 @@ def make_log(
     *,
     published: bool = False,
 ) -> Log:
-    """Return the log of a sample, which all tasks ask about."""
+    """Return the log of a sample, which all tasks share."""
     config = QAConfig(
         **FULL[setting], length=tokens, min_list=50, counter=counter.name, published=published
     )
@@ -76,10 +76,10 @@ def make_rows(
     *,
     published: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Return the rows of log number `sample`, one for each task with more samples than that.
+    """Yield the rows of log number `sample`, one for each task with more than `sample` samples.
 
-    `tokens` is the length of the log with its question; `tasks` maps tasks to sample counts;
-    `published` selects the names that the published prompts use.
+    `tokens` is the length of the log and question, and `tasks` maps tasks to sample counts.
+    `published` selects the names used in the published prompts.
     """
     names = [task for task, samples in tasks.items() if sample < samples]
     if not names:
@@ -126,6 +126,6 @@ def _row(
 
 
 def prompt(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a row's log with the question in its last message, so roles alternate."""
+    """Return a row's messages; the last message includes the question, so that roles alternate."""
     *messages, last = row["messages"]
     return [*messages, {**last, "content": f"{last['content']}\n\n{row['question']}"}]

@@ -1,8 +1,8 @@
 """Parsing and scoring of answers (AgentLongBench, section 3.1).
 
-`score_published` is the published evaluator, for files and published rows. LongContextQA scores its
-own questions with `read` and `score`, which also accept code fences, accents and numbered lists,
-and never mistake digits in a name for a list number.
+`score_published` reproduces the published evaluator and scores files and published rows.
+LongContextQA scores generated questions with `read` and `score`. Both functions also accept code
+fences, accents and numbered lists, and never mistake digits in a name for a list number.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _FENCE = re.compile(r"```[a-z]*\n?|```")
 _PREFIX = re.compile(
     r"^(?:the )?(?:final )?(?:answer|item|hidden item|target)(?: is:?|:)\s*", re.IGNORECASE
 )
-# Match whitespace only at its start; matching at every position would take quadratic time.
+# The lookbehind prevents quadratic time on long runs of whitespace.
 _BREAK = re.compile(r"(?<!\s)\s+and\s+|[,;|\n]|(?<!\s)\s+&\s+", re.IGNORECASE)
 _NO = re.compile(r"\b(?:no|false|not|none|neither|doesn't)\b", re.IGNORECASE)
 _YES = re.compile(r"\b(?:yes|true|contains|appears|does|both)\b", re.IGNORECASE)
-# The published evaluator's patterns and the characters that it drops from names.
+# Patterns of the published evaluator, and the characters that it removes from names.
 _PUBLISHED_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 _PUBLISHED_NO = re.compile(r"\b(?:no|false|not|doesn't|does not|none|neither)\b")
 _PUBLISHED_YES = re.compile(r"\b(?:yes|true|contains?|appears?|does|both)\b")
 _PUBLISHED_DROPPED = " -'\"."
-_LONGEST = 1_000_000  # maximum characters; bounds the matching time
-_DIGITS = 18  # more than any count; Python refuses to parse thousands of digits
+_LONGEST = 1_000_000  # maximum characters, to limit the matching time
+_DIGITS = 18  # longer than any count; Python cannot parse integers with thousands of digits
 
 
 def form(task: str, style: str) -> str:
@@ -62,14 +62,14 @@ def metric(task: str, style: str) -> str:
 
 def last_tag(reply: str) -> str | None:
     """Return the content of a reply's last `<answer>`, if any."""
-    # Unclosed tags are cut off first, so finding the answers takes one pass.
+    # Text after the last closing tag is removed first, so that matching takes linear time.
     closed = _TO_LAST_END.match(reply)
     contents = _TAG.findall(closed[0]) if closed else ()
     return contents[-1].strip() if contents else None
 
 
 def read(kind: str, text: str) -> Answer | None:
-    """Parse an answer; None if it has another type."""
+    """Parse an answer; return None if it does not have the expected type."""
     text = _FENCE.sub("", text[:_LONGEST]).strip()
     if kind == "int":
         numbers = _NUMBER.findall(re.sub(r"([0-9])\.[0-9]+", r"\1", text))
@@ -77,7 +77,7 @@ def read(kind: str, text: str) -> Answer | None:
             return None
         return int(numbers[-1].replace(",", ""))
     if kind == "bool":
-        if _NO.search(text):  # first, because a denial often repeats the question
+        if _NO.search(text):  # check "no" first, because a denial often repeats the question
             return False
         return True if _YES.search(text) else None
     names = _names(text)
@@ -111,9 +111,9 @@ def _score_pair(given: Sequence[str], right: Sequence[str]) -> float:
 
 
 def score_published(kind: str, setting: str, answer: Answer, text: str) -> float | None:
-    """Score the content of an answer tag as the published evaluator does; None if it is unreadable.
+    """Score an answer as the published evaluator does; return None if it cannot be parsed.
 
-    Unlike the evaluator, callers count missing answers as wrong.
+    Callers count unparsable answers as wrong, unlike the published evaluator.
     """
     if kind == "int":
         return _score_number(answer, text)
@@ -160,7 +160,6 @@ def _read_bool(text: str) -> bool | None:
 
 
 def _split_published(text: str, kind: str) -> list[str]:
-    """Split a text into names; a lone bracketed name in a pair keeps its brackets."""
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
@@ -169,13 +168,13 @@ def _split_published(text: str, kind: str) -> list[str]:
             if kind == "list" or len(names) >= 2:
                 return names
     parts = re.split(r"(?i:\band\b)|[\n;|,]", text)
-    if kind == "pair":  # leading digits are taken for a list number
+    if kind == "pair":  # leading digits count as list numbers
         parts = [re.sub(r"^\d+\.?\s*", "", part) for part in parts]
     return [part.strip() for part in parts if part.strip()]
 
 
 def as_list(reply: Answer) -> Sequence[str]:
-    """Return one or several names as a list."""
+    """Return the answer as a list of names."""
     return reply if isinstance(reply, list) else [str(reply)]
 
 

@@ -1,4 +1,4 @@
-"""Questions about a log, with answers, evidence and chance scores (section 2.3.3)."""
+"""Generate questions about a log, with answers, evidence and chance scores (section 2.3.3)."""
 
 from __future__ import annotations
 
@@ -59,26 +59,25 @@ class LogQuestion:
 
 
 def ask(task: str, log: Log, rng: np.random.Generator) -> LogQuestion:
-    """Draw a question of a task; every log of at least three rounds has one.
+    """Draw a question of a task for a log of at least three rounds.
 
-    The log must isolate the hidden item for the concise `intersection`, and be played with a peak
-    for `find_round_largest_value_env`.
+    The concise `intersection` task requires a log that isolates the hidden item, and
+    `find_round_largest_value_env` a log with a peak.
     """
     return _BUILDERS[task](log, rng)
 
 
 def context_length(spans: Iterable[Span], log: LogMessages, counter: TokenCounter) -> int:
-    """Return the tokens of the evidence; section 4.3 gives no formula."""
+    """Return the number of tokens of evidence; section 4.3 of the paper gives no formula."""
     messages = list(log.messages)
     return sum(counter.length(messages[span.message].text[span.start : span.end]) for span in spans)
 
 
 def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
-    """Return the expected score of an answer from the last page of a log, `page` rounds.
+    """Return the expected score of a reader who sees only the last page (`page` rounds).
 
-    It is the right answer if the page contains all evidence. Otherwise a count is scaled up, the
-    largest value and the common items come from the page, an item missing from one of two lists is
-    not in both, and everything else is a guess.
+    If the page contains all evidence, the answer is right. Otherwise the reader extrapolates
+    counts, uses the largest value or the common items of the page, and guesses everything else.
     """
     spec = question.spec
     first = (len(log.rounds) - 1) // page * page + 1
@@ -90,11 +89,11 @@ def last_page_score(question: LogQuestion, log: Log, page: int) -> float:
         return question.chance
     if spec.task == "find_duplicates_tool":
         listed = within_any(shown[0].lists, len(log.table))[log.table.find(spec.name)]
-        # A missing item settles the question; for a listed item, guess yes.
+        # If the item is missing, the answer is no; if it is listed, guess yes.
         return float(bool(question.answer)) if listed else 1.0
     if spec.task == "intersection" and spec.style == "concise":
         left = within([places for each in shown for places in each.lists], len(log.table))
-        # Wrong guesses cannot be the hidden item.
+        # All guesses in a log are wrong, so exclude the guessed items.
         left[[each.guess for each in shown]] = False
         return 1 / max(1, int(left.sum()))
     if spec.last:
@@ -111,7 +110,6 @@ def _whole_log_guess(spec: QuestionSpec, shown: Sequence[Round], log: Log) -> in
     if spec.task == "find_round_largest_value_env":
         return max(shown, key=lambda each: int(column[each.guess][0])).number
     count = sum(spec.name in map(str, column[each.guess]) for each in shown)
-    # Scale the page's count up to the whole log.
     return round(count * len(log.rounds) / len(shown))
 
 
@@ -140,9 +138,9 @@ def _find_duplicates(log: Log, rng: np.random.Generator) -> LogQuestion:
     masks = [within_any(turn.lists, len(log.table)) for turn in turns]
     both = masks[0] & masks[1]
     one = masks[0] ^ masks[1]
-    # Prefer an item in only one list, which a reader of one result would get wrong.
+    # Prefer an item in only one list; a reader of one result would get such an item wrong.
     wrong = one if one.any() else ~both
-    # Both answers are equally likely, if both are possible.
+    # If both answers are possible, they are equally likely.
     drawn = both if rng.random() < 0.5 or not wrong.any() else wrong
     place = int(rng.choice(np.flatnonzero(drawn)))
     name, answer = log.table.names[place], bool(both[place])
@@ -168,7 +166,7 @@ def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
     if turns:
         turn = turns[rng.integers(len(turns))]
         place = turn.guess
-    else:  # no guess is followed by two items in its list, so use another item
+    else:  # no guess has two successors in its list, so ask about another item
         turn = _tool_round(log, rng)
         place = int(rng.choice(turn.lists[0][:-2]))
     k, at = _followed(turn, place) or (0, 0)
@@ -178,7 +176,7 @@ def _find_offsets(log: Log, rng: np.random.Generator) -> LogQuestion:
         answer=names[1:],
         scan=(_whole(turn),),
         least=(Span(turn.start + 1, 0, _entry(turn, k, names[2]).end),),
-        # One correct item of the pair earns half.
+        # A correct first item alone earns half the points.
         chance=0.5 / (len(log.table) - 1),
         extra={"round": turn.number, "i_round": turn.number, "guess_name": names[0]},
     )
@@ -286,7 +284,7 @@ def _common(log: Log, rng: np.random.Generator) -> LogQuestion:
         for turn in log.rounds[1:]
     ]
     several = [k for k, (single, size) in enumerate(sizes) if not single and size <= _SHORT]
-    # Otherwise use the shortest, and a single list only as a last resort.
+    # Otherwise use the shortest intersection, and a single list only as a last resort.
     k = several[rng.integers(len(several))] if several else sizes.index(min(sizes))
     turn = log.rounds[1 + k]
     names = sorted(log.table.listed(within(turn.lists, len(log.table))))
@@ -295,7 +293,7 @@ def _common(log: Log, rng: np.random.Generator) -> LogQuestion:
         answer=names,
         scan=(_whole(turn),),
         least=tuple(_list(turn, k) for k in range(len(turn.lists))),
-        # The F1 score of naming every item.
+        # Naming every item achieves this F1 score.
         chance=2 * len(names) / (len(names) + len(log.table)),
         extra={"round": turn.number, "answer_name": names},
     )
@@ -338,7 +336,7 @@ def _followed(turn: Round, place: int) -> tuple[int, int] | None:
 
 
 def _cover(turns: Sequence[Round], items: int) -> list[Round]:
-    """Greedily choose a few rounds whose lists intersect in as few items as all lists do."""
+    """Greedily choose a few rounds with the same common items as all rounds."""
     lists = np.array([within(turn.lists, items) for turn in turns])
     left, last = np.ones(items, bool), int(lists.all(axis=0).sum())
     chosen: list[int] = []
@@ -378,5 +376,5 @@ def _entry(turn: Round, k: int, name: str) -> Span:
 
 
 def as_json(answer: Answer) -> str:
-    """Write an answer in a form that every parser accepts."""
+    """Write an answer in a format that both parsers accept."""
     return json.dumps(answer, ensure_ascii=False) if isinstance(answer, list) else str(answer)

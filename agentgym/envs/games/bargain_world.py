@@ -1,7 +1,8 @@
-"""BargainWorld: two players divide items that they value differently, by alternating offers.
+"""BargainWorld: two players with different values divide items by alternating offers.
 
-The game is Rubinstein's ("Perfect equilibrium in a bargaining model", Econometrica 50, 1982) with a
-deadline, indivisible items and private values, as in "Deal or no deal" (Lewis et al., EMNLP 2017).
+The game combines Rubinstein's bargaining ("Perfect equilibrium in a bargaining model", Econometrica
+50, 1982) with a deadline and with the indivisible items and private values of "Deal or no deal"
+(Lewis et al., EMNLP 2017).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from agentgym.world.digests import digest
 from agentgym.world.seated import Move
 from agentgym.world.turn_budget import TurnBudget
 
-_MOST_ITEMS = 4  # maximum items of each kind in a deal
+_MOST_ITEMS = 4  # maximum number of items of each kind in a deal
 _MOST_VALUE = 9
 _DRAWS = 50  # the first draw is usually accepted
 _TEXTS = TEXTS["bargain"]
@@ -71,9 +72,8 @@ class BargainConfig(TurnBudget):
     Attributes:
         deals: The number of deals.
         offers: The maximum number of offers per deal.
-        types: The number of value lists that the other player may have.
-        demand: The share of the items' worth in percent that the other player demands, unless an
-            agent plays it.
+        types: The number of candidates for the other player's values.
+        demand: The percentage of each deal's value that the scripted player demands.
     """
 
     deals: Annotated[int, Field(ge=2, le=MAX_DEALS)] = 6
@@ -85,9 +85,9 @@ class BargainConfig(TurnBudget):
 class BargainWorld(GameWorld[BargainConfig]):
     """Divide items with another player in several deals, by alternating offers.
 
-    Alone, the agent knows the other player's rule but only candidates for its values, and must reach
-    the largest total that it can guarantee. In a match, both values are known, and each agent earns
-    its total divided by its total in the subgame-perfect equilibrium.
+    A single agent knows the other player's rule and candidates for that player's values, and must
+    reach the largest total that it can guarantee. In a match, both agents know all values, and each
+    earns its total divided by its total in the subgame-perfect equilibrium.
     """
 
     Config = BargainConfig
@@ -96,7 +96,7 @@ class BargainWorld(GameWorld[BargainConfig]):
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
-        """Prefer instances that let both players gain."""
+        """Draw an instance that, if possible, lets both players gain."""
         config, rng = self.config, self.rng
         for _ in range(_DRAWS):
             pools = to_items(rng.integers(1, _MOST_ITEMS + 1, size=(config.deals, 3)))
@@ -126,7 +126,7 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     @property
     def pool(self) -> Items:
-        """Items on the table; empty after the last deal."""
+        """The items on the table; none after the last deal."""
         return (0, 0, 0) if self.done else self.game.pool(self.deal, self.offers_made)
 
     @property
@@ -189,7 +189,9 @@ class BargainWorld(GameWorld[BargainConfig]):
             raise ToolError("there is an open offer; accept or reject it first")
         kept = (books, hats, balls)
         if min(kept) < 0 or min(rest(self.pool, kept)) < 0:
-            raise ToolError(f"on the table are {describe(self.pool)}; keep 0 or more of each")
+            raise ToolError(
+                f"each number must be from 0 to the number on the table: {describe(self.pool)}"
+            )
         return self.make_move(describe(kept))
 
     @tool
@@ -225,7 +227,7 @@ class BargainWorld(GameWorld[BargainConfig]):
 
     def _make_offer(self, kept: Items) -> None:
         if min(rest(self.pool, kept)) < 0:
-            raise ValueError(f"{describe(kept)} is more than there is on the table")
+            raise ValueError(f"cannot offer {describe(kept)}, which is more than the table has")
         self.open = kept
         if self.offerer != self.seat:
             self._learn(self.game.offering(self.pool).get(kept, frozenset()))
@@ -246,18 +248,18 @@ class BargainWorld(GameWorld[BargainConfig]):
         self.open, self.done = None, self.deal == len(game.pools)
 
     def _learn(self, types: Types) -> None:
-        """Keep only the types that would have made the other player's last move."""
+        """Remove candidate types that would not have made the other player's last move."""
         if self.in_match:
             return
         if not self.possible & types:
-            raise ValueError(f"no values of {self.other} explain this move")
+            raise ValueError(f"this move is inconsistent with all possible values of {self.other}")
         self.possible &= types
 
     def _place(self, deal: int, offer: int) -> None:
         last = len(self.game.pools)
         is_open = 0 <= deal < last and 0 <= offer < self.game.offers
         if not is_open and (deal, offer) != (last, 0):
-            raise ValueError(f"deal {deal + 1}, offer {offer + 1} do not fit the task")
+            raise ValueError(f"the task has no deal {deal + 1}, offer {offer + 1}")
         self.deal, self.offers_made, self.done = deal, offer, deal == last
 
     def read_move(self, found: re.Match[str]) -> None:
@@ -285,7 +287,7 @@ class BargainWorld(GameWorld[BargainConfig]):
         return self.earned >= self.target
 
     def report(self) -> Mapping[str, Any]:
-        """Return the value of each player's items, now and in the equilibrium."""
+        """Return the value of each player's items, and each player's equilibrium total."""
         worths = {name: worth(self.values[name], items) for name, items in self.held.items()}
         return {"worths": worths, "equilibrium": dict(self.worths)}
 
@@ -325,17 +327,16 @@ class BargainWorld(GameWorld[BargainConfig]):
         return tuple(call_for(str(move)) for move in moves)
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return both answers and all divisions of the largest deal: 127 calls."""
+        """Return both answers and all divisions of the largest deal, 127 calls in total."""
         most = (_MOST_ITEMS, _MOST_ITEMS, _MOST_ITEMS)
         return self.calls(["accept", "reject", *map(describe, divisions(most))])
 
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(3 * deals + 3 * types + 14,)`.
 
-        They are: the items of the coming deals (-1 for past ones), the other player's possible
-        values (-1 for excluded ones), this seat's values, the items on the table, the open offer
-        (-1 without one), the shares of the deals, offers, target and turns, and whether this seat
-        answers.
+        The features are: the items of each deal (-1 for past deals), the other player's possible
+        values (-1 for excluded types), this seat's values, the items on the table, the open offer
+        (-1 if none), the shares of deals, offers, target and turns, and whether an offer is open.
         """
         game, config = self.game, self.config
         pools = np.full((config.deals, 3), -1.0)

@@ -1,4 +1,4 @@
-"""Exact values of bargaining: what one player can guarantee, and the equilibrium of a deal."""
+"""Exact solutions of bargaining games: guaranteed totals and subgame-perfect equilibria."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ Items = tuple[int, int, int]  # numbers of books, hats and balls, or their value
 Types = frozenset[int]
 
 KINDS = ("books", "hats", "balls")
-MAX_DEALS = 30  # bounds the recursion, which may pass through all offers
+MAX_DEALS = 30  # limits the recursion depth
 _ITEMS = re.compile(r"books ([0-9]+), hats ([0-9]+), balls ([0-9]+)")
 
 
 def describe(items: Items) -> str:
-    """Return items, or their values, in words."""
+    """Format item counts or item values as text."""
     return ", ".join(f"{kind} {count}" for count, kind in zip(items, KINDS, strict=True))
 
 
 def read_items(text: str) -> list[Items]:
-    """Return all items that a text contains in the words of `describe`."""
+    """Parse all item counts that `describe` wrote in a text."""
     return [(int(books), int(hats), int(balls)) for books, hats, balls in _ITEMS.findall(text)]
 
 
 def call_for(move: str) -> ToolCall:
-    """Return the call that answers, or that makes an offer in the words of `describe`."""
+    """Return the call for an answer, or for an offer in the format of `describe`."""
     if move in ("accept", "reject"):
         return ToolCall(move, {})
     return ToolCall("propose", dict(zip(KINDS, read_items(move)[0], strict=True)))
 
 
 def to_items(numbers: NDArray[np.int64]) -> tuple[Items, ...]:
-    """Return the rows of an array with shape (rows, 3)."""
+    """Convert the rows of an array with shape (rows, 3) to item counts."""
     return tuple((books, hats, balls) for books, hats, balls in numbers.tolist())
 
 
 def add(first: Items, second: Items) -> Items:
-    """Return the items that both players hold."""
+    """Add two item counts."""
     return (first[0] + second[0], first[1] + second[1], first[2] + second[2])
 
 
@@ -55,7 +55,7 @@ def worth(values: Items, items: Items) -> int:
 
 
 def rest(pool: Items, kept: Items) -> Items:
-    """Return the items left in a pool."""
+    """Return the items of a pool that are not kept."""
     return (pool[0] - kept[0], pool[1] - kept[1], pool[2] - kept[2])
 
 
@@ -66,7 +66,7 @@ def divisions(pool: Items) -> Iterator[Items]:
 
 
 def shrink(pool: Items) -> Items:
-    """Return a pool after a rejection: the most numerous kind loses one item."""
+    """Return the pool after a rejection, which removes one item of the most numerous kind."""
     counts = list(pool)
     first = counts.index(max(counts))
     counts[first] = max(0, counts[first] - 1)
@@ -74,9 +74,10 @@ def shrink(pool: Items) -> Items:
 
 
 class Bargain(NamedTuple):
-    """An instance as one player knows it.
+    """A bargaining instance from one player's point of view.
 
-    `offers` is the maximum per deal, `demand` the share in percent that the scripted player wants.
+    `offers` is the maximum number of offers per deal. The scripted player demands `demand` percent
+    of the total value.
     """
 
     pools: tuple[Items, ...]
@@ -86,22 +87,22 @@ class Bargain(NamedTuple):
     demand: int
 
     def pool(self, deal: int, offer: int) -> Items:
-        """Return the items on the table for an offer."""
+        """Return the items on the table when an offer is made."""
         pool = self.pools[deal]
         for _ in range(offer):
             pool = shrink(pool)
         return pool
 
     def next_offer(self, deal: int, offer: int) -> tuple[int, int]:
-        """Return the numbers of the deal and the offer after a rejection."""
+        """Return the deal and offer indices that follow a rejected offer."""
         return (deal, offer + 1) if offer + 1 < self.offers else (deal + 1, 0)
 
     def accepts(self, values: Items, pool: Items, gets: Items) -> bool:
-        """Report whether the scripted player accepts a share of a pool."""
+        """Return whether the scripted player accepts a share of a pool."""
         return 100 * worth(values, gets) >= self.demand * worth(values, pool)
 
     def scripted_offer(self, values: Items, pool: Items) -> Items:
-        """Return the scripted player's share: its most valued items, until it accepts the share."""
+        """Return the smallest share that meets the demand, starting with the most valued items."""
         kept: Items = (0, 0, 0)
         for kind in sorted(range(3), key=lambda kind: -values[kind]):
             one: Items = (int(kind == 0), int(kind == 1), int(kind == 2))
@@ -110,12 +111,12 @@ class Bargain(NamedTuple):
         return kept
 
     def accepting(self, pool: Items, kept: Items) -> Types:
-        """Return the types that accept the agent's offer."""
+        """Return the types of scripted player that accept the agent's offer."""
         gets = rest(pool, kept)
         return frozenset(k for k, each in enumerate(self.types) if self.accepts(each, pool, gets))
 
     def offering(self, pool: Items) -> dict[Items, Types]:
-        """Group the types by the share that they would offer."""
+        """Group the types of scripted player by the share that each would keep."""
         found: dict[Items, set[int]] = defaultdict(set)
         for number, values in enumerate(self.types):
             found[self.scripted_offer(values, pool)].add(number)
@@ -125,8 +126,8 @@ class Bargain(NamedTuple):
 class Guarantee:
     """The largest total that the agent can still guarantee against every type.
 
-    Computed by backward induction over the deals, the offers, the types that are still possible,
-    and the turns. Each offer takes one turn, whether the agent makes or answers it.
+    The totals are computed by backward induction over deals, offers, possible types and turns. Each
+    offer takes one turn, whether the agent makes or answers the offer.
     """
 
     def __init__(self, game: Bargain) -> None:
@@ -135,14 +136,14 @@ class Guarantee:
         self._gains: dict[Items, dict[Types, int]] = {}
         self._offers: dict[Items, dict[Items, Types]] = {}
         numbers = range(len(game.types))
-        # Start from the last deal, so the recursion never goes deeper than one deal.
+        # Start with the last deal, so that each recursion covers only one deal.
         for deal in reversed(range(len(game.pools))):
             for size in range(1, len(numbers) + 1):
                 for types in combinations(numbers, size):
                     self.value(deal, 0, frozenset(types), MAX_DEALS * game.offers)
 
     def value(self, deal: int, offer: int, types: Types, turns: int) -> int:
-        """Return the largest total that is guaranteed before an offer."""
+        """Return the largest total that the agent can guarantee before an offer is made."""
         game = self.game
         turns = min(turns, (len(game.pools) - deal) * game.offers - offer)
         if turns <= 0:
@@ -192,24 +193,24 @@ class Guarantee:
         return min(values)
 
     def if_offered(self, deal: int, offer: int, types: Types, turns: int, kept: Items) -> int:
-        """Return the guarantee after the agent's offer."""
+        """Return the guaranteed total after the agent's offer."""
         accepting = self.game.accepting(self.game.pool(deal, offer), kept)
         gain = worth(self.game.mine, kept)
         return self._if_offered(deal, offer, types, turns, accepting, gain)
 
     def if_accepted(self, deal: int, offer: int, types: Types, turns: int, kept: Items) -> int:
-        """Return the guarantee if the agent accepts and the other player keeps `kept`."""
+        """Return the guaranteed total if the agent accepts and the other player keeps `kept`."""
         gain = worth(self.game.mine, rest(self.game.pool(deal, offer), kept))
         return gain + self.value(deal + 1, 0, types, turns - 1)
 
     def if_rejected(self, deal: int, offer: int, types: Types, turns: int) -> int:
-        """Return the guarantee after a rejection by either player."""
+        """Return the guaranteed total after either player rejects an offer."""
         return self.value(*self.game.next_offer(deal, offer), types, turns - 1)
 
 
 @lru_cache(maxsize=16)
 def guarantee(game: Bargain) -> Guarantee:
-    """Return the guarantees of an instance."""
+    """Return a cached `Guarantee` for an instance."""
     return Guarantee(game)
 
 
@@ -217,9 +218,9 @@ def guarantee(game: Bargain) -> Guarantee:
 def agreements(pool: Items, offers: int, mine: Items, theirs: Items) -> list[Items]:
     """Return the shares that the next proposer can get in a subgame-perfect equilibrium.
 
-    A player accepts a share that is worth as much to it as rejecting, and offers the division that
-    is best for itself; ties go to the one that is best for the other. `mine` are the offerer's
-    values, `theirs` the other player's.
+    A player accepts every share worth at least as much as rejecting. The proposer maximises its own
+    value, with ties broken in favour of the other player. `mine` and `theirs` are the values of the
+    proposer and the other player.
     """
     least = reserve(pool, offers, mine, theirs)
     found: dict[tuple[int, int], list[Items]] = defaultdict(list)
@@ -231,7 +232,7 @@ def agreements(pool: Items, offers: int, mine: Items, theirs: Items) -> list[Ite
 
 
 def reserve(pool: Items, offers: int, mine: Items, theirs: Items) -> int:
-    """Return what rejecting the next offer is worth to its receiver."""
+    """Return how much the receiver of the next offer can get by rejecting the offer."""
     if offers == 1:
         return 0
     kept = agreements(shrink(pool), offers - 1, theirs, mine)[0]
@@ -239,7 +240,7 @@ def reserve(pool: Items, offers: int, mine: Items, theirs: Items) -> int:
 
 
 def equilibrium_worths(game: Bargain, values: tuple[Items, Items]) -> list[int]:
-    """Return both players' totals in the equilibrium of all deals."""
+    """Return both players' equilibrium totals over all deals."""
     totals = [0, 0]
     for deal, pool in enumerate(game.pools):
         first, second = deal % 2, (deal + 1) % 2

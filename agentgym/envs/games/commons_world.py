@@ -1,7 +1,7 @@
-"""CommonsWorld: two players harvest one stock, and the rest grows back.
+"""CommonsWorld: two players harvest a shared stock, which grows again after each round.
 
-The game is a finite fish war with simultaneous moves (after Levhari and Mirman, "The Great Fish
-War", Bell Journal of Economics 11, 1980), on integers, so all its values are exact.
+The game is a finite "fish war" with simultaneous moves (Levhari and Mirman, "The Great Fish War",
+Bell Journal of Economics 11, 1980). Integer amounts allow exact solutions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agentgym.world.turn_budget import TurnBudget
 
 _TEXTS = TEXTS["commons"]
 _MAX_ROUNDS = 2_000  # solving takes about a millisecond per round
-_GROWTH = (0, 25, 50, 100)  # percent; faster growth would always refill the stock
+_GROWTH = (0, 25, 50, 100)  # in percent; with faster growth, the stock would always recover
 _DRAWS = 50  # the first draw is usually accepted
 _NUMBERS = re.compile(r"[0-9]+")
 _TASK = re.compile(
@@ -55,11 +55,11 @@ class CommonsConfig(TurnBudget):
 
     Attributes:
         rounds: The number of rounds.
-        limit: The maximum units that a player may take in a round.
+        limit: The maximum number of units that a player may take in a round.
         capacity: The largest stock.
-        opponent: The other player's rule, unless an agent plays it: `imitator` requests what the
-            agent took last, `grudger` requests half of the limit until the agent takes more,
-            `greedy` requests the limit.
+        opponent: The rule of the scripted player: `imitator` demands what the agent took last,
+            `grudger` demands half of the limit until the agent takes more, and `greedy` demands the
+            limit.
     """
 
     rounds: Annotated[int, Field(ge=2, le=_MAX_ROUNDS)] = 8
@@ -69,7 +69,7 @@ class CommonsConfig(TurnBudget):
 
 
 class Commons(NamedTuple):
-    """The dynamics of an instance: growth after each round in percent, and bounds."""
+    """The dynamics of an instance; `growth` lists the growth after each round in percent."""
 
     growth: tuple[int, ...]
     capacity: int
@@ -77,11 +77,11 @@ class Commons(NamedTuple):
     rule: Opponent
 
     def most(self, stock: int) -> int:
-        """Return the maximum that a player may take."""
+        """Return the maximum number of units that a player may take."""
         return min(self.limit, stock // 2)
 
     def next_stock(self, number: int, stock: int, taken: int) -> int:
-        """Return the stock after a round (counted from 0), given the total taken."""
+        """Return the stock after round `number` (from 0), given the total taken."""
         left = stock - taken - taken % 2
         return min(self.capacity, left + left * self.growth[number] // 100)
 
@@ -90,22 +90,22 @@ class Commons(NamedTuple):
         return self.limit if self.rule == "greedy" else max(1, self.limit // 2)
 
     def next_demand(self, demand: int, take: int) -> int:
-        """Return the scripted player's demand after the agent took `take`."""
+        """Return the scripted player's demand after the agent takes `take` units."""
         if self.rule == "imitator":
             return take
         return self.limit if self.rule == "grudger" and take > demand else demand
 
     def after(self, number: int, stock: int, demand: int, take: int) -> tuple[int, int]:
-        """Return the stock and the demand after a round against the scripted player."""
+        """Return the stock and the next demand after a round against the scripted player."""
         other = min(demand, self.most(stock))
         return self.next_stock(number, stock, take + other), self.next_demand(demand, take)
 
 
 @lru_cache(maxsize=64)
 def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
-    """Return the maximum that one player can still take against the scripted player.
+    """Return the maximum total that a player can still take against the scripted player.
 
-    Each round has a dict that maps the stock and the scripted player's demand to this maximum.
+    Each round has a dict that maps (stock, scripted player's demand) to the maximum total.
     """
     pairs = list(product(range(game.capacity + 1), range(game.limit + 1)))
     totals = [dict.fromkeys(pairs, 0)]
@@ -124,10 +124,9 @@ def best_totals(game: Commons) -> list[dict[tuple[int, int], int]]:
 def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
     """Return the best symmetric subgame-perfect equilibrium in pure strategies.
 
-    The lists contain, for each round and stock, what each player takes and the total that each
-    still gets. A player who takes one unit more gains it but loses future units as if two had been
-    taken, since an odd total wastes one. So every x that maximises 2x + V(stock after both take x)
-    is an equilibrium of a round.
+    The lists contain each player's take and later total, indexed by round and stock. If one player
+    takes one unit more, the total is odd, so the stock loses two units. Hence every x that
+    maximises 2x + V(stock after both take x) is an equilibrium of a round.
     """
     later = [0] * (game.capacity + 1)
     takes, values = [], [later]
@@ -137,7 +136,8 @@ def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
             best = take = future = -1
             for x in range(game.most(stock) + 1):
                 left = later[game.next_stock(number, stock, 2 * x)]
-                # Among equally good x, the smallest leaves both players the most.
+                # If several x are equally good, prefer the smallest, which leaves the largest
+                # stock.
                 if 2 * x + left > best:
                     best, take, future = 2 * x + left, x, left
             chosen.append(take)
@@ -151,9 +151,10 @@ def equilibrium(game: Commons) -> tuple[list[list[int]], list[list[int]]]:
 class CommonsWorld(GameWorld[CommonsConfig]):
     """Share a stock with another player over several rounds and take as much as possible.
 
-    Both take at the same time; the remaining stock grows. Alone, the agent plays against a known
-    rule and must reach the largest total possible. In a match, each agent earns its total divided by
-    its equilibrium total: 1.0 for equilibrium play, more if both hold back.
+    Both players take units at the same time, and the remaining stock grows. A single agent plays
+    against a known rule and must reach the largest possible total. In a match, each agent earns its
+    total divided by its equilibrium total: 1.0 for equilibrium play, and more if both players take
+    less.
     """
 
     Config = CommonsConfig
@@ -162,7 +163,7 @@ class CommonsWorld(GameWorld[CommonsConfig]):
     task_format, situation_format, line_format = _TASK, _STATE, _LINE
 
     def generate(self) -> None:
-        """Redraw instances that a constant amount solves."""
+        """Draw an instance that, if possible, cannot be solved by taking a constant amount."""
         config, rng = self.config, self.rng
         for _ in range(_DRAWS):
             growth = tuple(rng.choice(_GROWTH, size=config.rounds).tolist())
@@ -234,7 +235,7 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         """
         most = self.game.most(self.stock)
         if not 0 <= units <= most:
-            raise ToolError(f"you may take 0 to {most} units now, got {echo(units)}")
+            raise ToolError(f"units must be from 0 to {most} now, got {echo(units)}")
         return self.make_move(units)
 
     def movers(self) -> Sequence[str]:
@@ -261,7 +262,9 @@ class CommonsWorld(GameWorld[CommonsConfig]):
     def _set(self, number: int, stock: int, demand: int) -> None:
         game = self.game
         if number > len(game.growth) or stock > game.capacity or demand > game.limit:
-            raise ValueError(f"round {number}, stock {stock}, demand {demand} do not fit the task")
+            raise ValueError(
+                f"the task has no round {number} with stock {stock} and demand {demand}"
+            )
         self.round, self.stock, self.demand = number, stock, demand
         self.done = stock == 0 or number == len(game.growth)
 
@@ -275,7 +278,7 @@ class CommonsWorld(GameWorld[CommonsConfig]):
         return self.totals[self.seat] >= self.target
 
     def report(self) -> Mapping[str, Any]:
-        """Return the totals, and each player's equilibrium total."""
+        """Return both players' totals, and the equilibrium total."""
         return {"totals": dict(self.totals), "equilibrium": self.fair}
 
     @classmethod
@@ -304,9 +307,9 @@ class CommonsWorld(GameWorld[CommonsConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(rounds + 5,)`.
 
-        They are: the stock, the other player's next demand, the rounds played, this seat's progress
-        towards the target, the turns as a share of the rounds, and the coming growth rates (-1
-        beyond the end).
+        The features are: the stock, the other player's next demand, the rounds played, this seat's
+        progress towards the target, the share of turns left, and the next growth rates (-1 after
+        the last).
         """
         config, rounds = self.config, len(self.game.growth)
         shares = (

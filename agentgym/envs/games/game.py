@@ -1,4 +1,4 @@
-"""Base of the games: texts, hints and calls of a player who makes one move per turn."""
+"""Base class for games in which a player makes one move per turn."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ ConfigT = TypeVar("ConfigT")
 ValueT = TypeVar("ValueT")
 
 TEXTS: Mapping[str, Mapping[str, str]] = load_texts(__file__, "prompts")
-# This text occurs in the task of every match and in no other task.
+# The tasks of matches contain this phrase; other tasks do not.
 FREE = "decides freely"
-# Assumed remaining turns when a restated task comes without a state; more than any game has.
+# Assumed number of remaining turns if a restated task has no state. No game is that long.
 _MANY = 1_000_000
 _BUDGET = re.compile(r"Turn budget: ([0-9]+)")
 _LEFT = re.compile(r"Turns left: ([0-9]+)")
 
 
 class GameWorld(SeatedWorld[ConfigT]):
-    """Seated world whose moves are calls of one tool with one argument.
+    """Seated world in which every move calls the same tool with one argument.
 
     Attributes:
-        texts: The rules, and the hints for a move (`plan`) and for a lost game (`lost`).
-        move_call: The tool that makes a move, and its argument.
-        task_format: The format of a task and of `restate()`.
-        line_format: The format of a line of `play`.
-        turn_of: The next player, in games where players alternate.
+        texts: The rules, the hint for a move (`plan`) and the hint for a lost game (`lost`).
+        move_call: The name of the move tool, and the name of the argument.
+        task_format: The format of the texts from `task()` and `restate()`.
+        line_format: The format of a line returned by `play`.
+        turn_of: The player who moves next, if players take turns.
     """
 
     texts: ClassVar[Mapping[str, str]]
@@ -47,23 +47,23 @@ class GameWorld(SeatedWorld[ConfigT]):
 
     @abstractmethod
     def situation(self) -> str:
-        """Return the situation so far: the state without the remaining turns."""
+        """Return the state text without the number of remaining turns."""
 
     @abstractmethod
     def legal_moves(self) -> Collection[Move]:
-        """Return this seat's possible moves."""
+        """Return the legal moves of this seat."""
 
     @abstractmethod
     def best_moves(self) -> Collection[Move]:
-        """Return this seat's optimal moves on its turn; empty if the goal is out of reach."""
+        """Return the optimal moves of this seat; empty if the goal is out of reach."""
 
     @abstractmethod
     def has_won(self) -> bool:
-        """Report whether an agent that plays alone has reached its goal."""
+        """Return whether a single agent has reached the goal."""
 
     @abstractmethod
     def read_instance(self, found: re.Match[str]) -> None:
-        """Parse the instance from a task or `restate()`."""
+        """Parse the instance from a task or a restated task."""
 
     @abstractmethod
     def read_situation(self, found: re.Match[str]) -> None:
@@ -71,7 +71,7 @@ class GameWorld(SeatedWorld[ConfigT]):
 
     @abstractmethod
     def read_move(self, found: re.Match[str]) -> None:
-        """Parse the situation from a line of `play`."""
+        """Parse a line returned by `play` and update the situation."""
 
     @property
     def other(self) -> str:
@@ -79,11 +79,11 @@ class GameWorld(SeatedWorld[ConfigT]):
 
     @property
     def known_turns(self) -> int:
-        """The number of remaining turns, or a very large one if it is unknown."""
+        """The number of remaining turns; a very large number if unknown."""
         return _MANY if self.max_turns is None else self.turns_left
 
     def by_player(self, values: Iterable[ValueT]) -> dict[str, ValueT]:
-        """Map players to values, which are given in turn order."""
+        """Map each player to a value; the values must be in turn order."""
         return dict(zip(self.players, values, strict=True))
 
     def movers(self) -> Sequence[str]:
@@ -102,11 +102,11 @@ class GameWorld(SeatedWorld[ConfigT]):
         return f"{self.situation()}\nTurns left: {self.turns_left}"
 
     def score(self) -> float:
-        """Return 1 if the goal was reached, else 0; in a match the payoff, at most 1."""
+        """Return 1 if the goal was reached, else 0; in a match, return the payoff, at most 1."""
         return min(1.0, self.payoff()) if self.in_match else float(self.has_won())
 
     def calls(self, moves: Collection[Move]) -> Sequence[ToolCall]:
-        """Return the calls that make these moves."""
+        """Return the tool calls that make the given moves."""
         return CallSet(*self.move_call, moves)
 
     def optimal_calls(self) -> Sequence[ToolCall]:
@@ -139,7 +139,6 @@ class GameWorld(SeatedWorld[ConfigT]):
         found = expect(cls.task_format.match(task), f"a task of {cls.__name__}", task)
         world.seat, world.in_match = found["seat"], FREE in task
         world.read_instance(found)
-        # A restated task describes no situation; the state does.
         if situation := cls.situation_format.search(task):
             world.read_situation(situation)
         budget = _BUDGET.search(task)
@@ -163,5 +162,5 @@ def share(part: float, whole: float) -> float:
 
 
 def as_row(*parts: ArrayLike) -> NDArray[np.float32]:
-    """Return arrays and numbers as one row of features."""
+    """Concatenate arrays and numbers to one row of features."""
     return np.concatenate([np.ravel(part) for part in parts]).astype(np.float32)

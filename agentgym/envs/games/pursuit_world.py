@@ -1,7 +1,7 @@
 """PursuitWorld: a pursuer catches an evader on a board with walls.
 
-A game of cops and robbers with one cop (Nowakowski and Winkler, "Vertex-to-vertex pursuit in a
-graph", Discrete Mathematics 43, 1983) in which the cop is faster.
+The game is "cops and robbers" (Nowakowski and Winkler, "Vertex-to-vertex pursuit in a graph",
+Discrete Mathematics 43, 1983) with one cop, who is faster than the robber.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _STEPS: Mapping[str, tuple[int, int]] = {
     "nw": (-1, -1),
 }
 _DIRECTIONS = {PURSUER: tuple(_STEPS), EVADER: ("stay", "n", "e", "s", "w")}
-_NEVER = 1_000_000  # moves; more than any game has
-_DRAWS = 100  # on most boards with at most 25 % walls, the evader cannot hide
-_MAX_CATCHES = 200  # each catch takes 80 kB of values on the largest board
+_NEVER = 1_000_000  # more moves than in any game
+_DRAWS = 100  # with at most 25 % walls, most boards are accepted
+_MAX_CATCHES = 200  # on the largest board, the values for each catch take 80 kB
 _CELL = r"\(([0-9]+), ([0-9]+)\)"
 _CELLS = re.compile(_CELL)
 _TASK = re.compile(
@@ -64,10 +64,9 @@ class PursuitConfig(TurnBudget):
     """Options of PursuitWorld.
 
     Attributes:
-        size: The rows and columns of the board.
+        size: The side length of the board in cells.
         catches: The number of catches that the pursuer must make.
-        wall_density: The share of cells that are walls, if the evader cannot hide behind them
-            forever.
+        wall_density: The share of cells that are walls, unless the evader could hide forever.
     """
 
     size: Annotated[int, Field(ge=3, le=10)] = 5
@@ -76,14 +75,14 @@ class PursuitConfig(TurnBudget):
 
 
 class Board(NamedTuple):
-    """A board with cells numbered by row; the evader (re)appears in `cells`."""
+    """A board with cells numbered row by row; the evader appears in each of `cells` in turn."""
 
     size: int
     walls: tuple[int, ...]
     cells: tuple[int, ...]
 
     def target(self, cell: int, direction: str) -> int | None:
-        """Return the neighbouring cell in a direction; None for a wall or off the board."""
+        """Return the neighbouring cell in a direction, or None if it is a wall or off the board."""
         row, column = divmod(cell, self.size)
         down, right = _STEPS[direction]
         row, column = row + down, column + right
@@ -92,7 +91,7 @@ class Board(NamedTuple):
         return after if inside and after not in self.walls else None
 
     def targets(self, player: str) -> NDArray[np.int32]:
-        """Return the cells to which a player's moves lead, shape (cells, directions)."""
+        """Return the cell that each move leads to, as an array of shape (cells, directions)."""
         rows = []
         for cell in range(self.size**2):
             after = [self.target(cell, direction) for direction in _DIRECTIONS[player]]
@@ -100,23 +99,23 @@ class Board(NamedTuple):
         return np.array(rows, np.int32)
 
     def name(self, cell: int) -> str:
-        """Write a cell as `(row, column)`."""
+        """Format a cell as `(row, column)`."""
         return str(divmod(cell, self.size))
 
     def names(self, cells: Sequence[int]) -> str:
-        """Write a list of cells."""
+        """Format a list of cells."""
         return ", ".join(map(self.name, cells)) or "none"
 
     def read(self, text: str) -> tuple[int, ...]:
-        """Return the cells in a text."""
+        """Parse all cells in a text."""
         return tuple(int(row) * self.size + int(column) for row, column in _CELLS.findall(text))
 
 
 class CatchValues(NamedTuple):
-    """The minimax number of moves until the next catch.
+    """The minimax number of the pursuer's moves until the last catch.
 
-    `pursuer` and `evader` are indexed by both cells, pursuer first, and named after the next
-    player; `caught` is indexed by the pursuer's cell after the catch.
+    `pursuer[p, e]` and `evader[p, e]` apply if that player moves next, with the pursuer in cell p
+    and the evader in cell e. `caught[p]` applies after a catch in cell p.
     """
 
     pursuer: NDArray[np.int32]
@@ -126,9 +125,10 @@ class CatchValues(NamedTuple):
 
 @lru_cache(maxsize=16)
 def solve(board: Board) -> list[CatchValues]:
-    """Return the minimax values for each number of catches made.
+    """Return the minimax values, indexed by the number of catches so far.
 
-    Iteration k allows k moves until the next catch, so the values fall to the minimax values.
+    Iteration k allows at most k moves until the next catch, so the values decrease to the minimax
+    values.
     """
     fast, slow = board.targets(PURSUER), board.targets(EVADER)
     count = len(fast)
@@ -154,9 +154,9 @@ def solve(board: Board) -> list[CatchValues]:
 class PursuitWorld(GameWorld[PursuitConfig]):
     """Catch an evader several times on a board with walls, in as few moves as possible.
 
-    Alone, the agent is the pursuer, and the evader delays each catch perfectly. In a match, agents
-    play both: with the minimax number of moves V, a pursuer that needs N moves earns V / N, and the
-    evader N / V.
+    A single agent is the pursuer, and the scripted evader plays perfectly. In a match, the pursuer
+    earns V / N and the evader N / V, where V is the minimax number of moves and N the actual
+    number.
     """
 
     Config = PursuitConfig
@@ -167,7 +167,7 @@ class PursuitWorld(GameWorld[PursuitConfig]):
     seat = PURSUER
 
     def generate(self) -> None:
-        """Redraw boards where the evader can hide."""
+        """Draw a board on which the evader cannot hide forever."""
         config, rng = self.config, self.rng
         area = config.size**2
         count = min(round(config.wall_density * area), area - 2)
@@ -234,7 +234,9 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         if direction not in _DIRECTIONS[self.seat]:
             raise ToolError(f"the evader cannot move {direction}; use n, e, s, w or stay")
         if self.grid.target(self.places[self.seat], direction) is None:
-            raise ToolError(f"there is a wall or the edge of the board in direction {direction}")
+            raise ToolError(
+                f"cannot move {direction}, because a wall or the edge of the board is in the way"
+            )
         return self.make_move(direction)
 
     def play(self, moves: Mapping[str, Move]) -> str:
@@ -269,7 +271,7 @@ class PursuitWorld(GameWorld[PursuitConfig]):
     def _set(self, places: Mapping[str, int], catches: int) -> None:
         free = set(range(self.grid.size**2)) - set(self.grid.walls)
         if not free.issuperset(places.values()) or catches > len(self.grid.cells):
-            raise ValueError(f"the situation {places}, {catches} does not fit the board")
+            raise ValueError(f"the board does not allow positions {places} after {catches} catches")
         self.places, self.catches = dict(places), catches
         self.done = catches == len(self.grid.cells)
 
@@ -297,10 +299,11 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         return int(table[pursuer, evader])
 
     def payoff(self) -> float:
-        """Return V / N for the pursuer, N / V for the evader.
+        """Return V / N for the pursuer, and N / V for the evader.
 
-        N is the number of the pursuer's moves. If the other seat stopped playing, N includes the
-        moves that perfect play would still take. A pursuer earns 0 if it did not finish by itself.
+        V is the minimax number and N the actual number of the pursuer's moves. If the opponent
+        stopped, N includes the moves that perfect play would still take. A pursuer who stops early
+        earns 0.
         """
         # If the game stops before the first move, both players score 0.
         moves, stopped = self.moves, self.moves > 0 and self.stopped_by == self.other
@@ -316,7 +319,7 @@ class PursuitWorld(GameWorld[PursuitConfig]):
         return self.done
 
     def report(self) -> Mapping[str, Any]:
-        """Return the catches, the pursuer's moves, and the moves of perfect play."""
+        """Return the catches, the pursuer's moves, and the number of moves under perfect play."""
         return {"catches": self.catches, "moves": self.moves, "minimax": self.value}
 
     @classmethod
@@ -338,8 +341,8 @@ class PursuitWorld(GameWorld[PursuitConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(3 * size**2 + catches + 2,)`.
 
-        One plane each for the walls, the pursuer and the evader; the coming cells as shares of the
-        board (-1 beyond the end); and the shares of the catches and turns.
+        The features are: one plane each for the walls, the pursuer and the evader; the next cells
+        of the evader (-1 after the last); and the shares of catches made and turns left.
         """
         area, cells = self.grid.size**2, self.grid.cells[self.catches + 1 :]
         planes = np.zeros((3, area))

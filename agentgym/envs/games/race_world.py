@@ -1,7 +1,7 @@
-"""RaceWorld: two players take numbers from the ends of one list and race for the larger sum.
+"""RaceWorld: two players take numbers from the ends of a list and compete for the larger sum.
 
 The game is "coins in a row" (Winkler, "Mathematical Puzzles", 2004, chapter 1) with several numbers
-per move, solved exactly from the last move backwards.
+per move. It is solved exactly by backward induction.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agentgym.world.turn_budget import TurnBudget
 
 _TEXTS = TEXTS["race"]
 _MAX_MOVES = 400  # a list of 1,600 numbers takes about 50 ms to solve
-_LARGEST = 20  # the largest number on a list
+_LARGEST = 20  # the largest number in a list
 _DRAWS = 50  # the first draw is usually accepted
 _TASK = re.compile(
     r"You are (?P<seat>\w+)\.\nNumbers per move: (?P<per_move>[0-9]+)\n"
@@ -49,9 +49,9 @@ class RaceConfig(TurnBudget):
 
     Attributes:
         moves: The number of moves of each player.
-        per_move: The numbers that a player takes per move.
-        opponent: The other player's rule, unless an agent plays it: `greedy` takes the largest sum
-            now, `farsighted` plays perfectly.
+        per_move: The number of list elements that a player takes per move.
+        opponent: The rule of the scripted player: `greedy` maximises the sum of each move, and
+            `farsighted` plays perfectly.
     """
 
     moves: Annotated[int, Field(ge=2, le=_MAX_MOVES)] = 8
@@ -60,7 +60,7 @@ class RaceConfig(TurnBudget):
 
 
 class Race(NamedTuple):
-    """A list, the numbers taken per move, and the scripted player's rule."""
+    """A list of numbers, with the rules of the game."""
 
     numbers: tuple[int, ...]
     per_move: int
@@ -72,14 +72,13 @@ class Race(NamedTuple):
 
     @property
     def before(self) -> NDArray[np.int32]:
-        """The sum of the numbers before each position, the end included."""
+        """The cumulative sums of the numbers, starting with 0."""
         return np.array([0, *accumulate(self.numbers)], np.int32)
 
     def sums(self, moves: int) -> NDArray[np.int32]:
-        """Return the sum that each move takes, for every part of the list that lasts `moves` moves.
+        """For every sublist of `moves` moves, return the sum that each possible move takes.
 
-        The shape is (per_move + 1, parts): rows count the numbers taken from the left, columns are
-        the parts by start.
+        The rows are counts of numbers taken from the left, and the columns are starts of sublists.
         """
         before, length = self.before, moves * self.per_move
         start = np.arange(len(self.numbers) - length + 1)
@@ -92,7 +91,7 @@ class Race(NamedTuple):
         return sums
 
     def parts_after(self, values: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the value of the list that remains after each move on each part."""
+        """For every move and sublist, return the value of the remaining sublist."""
         parts = len(values) - self.per_move
         return np.array([values[left : left + parts] for left in range(self.per_move + 1)])
 
@@ -101,7 +100,7 @@ class Race(NamedTuple):
 def minimax(game: Race) -> list[NDArray[np.int32]]:
     """Return the sum that the next player gets if both play perfectly.
 
-    There is an array per number of remaining moves, indexed by the start of the remaining list.
+    Element m of the result is an array for m remaining moves, indexed by the start of the sublist.
     """
     values = [np.zeros(len(game.numbers) + 1, np.int32)]
     before = game.before
@@ -114,9 +113,9 @@ def minimax(game: Race) -> list[NDArray[np.int32]]:
 
 @lru_cache(maxsize=16)
 def best_sums(game: Race, turns: int) -> list[int]:
-    """Return, for each next move, the largest sum that a player can take from the scripted player.
+    """Return the largest sum that a player can reach after each possible next move.
 
-    The player moves next, in at most `turns` turns; the scripted player makes the last move.
+    The player moves next and has at most `turns` turns; the scripted player makes the last move.
     """
     later = np.zeros(len(game.numbers) + 1, np.int32)
     values = np.zeros((game.per_move + 1, 1), np.int32)
@@ -125,13 +124,13 @@ def best_sums(game: Race, turns: int) -> list[int]:
         after = later[np.arange(len(replies)) + replies]
         values = game.sums(moves) + game.parts_after(after)
         later = values.max(axis=0)
-        if moves <= game.moves - 2 * turns:  # the player has no turn left for these moves
+        if moves <= game.moves - 2 * turns:  # no turns are left for these moves
             later = np.zeros_like(later)
     return [int(value) for value in values[:, 0]] if turns > 0 else []
 
 
 def scripted_replies(game: Race, moves: int) -> NDArray[np.int64]:
-    """Return how many numbers the scripted player takes from the left, by part of the list."""
+    """Return how many numbers the scripted player takes from the left of each sublist."""
     worth = game.sums(moves)
     if game.rule == "farsighted":
         worth = -game.parts_after(minimax(game)[moves - 1])
@@ -142,8 +141,8 @@ def scripted_replies(game: Race, moves: int) -> NDArray[np.int64]:
 class RaceWorld(GameWorld[RaceConfig]):
     """Take numbers from the ends of a list in turn with another player, for the largest sum.
 
-    Alone, the agent moves first against a known rule and must reach the largest sum possible. In a
-    match, each agent earns its sum divided by its sum with perfect play of both.
+    A single agent moves first against a known rule and must reach the largest possible sum. In a
+    match, each agent earns its sum divided by its sum under perfect play.
     """
 
     Config = RaceConfig
@@ -153,7 +152,7 @@ class RaceWorld(GameWorld[RaceConfig]):
     task_format, situation_format, line_format = _TASK, _SITUATION, _LINE
 
     def generate(self) -> None:
-        """Redraw lists that a constant move or greedy moves solve."""
+        """Draw a list that, if possible, cannot be solved by repeated or greedy moves."""
         config = self.config
         for _ in range(_DRAWS):
             count = 2 * config.moves * config.per_move
@@ -173,7 +172,7 @@ class RaceWorld(GameWorld[RaceConfig]):
         self.sums = dict.fromkeys(self.players, 0)
 
     def _sum_of(self, always: int | None) -> int:
-        """Return the sum of a player that always makes the same move, or greedy moves if None."""
+        """Return the sum of a player who always makes the same move, or greedy moves if None."""
         game, total = self.game, 0
         while game.numbers:
             sums = game.sums(game.moves)[:, 0]
@@ -216,7 +215,9 @@ class RaceWorld(GameWorld[RaceConfig]):
             from_left: The count of numbers from the left end, from 0 to the numbers per move.
         """
         if not 0 <= from_left <= self.game.per_move:
-            raise ToolError(f"take 0 to {self.game.per_move} from the left, got {echo(from_left)}")
+            raise ToolError(
+                f"from_left must be from 0 to {self.game.per_move}, got {echo(from_left)}"
+            )
         return self.make_move(from_left)
 
     def play(self, moves: Mapping[str, Move]) -> str:
@@ -237,12 +238,14 @@ class RaceWorld(GameWorld[RaceConfig]):
         first = left - taken_left
         last = len(numbers) - (right - taken_right)
         if not 0 <= first <= last <= len(numbers):
-            raise ValueError(f"{left} from the left and {right} from the right do not fit the list")
+            raise ValueError(
+                f"cannot take {left} from the left and {right} from the right of this list"
+            )
         self._set(numbers[first:last], found)
 
     def _set(self, numbers: tuple[int, ...], found: re.Match[str]) -> None:
         if len(numbers) % self.game.per_move:
-            raise ValueError(f"a list of {len(numbers)} numbers does not fit the task")
+            raise ValueError(f"the task does not allow a list of {len(numbers)} numbers")
         self.game = self.game._replace(numbers=numbers)
         self.taken = (int(found["left"]), int(found["right"]))
         self.sums = self.by_player(map(int, found.group("first", "second")))
@@ -258,7 +261,7 @@ class RaceWorld(GameWorld[RaceConfig]):
         return self.sums[self.seat] >= self.target
 
     def report(self) -> Mapping[str, Any]:
-        """Return the sums, and each player's sum with perfect play of both."""
+        """Return each player's sum, and the sums if both play perfectly."""
         return {"sums": dict(self.sums), "minimax": dict(self.perfect)}
 
     @classmethod
@@ -284,8 +287,8 @@ class RaceWorld(GameWorld[RaceConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(2 * moves * per_move + 2,)`.
 
-        They are: this seat's progress towards the target, the turns as a share of its moves, and
-        the list divided by the largest number (-1 beyond its end).
+        The features are: this seat's progress towards the target, the share of turns left, and the
+        list divided by the largest possible number (-1 after the last element).
         """
         config, numbers = self.config, self.game.numbers
         won = share(self.sums[self.seat], self.target)

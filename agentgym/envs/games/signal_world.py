@@ -1,4 +1,4 @@
-"""SignalWorld: a speaker names attributes of an object until a listener recognises it.
+"""SignalWorld: a speaker names attributes of an object until a listener recognises the object.
 
 The game is a Lewis signalling game ("Convention", 1969) with a known code, played as a reference
 game (Frank and Goodman, "Predicting pragmatic reasoning in language games", Science 336, 2012).
@@ -27,15 +27,15 @@ from agentgym.world.seated import Move
 from agentgym.world.turn_budget import TurnBudget
 
 SPEAKER, LISTENER = "speaker_0", "listener_0"
-Object = tuple[str, ...]  # the object's words, one of each kind
+Object = tuple[str, ...]  # one word of each kind
 
 _TEXTS = TEXTS["signal"]
 _NAMES = string.ascii_uppercase
 _KINDS = [kind.split() for kind in _TEXTS["words"].splitlines()]
 _MAX_ROUNDS = 200
-_WORDS_PER_ROUND = 2.1  # the average with default options
-_MORE = "more"  # the listener's request for another word
-_NEVER = 1_000_000  # words needed if the state does not fit the object
+_WORDS_PER_ROUND = 2.1  # the average for the default options
+_MORE = "more"  # said by the listener to request another word
+_NEVER = 1_000_000  # the number of words if the state and the object are inconsistent
 _TASK = re.compile(
     r"You are (?P<seat>\w+)\.\nRounds: (?P<rounds>[0-9]+)\nObjects:\n(?P<objects>(?:[A-Z]: .*\n)+)"
     r"(?:Object of each round: (?P<targets>[A-Z, ]+)\n)?(?:Rule: .*\n)?.* (?P<least>[0-9]+) words"
@@ -59,7 +59,7 @@ class SignalConfig(TurnBudget):
 
     Attributes:
         rounds: The number of objects to recognise, one after another.
-        objects: The number of objects to choose from, or `values ** kinds` if that is less.
+        objects: The number of objects to choose from, at most `values ** kinds`.
         kinds: The number of kinds of words, such as colour and shape.
         values: The number of words of each kind.
     """
@@ -77,7 +77,7 @@ class SignalConfig(TurnBudget):
 
 
 def fitting(objects: Sequence[Object], words: Collection[str]) -> list[int]:
-    """Return the numbers (from 0) of the objects that all words describe."""
+    """Return the indices of the objects that match all words."""
     return [number for number, each in enumerate(objects) if set(each).issuperset(words)]
 
 
@@ -85,9 +85,9 @@ def fitting(objects: Sequence[Object], words: Collection[str]) -> list[int]:
 def words_needed(
     objects: tuple[Object, ...], target: int, said: frozenset[str], wrong: frozenset[int]
 ) -> int:
-    """Return the minimum number of further words after which only the target fits.
+    """Return the minimum number of further words after which only the target matches.
 
-    Objects are given by number; `wrong` contains the wrong picks.
+    `target` is an index, and `wrong` contains the indices of wrong picks.
     """
     for count in range(len(objects[target]) + 1):
         for words in combinations(objects[target], count):
@@ -99,9 +99,9 @@ def words_needed(
 class SignalWorld(GameWorld[SignalConfig]):
     """Describe objects to a listener with as few true words as possible.
 
-    Alone, the agent speaks, and the listener picks an object once a single one fits. In a match,
-    agents play both, and both earn the least possible number of words divided by the words and
-    wrong picks that they needed.
+    A single agent is the speaker, and the scripted listener picks an object once only one object
+    matches. In a match, both agents earn the minimum number of words divided by the number of words
+    and wrong picks.
     """
 
     Config = SignalConfig
@@ -139,7 +139,7 @@ class SignalWorld(GameWorld[SignalConfig]):
 
     @property
     def candidates(self) -> list[int]:
-        """Numbers of the objects that match the words and are not wrong picks."""
+        """Indices of the objects that match the words, except wrong picks."""
         return [each for each in fitting(self.objects, self.said) if each not in self.wrong]
 
     def instance_key(self) -> str:
@@ -182,7 +182,7 @@ class SignalWorld(GameWorld[SignalConfig]):
         """
         legal = self.legal_moves()
         if text not in legal:
-            raise ToolError(f"you may say {', '.join(legal)}, got {echo(text)}")
+            raise ToolError(f"text must be one of {', '.join(legal)}, got {echo(text)}")
         return self.make_move(text)
 
     def play(self, moves: Mapping[str, Move]) -> str:
@@ -205,7 +205,9 @@ class SignalWorld(GameWorld[SignalConfig]):
         known = {word for each in self.objects for word in each}
         picked = all(each < len(self.objects) for each in wrong)
         if not (0 <= number <= self.rounds and known.issuperset(said) and picked):
-            raise ValueError(f"round {number + 1}, {said} and {wrong} do not fit the task")
+            raise ValueError(
+                f"the task has no round {number + 1} with words {said} and wrong picks {wrong}"
+            )
         self.round, self.said, self.wrong = number, said, wrong
         self.done = number == self.rounds
 
@@ -224,14 +226,14 @@ class SignalWorld(GameWorld[SignalConfig]):
         return _NAMES[fits[0]] if len(fits) == 1 else _MORE
 
     def payoff(self) -> float:
-        """Return 0 for an unfinished game."""
+        """Return the minimum number of words divided by the cost, or 0 for an unfinished game."""
         return self.least / self.cost if self.done else 0.0
 
     def has_won(self) -> bool:
         return self.done and self.cost <= self.least
 
     def report(self) -> Mapping[str, Any]:
-        """Return the number of words and wrong picks, and the minimum number of words."""
+        """Return the number of words and wrong picks as `cost`, and the minimum as `least`."""
         return {"cost": self.cost, "least": self.least}
 
     @classmethod
@@ -264,8 +266,8 @@ class SignalWorld(GameWorld[SignalConfig]):
         """Return float32 features in [-1, 1], shape
         `(count * (kinds + 2) + kinds * values + 3,)`.
 
-        They are: each object's words as numbers, flags of the objects that fit, of the speaker's
-        object and of the words said, and the shares of the rounds, words and turns.
+        The features are: each object's words as numbers; flags for the matching objects, the
+        speaker's object and the words said; and the shares of rounds, words and turns.
         """
         config, words = self.config, [each for kind in _KINDS for each in kind]
         rows = [

@@ -1,4 +1,4 @@
-"""GSM-Agent: maths problems whose premises are in a database (Zhu et al., sections 3 and 4)."""
+"""GSM-Agent: maths problems with premises in a searchable database (Zhu et al., sections 3, 4)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -14,8 +14,7 @@ from agentgym.world.config import CallsPerTurn, Choice
 from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 from agentgym.world.world import SplitName
 
-# The scripted searcher's measured turns per premise, its constant number of other turns, and the
-# number of premises beyond which problems are slow to read.
+# In measurements, the scripted searcher takes `_PER_PREMISE` turns per premise plus `_ENDS` turns.
 _PER_PREMISE, _ENDS, _LONGEST = 0.69, 1.7, 12
 
 
@@ -24,16 +23,16 @@ class SearchConfig(DatabaseOptions, TurnBudget):
     """Options of SearchWorld.
 
     Attributes:
-        setting: `agentic`, or `static`, where the task text contains all documents and there is no
+        setting: `agentic`, or `static` to show all documents in the task instead of offering a
             search.
-        tools: Tools in addition to `search` and `next_page`: `base` for none, or the tools in the
-            name.
+        tools: Additional tools besides `search` and `next_page`; `base` adds none.
         prompt: The style of the instructions.
-        min_rounds: The number of search turns before which an answer is met with a request to keep
-            searching.
-        max_rounds: The turns of an episode, before `budget_factor` and `budget_slack`.
+        min_rounds: The minimum number of search turns; earlier answers are rejected with a request
+            to keep searching.
+        max_rounds: The turn budget per episode, before `budget_factor` and `budget_slack` are
+            applied.
         max_calls_per_turn: The maximum number of calls in one reply.
-        task: The number of the task to play; None for a random one.
+        task: The number of the task to play; None for a random task.
     """
 
     setting: Literal["agentic", "static"] = "agentic"
@@ -50,8 +49,8 @@ class SearchConfig(DatabaseOptions, TurnBudget):
         super().__post_init__()
         if self.setting == "static" and (self.min_rounds or self.tools != "base"):
             raise ValueError(
-                f"the static setting has no searches, got min_rounds={self.min_rounds}, "
-                f"tools={self.tools!r}; leave them out"
+                f"setting='static' does not support searches; omit min_rounds={self.min_rounds} and "
+                f"tools={self.tools!r}"
             )
 
     @cached_property
@@ -61,18 +60,17 @@ class SearchConfig(DatabaseOptions, TurnBudget):
         )
 
     def with_people_of(self, split: SplitName) -> Self:
-        """Return a configuration that draws its tasks from a split's people or templates.
+        """Return a configuration that draws tasks only from a split's people or templates.
 
-        Tasks of other data are fixed.
+        Tasks that are loaded from other data do not change.
 
-        Raise ValueError if another split is named, or the split has too few people.
+        Raise ValueError if `people` names a different split, or if the split has too few people.
         """
         if self.data:
             return replace(self, people=split)
         if self.people not in ("all", split):
             raise ValueError(
-                f"split={split!r} draws people of its own, got people={self.people!r}; leave "
-                "people out"
+                f"split={split!r} sets people, got people={self.people!r}; omit people"
             )
         drawn = replace(self, people=split)
         draw_people(drawn)
@@ -80,10 +78,10 @@ class SearchConfig(DatabaseOptions, TurnBudget):
 
 
 def options_for_turns(turns: int) -> dict[str, int]:
-    """Return task options for which the scripted searcher takes about this many turns."""
+    """Return options for tasks that take the scripted searcher about `turns` turns."""
     premises = min(max(1, round((turns - _ENDS) / _PER_PREMISE)), _LONGEST)
     options = {"premises": premises, "tasks": 2_000 // premises, "max_rounds": 3 * turns + 20}
     if premises == _LONGEST:
-        # Longer problems are slow to read, so longer episodes require more search turns instead.
+        # Longer problems would be slow to read, so longer episodes require more search turns.
         options["min_rounds"] = turns - 1
     return options

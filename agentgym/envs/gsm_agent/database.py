@@ -1,7 +1,8 @@
-"""The database: all documents of all tasks with a search index, shared by the worlds of a process.
+"""Databases with the documents of all tasks and a search index.
 
-Each task is drawn from `(seed, number)`. Graph colouring gives tasks that share a person different
-months (Zhu et al., appendix B.1). The small database is part of the medium and the full one.
+The worlds of a process share each database. Each task is drawn from `(seed, number)`. Graph
+colouring assigns different months to tasks that share a person (Zhu et al., appendix B.1). The
+medium database contains the small database, and the full database contains both.
 """
 
 from __future__ import annotations
@@ -34,12 +35,11 @@ SIZES = {"full": 1, "medium": 4, "small": 16}
 """The paper's databases; each contains one in this many tasks of Full."""
 # More tasks would not fit into memory.
 MAX_TASKS = 1_000_000
-FIRST_YEAR, YEARS = 1960, 60  # 720 months, enough colours for the largest database
+FIRST_YEAR, YEARS = 1960, 60  # 720 months provide enough colours for the largest database
 
-_TASKS_PER_PERSON = 6  # several, so a name alone does not identify a task
-_FEWEST_PEOPLE = 12  # otherwise all tasks of a small database would concern the same people
-# These bits go above the seed and the task number. Without them, the splits' tasks would differ
-# only in names.
+_TASKS_PER_PERSON = 6  # so that a name alone does not identify a task
+_FEWEST_PEOPLE = 12  # otherwise all tasks of a small database would be about the same people
+# Added to the seed and the task number, so that the splits differ not only in names.
 _SALTS = {"all": 0, "train": 1 << 64, "test": 2 << 64}
 _TYPE = re.compile("[^a-z]+")
 
@@ -49,23 +49,22 @@ class DatabaseOptions(ProblemOptions):
     """Options of the database.
 
     Attributes:
-        tasks: The number of tasks in Full; a task has 4.4 documents on average.
-        size: The part of Full in the database: `full`, `medium` (a quarter) or `small` (a
-            sixteenth).
-        distractors: The number of unasked tasks per asked task; their documents are in the database
-            too.
-        decoys: The number of unasked problems per task about the same people in the same month, so
-            that names and dates do not reveal which documents matter.
-        near_duplicates: The share of documents that correct an outdated document of the same month,
-            which has a different number. Half of the corrections have a copy with another
-            number in another month.
-        anonymised: The share of documents about one person in which `I` or a role replaces the name.
-        search_by: The search method: `words` (BM25), or vectors from `wordllama` or
+        tasks: The number of tasks in the full database; a task has 4.4 documents on average.
+        size: The size of the database: `full`, `medium` (a quarter) or `small` (a sixteenth).
+        distractors: The number of additional tasks per playable task. Only the documents of the
+            additional tasks are used.
+        decoys: The number of additional problems per task about the same people in the same month,
+            so that names and dates do not reveal which documents matter.
+        near_duplicates: The share of documents that correct another document, which is from the
+            same month and states an outdated number. For half of the corrections, there is also a
+            document with a different number in a different month.
+        anonymised: The share of single-person documents in which `I` or a role replaces the name.
+        search_by: The search method: `words` for BM25, or the embedding function `wordllama` or
             `package.module:function`.
-        database_seed: The seed of the database, which depends only on these options.
-        people: The names in use: `all`, or those of a split, which `split` selects automatically.
-        data: The path of tasks that replace the drawn ones: GSM8K, templates, or a folder for
-            `loaders.load_data`. A dataset of GSM8K becomes a path.
+        database_seed: The seed of the database.
+        people: Which names to use: `all`, `train` or `test`; the `split` argument sets this option.
+        data: The path of tasks to use instead of generated tasks, as for `loaders.load_data`. If a
+            GSM8K dataset is given, it is saved to disk and replaced by the path.
     """
 
     tasks: Annotated[int, Field(ge=1, le=MAX_TASKS)] = 1_000
@@ -99,7 +98,7 @@ class Database:
 
     @classmethod
     def of(cls, documents: Sequence[Document], tasks: Sequence[Task], search_by: str) -> Database:
-        # Static tasks need no documents, but the index must not be empty.
+        # Static tasks may lack documents, but the index must not be empty.
         texts = [document.content for document in documents] or ["none"]
         if search_by == "words":
             index: Lexical | Dense = Lexical.of(texts)
@@ -109,13 +108,13 @@ class Database:
 
     @cached_property
     def searchable(self) -> list[int]:
-        """Indices of the tasks that searching can solve; raises ValueError if there are none."""
+        """Indices of the tasks that searching can solve; raise ValueError if there are none."""
         places = [place for place, task in enumerate(self.tasks) if not task.static_only]
         if not places:
             raise ValueError(
-                f"none of {len(self.tasks)} tasks can be searched for before a model has "
-                f"decomposed it ({next(iter(self.rejected.values()))}); use setting='static' or "
-                "agentgym decompose"
+                f"searching cannot solve any of {len(self.tasks)} tasks "
+                f"({next(iter(self.rejected.values()))}); use setting='static', or decompose the "
+                "tasks with agentgym decompose"
             )
         return places
 
@@ -125,7 +124,7 @@ class Database:
         return {task.id: task.static_only for task in self.tasks if task.static_only}
 
     def people_of(self, task: Task) -> frozenset[str]:
-        """Return the people of all tasks with this task's question and answer."""
+        """Return the people in all tasks that have the same question and answer as this task."""
         return self._casts[task.question, task.answer]
 
     @cached_property
@@ -134,14 +133,14 @@ class Database:
         for task in self.tasks:
             names = ",".join(self.documents[place].name for place in task.documents)
             people = {name.strip() for name in names.split(",")}
-            # Tasks that differ only in id must share a split.
+            # Tasks that differ only in their id must be in the same split.
             key = task.question, task.answer
             casts[key] = casts.get(key, frozenset()) | (people - {""})
         return casts
 
 
 def colour(casts: Sequence[Sequence[str]]) -> list[int]:
-    """Colour tasks so that tasks with a common person differ (Welsh and Powell)."""
+    """Colour tasks so that no two tasks of the same colour share a person (Welsh and Powell)."""
     tasks_of: dict[str, list[int]] = {}
     for number, cast in enumerate(casts):
         for person in cast:
@@ -159,7 +158,7 @@ def colour(casts: Sequence[Sequence[str]]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class TaskPool:
-    """Tasks in drawing order, playable ones first, with their documents and decoys."""
+    """All tasks with their documents and decoys; the playable tasks come first."""
 
     tasks: tuple[Task, ...]
     documents: tuple[tuple[Document, ...], ...]
@@ -167,12 +166,12 @@ class TaskPool:
     playable: int
 
     def part(self, one_in: int, seed: int) -> tuple[list[Document], list[Task]]:
-        """Return the documents, sorted by id, and the playable tasks of one task in `one_in`."""
+        """Return the documents and playable tasks of a fraction `1 / one_in` of the tasks."""
         numbers = []
         for group in (range(self.playable), range(self.playable, len(self.tasks))):
             order = list(group)
             Random(seed).shuffle(order)
-            # All parts are prefixes of one shuffle, so they are nested.
+            # Taking prefixes of one shuffle makes smaller databases subsets of larger ones.
             numbers += sorted(order[: ceil(len(order) / one_in)])
         documents = [
             document
@@ -193,7 +192,7 @@ class TaskPool:
 
 
 def draw_tasks(options: DatabaseOptions) -> TaskPool:
-    """Draw all tasks of Full; raise ValueError if there are too few months or names."""
+    """Draw all tasks of the full database; raise ValueError if months or names run out."""
     seed, total = options.database_seed, _task_count(options)
     people = draw_people(options)
     rngs = [Random(_SALTS[options.people] | seed << 32 | number) for number in range(total)]
@@ -206,10 +205,10 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
     colours = colour(casts)
     if max(colours) >= 12 * YEARS:
         raise ValueError(
-            f"tasks={total} need {max(colours) + 1} months to keep people apart, but there are "
-            f"{12 * YEARS}; ask for fewer"
+            f"tasks={total} needs {max(colours) + 1} different months, but there are "
+            f"only {12 * YEARS}; reduce tasks"
         )
-    # Shuffle the months: otherwise the most frequent colours would be the earliest months.
+    # Shuffle the months; otherwise the earliest months would have the most tasks.
     months = list(range(12 * YEARS))
     Random(seed + 1).shuffle(months)
     stamps = [f"{FIRST_YEAR + month // 12}-{month % 12 + 1:02d}" for month in months]
@@ -218,7 +217,7 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
     tasks, documents, decoys = [], [], []
     for number, (problem, rng) in enumerate(zip(problems, rngs, strict=True)):
         stamp = stamps[colours[number]]
-        # Without a month, a shared name would fit several tasks.
+        # If tasks share a name, the month identifies the task.
         ambiguous = any(shared[person] > 1 for person in casts[number])
         month = month_name(stamp) if ambiguous else ""
         question = write_question(problem.question, month, rng)
@@ -232,15 +231,15 @@ def draw_tasks(options: DatabaseOptions) -> TaskPool:
 
 
 def draw_people(options: DatabaseOptions) -> list[str]:
-    """Draw the people of a database or split; raise ValueError if it has too few names."""
+    """Draw the people of a database; raise ValueError if the split has too few names."""
     count = max(_FEWEST_PEOPLE, _task_count(options) // _TASKS_PER_PERSON)
     names = [f"{first} {last}" for first in FIRST_NAMES for last in LAST_NAMES]
     if options.people != "all":
         names = [name for name in names if split_of(name) == options.people]
         if len(names) < count:
             raise ValueError(
-                f"tasks={options.tasks} with people={options.people!r} needs {count} names, and "
-                f"that split has {len(names)}; ask for fewer tasks or distractors"
+                f"tasks={options.tasks} with people={options.people!r} needs {count} names, but "
+                f"the split has only {len(names)}; reduce tasks or distractors"
             )
     Random(options.database_seed).shuffle(names)
     return names[:count]
@@ -256,7 +255,7 @@ def _draw_decoys(
     defined = set(problem.facts)
     for _ in range(options.decoys):
         decoy = draw_problem(rng, cast, options, several_searches=False)
-        # A repeated definition would make the question ambiguous.
+        # Defining a quantity twice would make the question ambiguous.
         while not defined.isdisjoint(decoy.facts):
             decoy = draw_problem(rng, cast, options, several_searches=False)
         defined |= decoy.facts.keys()
@@ -286,10 +285,10 @@ def _drawn(options: DatabaseOptions) -> TaskPool:
 
 @lru_cache(maxsize=8)
 def get_database(options: DatabaseOptions) -> Database:
-    """Return the database of these options, built once per process, or raise ValueError."""
+    """Return the cached database for these options; raise ValueError if it cannot be built."""
     if options.data:
         return _open(options)
-    # Neither `size` nor `search_by` affects the draw, so these variants share one.
+    # Ignore `size` and `search_by`, which do not affect the drawn tasks.
     drawn = _drawn(replace(options, size="full", search_by="words"))
     return Database.of(*drawn.part(SIZES[options.size], options.database_seed), options.search_by)
 

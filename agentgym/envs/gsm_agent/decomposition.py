@@ -23,11 +23,10 @@ _TRIES = 3  # documents per premise
 
 
 def decompose(problems: Sequence[RawProblem], folder: Path, ask: Ask) -> None:
-    """Decompose problems with a model; once all are decomposed, write tasks and documents.
+    """Decompose problems with a model, and write the tasks and documents to a folder.
 
-    `replies.jsonl` keeps each reply, so a repeated run asks only for the missing ones.
-    Problems that the model fails to decompose, or whose documents state other premises, stay
-    unclear.
+    Each reply is stored in `replies.jsonl`, so an interrupted run can continue. Problems stay
+    unclear if the model fails to decompose them, or if a document states other premises.
     """
     folder.mkdir(parents=True, exist_ok=True)
     kept = _KeptReplies(folder / REPLIES, ask)
@@ -35,11 +34,11 @@ def decompose(problems: Sequence[RawProblem], folder: Path, ask: Ask) -> None:
 
 
 def read_parts(problems: Sequence[RawProblem], path: Path) -> list[RawProblem]:
-    """Decompose problems with the questions and premises in a file.
+    """Decompose problems with questions and premises from a file.
 
-    The file has JSON lines with `id`, `question`, `premises`, and `documents` unless the premises
-    are the documents. Problems missing from the file are returned unchanged. A ValueError lists all
-    malformed lines.
+    Each line of the file is a JSON object with `id`, `question`, `premises` and optionally
+    `documents`, which default to the premises. Problems that the file does not contain are returned
+    unchanged. A ValueError lists all malformed lines.
     """
     mistakes: list[str] = []
     known = {problem.id for problem in problems}
@@ -49,7 +48,7 @@ def read_parts(problems: Sequence[RawProblem], path: Path) -> list[RawProblem]:
         if name not in known:
             record.refuse("id", "the id of a problem, such as 'test-1'")
         elif name in parts:
-            record.refuse("id", "different ids")
+            record.refuse("id", "a unique id")
         parts[name] = _read_part(record)
     raise_any(path, mistakes)
     return [parts[each.id](each) if each.id in parts else each for each in problems]
@@ -66,11 +65,11 @@ def _read_part(record: InputRecord) -> Callable[[RawProblem], RawProblem]:
 class _KeptReplies:
     def __init__(self, path: Path, ask: Ask) -> None:
         self._path, self._ask = path, ask
-        # The same prompt may be asked again for another reply.
+        # The same prompt may have several replies.
         self._kept: dict[str, deque[str]] = defaultdict(deque)
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         if lines and not lines[-1].endswith(b"\n"):
-            # An interruption may cut the last line.
+            # An interrupted run may leave an incomplete last line.
             path.write_bytes(b"".join(lines[:-1]))
         mistakes: list[str] = []
         for record in read_records(path, mistakes, may_be_empty=True) if lines else ():
@@ -91,7 +90,7 @@ def _decompose(problem: RawProblem, ask: Ask) -> RawProblem:
     try:
         parts = json.loads(reply[reply.index("{") : reply.rindex("}") + 1])
         question, premises = str(parts["question"]), [str(each) for each in parts["premises"]]
-    # A model may reply in any format.
+    # The reply may not be in the expected format.
     except (ValueError, KeyError, TypeError, RecursionError):
         why = f"the model's reply has no question and premises: {reply[:100]!r}"
         return replace(problem, unclear=why)

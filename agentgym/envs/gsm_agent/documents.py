@@ -1,4 +1,4 @@
-"""Documents, which state one premise each, and the tasks that need them."""
+"""Documents, each of which states one premise, and the tasks that require them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ _FILLERS = {
     kind: [(_FIELD.sub("{}", filler), _FIELD.findall(filler)) for filler in genre["fillers"]]
     for kind, genre in _GENRES.items()
 }
-# The share of documents with names that state the month; a month alone cannot find the others.
+# The share of documents with names that also state the month. Searching for a month alone does not
+# find the other documents.
 _DATED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document of the database. Searches match only its content; results show all fields.
+    """A document of the database. Searches match only `content`, but results show all fields.
 
     Attributes:
         timestamp: The year and month, such as `1990-05`.
-        name: The people in the text, joined by commas; an anonymised document names them only here.
+        name: The names of the people, separated by commas; anonymised content omits them.
     """
 
     id: str
@@ -51,9 +52,9 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A problem whose premises are spread over documents, given by their indices.
+    """A problem with its premises in several documents; `documents` contains their indices.
 
-    `static_only` is the reason why searching cannot solve it; empty if it can.
+    `static_only` is the reason why searching cannot solve the task, or an empty string.
     """
 
     id: str
@@ -65,7 +66,7 @@ class Task:
 
 
 def month_name(timestamp: str) -> str:
-    """Return `May 1990` for `1990-05`; other strings stay unchanged."""
+    """Convert `1990-05` to `May 1990`; return other strings unchanged."""
     year, _, month = timestamp.partition("-")
     if month.isdigit() and 0 < int(month) <= len(MONTHS):
         return f"{MONTHS[int(month) - 1]} {year}"
@@ -80,10 +81,10 @@ def write_document(
     rng: Random,
     mark: str = "",
 ) -> Document:
-    """Write one premise's facts, the numeric one last, as a document without an id.
+    """Write a document without an id from the facts of a premise; the last fact is numeric.
 
-    If `anonymous`, a document about a single person calls them `I` or names their role. `mark`
-    selects sentences that call the number corrected or outdated.
+    If `anonymous`, a document about one person uses `I` or a role instead of the name. `mark`
+    selects a sentence that calls the number corrected or outdated.
     """
     people = tuple(dict.fromkeys(owner for fact in facts for owner in fact.owners))
     kind = rng.choice(_KINDS)

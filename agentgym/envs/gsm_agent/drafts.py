@@ -1,7 +1,6 @@
-"""Draft problems as trees of quantities from one story, with whole numbers.
+"""Draft problems as trees of quantities.
 
-Numbers are drawn from the leaves up, such that the quantities that depend on them are whole numbers
-in range.
+Numbers are drawn from the leaves up, so that all quantities are whole numbers within range.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from agentgym.envs.gsm_agent.stories import (
 
 STEPS = ("more", "fewer", "times", "part", "raise", "cut")
 _PARTS = ("percent", "part", "rest")
-# Split only quantities that may be this large per premise; otherwise a part could be zero.
+# Minimum range per premise for defining a quantity by others; otherwise a part could be zero.
 _ROOM = 40
-# The smallest and the largest count in a document.
+# The minimum and maximum count that a document states.
 _LEAST, _LARGEST = 3, 400
-# Possible numbers of premises in questions about ages; each premise is about another person.
+# Possible numbers of premises in questions about ages, where each person needs a premise.
 _AGE_PREMISES = (1, 3)
-# These words occur in too many phrases to guide a search.
+# These words occur in too many phrases to be useful for searching.
 _PLAIN = frozenset(
     "the of in on at for to and a from with by into each along spent earned saved paid needed "
     f"measured {' '.join(UNITS)}".split()
@@ -40,7 +39,7 @@ _PLAIN = frozenset(
 
 
 def words_of(quantities: Iterable[Quantity]) -> set[str]:
-    """Return the quantities' owners and the distinctive words of their phrases."""
+    """Return the owners and the distinctive words of quantities."""
     found: set[str] = set()
     for quantity in quantities:
         found.add(quantity.owner)
@@ -49,7 +48,7 @@ def words_of(quantities: Iterable[Quantity]) -> set[str]:
 
 
 class Blank(NamedTuple):
-    """A quantity of a story: owner, phrase with a blank for the item, and item."""
+    """A quantity whose phrase (`frame`) has a placeholder for the item."""
 
     owner: str
     frame: str
@@ -64,7 +63,7 @@ class Blank(NamedTuple):
 class Draft:
     """A problem under construction; `cast` lists its people.
 
-    `asked` contains the question's words if some document must share none of them.
+    If some document must share no word with the question, `asked` contains the question's words.
     """
 
     rng: Random
@@ -80,13 +79,12 @@ class Draft:
     def number(self, low: int, high: int) -> int:
         """Draw an unused number in [low, high], usually small and round, or raise DeadEndError."""
         for _ in range(30):
-            # Log-uniform, which favours small numbers.
+            # A log-uniform distribution favours small numbers.
             number = int(low * ((high + 1) / low) ** self.rng.random()) if 0 < low <= high else 0
             number -= number % self.rng.choice((1, 1, 5, 12))
             if low <= number <= high and number not in self._numbers:
                 self._numbers.add(number)
                 return number
-        # Nearly all numbers are in use.
         return self.pick(range(low, high + 1))
 
     def pick(self, numbers: Iterable[int]) -> int:
@@ -108,9 +106,9 @@ class Draft:
         return value
 
     def leaf(self, term: Blank, numbers: Iterable[int]) -> int:
-        """Define a quantity by one of the numbers.
+        """Define a quantity as one of the given numbers.
 
-        Raise DeadEndError if the quantity is defined already, or all numbers are in use.
+        Raise DeadEndError if the quantity is already defined, or if all numbers are in use.
         """
         self.claim(term)
         return self.put(Fact(term.quantity, "is", self.pick(numbers)))
@@ -122,20 +120,21 @@ class Draft:
         self._claimed.add(term.quantity)
 
     def count(self, term: Blank, budget: int, most: int) -> int:
-        """Draw a quantity that takes `budget` premises."""
+        """Define a quantity with `budget` premises and return its value."""
         self.claim(term)
         quantity = term.quantity
         if budget == 1:
             high = min(most, UNITS.get(quantity.unit, _LARGEST))
             return self.put(Fact(quantity, "is", self.number(_LEAST, max(_LEAST, high))))
         schemas = self.story.schemas.get(term.frame, ()) if most >= _ROOM * budget else ()
-        # If `asked`, the last relation must lead to a document without the question's words.
+        # If `asked` is set, the last relation must lead to a document that shares no word with the
+        # question.
         if schemas and not (self.asked and budget == 2) and self.rng.random() < 0.6:
             return self.compose(term, self.rng.choice(schemas), budget, most)
         return self.relate(term, budget, most)
 
     def compose(self, term: Blank, schema: Relation, budget: int, most: int) -> int:
-        """Define a quantity by other quantities."""
+        """Define a quantity in terms of other quantities and return its value."""
         first, *rest = [Blank(term.owner, frame, term.item) for frame in schema.sources]
         last = rest[0] if rest else first
         if schema.kind == "convert":
@@ -154,7 +153,7 @@ class Draft:
             try:
                 values = [whole, self.leaf(last, numbers[schema.kind])]
             except DeadEndError:
-                # What is left must be less than the whole.
+                # The remainder must be smaller than the whole.
                 kinds = ("fewer", "part", "cut") if schema.kind == "minus" else STEPS
                 return self.derive(term, first, whole, kinds, most)
         wording = self.rng.choice(schema.texts).replace("{i}", term.item)
@@ -162,13 +161,13 @@ class Draft:
         return self.put(Fact(term.quantity, schema.kind, None, sources, wording), values)
 
     def split(self, first: Blank, last: Blank, budget: int, most: int) -> list[int]:
-        """Draw two quantities and divide the premises between them."""
+        """Define two quantities, which share `budget` premises, and return both values."""
         part = self.rng.randint(1, budget - 1)
         rooms = [max(20, most * some // budget) for some in (part, budget - part)]
         return [self.count(first, part, rooms[0]), self.count(last, budget - part, rooms[1])]
 
     def relate(self, term: Blank, budget: int, most: int) -> int:
-        """Draw a quantity relative to another, which takes the remaining premises."""
+        """Define a quantity relative to another quantity, which uses the remaining premises."""
         whole = Blank(term.owner, self.story.wholes.get(term.frame, ""), term.item)
         kinds: Sequence[str] = _PARTS
         known = not whole.frame or whole.quantity in self._claimed
@@ -181,12 +180,12 @@ class Draft:
     def derive(
         self, term: Blank, source: Blank, value: int, kinds: Sequence[str], most: int
     ) -> int:
-        """Define a quantity relative to a known one of the same unit."""
+        """Define a quantity relative to a known quantity with the same unit."""
         if unit_of(term.frame) != unit_of(source.frame):
             raise DeadEndError
         usable = ["more", "fewer", "times"] if term.frame == AGE else list(kinds)
         self.rng.shuffle(usable)
-        # Some numbers have no whole parts, but every number has smaller ones.
+        # `fewer` is the fallback, because the number may not be divisible.
         for kind in (*usable, "fewer"):
             number = self.step(kind, value, most)
             if number is not None:
@@ -203,13 +202,13 @@ class Draft:
         return self.other(term)
 
     def other(self, term: Blank) -> Blank:
-        """Draw an unused quantity of the same unit to compare with."""
+        """Draw an unused quantity with the same unit, for a comparison."""
         for attempt in range(24):
             if attempt == 12:
-                # The story may be exhausted.
+                # This story may have no unused quantities left.
                 self.story = STORIES[self.rng.choice(tuple(STORIES))]
             frames = self.story.frames.get(unit_of(term.frame), (term.frame,))
-            # Usually change the person and the item, so that the quantity takes another search.
+            # Usually change the person and the item, so that the quantity requires another search.
             owner, frame, item = self.rng.choice(self.cast), term.frame, term.item
             way = self.rng.random()
             if frame == AGE or way < 0.15:
@@ -219,7 +218,7 @@ class Draft:
             else:
                 frame = self.rng.choice(frames)
                 item = self.rng.choice(self.story.items) if way > 0.55 else item
-            # Quantities of the same schema would have to be consistent.
+            # Avoid quantities that share a schema, because their values could be inconsistent.
             linked = self.story.linked.get(frame, (frame,))
             near = {Blank(owner, each, item).quantity for each in linked}
             if near.isdisjoint(self._claimed) and near.isdisjoint(self._asked):
@@ -227,7 +226,7 @@ class Draft:
         raise DeadEndError
 
     def step(self, kind: str, value: int, most: int) -> int | None:
-        """Draw the number of a relation, if possible."""
+        """Draw a number for a relation; return None if no number fits."""
         try:
             if kind in ("more", "fewer"):
                 room = most - value if kind == "more" else value - 2
@@ -244,10 +243,10 @@ class Draft:
             return None
 
     def start(self, budget: int) -> Blank:
-        """Draw a quantity to ask for."""
+        """Draw a quantity for the question."""
         frames = [frame for some in self.story.frames.values() for frame in some]
         if budget == 2 and self.asked:
-            # Documents about a unit share its name.
+            # Documents about the same unit would share a word.
             frames = list(self.story.frames[""])
         composed = [frame for frame in frames if frame in self.story.schemas]
         frame = self.rng.choice(composed if self.rng.random() < 0.7 else frames)
@@ -284,7 +283,7 @@ class Draft:
         return self.pair(kind, first, last, budget, most, wording)
 
     def ask(self, *terms: Blank) -> None:
-        """Record the question's quantities and, if needed, its words."""
+        """Record the quantities and, if required, the words of the question."""
         self._asked.update(term.quantity for term in terms)
         if self.asked:
             self.asked = frozenset(words_of(term.quantity for term in terms))
@@ -292,7 +291,7 @@ class Draft:
     def pair(
         self, kind: str, first: Blank, last: Blank, budget: int, most: int, wording: str
     ) -> Question:
-        """Draw the two quantities of a question."""
+        """Draw a question about two quantities."""
         self.ask(first, last)
         if kind in ("gap", "excess", "together", "area", "around"):
             values = self.split(first, last, budget, most if kind != "area" else 200)
@@ -322,4 +321,4 @@ def _divisors(value: int) -> list[int]:
 
 
 class DeadEndError(Exception):
-    """Raised when no number or quantity is left for the draft."""
+    """Raised when a draft runs out of numbers or quantities."""

@@ -1,6 +1,7 @@
-"""Facts: statements about quantities, and what follows from them.
+"""Facts about quantities, and conclusions from facts.
 
-A numeric fact contains a premise's number; a structural fact defines a quantity by others.
+A numeric fact contains the number of a premise. A structural fact defines a quantity in terms of
+other quantities.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from agentgym.envs.gsm_agent.stories import Parts, parts_of, unit_of
 
 
 class Quantity(NamedTuple):
-    """A phrase and its owner."""
+    """A quantity, identified by an owner and a phrase."""
 
     owner: str
     phrase: str
@@ -24,7 +25,7 @@ class Quantity(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """The unit of measure; empty for countable things."""
+        """The unit of measure; an empty string for countable things."""
         return unit_of(self.phrase)
 
 
@@ -39,14 +40,14 @@ CONVERSIONS: Mapping[tuple[str, str], int] = {
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Definition of a quantity by a number, other quantities, or both.
+    """Definition of a quantity in terms of a number, other quantities, or both.
 
     Attributes:
-        kind: `is`, `more`, `fewer`, `times`, `part`, `rest` (all but a part), `percent`, `raise`,
-            `cut` (numeric; all except `is` have one source), or `sum`, `minus`, `product`,
-            `quotient`, `around` (twice the sum), `convert` (one source).
-        number: None in a structural fact.
-        wording: The wording of a structural fact; not part of its identity.
+        kind: Numeric kinds are `is` (no source), `more`, `fewer`, `times`, `part`, `rest` (all but
+            a part), `percent`, `raise` and `cut` (one source). Structural kinds are `sum`, `minus`,
+            `product`, `quotient`, `around` (twice the sum) and `convert`.
+        number: The number of a numeric fact; None for structural facts.
+        wording: The wording of a structural fact, which comparisons ignore.
     """
 
     target: Quantity
@@ -56,7 +57,7 @@ class Fact:
     wording: str = field(default="", compare=False)
 
     def value(self, values: Sequence[int]) -> int | None:
-        """Compute the target from the sources; None if it is not whole."""
+        """Compute the target from the source values; return None if the result is not whole."""
         number = self.number or 0
         if self.kind == "is":
             return number
@@ -87,12 +88,12 @@ class Fact:
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """The owners of the fact's quantities, beginning with the target's owner."""
+        """The owners of all quantities of the fact, starting with the owner of the target."""
         return tuple(dict.fromkeys((self.target.owner, *(source.owner for source in self.sources))))
 
 
 def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
-    """Compute a quantity from facts; None if some are missing."""
+    """Compute a quantity from facts; return None if facts are missing."""
     values: dict[Quantity, int | None] = {}
     pending = [target]
     while pending:
@@ -102,7 +103,7 @@ def solve(facts: Mapping[Quantity, Fact], target: Quantity) -> int | None:
             pending.pop()
         elif fact is None:
             values[quantity] = None
-        # A source that is already pending closes a cycle, so it stays unknown.
+        # Skip pending sources, which would form a cycle; their values remain unknown.
         elif missing := [
             source for source in fact.sources if source not in values and source not in pending
         ]:

@@ -1,4 +1,4 @@
-"""Optimal play for questions that cannot be parsed; the oracle knows documents and answer."""
+"""Optimal play with known documents and answer, for questions that cannot be parsed."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from agentgym.envs.gsm_agent.narration import NUMBER_WORDS
 from agentgym.text.messages import ToolCall
 
 _DIGIT = re.compile(r"[0-9]")
-# The tasks of each question, the one played last first; two data sets may share a question.
+# The tasks for each question, most recent first; data sets may share questions.
 _played: dict[str, list[tuple[DatabaseOptions, Task]]] = {}
 
 
 def remember(options: DatabaseOptions, task: Task) -> None:
-    """Keep a task that this process plays, for worlds rebuilt from its chat.
+    """Remember a task of this process, for worlds that are rebuilt from a chat.
 
-    Scripted policies get only the chat, which does not name the data.
+    Scripted policies receive only the chat, which does not name the data.
     """
     others = [each for each in _played.get(task.question, []) if each != (options, task)]
     _played[task.question] = [(options, task), *others]
 
 
 class GoldPlay:
-    """Mixin that tracks a world's knowledge of a task whose question has no parser."""
+    """Mixin that tracks knowledge about a task whose question cannot be parsed."""
 
     config: SearchConfig
     known: SearchKnowledge
@@ -49,7 +49,7 @@ class GoldPlay:
         return get_database(self.config.database_options)
 
     def _shown_texts(self) -> list[str]:
-        # A task whose problem could not be decomposed has no documents.
+        # Problems that could not be decomposed have no documents.
         if not self.problem.documents:
             return list(self.problem.premises)
         shown = [place for place in self.problem.documents if place not in self._missing]
@@ -69,7 +69,7 @@ class GoldPlay:
         self._missing = set() if self.static else set(problem.documents)
 
     def _choose(self, shown: str) -> None:
-        """Switch to a data set with the same question if only that one has the shown texts."""
+        """Switch to the data set (with the same question) that contains the shown texts."""
         tasks = _played[self.problem.question]
         for options, problem in tasks if shown and len(tasks) > 1 else ():
             documents = get_database(options).documents
@@ -96,11 +96,12 @@ class GoldPlay:
 
 
 class GoldSearches(Sequence[ToolCall]):
-    """Calls that show a missing task document, or lead to one.
+    """Calls that show a missing document of the task, or lead to one.
 
-    Testing membership runs the search. Iteration yields a call for each missing document. Its query
-    is the question or a shown document, if that finds it on the first page, else the document's own
-    words, without numbers if possible. `following` has the documents on the last search's next page.
+    A membership test runs the search. Iteration yields one call per missing document. The query is
+    the question or a shown document, if the first page then contains the missing document.
+    Otherwise the query contains the words of the missing document, without numbers if possible.
+    `following` contains the documents on the next page of the last search.
     """
 
     def __init__(

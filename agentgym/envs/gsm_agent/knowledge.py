@@ -1,7 +1,7 @@
-"""An agent's knowledge after reading the results so far, and its next searches.
+"""An agent's knowledge from search results, and useful next searches.
 
-Drawn questions need no hidden information. For other data, knowledge comes from the task's hidden
-list of documents, so it serves only oracles and labels.
+Generated questions require only search results. For other data, the knowledge uses the hidden list
+of documents, so only oracles and labels may read it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from agentgym.text.messages import ToolCall
 
 PAGE = 5
 """Documents per page of results."""
-# Ten times a sentence's length; bounds the time of a search.
+# Ten times the length of a sentence; limits the search time.
 MAX_QUERY_CHARS = 2_000
 PAGES = 20
 """Pages per search: the first and 19 more (Zhu et al., section 3.1)."""
-# Read every query to the first depth, then to the next one. Most documents are on a first page, so
-# all first pages come before any further page.
+# Read all queries up to the first depth, then up to the next depth, because most documents are on a
+# first page.
 DEPTHS = (1, 4, PAGES)
 
 _SHOWN = re.compile(
@@ -58,15 +58,16 @@ _KINDS = {form.format(n="N", a="Q", b="Q"): kind for kind, form in _FORMS.items(
 
 @dataclass
 class SearchKnowledge:
-    """Parsed facts and past queries.
+    """Knowledge from parsed facts, and past queries.
 
     Attributes:
         question: The parsed question; None if agentgym did not generate it.
-        month: The question's month; empty while unknown.
-        facts: The facts, in reading order, from documents of that month about relevant people.
-            Tasks of one month share no people, so all facts concern the question.
-        pages: The shown pages of the last query and of each query about a missing quantity.
-        cursor: The pages shown since the last query.
+        month: The month of the question; an empty string if unknown.
+        facts: The facts, in reading order, from documents of that month about relevant people. All
+            of these facts belong to the task, because tasks of the same month share no people.
+        pages: The number of pages shown for the last query and for each query about a missing
+            quantity.
+        cursor: The number of pages shown since the last query.
     """
 
     question: Question | None
@@ -81,10 +82,10 @@ class SearchKnowledge:
         return cls(*(read_question(question) or (None,)))
 
     def record(self, task: Task, shown: Sequence[str], missing_count: int) -> None:
-        """Ignore the hidden task: a drawn question needs only what `learn` reads."""
+        """Do nothing, because `learn` finds all facts in the search results."""
 
     def add_page(self, query: str, page: int) -> None:
-        """Record a shown page of results."""
+        """Record that a page of results was shown."""
         self.last, self.cursor = query, page
         self.pages[query] = max(page, self.pages.get(query, 0))
 
@@ -97,14 +98,14 @@ class SearchKnowledge:
         candidates: list[Fact] = []
         for head, after in zip(heads, [*heads[1:], None], strict=False):
             names, month = tuple(head["name"].split(", ")), month_name(head["date"])
-            # A question without a month names people who occur in no other task.
+            # If the question has no month, the people in it occur in no other task.
             if not self.month and people & set(names):
                 self.month = month
             if self.month == month:
                 text = shown[head.end() : after.start() if after else None]
                 candidates += read_facts(text.rstrip(), names)
         people.update(owner for fact in self.facts.values() for owner in fact.owners)
-        # Facts name further people, whose facts may come first in the results.
+        # New facts name more people, and facts about them may be earlier in the results.
         while fresh := [
             fact
             for fact in candidates
@@ -113,7 +114,7 @@ class SearchKnowledge:
             for fact in fresh:
                 self.facts.setdefault(fact.target, fact)
                 people.update(fact.owners)
-        # Drop queries for quantities already found, to shorten the state.
+        # Drop queries for quantities that are already known, to shorten the state.
         open_queries = {query for quantity in self.missing() for query in self.queries(quantity)}
         self.pages = {
             query: count
@@ -131,23 +132,23 @@ class SearchKnowledge:
         return open_quantities(self.facts, self.question.targets) if self.question else []
 
     def queries(self, quantity: Quantity) -> tuple[str, ...]:
-        """Return queries for a quantity, best first."""
+        """Return queries for a quantity, starting with the best."""
         wordings = (
             (quantity.phrase, quantity.owner, self.month),
-            # Documents may omit the month or the name.
+            # A document may omit the month or the name.
             (quantity.phrase, quantity.owner),
             (quantity.phrase, self.month),
         )
         return tuple(dict.fromkeys(" ".join(filter(None, words)) for words in wordings))
 
     def next_call(self, quantity: Quantity) -> ToolCall | None:
-        """Return the next search for a quantity, if any is left."""
+        """Return the next search for a quantity, or None if no searches are left."""
         for depth in DEPTHS:
             for query in self.queries(quantity):
                 shown = self.pages.get(query, 0)
                 if 0 < shown < depth and self.last == query:
                     return ToolCall("next_page", {})
-                # Only the last search can show its next page; other queries restart at page one.
+                # `next_page` works only for the last search; other queries start again at page 1.
                 if shown < depth:
                     return ToolCall("search", {"query": query})
         return None
@@ -177,9 +178,9 @@ class SearchKnowledge:
 
     @classmethod
     def from_lines(cls, question: Question | None, lines: Sequence[str]) -> SearchKnowledge:
-        """Parse `lines`; raise ValueError for other text."""
+        """Parse the output of `lines`; raise ValueError for any other text."""
         if len(lines) < 4:
-            raise ValueError(f"this is not what a searcher knows: {list(lines)!r}")
+            raise ValueError(f"this is not a valid search state: {list(lines)!r}")
         first, *facts, _, pages, last = lines
         month = first.removeprefix("Month: ")
         known = cls(question, "" if month == "not known" else month)
@@ -193,14 +194,14 @@ class SearchKnowledge:
             self.pages = dict(json.loads(pages.partition(": ")[2]))
             self.last, self.cursor = json.loads(last.partition(": ")[2])
         except (ValueError, TypeError) as error:
-            raise ValueError(f"this is not what a searcher knows: {error}") from error
+            raise ValueError(f"this is not a valid search state: {error}") from error
 
 
 @dataclass
 class GoldKnowledge(SearchKnowledge):
-    """The task's documents shown so far, as in search results, and past queries.
+    """Knowledge about which documents of the task were shown, and past queries.
 
-    `missing_count` is None in a world rebuilt from a chat; `solution` is empty if unknown.
+    `missing_count` is None in a world rebuilt from a chat, and `solution` is empty if unknown.
     """
 
     texts: tuple[str, ...] = ()
@@ -212,7 +213,7 @@ class GoldKnowledge(SearchKnowledge):
         self.solution = task.answer
 
     def learn(self, shown: str) -> None:
-        """Ignore the texts, which do not reveal which documents matter."""
+        """Do nothing, because the texts do not reveal which documents matter."""
 
     def answer(self) -> str | None:
         return (self.solution or None) if self.missing_count == 0 else None
@@ -231,7 +232,7 @@ class GoldKnowledge(SearchKnowledge):
         match = _MISSING.fullmatch(missing)
         texts = texts[3:]
         if match is None or not all(text.startswith(_READ) for text in texts):
-            raise ValueError(f"this is not what a searcher knows: {list(lines)!r}")
+            raise ValueError(f"this is not a valid search state: {list(lines)!r}")
         known = cls(None, texts=tuple(json.loads(text.removeprefix(_READ)) for text in texts))
         known.missing_count = None if match[2] else int(match[3] or 0)
         known.read_searches(pages, last)
@@ -239,7 +240,7 @@ class GoldKnowledge(SearchKnowledge):
 
 
 def knowledge_of(question: str) -> SearchKnowledge:
-    """Return the initial knowledge of a question, drawn or not."""
+    """Return the initial knowledge about a question."""
     known = SearchKnowledge.of(question)
     return GoldKnowledge(None) if known.question is None else known
 
@@ -251,12 +252,12 @@ def _write(quantity: Quantity) -> str:
 def _read(line: str) -> tuple[Quantity, Fact]:
     match = _KNOWN.fullmatch(line)
     if match is None:
-        raise ValueError(f"this is no known fact: {line[:100]!r}")
+        raise ValueError(f"this is not a fact: {line[:100]!r}")
     (target,) = (Quantity(*pair) for pair in _QUANTITY.findall(match["target"]))
     sources = tuple(Quantity(*pair) for pair in _QUANTITY.findall(match["terms"]))
     terms = _QUANTITY.sub("Q", match["terms"])
     number = _NUMBER.search(terms)
     kind = _KINDS.get(_NUMBER.sub("N", terms))
     if kind is None:
-        raise ValueError(f"this is no known fact: {line[:100]!r}")
+        raise ValueError(f"this is not a fact: {line[:100]!r}")
     return target, Fact(target, kind, int(number[0]) if number else None, sources)

@@ -1,7 +1,7 @@
-"""Load GSM8K, templates of GSM-Symbolic, and folders like GSM-Agent's (Zhu et al., section 3.2).
+"""Load GSM8K, GSM-Symbolic templates, and GSM-Agent folders (Zhu et al., section 3.2).
 
-`agentgym.make("SearchWorld", data=path)` plays any of them; `data=` also takes a GSM8K dataset. If
-the data have mistakes, one error reports them all and nothing is loaded.
+`agentgym.make("SearchWorld", data=path)` plays the loaded tasks; `data=` also accepts a GSM8K
+dataset. If the data contain mistakes, a single error lists all of them and nothing is loaded.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _REDRAWS = 50  # a template with few variants may repeat a problem
 def load_data(
     path: Path, tasks: int, seed: int = 0, people: str = "all"
 ) -> tuple[list[Document], list[Task]]:
-    """Load GSM8K files, a folder for `load_folder`, or templates of GSM-Symbolic.
+    """Load GSM8K files, a folder for `load_folder`, or GSM-Symbolic templates.
 
-    From templates, `tasks` problems are drawn with `seed`; `people` is the split whose templates
-    are drawn, or `all`. Raise ValueError for other or malformed data.
+    For templates, draw `tasks` problems with `seed`; `people` is `all` or selects the templates of
+    a split. Raise ValueError for unknown or malformed data.
     """
     if (path / "tasks.jsonl").exists() or (path / "documents.jsonl").exists():
         return load_folder(path)
@@ -45,7 +45,7 @@ def load_data(
 
 
 def load_problems(path: Path, tasks: int, seed: int = 0, people: str = "all") -> list[RawProblem]:
-    """Load problems like `load_data`, but reject a folder with documents."""
+    """Load problems like `load_data`, but do not accept a folder with documents."""
     if (
         path.suffix == ".toml"
         or any((path / "symbolic").glob("*.toml"))
@@ -55,14 +55,14 @@ def load_problems(path: Path, tasks: int, seed: int = 0, people: str = "all") ->
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     if not files or not path.exists():
         raise ValueError(
-            f"data {str(path)!r} contains no tasks; give GSM8K as JSONL, a folder of such files, of "
-            "templates (TOML), or with tasks.jsonl and documents.jsonl"
+            f"data {str(path)!r} contains no tasks; give a GSM8K JSONL file, or a folder with such files, "
+            "TOML templates, or tasks.jsonl and documents.jsonl"
         )
     return [problem for file in files for problem in load_gsm8k(file)]
 
 
 def load_gsm8k(path: Path) -> list[RawProblem]:
-    """Load JSON lines with `question` and `answer`, whose number follows the last `####`.
+    """Load JSON lines with `question` and `answer`; the number follows the last `####`.
 
     A ValueError lists all malformed lines.
     """
@@ -79,15 +79,15 @@ def load_gsm8k(path: Path) -> list[RawProblem]:
 
 
 def draw_problems(path: Path, count: int, seed: int, people: str) -> list[RawProblem]:
-    """Draw distinct problems from the templates in turn; `people` selects a split's templates.
+    """Draw different problems from each template in turn; `people` selects a split.
 
-    Raise ValueError if a template is malformed, or the split has none.
+    Raise ValueError if a template is malformed, or if the split has no templates.
     """
     templates = [
         template for template in load_templates(path) if people in ("all", split_of(template.name))
     ]
     if not templates:
-        raise ValueError(f"data {str(path)!r} has no template for split={people!r}; add some")
+        raise ValueError(f"data {str(path)!r} has no templates for split={people!r}; add templates")
     problems: dict[str, RawProblem] = {}
     for number in range(count):
         template = templates[number % len(templates)]
@@ -100,9 +100,9 @@ def draw_problems(path: Path, count: int, seed: int, people: str) -> list[RawPro
 
 
 def publish(problems: Sequence[RawProblem], seed: int = 0) -> tuple[list[Document], list[Task]]:
-    """Write problems as tasks and documents; unclear ones get no documents.
+    """Write problems as tasks and documents; unclear problems get no documents.
 
-    Problems that share a person or a template get different months, which their questions name. A
+    Problems that share a person or a template get different months, which the questions state. A
     problem that fails a check of `vetting` becomes unclear.
     """
     while True:
@@ -110,7 +110,7 @@ def publish(problems: Sequence[RawProblem], seed: int = 0) -> tuple[list[Documen
         reasons = vet(problems, documents, tasks)
         if not reasons:
             return documents, tasks
-        # Write everything again, because searches would still find the failed tasks' documents.
+        # Write everything again, because searches must not find the documents of failed tasks.
         problems = [
             replace(problem, unclear=reasons.get(problem.id, problem.unclear))
             for problem in problems
@@ -138,7 +138,6 @@ def _write(problems: Sequence[RawProblem], seed: int) -> tuple[list[Document], l
             question = f"{', '.join(heading)}: {question}"
         documents += own
         places.append([document.id for document in own])
-        # The premise of an unclear task is the whole problem.
         premises = problem.premises if texts else (problem.text,)
         tasks.append(Task(problem.id, question, problem.answer, (), premises, unclear))
     documents.sort(key=lambda document: document.id)
@@ -164,7 +163,7 @@ def _choose_months(names: Sequence[frozenset[str]], seed: int) -> list[str]:
 
 
 def _write_note(name: str, text: str, stamp: str, problem: RawProblem) -> Document:
-    # A document that names nobody is about the main person, like the paper's anonymised ones.
+    # A document without names is about the main person, as in the paper.
     people = [each for each in problem.names if each in text] or list(problem.names[:1])
     return Document(name, f"Note, {month_name(stamp)}\n{text}", stamp, ", ".join(people), "note")
 
@@ -188,15 +187,16 @@ def as_folder(problems: Sequence[RawProblem], folder: Path) -> None:
 def load_folder(folder: Path) -> tuple[list[Document], list[Task]]:
     """Load a folder of tasks and documents.
 
-    The folder contains `tasks.jsonl` (id, question, answer, and documents: their ids) and
-    `documents.jsonl` (id, content, and metadata: timestamp, name, type). A task with `static_only`,
-    the reason why searching cannot solve it, may have `premises` instead of documents.
+    The folder contains `tasks.jsonl` (id, question, answer, ids of the documents) and
+    `documents.jsonl` (id, content, and metadata with timestamp, name and type). In a task,
+    `static_only` is a reason why searching cannot solve it; such a task may have `premises` instead
+    of documents.
 
     A ValueError lists all missing or mistyped fields, duplicate or dangling ids, and answers that
     are not numbers.
     """
     mistakes: list[str] = []
-    # Without documents, all tasks are static.
+    # The file may be empty if all tasks are static.
     records = read_records(folder / "documents.jsonl", mistakes, may_be_empty=True)
     documents = sorted(map(_read_document, records), key=lambda document: document.id)
     _check_ids("documents.jsonl", (document.id for document in documents), mistakes)
@@ -211,9 +211,7 @@ def load_folder(folder: Path) -> tuple[list[Document], list[Task]]:
 def _check_ids(file: str, ids: Iterable[str], mistakes: list[str]) -> None:
     for name, count in Counter(ids).items():
         if count > 1 and name:
-            mistakes.append(
-                f"{file}, field id: expected different ids, {name!r} is there {count} times"
-            )
+            mistakes.append(f"{file}, field id: expected unique ids, {name!r} occurs {count} times")
 
 
 def _read_document(record: InputRecord) -> Document:

@@ -1,4 +1,4 @@
-"""Convert facts to sentences and back, both with the same table of wordings."""
+"""Convert facts to sentences and sentences to facts with the same table of wordings."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _WORDINGS: Mapping[str, Mapping[str, Sequence[str]]] = {
 }
 _GENRES = load_texts(__file__, "genres")
 OUTDATED: Sequence[str] = _GENRES["marks"]["outdated"]
-# Longer leads come first, because some begin with a shorter one.
+# Longer leads come first, because some leads begin with a shorter lead.
 _ALL_LEADS = sorted(
     {lead for genre in _GENRES["genres"].values() for lead in genre["leads"]} | {*_LEADS}, key=len
 )[::-1]
 _CLASSES = {"": "counts", "years": "ages", "dollars": "dollars"}
-# Tails that begin with these words may also begin the sentence.
+# Tails that begin with these words may move to the start of the sentence.
 _IN_FRONT = ("on", "at", "in", "for", "during", "before", "after")
 _PARTS = {2: "half", 3: "a third", 4: "a quarter", 5: "a fifth"}
 _TIMES = {2: "twice", 3: "three times", 4: "four times", 5: "five times"}
@@ -49,10 +49,10 @@ NUMBER_WORDS = re.compile(
     r"|third|thirds|quarter|quarters|fifth|fifths|single|pair|couple|first|second|both|percent)\b",
     re.IGNORECASE,
 )
-_LED = 0.3  # share of sentences that begin with a lead
+_LED = 0.3  # the share of sentences that begin with a lead
 _NAME = r"[A-Z][a-z]+ [A-Z][a-z]+"
 _ROLE = rf"[Tt]he (?:{'|'.join(ROLES)})"
-# Capitalised words in the names of streets and holidays are not people.
+# Match known first names, because streets and holidays are capitalised too.
 _SOMEBODY = re.compile(rf"(?:{'|'.join(FIRST_NAMES)}) [A-Z][a-z]+|{_ROLE}|I\b")
 _CAPITALS = frozenset((*FIRST_NAMES, "I"))
 _NUMERIC = re.compile(rf"[0-9]|{'|'.join(_FACTORS)}")
@@ -60,7 +60,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
 
 
 def number_word(fact: Fact) -> str:
-    """Write a fact's number: digits, or a word such as `twice`."""
+    """Write the number of a fact as digits, or as a word such as `twice`."""
     number = fact.number or 0
     if fact.kind in ("percent", "raise", "cut"):
         return f"{number} percent"
@@ -73,13 +73,13 @@ def _table(fact: Fact) -> str:
         mine, theirs = fact.target.parts, fact.sources[0].parts
         if mine.item != theirs.item and mine.verb != theirs.verb:
             return "numbers"
-    # All units share the wordings for parts of a whole.
+    # Parts of a whole use the same wordings for all units.
     part = fact.kind in ("percent", "rest") or (fact.kind == "part" and _is_part(fact))
     return "counts" if part else _CLASSES.get(fact.target.unit, "units")
 
 
 def _is_part(fact: Fact) -> bool:
-    """Return whether the fact takes a part of a quantity instead of comparing two."""
+    """Return whether the fact states a part of a quantity instead of comparing two quantities."""
     if fact.kind in ("percent", "rest"):
         return True
     mine, whole = fact.target, fact.sources[0] if fact.sources else fact.target
@@ -89,11 +89,11 @@ def _is_part(fact: Fact) -> bool:
 
 @dataclass
 class Narrator:
-    """Writer of the facts of one document.
+    """Writes the facts of one document as text.
 
     Attributes:
-        names: Replacements for people's names: `I` or a role.
-        leads: Sentence openings in addition to the common ones.
+        names: Replacements for names of people, either `I` or a role.
+        leads: Additional phrases that can begin a sentence.
         lines: Whether to write list items instead of sentences.
         last: The person named last, to whom a pronoun refers.
     """
@@ -164,7 +164,6 @@ class Narrator:
             return f"{item} that {named} {verb.past}{tail}"
         if source.owner != fact.target.owner:
             if theirs != mine:
-                # Do not repeat the tail.
                 same = (verb, tail) == mine[1:]
                 return f"{source.owner} {verb.past}{other}" if same else f"{source.owner} {clause}"
             did = "" if source.phrase == AGE else self.rng.choice(("", " did"))
@@ -176,11 +175,11 @@ class Narrator:
         return f"{pronoun} {clause}"
 
 
-@lru_cache(maxsize=4096)  # scripted policies read the same documents at every step
+@lru_cache(maxsize=4096)  # scripted policies parse the same documents at every step
 def read_facts(text: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
-    """Parse the facts in a document; an outdated document has none.
+    """Parse the facts in a document; ignore outdated documents.
 
-    A role or `I` refers to the first name in its metadata, a pronoun to the person named last.
+    A role or `I` refers to the first name in the metadata, and a pronoun to the last named person.
     """
     if any(mark in text for mark in OUTDATED):
         return ()
@@ -275,7 +274,7 @@ def _source(target: Quantity, text: str, names: Sequence[str], last: str) -> Qua
             (mine.item, mine.verb, f" {text}") if is_tail(text) else (text, *mine[1:])
         )
         return Quantity(target.owner, Parts(item, verb, tail).phrase)
-    # A pronoun within a sentence refers to its subject.
+    # A pronoun refers to the subject of the sentence.
     named = match[1] not in ("she", "he", "I")
     owner = _person(match[1], names, last) if named else target.owner
     past, _, rest = match[2].partition(" ")
@@ -284,7 +283,6 @@ def _source(target: Quantity, text: str, names: Sequence[str], last: str) -> Qua
     if past in ("", "did"):
         return Quantity(owner, target.phrase)
     item, tail = (mine.item, f" {rest}") if is_tail(rest) else split_item(rest)
-    # Without a tail, use the target's.
     tail = tail or mine.tail
     return Quantity(owner, Parts(item, PAST[past], tail).phrase) if past in PAST else None
 
@@ -304,7 +302,7 @@ SLOTS = {
 
 
 def to_pattern(wording: str, slots: Mapping[str, str]) -> re.Pattern[str]:
-    """Return a wording as a pattern with a group for each slot."""
+    """Convert a wording to a regular expression with a group for each slot."""
     parts, seen = [], set()
     for k, text in enumerate(re.split(r"\{(\w+)\}", wording)):
         if k % 2 == 0:
@@ -319,7 +317,7 @@ def to_pattern(wording: str, slots: Mapping[str, str]) -> re.Pattern[str]:
 
 @cache
 def _number_patterns() -> Sequence[tuple[str, str, re.Pattern[str]]]:
-    """Return (kind, table, pattern) of numeric wordings; `is` comes last and also fits others."""
+    """Return (kind, table, pattern) of numeric wordings, with the least specific kind last."""
     kinds = ("raise", "cut", "more", "fewer", "times", "percent", "part", "rest", "is")
     return [
         (kind, table, to_pattern(wording, SLOTS))
@@ -331,7 +329,7 @@ def _number_patterns() -> Sequence[tuple[str, str, re.Pattern[str]]]:
 
 @cache
 def _schema_patterns() -> Sequence[tuple[str, re.Pattern[str], Relation]]:
-    """Return the story patterns; each comes with a text that every match contains."""
+    """Return the story patterns, each with a substring that every match contains."""
     patterns = []
     for story in STORIES.values():
         for schema in chain.from_iterable(story.schemas.values()):

@@ -1,4 +1,4 @@
-"""Draw grade-school problems without a model: a question, its premises and whole numbers."""
+"""Generate grade-school problems with whole numbers, without using a model."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from agentgym.world.config import Config
 
 _BETWEEN_TWO = ("gap", "together", "average", "ratio")
 _PAIRS = ("excess", "left", "percentage", "share")
-MOST_PREMISES = 128  # nine times the paper's longest problem
+MOST_PREMISES = 128  # nine times the longest problem in the paper
 LOG_MEAN, LOG_SIGMA, MOST_DRAWN = 1.4116, 0.380, 14
 """Documents per task, as in table 3 of the paper: a rounded log-normal number from 1 to 14."""
 
-# Drafts may fail. With fewer attempts, kinds that often fail would be rarer.
+# Drafts may fail. With fewer attempts, kinds of question that often fail would become rare.
 _PLANS, _DRAFTS = 10, 40
-# Number of people in a problem: a question may name two, and some document must name neither.
+# A question may name two people, and some document must name neither of them.
 _CAST = (2, 3)
 
 
@@ -36,7 +36,7 @@ class Problem:
     answer: int
 
     def premises(self) -> list[tuple[Fact, ...]]:
-        """Return each document's facts: a numeric fact after the structural facts that lead to it."""
+        """Group the facts by document; the last fact of each group is numeric."""
         order: list[tuple[Fact, ...]] = []
         carried: list[Fact] = []
         pending = list(reversed(self.question.targets))
@@ -63,9 +63,9 @@ class ProblemOptions(Config):
     """Options of the problems.
 
     Attributes:
-        premises: The number of premises per problem; None for the paper's distribution (1 to 14, 4.4
-            on average).
-        max_answer: The maximum number of a quantity.
+        premises: The number of premises per problem; None for the distribution in the paper (1 to
+            14, with a mean of 4.4).
+        max_answer: The maximum value of any quantity.
     """
 
     premises: Annotated[int, Field(ge=1, le=MOST_PREMISES)] | None = None
@@ -75,10 +75,10 @@ class ProblemOptions(Config):
 def draw_problem(
     rng: Random, people: Sequence[str], options: ProblemOptions, several_searches: bool = True
 ) -> Problem:
-    """Draw a problem for `people`; raise ValueError if no numbers fit the options.
+    """Draw a problem about `people`; raise ValueError if no problem meets the options.
 
-    With `several_searches`, which takes at least three names, some document shares no name or
-    distinctive word with the question, unless the problem has a single premise.
+    With `several_searches`, which requires at least three people, some document shares no name or
+    distinctive word with the question, unless the problem has only one premise.
     """
     budget = options.premises or min(
         max(round(rng.lognormvariate(LOG_MEAN, LOG_SIGMA)), 1), MOST_DRAWN
@@ -87,7 +87,7 @@ def draw_problem(
         story = STORIES[rng.choice(tuple(STORIES))]
         kinds = ["total"] * 4
         if budget > 2:
-            # With two premises, these questions would name everybody in the documents.
+            # With only two premises, these questions would name all people in the documents.
             kinds += [*_PAIRS, *(_BETWEEN_TWO if len(people) > 1 else ())]
             kinds += [ask.kind for ask in story.asks] * 2
         kind = rng.choice(kinds)
@@ -102,7 +102,7 @@ def draw_problem(
             if budget == 1 or not several_searches or problem.needs_several_searches():
                 return problem
     raise ValueError(
-        f"no problem with {budget} premises was found below max_answer={options.max_answer}; raise "
+        f"found no problem with {budget} premises and max_answer={options.max_answer}; increase "
         "max_answer"
     )
 

@@ -1,4 +1,4 @@
-"""Prompts, and tools that offer `search` under other names (Zhu et al., sections 4.1 and 4.3)."""
+"""Prompts, and additional tools such as `think` (Zhu et al., sections 4.1 and 4.3)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEXTS = load_texts(__file__, "prompts")
 
 
 def rules(static: bool, tools: str, prompt: str) -> str:
-    """Return the system message of a setting, tool set and style."""
+    """Return the system message for a setting, tool set and prompt style."""
     task = _TEXTS["static" if static else "agentic"]
     notes = [_TEXTS["notes"][name] for name in TOOL_SETS[tools]]
     style = [_TEXTS[prompt]] if prompt in _TEXTS else []
@@ -30,21 +30,21 @@ def rules(static: bool, tools: str, prompt: str) -> str:
 
 class _Searcher(Protocol):
     def run_search(self, name: str, query: str) -> str:
-        """Run a search for the named tool."""
+        """Run a search and log it under the name of a tool."""
 
     def answer(self, value: str) -> str:
         """Submit an answer."""
 
 
 class WorldTool:
-    """A tool that a tool set adds to a world."""
+    """Base class for tools of the world."""
 
     def __init__(self, world: _Searcher) -> None:
         self._world = world
 
 
 class Think(WorldTool):
-    """A tool that only returns a thought."""
+    """Tool that only returns the thought."""
 
     @tool
     def think(self, thought: str) -> str:
@@ -83,7 +83,7 @@ class Revisit(WorldTool):
 
 
 class AnswerTool(WorldTool):
-    """The tool that ends a task, in every setting."""
+    """Tool for submitting an answer."""
 
     @tool
     def answer(self, value: str) -> str:

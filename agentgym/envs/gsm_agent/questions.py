@@ -15,7 +15,7 @@ from agentgym.envs.gsm_agent.vocabulary import pronouns
 from agentgym.envs.reading import load_texts
 
 _QUESTIONS: Mapping[str, Sequence[str]] = load_texts(__file__, "wordings")["questions"]
-# The month comes at the end of a sentence.
+# The optional month is at the end of a sentence.
 _SLOTS = SLOTS | {
     **{key: rf"(?P<{key}>[A-Z][a-z]+ [A-Z][a-z]+)" for key in ("w", "w2")},
     "i2": SLOTS["i"].replace("<i>", "<i2>"),
@@ -29,9 +29,9 @@ class Question:
     """A question about one or two quantities.
 
     Attributes:
-        kind: `total`, `gap`, `excess` (of one person's things over others), `together`, `average`,
-            `ratio`, `left`, `percentage`, `share`, `need`, `change`, `area` or `around`.
-        wording: The wording of a story's question; not part of its identity.
+        kind: `total`, `gap`, `excess` (between two kinds of things of one person), `together`,
+            `average`, `ratio`, `left`, `percentage`, `share`, `need`, `change`, `area` or `around`.
+        wording: The wording of a question from a story, which comparisons ignore.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Question:
     wording: str = field(default="", compare=False)
 
     def answer(self, facts: Mapping[Quantity, Fact]) -> int | None:
-        """Compute the answer; None if a fact is missing or the answer is not whole."""
+        """Compute the answer; return None if a fact is missing or the answer is not whole."""
         values = [solve(facts, target) for target in self.targets]
         if None in values:
             return None
@@ -54,13 +54,12 @@ class Question:
             "area": (first * last, 1),
             "around": (2 * (first + last), 1),
         }
-        # The other kinds ask for a difference.
         value, divisor = results.get(self.kind, (first - last, 1))
         return value // divisor if divisor and value % divisor == 0 else None
 
 
 def write_question(question: Question, month: str, rng: Random) -> str:
-    """Write the question; an empty `month` is omitted."""
+    """Write the question as a sentence, without the month if `month` is empty."""
     first, last = question.targets[0], question.targets[-1]
     one, two = first.parts, last.parts
     unit = f"{question.kind} {first.unit}"
@@ -84,7 +83,7 @@ def write_question(question: Question, month: str, rng: Random) -> str:
 
 
 def read_question(text: str) -> tuple[Question, str] | None:
-    """Parse a question and its month from a text of `write_question`; None for other text."""
+    """Parse a question and its month from the output of `write_question`, or return None."""
     for schema, pattern in _story_patterns():
         if match := pattern.fullmatch(text):
             targets = tuple(Quantity(match["w"], phrase) for phrase in schema.sources)
@@ -110,7 +109,7 @@ def _targets(kind: str, parts: Mapping[str, str]) -> tuple[Quantity, ...]:
         other = PARTICIPLE.get(parts["p2"], verb)
     two = Parts(parts.get("i2", one.item), other, parts.get("t2", one.tail))
     first = Quantity(parts["w"], one.phrase)
-    # Reject a quantity whose unit does not match the wording's.
+    # Reject a quantity if its unit differs from the unit of the wording.
     if kind == "total":
         return (first,) if not unit or first.unit == unit else ()
     return first, Quantity(parts.get("w2", parts["w"]), two.phrase)
@@ -118,7 +117,7 @@ def _targets(kind: str, parts: Mapping[str, str]) -> tuple[Quantity, ...]:
 
 @cache
 def _question_patterns() -> Sequence[tuple[str, re.Pattern[str]]]:
-    # Wordings with more slots come first, because wordings with fewer also match their texts.
+    # Wordings with more slots come first, because wordings with fewer slots match the same texts.
     pairs = [(kind, wording) for kind, wordings in _QUESTIONS.items() for wording in wordings]
     pairs.sort(key=lambda pair: -pair[1].count("{"))
     return [(kind, to_pattern(wording, _SLOTS)) for kind, wording in pairs]

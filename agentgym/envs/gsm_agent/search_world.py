@@ -1,4 +1,4 @@
-"""SearchWorld: a maths problem whose premises are in a database (GSM-Agent, section 3)."""
+"""SearchWorld: a maths problem with its premises in a database (GSM-Agent, section 3)."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _SEARCHES = ("search", "next_page", "explore", "revisit")
 class SearchWorld(GoldPlay, World[SearchConfig]):
     """Answer a grade-school question whose premises are spread over a searchable database.
 
-    Optimal play over free queries cannot be enumerated. `optimal_calls` are the calls of a searcher
-    that knows only the results so far: the next query or page for each missing quantity, then the
-    answer. `label_calls` reports the effect of each search.
+    Queries are free text, so optimal queries cannot be enumerated. Instead, `optimal_calls` returns
+    the calls of a searcher that knows only the results so far: the next query or page for each
+    missing quantity, then the answer. `label_calls` reports the effect of each search.
     """
 
     Config = SearchConfig
@@ -84,18 +84,17 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         self.known = knowledge_of(self.problem.question)
         if isinstance(self.known, GoldKnowledge):
             remember(self.config.database_options, self.problem)
-        # The static setting shows all documents in the task.
         self._missing = set() if self.static else set(self.problem.documents)
         self._record()
         if self.static:
             self.known.learn("\n\n".join(self._shown_texts()))
 
     def instance_key(self) -> str:
-        """Return the problem, including its people and, if relevant, the month."""
+        """Return the question and the answer."""
         return f"{self.problem.question} #### {self.problem.answer}"
 
     def split_keys(self) -> Collection[str]:
-        """Return the template if there is one, else the documents' people, else the problem."""
+        """Return the template, or else the people in the documents, or else the problem."""
         template, drawn, _ = self.problem.id.partition("#")
         if drawn:
             return (template,)
@@ -107,7 +106,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
 
     @classmethod
     def instance_count(cls, config: SearchConfig) -> float | None:
-        """Return the number of tasks; unknown for a folder."""
+        """Return the number of tasks, or None for loaded data."""
         if config.data:
             return None
         return 1 if config.task is not None else ceil(config.tasks / SIZES[config.size])
@@ -145,24 +144,22 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
     def next_page(self) -> str:
         """Show the next five documents of your last search; up to 19 times for each search."""
         if not self.known.last:
-            raise ToolError(
-                "there is no search yet whose next page could be shown; call search first"
-            )
+            raise ToolError("next_page requires a previous search; call search first")
         if self.known.cursor >= PAGES:
             raise ToolError(
-                f"all {PAGES} pages of this search were shown; search for something else"
+                f"all {PAGES} pages of this search have been shown; search for something else"
             )
         self.known.add_page(self.known.last, self.known.cursor + 1)
         return self._page("next_page")
 
     def run_search(self, name: str, query: str) -> str:
-        """Run a search for the named tool."""
+        """Run a search and log it under the name of a tool."""
         if not query.strip():
-            raise ToolError("the query is empty; say what to look for")
+            raise ToolError("the query must not be empty; describe what to look for")
         if len(query) > MAX_QUERY_CHARS:
             raise ToolError(
-                f"the query is {len(query)} characters long, at most {MAX_QUERY_CHARS} are "
-                "allowed; say what to look for in a sentence"
+                f"the query must have at most {MAX_QUERY_CHARS} characters, got {len(query)}; describe "
+                "what to look for in one sentence"
             )
         self._results = self.database.index.best(query, PAGE * PAGES)
         self.known.add_page(query, 1)
@@ -174,10 +171,10 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         documents = [self.database.documents[place] for place in places]
         hits = self._missing & set(places)
         label = "productive" if hits else "barren"
-        # Check repeats last, because a repeated page cannot show a new document.
+        # A repeated page cannot show a new document, so check repeats last.
         if any((entry["query"], entry["page"]) == (query, page) for entry in self.log):
             label = "repeat"
-        # Do not change the set in place, because copies of the world share it.
+        # Create a new set, because copies of the world share the old one.
         self._missing = self._missing - hits
         entry = {
             "turn": self.turn,
@@ -198,13 +195,13 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return result
 
     def _learn(self, result: str) -> None:
-        # Several searches in one reply are one round.
+        # Several searches in one reply count as one round.
         self.rounds += self._searched_in != self.turn
         self._searched_in = self.turn
         self.known.learn(result)
 
     def answer(self, value: str) -> str:
-        """Submit an answer, or return a request to keep searching if it comes too early."""
+        """Submit an answer; if it is too early, return a request to keep searching."""
         if not self.static and self.rounds < self.min_rounds:
             self._early_stops += 1
             return "Keep searching: there may be more to find. Look again before you answer."
@@ -212,11 +209,11 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return "Your answer has been taken."
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Accept a reply that contains `####`, or any reply before the required searches are done."""
+        """Parse the answer after `####`; accept any reply while more searches are required."""
         if MARK not in text and (not text.strip() or self.static or self.rounds >= self.min_rounds):
             return None
         value = MARK + text.rpartition(MARK)[2] if MARK in text else text
-        return ToolCall("answer", {"value": value[:400]})  # longer texts contain no number
+        return ToolCall("answer", {"value": value[:400]})  # numbers are shorter
 
     def score(self) -> float:
         """Return 1 if the right number was submitted, else 0."""
@@ -225,17 +222,17 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Choose task options by the scripted searcher's turns, with at most 12 premises."""
+        """Choose options for tasks that take the scripted searcher about `steps` turns."""
         check_int("horizon", steps, 2, 10_000)
         return options_for_turns(steps)
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
-        """Return the answer if known, else the next search for each missing quantity.
+        """Return the answer if it is known, or else the next search for each missing quantity.
 
-        For questions that cannot be parsed, these are all searches that show a missing document;
-        None in a world rebuilt from another process's chat.
+        For questions that cannot be parsed, return all searches that show a missing document, or
+        None in a world rebuilt from the chat of another process.
         """
-        # Only drawn questions can be parsed without a model; others need the hidden documents.
+        # Only generated questions can be parsed; for others, the oracle needs the hidden documents.
         if isinstance(self.known, GoldKnowledge) and self.known.missing_count is None:
             return None
         if self.done or self.turns_left < 1:
@@ -284,9 +281,9 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
         """Label the calls of the next reply.
 
-        A search is `productive` if it showed a document of the task for the first time, `repeat` if
-        the same page had been shown, else `barren`. An answer is `right`, `wrong` or `early`. Other
-        tools are `neutral`. `optimal_calls` alone decides whether a step is optimal.
+        A search is `productive` if it shows a document of the task for the first time, `repeat` if
+        the same page was shown before, and `barren` otherwise. An answer is `right`, `wrong` or
+        `early`. Other tools are `neutral`. `optimal_calls` alone decides whether a step is optimal.
         """
         start = len(self.log)
 
@@ -324,7 +321,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         if call.name not in _SEARCHES:
             return
         head = expect(_HEAD.match(result), "a page of results", result)
-        # A context strategy may remove results, so the page number cannot be inferred from them.
+        # Read the page number, because a context strategy may have removed earlier pages.
         self.known.add_page(json.loads(head[2]), int(head[1]))
         self._learn(result)
         self._see(result)
@@ -350,7 +347,7 @@ class SearchWorld(GoldPlay, World[SearchConfig]):
         return ToolCall("search", {"query": subtask[len(start) : -len(end)]})
 
     def report(self) -> Mapping[str, Any]:
-        """Return the task's documents, the searches (`log`) and how the answer was submitted."""
+        """Return the documents of the task, the log of searches, and the submitted answer."""
         documents = self.database.documents
         return {
             "task": self.problem.id,

@@ -1,4 +1,4 @@
-"""Stories: phrases that name quantities, and schemas that define quantities by others."""
+"""Stories with phrases for quantities, and schemas that relate quantities to each other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PARTICIPLE: Mapping[str, Verb] = {verb.participle: verb for verb in _VERBS}
 
 
 class Parts(NamedTuple):
-    """A phrase in parts, such as `muffins`, `bake` and ` on Friday`."""
+    """The parts of a phrase, such as `muffins`, `bake` and ` on Friday`."""
 
     item: str
     verb: Verb
@@ -44,19 +44,19 @@ class Parts(NamedTuple):
         return f"{self.item} {self.verb.participle}{self.tail}"
 
 
-@lru_cache(maxsize=16384)  # every wording of a fact needs the parts of its phrases
+@lru_cache(maxsize=16384)  # called for every wording of a fact
 def parts_of(phrase: str) -> Parts:
     """Split a phrase at its participle."""
     words = phrase.split()
     place = next((k for k, word in enumerate(words) if k and word in PARTICIPLE), 0)
     if not place:
-        raise ValueError(f"the phrase {phrase!r} has no participle")
+        raise ValueError(f"the phrase {phrase!r} must contain a participle")
     tail = " ".join(words[place + 1 :])
     return Parts(" ".join(words[:place]), PARTICIPLE[words[place]], f" {tail}" if tail else "")
 
 
 def unit_of(phrase: str) -> str:
-    """Return the unit of a phrase; empty for countable things."""
+    """Return the unit of a phrase, or an empty string for countable things."""
     word = phrase.partition(" ")[0]
     return word if word in UNITS else ""
 
@@ -68,7 +68,7 @@ def is_rate(phrase: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Relation that computes a quantity, or a question's answer (empty target), from quantities."""
+    """Relation that computes a quantity from others; for questions, `target` is empty."""
 
     kind: str
     target: str
@@ -88,9 +88,9 @@ class Story:
     """The items and phrases of a topic.
 
     Attributes:
-        wholes: Maps each part to the whole from which a schema takes it.
+        wholes: Maps each part to the whole that contains the part.
         linked: Maps each phrase to the phrases that share a schema with it.
-        frames: The phrases by unit, for comparisons.
+        frames: The phrases that can be compared, grouped by unit.
         asks: The schemas of questions.
     """
 
@@ -137,7 +137,7 @@ def _phrases() -> list[str]:
     return found
 
 
-# Words that begin a tail. No item contains them, so they show where an item ends.
+# Words that begin a tail. An item ends before the first of these words.
 _STARTERS = frozenset(
     parts_of(phrase).tail.split(" ")[1] for phrase in _phrases() if parts_of(phrase).tail
 )
@@ -151,5 +151,5 @@ def split_item(text: str) -> tuple[str, str]:
 
 
 def is_tail(text: str) -> bool:
-    """Return whether a text is a tail without its leading space."""
+    """Return whether a text is a tail without the leading space."""
     return text.partition(" ")[0] in _STARTERS

@@ -1,4 +1,4 @@
-"""Names of people and places in problems and documents; none is a number word."""
+"""Names of people and places in problems and documents; none of them is a number word."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WOMEN = frozenset(_TEXTS["women"])
 
 
 def pronouns(name: str) -> Mapping[str, str]:
-    """Return the pronouns of a person: object, in-sentence subject and possessive."""
+    """Return the object, subject and possessive pronouns of a person."""
     if name == "I":
         return {"o": "me", "s": "I", "h": "my"}
     if name.split(maxsplit=1)[0] in WOMEN:

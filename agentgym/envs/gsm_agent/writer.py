@@ -1,4 +1,4 @@
-"""Write problems' documents and their near-duplicates."""
+"""Write the documents of problems and their near-duplicates."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from agentgym.envs.gsm_agent.vocabulary import TOWNS
 
 @dataclass
 class Writer:
-    """Writes problems' documents with the rates of `DatabaseOptions`.
+    """Writes documents; `near_duplicates` and `anonymised` are as in `DatabaseOptions`.
 
-    `spare` lists months in which no task takes place.
+    `spare` lists the months without any tasks.
     """
 
     near_duplicates: float
@@ -29,7 +29,7 @@ class Writer:
     ) -> tuple[list[Document], list[Document]]:
         """Return the documents of a problem and their near-duplicates.
 
-        Only near-duplicates for a `dated` question may have another month.
+        Near-duplicates can be from another month only if the question is `dated`.
         """
         told, others = [], []
         town = rng.choice(TOWNS)
@@ -52,7 +52,7 @@ class Writer:
     def _elsewhen(self, facts: Sequence[Fact], town: str, rng: Random) -> Iterator[Document]:
         stamp = rng.choice(self.spare)
         targets = {(stamp, fact.target) for fact in facts}
-        # A second definition would contradict the first.
+        # Skip duplicates, because a second definition would contradict the first.
         if self._defined.isdisjoint(targets):
             self._defined |= targets
             yield self._document(facts, stamp, town, rng)

@@ -1,4 +1,4 @@
-"""LORE: long chains of documents that lead to further ones (TaskWeaver, section 3, appendix B)."""
+"""LORE: long chains of documents that lead to other documents (TaskWeaver, section 3)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""CodeWorld: find what a program returns by reading files (TaskWeaver, section 3, appendix B.3)."""
+"""CodeWorld: read files to find what a program returns (TaskWeaver, section 3, appendix B.3)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from agentgym.text.validation import check_int
 from agentgym.world.config import Choice
 
 _TASK = re.compile(r"Find what main\(\) in main\.py of the program '[a-z]+' returns\.")
-_MOST_PLAIN = 1_000  # plain values grow with each sum and would fill the context
-_TRIES = 100  # half of all plain tasks have the answer 0, so a hundred in a row never occur
+_MOST_PLAIN = 1_000  # plain values grow with each sum and could fill the context window
+_TRIES = 100  # half of all plain tasks have the answer 0, so a few attempts suffice
 
-# Names get another letter per this many files. Four letters give 230,000 names, so few collide.
+# Names get one more letter per this many files, so that collisions remain rare.
 _NAMES_PER_LETTER = 50_000
 
 
@@ -41,12 +41,12 @@ class CodeConfig(LoreConfig):
     """Options of CodeWorld.
 
     Attributes:
-        names: Whether files have random names (`opaque`), or v0.py, v1.py and so on as in the paper
-            (`sequential`), which can be guessed.
-        consolidation: The value of a module that replaces several others: its operand's value times
-            a number plus another, modulo 100 (`wrap`), or its operand's value as in the paper
-            (`plain`). Plain values often cancel, so tasks with the answer 0 are redrawn up to 100
-            times; they also grow long, so there are at most 1,000 operations.
+        names: `opaque` for random file names, or `sequential` for v0.py, v1.py and so on as in the
+            paper, which can be guessed.
+        consolidation: How redirect modules compute a value x from their operand y: `wrap` for x =
+            (a * y + b) mod 100, or `plain` for x = y as in the paper. Plain values often cancel, so
+            tasks with the answer 0 are redrawn up to 100 times. Plain values also grow, so at most
+            1,000 operations are allowed.
     """
 
     operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {"standard": STANDARD, "hard": HARD}
@@ -67,13 +67,13 @@ class CodeConfig(LoreConfig):
 class CodeWorld(LoreWorld[CodeConfig]):
     """Find what a program returns by reading its files, without running it.
 
-    A file is needed if running the program asks for it. An optimal policy reads a branch only once
-    both compared values are known. Conclusions from the bounds of a value do not count.
+    A file is needed if running the program evaluates it. An optimal policy reads a branch only
+    after both compared values are known. Conclusions from the bounds of a value are ignored.
     """
 
     Config = CodeConfig
     texts = TEXTS["code"]
-    documents_per_operation = 2.3  # 2.5 in small tasks, 2.1 in large ones
+    documents_per_operation = 2.3  # 2.5 in small tasks and 2.1 in large tasks
     known: Codebase
 
     def grow(self, rng: Random) -> Graph:
@@ -120,11 +120,11 @@ class CodeWorld(LoreWorld[CodeConfig]):
         return write_source(program, root=node.uid == 0)
 
     def files(self) -> Mapping[str, str]:
-        """Return all files by name, importers first."""
+        """Return all files by name; importing files precede imported files."""
         return {node.file: self.show(node) for node in self.graph.nodes}
 
     def needed(self) -> Sequence[str]:
-        """Return the files that a run asks for, importers first."""
+        """Return the names of the files that a run evaluates, importing files first."""
         return [node.file for node in self.graph.nodes if node.needed]
 
     def shortest_rounds(self) -> int:
@@ -152,9 +152,9 @@ def _sequential(_: Random, before: int) -> str:
 
 
 def count_rounds(graph: Graph) -> int:
-    """Count the reading rounds until the root's value is known."""
+    """Return the minimum number of reading rounds to compute the root's value."""
     nodes, settled = graph.nodes, set[int]()
-    # missing operands by node, and the nodes that wait by operand
+    # the number of missing operands per node, and the waiting nodes per operand
     pending, askers = dict[int, int](), dict[int, list[int]]()
     running, later, rounds = list[int](), [0], 0
     while 0 not in settled:

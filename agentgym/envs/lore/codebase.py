@@ -1,4 +1,4 @@
-"""Knowledge from reading modules: programs, their values, and the modules that a run asks for."""
+"""Knowledge from reading modules: programs, values, and modules that a run evaluates."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def _by_name(files: Iterable[str]) -> list[str]:
 
 @dataclass
 class Codebase(ReadDocuments):
-    """The modules read so far, as programs and values by file.
+    """The programs and values of the modules read so far, by file name.
 
     Attributes:
-        imported: The imported files that have not been read.
-        shared: The files imported by a redirect, which may have several importers.
-        ahead: The files read before anything imported them.
+        imported: The files that are imported but have not been read.
+        shared: The targets of redirects, which several files may import.
+        ahead: The files that were read before any file that imports them.
     """
 
     programs: dict[str, Program] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Codebase(ReadDocuments):
         while computable:
             name = computable.pop()
             if missing := self._missing(name):
-                # Wait for only one missing value at a time, so the total work is linear.
+                # Wait for one missing value at a time, so that the total work is linear.
                 self._waiting.setdefault(missing[0], []).append(name)
             else:
                 self.values[name] = self.programs[name].evaluate(self.values)
@@ -120,8 +120,8 @@ class Codebase(ReadDocuments):
         return branch[0] if branch else None
 
     def _in_use(self) -> tuple[list[str], list[str]]:
-        """Return the files whose programs, and those whose values, a run may still request."""
-        # Unread files may import shared files and files that were read ahead.
+        """Return the files whose programs, and the files whose values, may still be needed."""
+        # Unread files may import shared files and the files in `ahead`.
         programs, values, stack, seen = [], [], [ROOT, *self.shared, *self.ahead], set()
         while stack:
             file = stack.pop()
@@ -134,7 +134,7 @@ class Codebase(ReadDocuments):
                 programs.append(file)
                 program = self.programs[file]
                 known = self._branch(file) is not None
-                # Until the branch is known, either operand may be needed.
+                # Until the branch is known, both branches may be needed.
                 stack += program.required_operands(self.values) if known else program.operands
         return _by_name(programs), _by_name(values)
 
@@ -165,7 +165,7 @@ class Codebase(ReadDocuments):
         known.values = {f"{name}.py": int(value) for name, value in values}
         recent = split_list(match["recent"])
         files = [f"{name}.py" for name, _ in (*programs, *values)]
-        # Record the files read last at the end, as in the original order.
+        # Record the most recently read files last, to restore the original order.
         for file in (*(file for file in files if file not in recent), *recent):
             known.record(file, read=True)
         for file in split_list(match["unread"]):

@@ -1,4 +1,4 @@
-"""The shared options of the LORE worlds."""
+"""Options shared by the LORE worlds."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from agentgym.world.config import CallsPerTurn, Choice, Share
 from agentgym.world.turn_budget import BudgetFactor, BudgetSlack, TurnBudget
 
 DIFFICULTIES = ("standard", "hard")
-MAX_OPERATIONS = 100_000  # a thousand times the paper's maximum, which exceeds any context window
-_MAX_ARITY = 10  # longer expressions would be hard to read rather than hard to solve
+MAX_OPERATIONS = 100_000  # far more than fit into a context window; the maximum in the paper is 350
+_MAX_ARITY = 10  # longer expressions would only be harder to read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,20 +23,20 @@ class LoreConfig(TurnBudget):
     """Options of all LORE worlds.
 
     Attributes:
-        operations: The number of operations in the task (the paper's N).
-        difficulty: `standard` or `hard`, which adds operators.
-        theta: The number of leaves above which they are gathered behind one document; with `p` it
-            sets the depth.
-        p: The probability of gathering them after each operation.
+        operations: The number of operations in the task, called N in the paper.
+        difficulty: `standard`, or `hard` for additional operators.
+        theta: The number of leaves above which leaves may be gathered behind one document; `theta`
+            and `p` determine the depth.
+        p: The probability of gathering leaves after an operation, if there are more than `theta`.
         min_arity: The minimum number of operands of a rule.
-        max_arity: The maximum number of operands of a rule, at least `min_arity`; an operator may
-            take fewer.
-        max_calls_per_turn: The maximum calls per reply.
-        strict_ids: Whether an id that does not follow from documents already read gets the same
-            answer as a nonexistent one. Otherwise, as in the paper, ids can be guessed.
-        rereads: Whether a document can be read again; otherwise that is an error.
-        budget_by: Whether the turn budget assumes an optimal policy with one call per turn
-            (`reads`) or with as many as a reply may contain (`rounds`).
+        max_arity: The maximum number of operands of a rule, at least `min_arity`. Some operators
+            have a lower maximum.
+        max_calls_per_turn: The maximum number of calls per reply.
+        strict_ids: Whether ids that do not follow from the documents read so far are treated as
+            nonexistent. Otherwise, as in the paper, ids can be guessed.
+        rereads: Whether documents can be read again; otherwise rereading is an error.
+        budget_by: Whether the turn budget is based on an optimal policy with one call per turn
+            (`reads`) or with the maximum number of calls per turn (`rounds`).
     """
 
     operators_of: ClassVar[Mapping[str, Sequence[Operator]]]

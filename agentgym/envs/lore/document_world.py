@@ -1,4 +1,4 @@
-"""DocumentWorld: read documents with computed ids (TaskWeaver, section 3 and appendix B.1)."""
+"""DocumentWorld: read documents with computed ids (TaskWeaver, section 3, appendix B.1)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class DocumentConfig(LoreConfig):
     """Options of DocumentWorld.
 
     Attributes:
-        distractor_fields: The mean number of irrelevant variables in a document of values.
-        distractor_documents: The mean number of irrelevant documents per relevant one in a list of
-            documents. If there are any, lists name the variables of documents of values, so that
-            rules identify the relevant ones.
+        distractor_fields: The mean number of irrelevant variables per document with values.
+        distractor_documents: The mean number of irrelevant documents per relevant document in a
+            list. If positive, lists name the variable of each document with values, so that rules
+            reveal which documents are relevant.
     """
 
     operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {"standard": STANDARD, "hard": HARD}

@@ -1,8 +1,8 @@
-"""Dependency graphs, grown from the target outward (TaskWeaver, section 3 and algorithm 1).
+"""Dependency graphs, grown outwards from the target (TaskWeaver, section 3, algorithm 1).
 
-A node is a document. An operator expands a leaf into operands; now and then a new node gathers many
-leaves, which deepens the graph. Bottom-up, the operator computes the parent's id from its children;
-top-down, the parent's value. A domain provides the operators and writes the texts.
+Each node is a document. An operator expands a leaf into operands. Occasionally, a new node gathers
+many leaves, which makes the graph deeper. The operator computes the parent's id (in bottom-up
+domains) or value (in top-down domains) from the children.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Item = TypeVar("Item")
 
 
 def below(rng: Random, limit: int) -> int:
-    """Draw from [0, limit); limits must be far below 2**53."""
-    # Five times faster than `Random.randrange`; the bias is negligible far below 2**53.
+    """Draw an integer from [0, limit); `limit` must be far below 2**53."""
+    # This is five times faster than `Random.randrange`, and the bias is negligible.
     return int(rng.random() * limit)
 
 
 def among(rng: Random, low: int, high: int) -> int:
-    """Draw from [low, high]."""
+    """Draw an integer from [low, high]."""
     return low + int(rng.random() * (high - low + 1))
 
 
@@ -45,7 +45,7 @@ def deal(rng: Random, items: list[Any], count: int) -> None:
 
 
 def number(rng: Random) -> int:
-    """Draw an operand of at most two digits."""
+    """Draw an operand from 0 to 99."""
     return below(rng, 100)
 
 
@@ -58,12 +58,13 @@ class Operator:
     """A kind of rule.
 
     Attributes:
-        execute: Computes the result from parameters and operand values.
-        write: Formats the rule from parameters and operand names.
-        draw: Draws the parameters (signs, constants, a program) for a number of operands.
-        child: Draws an operand's value (bottom-up).
+        execute: Computes the result from the parameters and the operand values.
+        write: Formats the rule with the given parameters and operand names.
+        draw: Draws the parameters (for example signs or constants) for a number of operands.
+        child: Draws the value of an operand, in bottom-up domains.
         least: The minimum number of operands; `most` is the maximum.
-        needs: Returns the indices of the operands that a lazy evaluation asks for; None for all.
+        needs: Returns the indices of the operands that lazy evaluation requires. If `needs` is
+            None, all operands are required.
         weight: The relative frequency.
     """
 
@@ -81,7 +82,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A document's rule: the operator's name, its parameters, and its operands' uids."""
+    """A rule: the name of an operator, its parameters, and the uids of its operands."""
 
     operator: str
     drawn: Any
@@ -90,16 +91,16 @@ class Rule:
 
 @dataclass(slots=True)
 class Node:
-    """A document; immutable once its graph is grown.
+    """A document, which must not change after the graph is complete.
 
     Attributes:
-        uid: The index in creation order. Parents are older than their children.
-        kind: `value`, `rule`, `index` (bottom-up) or `module` (top-down).
-        depth: The number of edges in the longest chain from the document to the root.
-        number: The number in the variable, or in the prefix of a rule.
+        uid: The index in order of creation. Parents are created before their children.
+        kind: `value`, `rule` or `index` in bottom-up domains, `module` in top-down domains.
+        depth: The length of the longest path from the document to the root, in edges.
+        number: The number in the variable name, or in the prefix of a rule.
         content: A value, a `Rule`, or the uids in an index.
-        fields: Irrelevant variables, with values.
-        note: Data that the domain adds at creation.
+        fields: The numbers and values of irrelevant variables.
+        note: Additional data of the domain.
     """
 
     uid: int
@@ -116,12 +117,12 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """An immutable task, which copies share.
+    """An immutable dependency graph; copying returns the same object.
 
     Attributes:
-        nodes: The documents by uid, root first.
-        start: The uids named in the task.
-        height: The number of edges in the longest chain from the root to a leaf.
+        nodes: The documents, indexed by uid; the root comes first.
+        start: The uids of the documents named in the task.
+        height: The length of the longest path from the root to a leaf, in edges.
         needed: The number of documents that the target depends on.
     """
 
@@ -133,7 +134,7 @@ class Graph:
     uids: Mapping[str, int]
 
     def node(self, file: str) -> Node | None:
-        """Return the document with this id, if any."""
+        """Return the document with this id, or None."""
         uid = self.uids.get(file)
         return None if uid is None else self.nodes[uid]
 
@@ -146,7 +147,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Parameters of a graph's growth, as in `LoreConfig`.
+    """Parameters for growing a graph, as in `LoreConfig`.
 
     `least` and `most` bound the number of operands.
     """
@@ -159,7 +160,7 @@ class Shape:
 
 
 class Grower(ABC):
-    """The loop of algorithm 1; subclasses define expanding, gathering and finishing."""
+    """The loop of algorithm 1; subclasses define how to expand and gather leaves."""
 
     def __init__(self, rng: Random, shape: Shape, operators: Sequence[Operator]) -> None:
         self.rng = rng
@@ -167,12 +168,10 @@ class Grower(ABC):
         self.nodes: list[Node] = []
         self.operators = operators
         self._arities = [self._arity(operator) for operator in operators]
-        # Cumulative weights, for the bisection in `run`.
         self._weights = list(accumulate(operator.weight for operator in operators))
 
     def _arity(self, operator: Operator) -> tuple[int, int]:
         most = max(operator.least, min(operator.most, self.shape.most))
-        # The operator's limits take precedence over the options.
         return min(max(operator.least, self.shape.least), most), most
 
     @abstractmethod
@@ -181,7 +180,7 @@ class Grower(ABC):
 
     @abstractmethod
     def gather(self, picked: list[Node]) -> Node:
-        """Connect leaves to a new leaf, and return it."""
+        """Connect leaves to a new leaf and return the new leaf."""
 
     def run(self, root: Node) -> list[Node]:
         """Expand and gather leaves; return the remaining leaves in order."""
@@ -193,7 +192,7 @@ class Grower(ABC):
                 parent, self.operators[index], operands=among(rng, *self._arities[index])
             )
             if len(leaves) > shape.theta and rng.random() < shape.p:
-                # Gathering a single leaf would only lengthen the chain.
+                # Gathering a single leaf would only make the path longer.
                 count = among(rng, 2, len(leaves))
                 deal(rng, leaves, count)
                 leaves = [*leaves[count:], self.gather(leaves[:count])]
@@ -208,7 +207,7 @@ class Grower(ABC):
         return node
 
     def finished(self, start: Sequence[Node], answer: Value) -> Graph:
-        """Return the graph; all ids must have been assigned."""
+        """Return the finished graph; all documents must have ids."""
         nodes = self.nodes
         return Graph(
             nodes=nodes,

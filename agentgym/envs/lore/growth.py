@@ -1,4 +1,4 @@
-"""Grow graphs bottom-up, to be read from the leaves, or top-down (TaskWeaver, section 3)."""
+"""Grow bottom-up or top-down graphs (TaskWeaver, section 3)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from agentgym.envs.lore.graph import (
     shuffled,
 )
 
-# Without i, l and o, which resemble other characters, and without x, because X marks a value to
-# compute. Both cases lack these letters, so swapping the case is safe.
+# The letters i, l and o are omitted because they resemble other characters, and x because X marks a
+# value to compute. Both cases omit the same letters, so that swapping the case is safe.
 LETTERS = "abcdefghjkmnpqrstuvwyzABCDEFGHJKMNPQRSTUVWYZ"
 
-# Maximum irrelevant values per document; otherwise one document could fill a context window.
+# Maximum number of irrelevant values per document, to limit the size of a document.
 MOST_IRRELEVANT = 8
 
-# Most draws are of letters; drawing pairs halves their number.
+# Most random draws are letters, and drawing pairs is faster.
 _PAIRS = [first + second for first in LETTERS for second in LETTERS]
 
 
@@ -40,7 +40,7 @@ def letters(rng: Random, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DocumentSampler:
-    """How a bottom-up domain draws values; the rates are mean numbers per relevant document."""
+    """Samplers of a bottom-up domain; rates count irrelevant items per relevant document."""
 
     value: Callable[[Random, Operator], tuple[Value, Any]]
     field: Callable[[Random], Value]
@@ -49,7 +49,7 @@ class DocumentSampler:
 
 
 class _BottomUp(Grower):
-    """Grows graphs whose documents lead to their parents."""
+    """Grows graphs in which documents lead to their parents."""
 
     def __init__(self, *args: Any, sampler: DocumentSampler) -> None:
         super().__init__(*args)
@@ -63,7 +63,7 @@ class _BottomUp(Grower):
             leaf.file = self._file(self._letters(1, 4))
         if self.sampler.document_rate:
             self._renumber()
-        # An answer of eight letters cannot be guessed.
+        # The answer has eight letters, so that it cannot be guessed.
         root.content = self._letters(8, 8)
         return self.finished(leaves, root.content)
 
@@ -90,17 +90,17 @@ class _BottomUp(Grower):
 
     def _among_decoys(self, listed: list[Node]) -> list[Node]:
         rate = self.sampler.document_rate
-        if not rate:  # draw nothing, because unused options must not change other draws
+        if not rate:  # draw nothing, so that unused options do not change other draws
             return listed
-        # Random rounding keeps the mean at `rate`.
+        # Random rounding makes the mean equal to `rate`.
         count = int(rate * len(listed) + self.rng.random())
         values = [(self.sampler.field(self.rng), None) for _ in range(count)]
         depth = min([node.depth for node in listed])
         return shuffled(self.rng, listed + self._values(values, depth, needed=False))
 
     def _renumber(self) -> None:
-        # Irrelevant documents were drawn last, so renumber: they would have the largest numbers.
-        # The root stays v0.
+        # Shuffle the numbers, because irrelevant documents were drawn last and have the largest
+        # numbers. The root remains v0.
         nodes = [node for node in self.nodes[1:] if node.kind == "value"]
         numbers = [node.number for node in nodes]
         numbers += [number for node in self.nodes for number, _ in node.fields]
@@ -118,7 +118,7 @@ class _BottomUp(Grower):
         irrelevant = sum(extra)
         numbers: Sequence[int] = range(self._numbers, self._numbers + len(values) + irrelevant)
         self._numbers += len(numbers)
-        # Shuffle, or the relevant values would have the first numbers. The root stays v0.
+        # Shuffle the numbers; otherwise relevant values would come first. The root remains v0.
         if irrelevant and depth:
             numbers = shuffled(rng, numbers)
         uid = len(self.nodes)
@@ -136,7 +136,6 @@ class _BottomUp(Grower):
     def _counts(self, mean: float, size: int) -> list[int]:
         random, share = self.rng.random, mean / (1 + mean)
         counts = [0] * size
-        # Draw nothing, because an unused option must not change other draws.
         for place in range(size) if share else ():
             while random() < share and counts[place] < MOST_IRRELEVANT:
                 counts[place] += 1
@@ -156,13 +155,13 @@ def grow_bottom_up(
     operators: Sequence[Operator],
     sampler: DocumentSampler,
 ) -> Graph:
-    """Grow a graph that is read from the leaves and has its answer at the root."""
+    """Grow a graph that is read from the leaves; the root contains the answer."""
     return _BottomUp(rng, shape, operators, sampler=sampler).grow()
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleSampler:
-    """How a top-down domain draws unique ids, values of leaves and the rule of gathered leaves."""
+    """Samplers of a top-down domain; `redirect` is the operator of gathered leaves."""
 
     name: Callable[[Random, int], str]
     constant: Callable[[Random], int]
@@ -170,7 +169,7 @@ class ModuleSampler:
 
 
 class _TopDown(Grower):
-    """Grows graphs whose documents determine their parents' values."""
+    """Grows graphs in which documents determine the values of their parents."""
 
     def __init__(self, *args: Any, sampler: ModuleSampler) -> None:
         super().__init__(*args)
@@ -211,16 +210,16 @@ def grow_top_down(
     operators: Sequence[Operator],
     sampler: ModuleSampler,
 ) -> Graph:
-    """Grow a graph whose constants are at the leaves and whose reading starts at the root.
+    """Grow a graph that is read from the root; the leaves contain constants.
 
-    `Node.needed` marks the documents that a lazy evaluation asks for.
+    `Node.needed` marks the documents that lazy evaluation requires.
     """
     return _TopDown(rng, shape, operators, sampler=sampler).grow()
 
 
 def _evaluate(nodes: Sequence[Node], operators: Mapping[str, Operator]) -> list[Any]:
     values: list[Any] = [None] * len(nodes)
-    # Visit each node once, because recursing into shared documents would take exponential time.
+    # Visit each node once, because recursion would take exponential time for shared documents.
     for node in reversed(nodes):
         values[node.uid] = rule = node.content
         if isinstance(rule, Rule):
@@ -235,7 +234,6 @@ def _mark_needed(
     for node in nodes:
         node.needed = node.uid == 0
     for node in nodes:
-        # Parents precede their children, so one pass suffices.
         if node.needed and isinstance(rule := node.content, Rule):
             needs = operators[rule.operator].needs
             operands = [values[uid] for uid in rule.operands]

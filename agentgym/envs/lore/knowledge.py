@@ -1,4 +1,4 @@
-"""Knowledge of an agent from the documents it has read."""
+"""An agent's knowledge from the documents read so far."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ RECENT = 3
 
 @dataclass
 class ReadDocuments(ABC):
-    """The documents that an agent has read and the ids that follow from their text.
+    """The documents read by an agent, and the ids that follow from these documents.
 
     Attributes:
-        order: The known or read ids, oldest first.
-        read: The reading positions of documents, by id.
-        answer: The answer as text; None while unknown.
+        order: All ids that are known or were read, starting with the oldest.
+        read: The position of each read document in reading order, by id.
+        answer: The answer as a string; None if not yet known.
     """
 
     order: dict[str, None] = field(default_factory=dict)
@@ -28,51 +28,51 @@ class ReadDocuments(ABC):
 
     @abstractmethod
     def learn(self, file: str, text: str) -> list[str]:
-        """Read a document and return the newly known ids; a reread changes nothing.
+        """Learn from a document and return the newly known ids; rereading changes nothing.
 
-        Any other text, such as a truncated document, raises ValueError and changes nothing.
+        If `text` is not a complete document, raise ValueError and change nothing.
         """
 
     @abstractmethod
     def unread(self) -> Sequence[str]:
-        """The known ids that have not been read."""
+        """Return the known ids of documents that have not been read."""
 
     def follows(self, file: str) -> bool:
-        """Report whether an unread id follows from the documents read."""
+        """Return whether an unread id follows from the documents read so far."""
         return file in self.unread()
 
     @abstractmethod
     def useful(self) -> Sequence[str]:
-        """Return the unread ids that the target certainly needs; the plan takes the first."""
+        """Return the unread ids that are certainly needed; the plan uses the first."""
 
     @abstractmethod
     def lines(self) -> list[str]:
-        """Write the knowledge that optimal play needs, without results that the agent can compute."""
+        """Format the knowledge for optimal play, except results that the agent can compute."""
 
     @classmethod
     @abstractmethod
     def from_lines(cls, start: Self, text: str) -> Self:
-        """Parse `lines` for a task that began with `start`; raise ValueError for other text."""
+        """Parse the output of `lines`; `start` is the initial knowledge of the task."""
 
     @abstractmethod
     def describe(self, file: str) -> str:
-        """Describe reading a document, without results that the agent can compute."""
+        """Describe the step of reading a document."""
 
     @abstractmethod
     def resolve(self, step: str) -> str | None:
-        """Return the id that a step of `describe` asks for, if known."""
+        """Return the id of the document in a step from `describe`, or None if unknown."""
 
     def recent(self) -> list[str]:
-        """Return the last documents read."""
+        """Return the ids of the most recently read documents."""
         return list(islice(reversed(self.read), RECENT))[::-1]
 
     def record(self, file: str, *, read: bool = False) -> None:
-        """Record a known id or a document that was read."""
+        """Record an id as known, and optionally as read."""
         self.order[file] = None
         if read:
             self.read[file] = len(self.read)
 
 
 def split_list(text: str | None, separator: str = ", ") -> list[str]:
-    """Return the entries of a list in `lines`."""
+    """Split a list written by `lines` into its entries."""
     return text.split(separator) if text and text != "none" else []

@@ -1,4 +1,4 @@
-"""MultimodalWorld: documents with pictures (TaskWeaver, section 3 and appendix B.2)."""
+"""MultimodalWorld: read documents with pictures (TaskWeaver, section 3, appendix B.2)."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from agentgym.world.config import Share
 
 # More objects would be hard to count.
 MOST_COUNTED = 12
-# This many changes suffice to undo a shear; further ones are redundant.
+# Three changes suffice to undo a shear; further changes are redundant.
 NEUTRAL_CHANGES = 3
-# Each change blurs the picture until the document is read again.
+# Limited, because each change blurs the picture until the document is read again.
 MOST_CHANGES = 16
 
 _PICTURED = "picture"
-# Minimum and maximum number of objects that are not counted.
+# Minimum and maximum number of objects that the task does not ask about.
 _OTHERS = (6, 18)
 _TOOLS = frozenset({"rotate_image", "flip_image", "stretch_image"})
 
@@ -90,10 +90,10 @@ class MultimodalConfig(DocumentConfig):
     """Options of MultimodalWorld.
 
     Attributes:
-        render: Whether pictures are images (`image`) or described in words (`scene`), for text-only
-            models.
+        render: `image` to show pictures as images, or `scene` to describe them in words for
+            text-only models.
         counted: The share of numbers that must be counted in a picture.
-        pictured: The share of numeric rules whose expression is a picture.
+        pictured: The share of numeric rules that show the expression in a picture.
     """
 
     operators_of: ClassVar[Mapping[str, Sequence[Operator]]] = {
@@ -110,8 +110,8 @@ class MultimodalWorld(DocumentWorld):
     """Find the value of a variable in documents with pictures, in which things are counted and
     expressions read.
 
-    Hints and scripted policies use a picture's description (`Image.alt`), which models do not
-    receive. The turn budget covers the reads, and one change per distorted picture.
+    Hints and scripted policies use the description of each picture (`Image.alt`), which models do
+    not receive. The turn budget allows for all reads and one change per distorted picture.
     """
 
     Config = MultimodalConfig
@@ -155,7 +155,7 @@ class MultimodalWorld(DocumentWorld):
         return value, None
 
     def turns(self) -> int:
-        """Count the reads, plus one turn for each rotated or stretched picture."""
+        """Count the reading turns, plus the turns for one change per distorted picture."""
         hard = self.config.difficulty == "hard"
         distorted = sum(hard and n.kind == "rule" and n.note is not None for n in self.graph.nodes)
         return super().turns() + ceil(distorted / self.config.max_calls_per_turn)
@@ -213,7 +213,7 @@ class MultimodalWorld(DocumentWorld):
         if self.config.difficulty == "hard":
             kinds += others(style, target, among(style, *_OTHERS))
         objects = scatter(style, kinds)
-        # All objects of the counted kind come first.
+        # Shuffle, because the objects of the counted kind come first.
         style.shuffle(objects)
         return target, objects
 
@@ -225,7 +225,6 @@ class MultimodalWorld(DocumentWorld):
             file_id: The id of the document, exactly as it was given or computed.
         """
         content = super().read_document(file_id)
-        # A read shows the original picture again.
         self._views.pop(file_id, None)
         return content
 
@@ -271,13 +270,13 @@ class MultimodalWorld(DocumentWorld):
         node = self.graph.node(file)
         if node is None or node.note is None or file not in self.known.read:
             raise ToolError(
-                f"no picture of a document {echo(file)} was shown: read it first, if it has one"
+                f"no picture of document {echo(file)} has been shown; read the document first"
             )
         edits, png = self._views.get(file) or ((), self._draw(node))
         if len(edits) == MOST_CHANGES:
             raise ToolError(
-                f"the picture of {file} was changed {MOST_CHANGES} times: read the document again "
-                "to start afresh"
+                f"the picture of {file} has been changed {MOST_CHANGES} times; read the document "
+                "again to restore the picture"
             )
         if png:
             try:
@@ -291,7 +290,7 @@ class MultimodalWorld(DocumentWorld):
         )
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Label calls; a picture's changes after the third are `redundant`."""
+        """Label calls; more than three changes of the same picture are `redundant`."""
         label, before = super().label_calls(), self._changes.copy()
 
         def labels(calls: Sequence[ToolCall]) -> list[str]:

@@ -1,6 +1,6 @@
-"""The bottom-up domains' operators on numbers and texts, and how documents write them.
+"""Operators on numbers and strings in bottom-up domains.
 
-To add an operator, extend `STANDARD` or `HARD`. To add a function, extend its operator's table.
+To add an operator, extend `STANDARD` or `HARD`. To add a string function, extend `EDITS`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EDITS: Mapping[str, Callable[[str], str]] = {
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {"max": max, "min": min, "abs": abs, **EDITS}
 
-_MOST_CHARS = 2_000  # ten times the longest expression of a rule; longer ones could exhaust `ast`
+_MOST_CHARS = 2_000  # ten times the longest rule; much longer expressions could crash `ast`
 _VARIABLE = re.compile(r"\bv[0-9]+\b")
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: python.add,
@@ -40,17 +40,17 @@ _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def factor(rng: Random) -> int:
-    """Draw a factor small enough to multiply without a tool."""
+    """Draw a factor that is small enough for mental arithmetic."""
     return among(rng, 2, 12)
 
 
 def text(rng: Random) -> str:
-    """Draw one to three letters."""
+    """Draw a string of one to three letters."""
     return letters(rng, among(rng, 1, 3))
 
 
 def _signs(rng: Random, operands: int) -> tuple[int, ...]:
-    # With only plus signs, this would be an addition.
+    # At least one sign is negative; otherwise this would be an addition.
     signs = [1 - 2 * below(rng, 2) for _ in range(operands - 1)]
     signs[below(rng, operands - 1)] = -1
     return (1, *signs)
@@ -63,7 +63,7 @@ def _signed(signs: Sequence[int], names: Sequence[str]) -> str:
 
 
 def _edits(rng: Random, operands: int) -> tuple[str, ...]:
-    # Without an edit, this would be a `join`.
+    # At least one operand has an edit; otherwise this would be a `join`.
     names = ("", *EDITS)
     edits = [names[below(rng, len(names))] for _ in range(operands)]
     edits[below(rng, operands)] = names[among(rng, 1, len(EDITS))]
@@ -140,12 +140,12 @@ BY_NAME = {operator.name: operator for operator in HARD}
 
 
 def variables(expression: str) -> list[str]:
-    """Return an expression's distinct variables, in order."""
+    """Return the distinct variables of an expression in order of occurrence."""
     return list(dict.fromkeys(_VARIABLE.findall(expression)))
 
 
 def evaluate(expression: str, values: Mapping[str, Value]) -> Value:
-    """Compute an expression; raise ValueError if text, names or types of values do not fit."""
+    """Evaluate an expression; raise ValueError for bad syntax, unknown names or wrong types."""
     try:
         if len(expression) > _MOST_CHARS:
             raise ValueError
@@ -154,7 +154,7 @@ def evaluate(expression: str, values: Mapping[str, Value]) -> Value:
         )
     except (ValueError, SyntaxError, TypeError, KeyError, AttributeError, ZeroDivisionError):
         raise ValueError(
-            f"this is no expression over the values that are known: {expression[:100]!r}"
+            f"cannot evaluate this expression with the known values: {expression[:100]!r}"
         ) from None
     return result
 

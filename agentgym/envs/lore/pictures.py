@@ -1,6 +1,7 @@
-"""Draw and change pictures of objects and expressions (TaskWeaver, section 3, appendix B.2).
+"""Draw and edit pictures of objects and expressions (TaskWeaver, section 3, appendix B.2).
 
-The optional dependency Pillow is imported for the first picture. Equal arguments give equal bytes.
+The optional dependency Pillow is imported for the first picture. Pictures are deterministic: equal
+arguments give equal bytes.
 """
 
 from __future__ import annotations
@@ -44,18 +45,18 @@ SMALLEST, LARGEST = 16, 2048
 """Side limits of a changed picture in pixels: smaller is unreadable, larger could exhaust memory.
 """
 
-_FONT, _SPACING, _MARGIN, _LINE = 72, 4, 32, 96  # pixels, at twice the final size
-_OPERANDS = 4  # operands per line; models scale wide pictures down
-_SCALES = (0.6, 0.7, 1.0, 1.5, 2.0)  # below 0.6, characters would merge
+_FONT, _SPACING, _MARGIN, _LINE = 72, 4, 32, 96  # in pixels, at twice the final size
+_OPERANDS = 4  # operands per line, because models scale down wide pictures
+_SCALES = (0.6, 0.7, 1.0, 1.5, 2.0)  # characters would merge below 0.6
 
 
 class ImageEdit(NamedTuple):
-    """One change of a picture.
+    """An edit of a picture.
 
     Attributes:
-        kind: `rotate` counter-clockwise by x degrees, `stretch` by x in width and y in height,
-            `shear` the upper part right by x of the height (left if x < 0), or mirror `horizontal`
-            (left to right) or `vertical`.
+        kind: `rotate` (counter-clockwise by x degrees), `stretch` (width by the factor x, height by
+            y), `shear` (move the top edge right by x times the height), or `horizontal` or
+            `vertical` (mirror left to right or top to bottom).
     """
 
     kind: str
@@ -78,7 +79,7 @@ class SceneObject:
 
 
 def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[SceneObject]:
-    """Place objects of these colours and shapes so that they neither touch nor are cut off."""
+    """Place objects of the given colours and shapes without overlaps, fully inside the scene."""
     objects: list[SceneObject] = []
     for colour, shape in kinds:
         while True:
@@ -94,7 +95,7 @@ def scatter(rng: Random, kinds: Sequence[tuple[str, str]]) -> list[SceneObject]:
 
 
 def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, str]]:
-    """Draw kinds of objects other than the target; half share its colour or shape."""
+    """Draw other kinds of objects; half of them share the colour or shape of the target."""
     colours = [colour for colour in COLOURS if colour != target[0]]
     shapes = [shape for shape in SHAPES if shape != target[1]]
     kinds = []
@@ -107,7 +108,7 @@ def others(rng: Random, target: tuple[str, str], count: int) -> list[tuple[str, 
 
 
 def draw_scene(objects: Sequence[SceneObject]) -> bytes:
-    """Draw a scene as PNG in exact colours, without antialiasing."""
+    """Draw a scene as a PNG image in exact colours, without antialiasing."""
     from PIL import Image, ImageDraw  # noqa: PLC0415 - an extra
 
     picture = Image.new("P", (SIZE, SIZE), 0)
@@ -128,7 +129,7 @@ def draw_scene(objects: Sequence[SceneObject]) -> bytes:
 
 
 def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> bytes:
-    """Draw sums and differences as PNG, black on white, up to four operands per line."""
+    """Draw a sum or difference as a PNG image with up to four operands per line."""
     from PIL import Image, ImageDraw, ImageFont  # noqa: PLC0415 - an extra
 
     font = ImageFont.load_default(_FONT)
@@ -138,7 +139,7 @@ def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> by
     places = []
     for row, line in enumerate(lines):
         x: float = _MARGIN
-        # Place characters one by one, because font libraries lay out text differently.
+        # Place characters individually, because text layout depends on the font library.
         for char in line:
             places.append((char, x, _MARGIN + row * _LINE))
             x += font.getlength(char) + _SPACING
@@ -149,12 +150,12 @@ def draw_expression(expression: str, distortion: Sequence[ImageEdit] = ()) -> by
         draw.text((round(x), y), char, fill=0, font=font)
     for edit in distortion:
         picture = _apply(picture, edit)
-    # Halve the size only now, so distorted expressions are as sharp as others.
+    # Halve the size after the distortion, so that distorted expressions are equally sharp.
     return _png(picture.reduce(2))
 
 
 def draw_distortion(rng: Random) -> ImageEdit:
-    """Draw a change that makes an expression harder to read, and that the tools can undo."""
+    """Sample an edit that makes an expression harder to read and that the tools can undo."""
     kind = below(rng, 5)
     if kind == 0:
         return ImageEdit("rotate", 90.0 * among(rng, 1, 3))
@@ -179,14 +180,14 @@ _WORDS = {
 
 
 def describe(edit: ImageEdit) -> str:
-    """Describe a change in words."""
+    """Describe an edit in words."""
     return _WORDS[edit.kind].format(edit.x, edit.y)
 
 
 def change(png: bytes, edit: ImageEdit) -> bytes:
-    """Change a picture; mirroring and rotations by multiples of 90 degrees lose nothing.
+    """Edit a picture; mirroring and rotating by multiples of 90 degrees are lossless.
 
-    Raise ValueError if a side would be shorter than 16 pixels or longer than 2048.
+    Raise ValueError if a side would have fewer than 16 or more than 2048 pixels.
     """
     from PIL import Image  # noqa: PLC0415 - an extra
 
@@ -194,8 +195,8 @@ def change(png: bytes, edit: ImageEdit) -> bytes:
     width, height = _size_after(picture.size, edit)
     if min(width, height) < SMALLEST or max(width, height) > LARGEST:
         raise ValueError(
-            f"the picture would get {width} x {height} pixels; both must be in [{SMALLEST}, "
-            f"{LARGEST}]"
+            f"width and height of the picture must be in [{SMALLEST}, {LARGEST}], got "
+            f"{width} x {height}"
         )
     return _png(_apply(picture.convert("L" if picture.mode == "L" else "RGB"), edit))
 

@@ -1,7 +1,7 @@
 """Programs of the code domain, which compute values from other modules (TaskWeaver, section 3).
 
-The state shows a program as an expression, a document as a Python module with a function `main()`
-(appendix B.3). Only the first module can be run.
+In states, a program is written as an expression; in documents, as a Python module with a function
+`main()` (appendix B.3). Only the root module can be run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Worker = tuple[tuple[int, str], ...]
 change the order.
 """
 
-# Each coroutine takes one operand; the module's last operand initialises the shared variable.
+# Each coroutine has one operand; the last operand initialises the shared variable.
 WORKERS = ("first", "second", "third")
 
 _LOAD = "seen = shared"
@@ -58,14 +58,14 @@ _SIGN = re.compile(r" ([+-]) ")
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """How a module computes its return value: a constant, or an operator on other modules."""
+    """The return value of a module: a constant, or an operator on the values of other modules."""
 
     operator: str
     drawn: Any
     operands: tuple[str, ...] = ()
 
     def required_operands(self, values: Mapping[str, int]) -> tuple[str, ...]:
-        """Return the operands that a run needs, including a conditional's branch once it is known."""
+        """Return the operands that a run needs, given the known values."""
         if self.operator != "conditional":
             return self.operands
         left, right, then, other = self.operands
@@ -74,7 +74,7 @@ class Program:
         return left, right, then if _COMPARISONS[self.drawn](values[left], values[right]) else other
 
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """Compute the return value from the required operands' values."""
+        """Compute the return value from the values of the required operands."""
         if self.operator == "constant":
             return int(self.drawn)
         operands = [values.get(file, 0) for file in self.operands]
@@ -84,7 +84,7 @@ class Program:
 def wakeups(workers: Sequence[Worker]) -> list[tuple[int, int, str]]:
     """Return the statements in execution order as (tick, worker, statement).
 
-    No two workers wake in the same tick, so the order is certain.
+    The order is unambiguous, because no two workers wake in the same tick.
     """
     return sorted(
         (tick, place, statement)
@@ -103,7 +103,7 @@ def seconds(ticks: int) -> str:
 def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
     while True:
         workers = _try_workers(rng, operands)
-        # The result is linear in the operands, so a unit vector gives one operand's effect.
+        # The result is linear in the operands, so a unit vector yields the effect of one operand.
         if all(
             _run_workers(workers, [int(place == k) for k in range(operands)])
             for place in range(operands)
@@ -113,7 +113,7 @@ def _draw_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
 
 def _try_workers(rng: Random, operands: int) -> tuple[Worker, ...]:
     patterns = [_PATTERNS[below(rng, len(_PATTERNS))] for _ in range(operands - 1)]
-    # Draw from twice as many ticks as statements, so the gaps vary.
+    # Draw from twice as many ticks as statements, so that the delays vary.
     ticks = iter(shuffled(rng, range(1, 2 * sum(map(len, patterns)) + 1)))
     workers = []
     for pattern in patterns:
@@ -198,8 +198,8 @@ _CONDITIONAL = Operator(
     most=4,
     needs=_taken,
 )
-# Operands for two or three workers and the shared variable.
-# These programs are rarer, because their texts are the longest.
+# The operands are for two or three workers and the shared variable. These programs are rarer,
+# because their source is the longest.
 _ASYNC = Operator("async", _run_workers, _write_workers, _draw_workers, least=3, most=4, weight=0.5)
 
 STANDARD = (_ARITHMETIC, _SCALE, _CONDITIONAL)
@@ -233,7 +233,7 @@ def module(file: str) -> str:
 
 
 def write_expression(program: Program, call: str = "{}()") -> str:
-    """Write a program on one line; `call` formats a module's value."""
+    """Write a program as an expression; `call` is the format of a call to another module."""
     if program.operator == "constant":
         return str(program.drawn)
     return PROGRAMS[program.operator].write(
@@ -243,13 +243,13 @@ def write_expression(program: Program, call: str = "{}()") -> str:
 
 @functools.lru_cache(maxsize=4096)  # most lines of a state were in the state before it
 def read_expression(text: str) -> Program:
-    """Parse `write_expression`; raise ValueError for other text."""
+    """Parse the output of `write_expression`; raise ValueError for other text."""
     operands = tuple(f"{name}.py" for name in _CALL.findall(text))
     for operator, parameters in _guesses(text):
         program = Program(operator, parameters, operands)
         if write_expression(program) == text:
             return program
-    raise ValueError(f"this is no expression over modules: {text[:100]!r}")
+    raise ValueError(f"this is not an expression over modules: {text[:100]!r}")
 
 
 def _guesses(text: str) -> Iterator[tuple[str, Any]]:
@@ -275,7 +275,7 @@ def _guesses(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def write_source(program: Program, root: bool = False) -> str:
-    """Write a program's module; the root prints its value when run."""
+    """Write a program as a module; the root module prints its value when run."""
     is_async = program.operator == "async"
     names = [*(["asyncio"] if is_async else []), *map(module, program.operands)]
     imports = "".join(f"import {name}\n" for name in names)
@@ -292,13 +292,14 @@ def _body(program: Program) -> str:
             f"    if {left} {program.drawn} {right}:\n        return {then}\n    return {other}\n"
         )
     if program.operator == "async":
-        # Compute arguments outside `run`: an operand may start an event loop, and these do not nest.
+        # Compute arguments before `run`, because operands may start event loops, which cannot be
+        # nested.
         return f"    return asyncio.run(run({', '.join(calls)}))\n"
     return f"    return {write_expression(program, _MAIN_CALL)}\n"
 
 
 def _write_coroutines(workers: tuple[Worker, ...]) -> str:
-    # `run` resets the variable, so every call returns the same value.
+    # `run` resets the shared variable, so that every call returns the same value.
     text = "shared = 0\n\n"
     for name, worker in zip(WORKERS, workers, strict=False):
         lines = "".join(
@@ -314,9 +315,9 @@ def _write_coroutines(workers: tuple[Worker, ...]) -> str:
     )
 
 
-@functools.lru_cache(4096)  # scripted policies reparse the same files at every step
+@functools.lru_cache(4096)  # scripted policies parse the same files at every step
 def read_source(text: str) -> Program:
-    """Read the program of a module; raise ValueError for other text, such as truncated modules."""
+    """Parse the program of a module; raise ValueError if the module is not complete."""
     program = _guess(text)
     if program is None or text not in (write_source(program), write_source(program, root=True)):
         raise ValueError(f"this is not a document: {text[:100]!r}")

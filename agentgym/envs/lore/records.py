@@ -1,4 +1,4 @@
-"""The bottom-up domains' documents (TaskWeaver, appendix B.1), and the knowledge that they give."""
+"""Documents of bottom-up domains (TaskWeaver, appendix B.1), and knowledge from reading them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _STATE = re.compile(
 
 
 def write_values(style: Random, values: Iterable[tuple[int, Value]]) -> str:
-    """Write variables and values in random order and wording."""
+    """Write sentences for variables and values, with random order and wording."""
     return " ".join(
         FORMS[below(style, len(FORMS))].format(f"v{number}", value)
         for number, value in shuffled(style, values)
@@ -76,7 +76,7 @@ def write_index(entries: Iterable[str]) -> str:
 
 @dataclass
 class Facts:
-    """A document's content: values, a rule's prefix and expression, and ids with variables."""
+    """The content of a document: values, a rule (prefix, expression), and ids with variables."""
 
     values: dict[str, Value] = field(default_factory=dict)
     rule: tuple[str, str] | None = None
@@ -84,7 +84,7 @@ class Facts:
 
 
 def read_document(text: str) -> Facts:
-    """Parse a document; raise ValueError for other text."""
+    """Parse a document; raise ValueError if the text is not a document."""
     if match := _RULE.fullmatch(text):
         return Facts(rule=(match[1], match[2] or match[3]))
     if match := _POINTS.fullmatch(text):
@@ -109,20 +109,20 @@ def _number(file: str) -> int:
 
 
 def _late_first(files: Iterable[str]) -> list[str]:
-    # Dependencies have larger numbers, so documents can be read in this order.
+    # Documents have smaller numbers than their dependencies, so this is a valid reading order.
     return sorted(files, key=_number, reverse=True)
 
 
 @dataclass
 class Records(ReadDocuments):
-    """Values, open rules and ids from the documents read.
+    """Values, unapplied rules and ids from the documents read so far.
 
     Attributes:
-        values: The values of variables, without the inputs of applied rules.
-        rules: The expressions of unread rules, by prefix.
-        ready: The unread ids that were listed or computed, each with the variable that the list names.
-        doubtful: The unread ids of documents whose values no rule has asked for yet.
-        ahead: The ids read before anything referred to them.
+        values: The values of variables, except inputs of rules that have been applied.
+        rules: The expressions of rules that lead to unread documents, by prefix.
+        ready: Maps each known id of an unread, relevant document to the variable named in a list.
+        doubtful: Like `ready`, for unread documents that may be irrelevant.
+        ahead: The ids of documents that were read before any document led to them.
     """
 
     target: str = "v0"
@@ -135,14 +135,14 @@ class Records(ReadDocuments):
 
     @classmethod
     def begin(cls, target: str, start: Iterable[str]) -> Self:
-        """Return the initial knowledge; an entry is an id, optionally with a variable."""
+        """Return the initial knowledge; entries of `start` are ids, optionally with a variable."""
         known = cls(target=target)
         for file, variable in _ENTRY.findall("\n".join(start)):
             known._follow(file, variable)
         return known
 
     def facts(self, text: str) -> Facts:
-        """Parse a document; domains with other documents override this."""
+        """Parse a document; subclasses may support other kinds of documents."""
         return read_document(text)
 
     def learn(self, file: str, text: str) -> list[str]:
@@ -166,7 +166,6 @@ class Records(ReadDocuments):
             self._add_rule(*facts.rule)
         for listed, variable in facts.files:
             self._follow(listed, variable)
-        # The new ids come last in the dictionary.
         return list(islice(reversed(self.order), len(self.order) - before))[::-1]
 
     def _add_rule(self, prefix: str, expression: str) -> None:
@@ -175,7 +174,7 @@ class Records(ReadDocuments):
         for file, variable in [*self.doubtful.items()]:
             if variable in self._waiting:
                 self.ready[file] = self.doubtful.pop(file)
-        # If the rule's document was read already, nothing remains to compute.
+        # If the document of the rule has already been read, nothing needs to be computed.
         if early := next((file for file in self.ahead if _prefix(file) == prefix), None):
             del self.ahead[early]
             self._finish(prefix)
@@ -189,7 +188,7 @@ class Records(ReadDocuments):
     def _follow(self, file: str, variable: str = "") -> None:
         self.ahead.pop(file, None)
         if file not in self.read:
-            # A list names the variable only if some of its documents may be irrelevant.
+            # Lists name variables only if some documents may be irrelevant.
             certain = variable in ("", self.target) or variable in self._waiting
             (self.ready if certain else self.doubtful)[file] = variable
             self.order[file] = None
@@ -215,7 +214,7 @@ class Records(ReadDocuments):
             "Rules": "; ".join(
                 f"{prefix}%X with X = {self.rules[prefix]}" for prefix in _late_first(self.rules)
             ),
-            # The agent must compute these ids itself.
+            # Omit ids that the agent must compute.
             "Unread documents": ", ".join(
                 file for file in _late_first(self.ready) if _prefix(file) not in self.rules
             ),

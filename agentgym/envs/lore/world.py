@@ -1,4 +1,4 @@
-"""Base of the LORE worlds: read documents, then answer (TaskWeaver, sections 3 and 4)."""
+"""Base class for LORE worlds: read documents, then answer (TaskWeaver, sections 3 and 4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agentgym.world.world import CallSet, World
 
 # Number of sampled tasks that set the budget; about one task in nine exceeds it and is redrawn.
 _SAMPLES, _FEWEST_SAMPLES = 8, 2
-# Approximate operations of all sampled tasks, so sampling costs no more than a few resets.
+# Approximate total number of operations in the sampled tasks, which limits the sampling time.
 _SAMPLED = 4_000
 LOST_AFTER = 20
 """Turns after which an unfollowed lead counts as lost."""
@@ -43,7 +43,7 @@ LoreT = TypeVar("LoreT", bound=LoreConfig)
 
 
 def document_text(content: str | Content) -> str:
-    """Return a document's text with each picture's description on a separate line."""
+    """Return the text of a document, followed by the description of each picture."""
     if isinstance(content, str):
         return content
     return "\n".join([content.text, *(image.alt for image in content.images)])
@@ -52,17 +52,17 @@ def document_text(content: str | Content) -> str:
 class LoreWorld(World[LoreT], Generic[LoreT]):
     """Read documents, each of which helps to find others, until the target is known.
 
-    Optimal reads are the unread documents that the target certainly depends on. Each must be read
-    exactly once, in any order, so each is on a shortest path of one document per turn.
+    An optimal call reads any unread document that the target certainly depends on. Every needed
+    document must be read exactly once, in any order.
 
     Attributes:
-        graph: The whole task; None in a world read from a chat.
+        graph: The whole task; undefined in a world rebuilt from a chat.
     """
 
     prose_fails = False
     roles: ClassVar[Mapping[str, tuple[str, ...]]] = {"reader": (), "writer": ("submit",)}
     max_failed_rounds = 3  # TaskWeaver, appendix C
-    # Mean needed documents per operation: three operands, a rule, and a share of the indices.
+    # Mean number of needed documents per operation: three operands, one rule, some indices.
     documents_per_operation: ClassVar[float] = 4.25
     texts: ClassVar[Mapping[str, str]]
     known: ReadDocuments
@@ -83,7 +83,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         hard = [self.texts["hard"]] if self.config.difficulty == "hard" else []
         return "\n".join([self.texts["rules"], *hard, self.texts["answer"]])
 
-    # A domain overrides these hooks.
+    # Each domain overrides these hooks.
 
     def grow(self, rng: Random) -> Graph:
         """Draw the task."""
@@ -94,31 +94,31 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         raise NotImplementedError
 
     def show(self, node: Node) -> str | Content:
-        """Return the document as the agent sees it."""
+        """Return the document as shown to the agent."""
         raise NotImplementedError
 
     def style(self, node: Node) -> Random:
-        """Return a generator for a document's wording."""
-        # Rereads must show the same text.
+        """Return a random generator for the wording of a document."""
+        # Rereading must show the same text.
         return Random(self._salt << 32 | node.uid)
 
     def may_reread(self, file: str) -> bool:
-        """Report whether a document can be read again."""
+        """Return whether a document can be read again."""
         return self.config.rereads
 
     def shortest_rounds(self) -> int:
-        """Count the fewest turns for all needed documents, without a limit per turn."""
+        """Return the minimum number of reading turns if a turn may contain any number of reads."""
         return self.graph.height + 1
 
     def turns(self) -> int:
-        """Count the reading turns of an optimal policy under `budget_by`."""
+        """Return the number of reading turns of an optimal policy, according to `budget_by`."""
         if self.config.budget_by == "reads":
             return self.graph.needed
-        # Both the depth and the calls per reply bound the rounds from below.
+        # The depth and the calls per reply both limit how few rounds suffice.
         return max(self.shortest_rounds(), ceil(self.graph.needed / self.config.max_calls_per_turn))
 
     def most_turns(self) -> int:
-        """Return the maximum reading turns of several sampled tasks, which set the budget."""
+        """Return the maximum number of reading turns over several sampled tasks."""
         key = type(self), self.config
         if key not in _most_turns:
             samples = max(_FEWEST_SAMPLES, min(_SAMPLES, _SAMPLED // (self.config.operations + 1)))
@@ -133,7 +133,6 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     def generate(self) -> None:
         most = self.most_turns()
         self.graph = self.grow(Random(int(self.rng.integers(2**63))))
-        # Redraw a task that the budget does not cover.
         while self.turns() > most:
             self.graph = self.grow(Random(int(self.rng.integers(2**63))))
         self._salt = int(self.rng.integers(2**32))
@@ -152,11 +151,13 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         node = self.graph.node(file_id)
         again = file_id in self.known.read
         derivable = again or self.known.follows(file_id)
-        # One error for both cases: a guess must not reveal whether an id exists.
+        # Use the same error in both cases, so that guessing does not reveal which ids exist.
         if node is None or (self.config.strict_ids and not derivable):
             raise ToolError(f"there is no document {echo(file_id)}")
         if again and not self.may_reread(file_id):
-            raise ToolError(f"document {echo(file_id)} was read before and is shown only once")
+            raise ToolError(
+                f"document {echo(file_id)} has already been read and cannot be read again"
+            )
         self._counts["reads"] += 1
         self._counts["redundant_reads"] += again
         self._counts["guessed_reads"] += not derivable
@@ -176,19 +177,19 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return "Your answer has been taken."
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Accept a reply without a call whose last line is `Final answer: ...`."""
+        """Parse the answer if the last line of a reply is `Final answer: ...`."""
         lines = text.strip().splitlines()
         match = _FINAL.fullmatch(lines[-1].strip()) if lines else None
         return ToolCall("submit", {"value": match[1]}) if match else None
 
     def right(self, value: str) -> bool:
-        """Return whether a value equals the answer, as a text or as a number."""
+        """Return whether a value equals the answer, as a string or as a number."""
         text = value.strip().removesuffix(".")
         if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`":
             text = text[1:-1].strip()
         answer = self.graph.answer
         if isinstance(answer, int):
-            # Python refuses to parse much longer numbers.
+            # Python cannot parse much longer numbers.
             return bool(re.fullmatch("[+-]?[0-9]{1,4000}", text)) and int(text) == answer
         return text == answer
 
@@ -198,7 +199,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        """Choose a number of operations whose documents take, on average, all turns but the last."""
+        """Choose the number of operations so that reading takes `steps - 1` turns on average."""
         check_int("horizon", steps, 2, int(cls.documents_per_operation * MAX_OPERATIONS))
         return {"operations": round((steps - 2) / cls.documents_per_operation)}
 
@@ -211,7 +212,7 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return CallSet("read_document", "file_id", useful)
 
     def legal_calls(self) -> Sequence[ToolCall]:
-        # Older documents could be reread too, but the state does not list them.
+        # Older documents could be read again too, but the state does not list them.
         files = [*self.known.unread(), *self._rereadable()]
         return (*CallSet("read_document", "file_id", files), self._answer())
 
@@ -222,9 +223,9 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return ToolCall("submit", {"value": self.known.answer or "unknown"})
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return a read of each document, in the order of known ids, and an answer.
+        """Return one read call per document, in the order of known ids, and an answer.
 
-        Unknown and illegal documents have an empty id.
+        Calls for unknown documents, and for documents that cannot be read, have an empty id.
         """
         legal = {*self.known.unread(), *self._rereadable()}
         files = [file if file in legal else "" for file in self.known.order]
@@ -234,8 +235,8 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [0, 1], shape `(2 * most_documents + 2,)`.
 
-        For each document of the catalog, whether it is known and whether it is useful; then whether
-        the answer is known, and the turns as a share of the useful maximum.
+        The features are two flags per document (known, useful), a flag for a known answer, and the
+        share of turns left.
         """
         most = self.config.most_documents
         useful = set(self.known.useful())
@@ -246,11 +247,11 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return np.concatenate((rows.ravel(), ends), dtype=np.float32)
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]]:
-        """Label the next reply's successful calls.
+        """Label the successful calls of the next reply.
 
-        `optimal`; `redundant`, a reread; `speculative`, a read that may not be needed; `lucky`, a
-        document that nothing has mentioned, or the right answer before it could be known; `wrong`,
-        another answer; `neutral`, any other tool.
+        A read is `optimal`, `redundant` (read before), `speculative` (may be irrelevant) or `lucky`
+        (guessed). An answer is `optimal`, `wrong` or `lucky` (not yet certain). Other calls are
+        `neutral`.
         """
         useful = frozenset(
             call.arguments["file_id"]
@@ -322,12 +323,11 @@ class LoreWorld(World[LoreT], Generic[LoreT]):
         return ToolCall("read_document", {"file_id": file}) if file else None
 
     def report(self) -> Mapping[str, Any]:
-        """Report the size of the task, what was read, and how the episode failed if it did
-        (TaskWeaver, section 4.4).
+        """Report the task size, the reads, and the kind of failure (TaskWeaver, section 4.4).
 
-        `premature_halt`: it ended without the right answer while there were useful documents to
-        read. `lost_leads`: how many of these had been known for more than 20 turns.
-        `synthesis_error`: everything needed was read, but the right answer was not given.
+        `premature_halt`: the episode failed while useful documents were unread. `lost_leads`: the
+        number of useful documents that were known for more than 20 turns but not read.
+        `synthesis_error`: the episode failed although all needed documents were read.
         """
         read = [node for file in self.known.read if (node := self.graph.node(file))]
         open_leads = [

@@ -167,7 +167,7 @@ def test_an_item_is_isolable_if_the_feedback_on_all_others_leaves_it_alone() -> 
     assert [apart.isolable(k, least=3) for k in range(4)] == [False, False, False, False]
     config, rng = ItemsConfig(), np.random.default_rng(0)
     table = config.table(rng)
-    with pytest.raises(ValueError, match=r"no item .* lists of at least 60 items; give a smaller"):
+    with pytest.raises(ValueError, match=r"no item .* lists of at least 60 items; use a smaller"):
         list(config.targets(table, rng, 60))
 
 
@@ -232,23 +232,23 @@ def by_rank(table: ItemTable, stats: list[Any]) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize(
     ("conditions", "message"),
     [
-        ([], "a query takes 1 to 1024 conditions, got 0"),
-        ([value("Kind", "Bug")], 'there is no section "Kind"; sections: Type, Base Stats'),
+        ([], "a query must have 1 to 1024 conditions, got 0"),
+        ([value("Kind", "Bug")], 'there is no section "Kind"; the sections are Type, Base Stats'),
         ([value("Type", "bug")], 'section "Type" has no value "bug"'),
         (
             [value("Base Stats", "3")],
-            "section \"Base Stats\" takes conditions of type 'numeric' only",
+            "section \"Base Stats\" accepts only conditions of type 'numeric'",
         ),
         (
             [{"type": "numeric", "section": "Type", "comparator": ">", "threshold": 3}],
-            "takes conditions of type 'value' only",
+            "accepts only conditions of type 'value'",
         ),
         (
             [{"type": "numeric", "section": "Generation"}],
-            "a condition of type numeric takes section, comparator and threshold",
+            "a condition of type numeric requires section, comparator and threshold",
         ),
-        ([value("Type")], "a condition of type value takes section, 1 to 1024 values and exclude"),
-        ([value("Type", "Bug", threshold=3)], "a condition of type value takes section"),
+        ([value("Type")], "a condition of type value requires section, 1 to 1024 values"),
+        ([value("Type", "Bug", threshold=3)], "a condition of type value requires section"),
     ],
 )
 def test_queries_that_cannot_be_run_say_why(conditions: Any, message: str) -> None:

@@ -108,7 +108,7 @@ def test_a_row_whose_answer_does_not_follow_has_no_oracle_and_says_so(tmp_path: 
             make("LongContextQA", data=str(tmp_path), **options)
     make("LongContextQA", data=str(tmp_path), oracles="S", row=1)
     env = make("LongContextQA", data=str(tmp_path), row=0, labels=True)
-    with pytest.raises(PolicyError, match="that LongContextQA can compute, so no oracle exists"):
+    with pytest.raises(PolicyError, match="no oracle exists, because LongContextQA cannot parse"):
         rollout(OraclePolicy("LongContextQA"), env, 0)
     env.reset(seed=0)
     *_, info = env.step(f"<answer>{wrong['answer']}</answer>")
@@ -152,7 +152,7 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], str], str]] = {
     "empty": (broken(lambda row: row.update(messages=[])), "messages: List should have at least 1"),
     "no log": (
         broken(lambda row: row.update(messages=row["messages"][:1])),
-        "messages: must hold feedback that begins with 'Round 1:'",
+        "messages: must contain feedback that begins with 'Round 1:'",
     ),
     "twice": (json.dumps, "id: must differ from line 1"),
 }
@@ -180,16 +180,20 @@ def test_a_row_needs_a_setting_a_true_answer_and_a_number_that_exists(tmp_path: 
         load_rows(str(path))
     path = write(tmp_path, row, "ki-c", {**strip(row), "answer": 99})
     env = make("LongContextQA", data=str(path))
-    with pytest.raises(ValueError, match=r"field answer: must be [0-9] by the log, got 99"):
+    with pytest.raises(
+        ValueError, match=r"field answer: must be [0-9] according to the log, got 99"
+    ):
         env.reset(seed=0)
     with pytest.raises(ValueError, match=r"row must be below 1, the number of rows of .*, got 1"):
         make("LongContextQA", data=str(path), row=1).reset(seed=0)
-    with pytest.raises(ValueError, match=r"data '.*' holds no rows; give a JSONL file"):
+    with pytest.raises(
+        ValueError, match=r"data '.*' has no rows; give an AgentLongBench JSONL file"
+    ):
         make("LongContextQA", data=str(tmp_path / "none")).reset(seed=0)
     (tmp_path / "folder" / "rows.jsonl").mkdir(parents=True)
-    with pytest.raises(ValueError, match=r"rows\.jsonl must be a file of rows"):
+    with pytest.raises(ValueError, match=r"rows\.jsonl must be an existing file"):
         load_rows(str(tmp_path / "folder"))
-    with pytest.raises(ValueError, match="row and verified select rows of data, got row=1"):
+    with pytest.raises(ValueError, match="row and verified require data, got row=1"):
         make("LongContextQA", row=1)
 
 

@@ -132,7 +132,8 @@ def test_the_lists_together_leave_the_hidden_item_and_only_late(knowledge: str) 
 
 def test_isolation_that_cannot_be_is_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"no log of 3 rounds can be made; take more, or a min_list below 75"
+        ValueError,
+        match=r"cannot generate a log of 3 rounds; increase the length, or use a min_list below 75",
     ):
         make(rounds=3, min_list=75, seed=1, isolate=True)
 

@@ -117,7 +117,7 @@ def test_a_wrong_pick_counts_and_excludes_the_object() -> None:
     target = game.team.worlds[SPEAKER].targets[0]
     word = world.objects[target][0]
     cycle(game, call("say", text="A"))
-    assert newest(game, SPEAKER).startswith("error: you may say")
+    assert newest(game, SPEAKER).startswith("error: text must be one of")
     cycle(game, call("say", text=word))
     wrong = next(each for each in world.candidates if each != target)
     cycle(game, call("say", text="ABCDEFGHIJKL"[wrong]))

@@ -104,9 +104,9 @@ GOOD = json.dumps({"question": CLIPS, "answer": "#### 1"}).encode() + b"\n"
     [
         (b"", "d.jsonl: expected JSON lines, the file is empty"),
         (b"\n \r\n", "the file is empty"),
-        (GOOD + b'{"question": "Q?"}', "line 2, field answer: expected a text, it is missing"),
-        (GOOD + b'{"question": 3, "answer": "#### 1"}', "line 2, field question: expected a text, got 3"),
-        (GOOD + b'{"question": " ", "answer": "#### 1"}', "line 2, field question: expected a text"),
+        (GOOD + b'{"question": "Q?"}', "line 2, field answer: expected a string, it is missing"),
+        (GOOD + b'{"question": 3, "answer": "#### 1"}', "line 2, field question: expected a string, got 3"),
+        (GOOD + b'{"question": " ", "answer": "#### 1"}', "line 2, field question: expected a string"),
         (GOOD + b'{"question": "Q?", "answer": "42"}', "line 2, field answer: expected a number after the last ####"),
         (GOOD + b'{"question": "Q?", "answer": "#### 1/2"}', "line 2, field answer: expected a number"),
         (GOOD + b'{"question": "\\ud800?", "answer": "#### 1"}', "line 2, field question: expected valid Unicode"),
@@ -161,22 +161,22 @@ def test_all_mistakes_of_a_folder_are_told(tmp_path: Path) -> None:
         {"id": "a"},
         {**metadata, "metadata": "z"},
     )
-    with pytest.raises(ValueError, match="has 18 mistakes") as caught:
+    with pytest.raises(ValueError, match="contains 18 mistakes") as caught:
         load_folder(tmp_path)
     for told in (
-        "documents.jsonl, field id: expected different ids, 'a' is there 2 times",
-        "documents.jsonl, line 2, field content: expected a text, it is missing",
+        "documents.jsonl, field id: expected unique ids, 'a' occurs 2 times",
+        "documents.jsonl, line 2, field content: expected a string, it is missing",
         "documents.jsonl, line 3, field metadata: expected an object, got 'z'",
-        "tasks.jsonl, field id: expected different ids, 't' is there 2 times",
+        "tasks.jsonl, field id: expected unique ids, 't' occurs 2 times",
         "tasks.jsonl, line 1, field answer: expected a number, got 'many'",
         "tasks.jsonl, line 1, field documents: expected ids in documents.jsonl, and not 'zz'",
         "tasks.jsonl, line 2, field answer: expected a number, got True",
-        "tasks.jsonl, line 2, field documents: expected a list of texts, got 'a'",
-        "tasks.jsonl, line 3, field question: expected a text, it is missing",
+        "tasks.jsonl, line 2, field documents: expected a list of strings, got 'a'",
+        "tasks.jsonl, line 3, field question: expected a string, it is missing",
         "tasks.jsonl, line 4: expected a JSON object",
         "tasks.jsonl, line 5: expected a JSON object",
         "tasks.jsonl, line 6, field static_only: expected True, False or a reason, got 1",
-        "tasks.jsonl, line 6, field premises: expected a list of texts",
+        "tasks.jsonl, line 6, field premises: expected a list of strings",
     ):
         assert told in str(caught.value)
     with pytest.raises(
@@ -184,7 +184,7 @@ def test_all_mistakes_of_a_folder_are_told(tmp_path: Path) -> None:
     ):
         load_folder(tmp_path / "nowhere")
     for place in (tmp_path / "nowhere", tmp_path / "nowhere.jsonl"):
-        with pytest.raises(ValueError, match="contains no tasks; give GSM8K as JSONL"):
+        with pytest.raises(ValueError, match="contains no tasks; give a GSM8K JSONL file"):
             make("SearchWorld", data=str(place)).reset(seed=0)
 
 
@@ -206,7 +206,10 @@ def test_rejected_tasks_are_static(tmp_path: Path) -> None:
     shown = [document.content for document in world.database.documents]  # type: ignore[attr-defined]
     assert not any("Ann" in text for text in shown)
     write(path, {"question": hard, "answer": "#### 72"})
-    with pytest.raises(ValueError, match=r"none of 1 tasks .*only the story says who 'she' is"):
+    with pytest.raises(
+        ValueError,
+        match=r"searching cannot solve any of 1 tasks .*only the story says who 'she' is",
+    ):
         make("SearchWorld", data=str(tmp_path)).reset(seed=0)
 
 
@@ -344,6 +347,6 @@ def test_malformed_parts_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "parts.jsonl", {**PART, "id": "z"}, {**PART, "documents": ["x"]}, PART)
     with pytest.raises(
         ValueError,
-        match=r"line 1, field id: .*line 2, field documents: .*line 3, field id: expected different",
+        match=r"line 1, field id: .*line 2, field documents: .*line 3, field id: expected a unique",
     ):
         read_parts([take_apart("a", CLIPS, "72")], path)

@@ -103,7 +103,7 @@ def test_all_relations_and_kinds_of_question_occur() -> None:
 def test_what_cannot_be_drawn_is_said() -> None:
     with pytest.raises(
         ValueError,
-        match="no problem with 128 premises was found below max_answer=100; raise max_answer",
+        match="found no problem with 128 premises and max_answer=100; increase max_answer",
     ):
         draw_problem(Random(0), PEOPLE, ProblemOptions(premises=128, max_answer=100))
 
@@ -203,6 +203,7 @@ def test_too_many_colours_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "FIRST_NAMES", ("Adela", "Bruno"))
     monkeypatch.setattr(drawing, "LAST_NAMES", ("Marsh", "Novak"))
     with pytest.raises(
-        ValueError, match=r"tasks=9000 need [0-9]+ months to keep people apart, but there are 720"
+        ValueError,
+        match=r"tasks=9000 needs [0-9]+ different months, but there are only 720",
     ):
         draw_tasks(DatabaseOptions(tasks=9_000, premises=1))

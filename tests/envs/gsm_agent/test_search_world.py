@@ -152,7 +152,7 @@ def test_worlds_share_one_copy_and_hold_none() -> None:
 def test_pages_follow_one_another_up_to_the_twentieth() -> None:
     env = start("SearchWorld", tasks=200)
     world: Any = env.world
-    assert "there is no search yet" in play(env, NEXT).text
+    assert "next_page requires a previous search" in play(env, NEXT).text
     query = "the number of muffins that was more than in"
     best = world.database.index.best(query, 100)
     ids = [world.database.documents[place].id for place in best]
@@ -164,7 +164,7 @@ def test_pages_follow_one_another_up_to_the_twentieth() -> None:
     assert seen == ids
     assert len(ids) == 100
     before = copy.deepcopy(vars(world))
-    assert "all 20 pages of this search were shown" in play(env, NEXT).text
+    assert "all 20 pages of this search have been shown" in play(env, NEXT).text
     before.pop("rng"), before.pop("turn")
     assert {name: value for name, value in vars(world).items() if name in before} == before
     assert shown_ids(play(env, search("kites")).text)
@@ -175,7 +175,7 @@ def test_a_search_that_finds_nothing_and_an_empty_one() -> None:
     env = start("SearchWorld", **SMALL)
     assert play(env, search("qwxz")).text.endswith("No document fits.")
     assert play(env, NEXT).text.endswith("No document fits.")
-    assert "the query is empty" in play(env, search("  \n")).text
+    assert "the query must not be empty" in play(env, search("  \n")).text
     assert len(env.world.log) == 2
 
 

@@ -119,21 +119,21 @@ def test_calls_that_cannot_be_carried_out_are_refused_and_change_nothing() -> No
     start_file = world.known.useful()[0]
     with pytest.raises(
         ToolError,
-        match=f'^no picture of a document "{start_file}" was shown: read it first, if it has one$',
+        match=f'^no picture of document "{start_file}" has been shown; read the document first$',
     ):
         world.rotate_image(start_file, 90.0)
     for node in world.graph.nodes:
         world.read_document(node.file)
         if node.note is None:
-            with pytest.raises(ToolError, match="no picture of a document"):
+            with pytest.raises(ToolError, match="no picture of document"):
                 world.flip_image(node.file, "vertical")
     file = pictured(world, "value")[0][0].file
     world.stretch_image(file, 0.1, 5)
     for width, height, why in (
         (1, -1, r"stretch_image: height_factor must be in \[0.1, 10\], got -1"),
         (0.0, 1, r"stretch_image: width_factor must be in \[0.1, 10\], got 0.0"),
-        (10, 10, r"the picture would get 380 x 19200 pixels; both must be in \[16, 2048\]"),
-        (0.1, 1, r"the picture would get 4 x 1920 pixels; both must be in \[16, 2048\]"),
+        (10, 10, r"width and height of the picture must be in \[16, 2048\], got 380 x 19200"),
+        (0.1, 1, r"width and height of the picture must be in \[16, 2048\], got 4 x 1920"),
     ):
         with pytest.raises(ToolError, match=f"^{why}$"):
             world.stretch_image(file, width, height)
@@ -141,7 +141,7 @@ def test_calls_that_cannot_be_carried_out_are_refused_and_change_nothing() -> No
     for _ in range(15):
         world.flip_image(file, "horizontal")
     with pytest.raises(
-        ToolError, match="was changed 16 times: read the document again to start afresh"
+        ToolError, match="has been changed 16 times; read the document again to restore the picture"
     ):
         world.flip_image(file, "horizontal")
     env = start("MultimodalWorld-paper")

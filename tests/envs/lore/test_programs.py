@@ -191,7 +191,7 @@ NO_EXPRESSIONS = ("", "m_a", "m_a() +", "m_a() * m_b()", "9 * (m_a() + m_b()", "
     "text", [*NO_EXPRESSIONS, "(m_a() * 7 + 100) % 100", "if m_a() < m_b() then 3"]
 )
 def test_what_is_no_expression_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="this is no expression over modules"):
+    with pytest.raises(ValueError, match="this is not an expression over modules"):
         read_expression(text)
 
 

@@ -164,7 +164,7 @@ def test_right_answers_score_1_and_missing_or_doubled_ones_count_once(
         each.score == 0 and not each.answered
         for each in files.score_folder(data, tmp_path / "nothing")
     )
-    with pytest.raises(ValueError, match=r"holds no rows; give a JSONL file"):
+    with pytest.raises(ValueError, match=r"has no rows; give an AgentLongBench JSONL file"):
         files.score_folder(tmp_path / "empty", data)
 
 
@@ -334,7 +334,7 @@ def test_only_pages_with_evidence_are_worth_reading() -> None:
     assert "Pages read: " + str(other) in world.state()
     assert (
         play(env, ToolCall("read_log", {"page": 9})).text
-        == "error: the log has the pages 1 to 8, got 9"
+        == "error: page must be from 1 to 8, got 9"
     )
     assert (
         "error: the answer must be a whole number"
@@ -377,7 +377,8 @@ def test_short_logs_that_isolate_are_drawn_until_one_does() -> None:
             == 1
         )
     with pytest.raises(
-        ValueError, match=r"no log of 3 rounds can be made; take more, or a min_list below 75"
+        ValueError,
+        match=r"cannot generate a log of 3 rounds; increase the length, or use a min_list below 75",
     ):
         LongContextQA(QAConfig(task="intersection", rounds=3, items=300, min_list=75), 0).generate()
 
@@ -387,13 +388,13 @@ def test_menu_features_and_texts_of_other_worlds() -> None:
     assert len(world.action_catalog()) == 5
     assert world.features().shape == (9,)
     with pytest.raises(
-        ValueError, match="does not determine the number of pages; a menu needs rounds and length=0"
+        ValueError, match="does not determine the number of pages; set rounds and length=0"
     ):
         LongContextQA(QAConfig(length=5_000), 0).action_catalog()
     for bad in ("", "The question: what?\nTurn budget: 3"):
         with pytest.raises(ValueError, match="this is not a task of LongContextQA"):
             LongContextQA.read_task(bad)
-    with pytest.raises(ValueError, match="there is no question in"):
+    with pytest.raises(ValueError, match="cannot parse a question in"):
         LongContextQA.read_task(
             "The log has 3 rounds on 1 pages of 3;\n\nThe question: what?\nTurn budget: 3"
         )

@@ -1,4 +1,4 @@
-"""Expressions in the templates of GSM-Symbolic, computed with exact fractions."""
+"""Evaluate the expressions in GSM-Symbolic templates with exact fractions."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from random import Random
 from types import CodeType
 from typing import Any
 
-# Attributes, subscripts, lambdas and comprehensions are not allowed, so a formula can access only
-# its arguments.
+# Without attributes, subscripts, lambdas and comprehensions, a formula can access only its
+# arguments.
 _ALLOWED = (
     *(ast.Expression, ast.Constant, ast.Name, ast.Load, ast.List, ast.Tuple, ast.Call),
     *(ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop, ast.BoolOp, ast.boolop),
     *(ast.Compare, ast.cmpop, ast.IfExp),
 )
-_SEVERAL = 20  # samples of several items per draw; listing all would take millions
+_SEVERAL = 20  # samples per draw; there may be millions in total
 
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """All ordered samples of `count` items, which are too many to list."""
+    """All ordered samples of `count` items, which are too many to enumerate."""
 
     items: Sequence[Any]
     count: int
 
     def draw(self, rng: Random) -> list[list[Any]]:
-        """Draw some of the samples."""
+        """Draw a few of the samples."""
         return [rng.sample(list(self.items), self.count) for _ in range(_SEVERAL)]
 
 
@@ -53,7 +53,7 @@ def write_number(value: Any) -> str:
         return str(value)
     written = Decimal(value.numerator) / value.denominator
     if Fraction(written) != value:
-        raise ValueError(f"{value} has no finite decimal form")
+        raise ValueError(f"{value} must have a finite decimal form")
     return f"{written:f}"
 
 
@@ -71,7 +71,7 @@ def _is_int(value: Any) -> bool:
 
 def _ensure_int(value: Any) -> int:
     if not _is_int(value):
-        raise ValueError(f"{value} is not whole")
+        raise ValueError(f"{value} must be a whole number")
     return int(value)
 
 
@@ -113,7 +113,7 @@ _GLOBALS = {"__builtins__": {}, **_FUNCTIONS}
 
 
 class _Exact(ast.NodeTransformer):
-    """Replaces functions that round by exact functions."""
+    """Replaces divisions and floats with exact fractions."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
@@ -128,7 +128,7 @@ class _Exact(ast.NodeTransformer):
 
 
 class Formula:
-    """An expression over variables, with arithmetic, comparisons and the templates' functions.
+    """An expression with variables, arithmetic, comparisons and the functions of the templates.
 
     Other syntax raises ValueError.
     """
@@ -145,7 +145,7 @@ class Formula:
             if isinstance(node, ast.Call):
                 called.add(node.func.id if isinstance(node.func, ast.Name) else "")
         if unknown := called - _FUNCTIONS.keys():
-            raise ValueError(f"the function {min(unknown)!r} is unknown in {text.strip()!r}")
+            raise ValueError(f"unknown function {min(unknown)!r} in {text.strip()!r}")
         named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         self.names = frozenset(named - called)
         self.has_equality = any(isinstance(node, ast.Eq) for node in ast.walk(tree))
@@ -155,7 +155,7 @@ class Formula:
     def __call__(self, values: Mapping[str, Any]) -> Any:
         """Return the value, or raise ArithmeticError or ValueError."""
         try:
-            # Safe, because only the syntax and functions above are allowed.
+            # This is safe, because only the syntax and functions above are allowed.
             return eval(self._code, _GLOBALS, dict(values))
         except (TypeError, IndexError, NameError, InvalidOperation) as error:
-            raise ValueError(f"it cannot be computed ({error})") from error
+            raise ValueError(f"cannot evaluate the expression ({error})") from error

