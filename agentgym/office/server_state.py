@@ -1,4 +1,4 @@
-"""Gives the parts of a server access to its state."""
+"""Gives the parts of a server access to the server's state."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from agentgym.office.store import Store
 class ServerState:
     """A server's store, context and session (connection state, such as the logged-in user's id).
 
-    These are properties because the server replaces the objects at episode start and snapshot
-    restore.
+    These are properties, because the server replaces the objects when an episode starts or a
+    snapshot is restored.
     """
 
     def __init__(self, server: Server) -> None:

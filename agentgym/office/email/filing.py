@@ -22,7 +22,7 @@ WHERE user = ? AND folder = ?
 
 
 class Filing(EmailPart):
-    """The user's folders, and the tools that file emails."""
+    """Tools for the user's folders, and for moving, deleting and marking emails."""
 
     @tool
     def get_folders(self) -> str:

@@ -25,7 +25,7 @@ class Email(Server):
 
     name: ClassVar[str] = "email"
     schema: ClassVar[str] = SCHEMA
-    # Prompts depend on the published server's order.
+    # The tool order of the published server, because it affects the prompt.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         login logout get_current_user list_users create_user check_connection get_folders
@@ -76,10 +76,10 @@ class Email(Server):
     def deliver(
         self, mails: Mail | Iterable[Mail], user: str | None = None, folder: str = "INBOX"
     ) -> None:
-        """Put emails with any dates into mailboxes without sending them.
+        """Store emails in mailboxes without sending them; the dates are arbitrary.
 
-        By default, all recipients and the Sent folder receive the emails; with `user`, only
-        that mailbox's `folder` does, which is created if missing.
+        By default, all recipients and the sender's Sent folder receive the emails. With `user`,
+        only that user's `folder` receives them; the folder is created if necessary.
         """
         boxes = self._mailboxes
         with self.store.change():
@@ -103,7 +103,7 @@ class Email(Server):
         return [self._mailboxes.to_mail(row) for row in rows]
 
     def sent(self, user: str | None = None) -> list[Mail]:
-        """Return the emails sent with tools, in order; deleted ones remain."""
+        """Return the emails sent with tools, in order, including deleted emails."""
         author = None if user is None else self._mailboxes.existing_user_id(user)
         sql = """SELECT *, '' AS folder, 1 AS own, 0 AS is_read, 0 AS is_important, id AS message
             FROM messages WHERE origin = 'sent' AND (? IS NULL OR author = ?) ORDER BY id"""
@@ -149,7 +149,7 @@ class Email(Server):
     def list_users(self) -> Row:
         """List the users of the mail server, sorted by address."""
         self._mailboxes.me()
-        # The order of creation could reveal whom a task is about.
+        # Creation order could reveal which users matter for a task.
         users = self.store.rows("SELECT email, name FROM users ORDER BY email")
         return {"users": users, "count": len(users)}
 

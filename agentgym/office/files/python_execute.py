@@ -13,14 +13,14 @@ from agentgym.text.tools import ToolError, echo, tool
 if TYPE_CHECKING:
     from agentgym.sandboxes.program_run import ProgramResult
 
-MAX_SECONDS = 120  # a step must end
-FOLDER = ".python_tmp"  # the programs' workspace directory
+MAX_SECONDS = 120  # ensures that each step ends
+FOLDER = ".python_tmp"  # the workspace directory in which programs are saved
 
 
 class PythonExecute(Server):
     """CPython in a sandbox that contains the workspace and no network.
 
-    If a program fails or is stopped, its file changes remain.
+    File changes remain even if a program fails or is stopped.
     """
 
     name: ClassVar[str] = "python_execute"

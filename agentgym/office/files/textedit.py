@@ -11,8 +11,8 @@ from typing_extensions import TypedDict
 
 from agentgym.text.tools import ToolError, echo
 
-MAX_EDIT_CHARS = 2_000_000  # maximum edits, because each one copies the text
-MAX_DIFF_LINES = 20_000  # maximum lines; a diff may take quadratic time
+MAX_EDIT_CHARS = 2_000_000  # because each edit copies the text
+MAX_DIFF_LINES = 20_000  # a diff may take quadratic time
 
 
 class EditOperation(TypedDict):
@@ -23,10 +23,11 @@ class EditOperation(TypedDict):
 
 
 def apply_edits(text: str, edits: Sequence[EditOperation]) -> str:
-    """Replace each edit's first occurrence in order.
+    """Apply the edits in order; each edit replaces the first occurrence of `oldText`.
 
-    Without an exact match, lines may differ in surrounding whitespace, and new lines take over the
-    indentation. Raises `ToolError` for an empty or missing old text or an overlong result.
+    If there is no exact match, leading and trailing whitespace of lines is ignored, and the new
+    lines are indented like the old lines. Raises `ToolError` if `oldText` is empty or missing in
+    the file, or if a text is too long.
     """
     for edit in edits:
         old, new = edit["oldText"].replace("\r\n", "\n"), edit["newText"].replace("\r\n", "\n")
@@ -69,7 +70,7 @@ def _space(line: str) -> str:
 
 
 def show_diff(old: str, new: str, name: str) -> str:
-    """Return a fenced unified diff, or raise `ToolError` for too many lines."""
+    """Return a unified diff in a code fence, or raise `ToolError` for too many lines."""
     before, after = _lines(old), _lines(new)
     if max(len(before), len(after)) > MAX_DIFF_LINES:
         raise ToolError(

@@ -1,4 +1,4 @@
-"""CREATE, ALTER, DROP and COMMENT ON of tables; a refused statement raises `ToolError`."""
+"""CREATE, ALTER, DROP and COMMENT statements for tables; invalid ones raise `ToolError`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentgym.text.tools import ToolError
 
 
 def create(warehouse: Warehouse, tree: exp.Create) -> ConversionResult:
-    """Execute a CREATE TABLE, or change nothing."""
+    """Execute a CREATE TABLE statement; if it raises `ToolError`, nothing has changed."""
     kind = str(tree.kind).upper()
     if kind != "TABLE":
         raise ToolError(f"not supported: CREATE {kind}; CREATE TABLE is")
@@ -94,7 +94,7 @@ def drop(warehouse: Warehouse, tree: exp.Drop) -> ConversionResult:
 
 
 def comment(warehouse: Warehouse, tree: exp.Comment) -> ConversionResult:
-    """Execute a COMMENT ON a table or column."""
+    """Execute a COMMENT statement for a table or column."""
     kind = str(tree.args["kind"]).upper()
     if kind not in ("TABLE", "COLUMN"):
         raise ToolError(
@@ -115,7 +115,7 @@ def comment(warehouse: Warehouse, tree: exp.Comment) -> ConversionResult:
 
 
 def alter(warehouse: Warehouse, tree: exp.Alter) -> ConversionResult:
-    """Execute an ALTER TABLE that changes comments; refuse every other change."""
+    """Execute an ALTER TABLE statement that changes comments; reject all other changes."""
     kind = str(tree.args["kind"]).upper()
     if kind != "TABLE":
         raise ToolError(f"invalid argument: ALTER {kind} is not supported; ALTER TABLE is")
