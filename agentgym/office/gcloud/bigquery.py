@@ -89,7 +89,7 @@ class BigQuery:
         """Create or replace a table; create the dataset if necessary.
 
         `columns` maps names to BigQuery types, such as STRING, INT64, FLOAT64, NUMERIC, DATE,
-        DATETIME or TIMESTAMP; `rows` follow its order.
+        DATETIME or TIMESTAMP; `rows` contain values in that order.
         """
         now = self._server.context.clock.now()
         self._server.engine.schemas.setdefault(dataset, Schema("", now.isoformat(), "US"))

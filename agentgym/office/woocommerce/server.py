@@ -20,19 +20,19 @@ from agentgym.office.woocommerce.settings import Settings
 class WooCommerce(Server):
     """A shop whose caller is the administrator.
 
-    Totals are computed in whole cents from an order's lines. Dates are in site time (the setting
-    `gmt_offset`). Saving a product determines whether it is on sale. Items of `meta_data` are
-    matched by id or key; a null value removes one.
+    Order totals are computed from line items, in whole cents. Dates are in site time (the setting
+    `gmt_offset`). Whether a product is on sale is determined when the product is saved. Items of
+    `meta_data` are matched by id or key; a null value removes an item.
 
-    Tasks fill the shop through its parts (`products`, `categories`, `orders`, `customers`,
-    `settings`) with `add` or `add_all`, and read it with `all`: `shop.products.add("Mug",
-    regular_price="5")`. Ids count from 1; category 1 is Uncategorized and customer 1 the
-    administrator.
+    Tasks use the attributes `products`, `categories`, `orders`, `customers` and `settings`. Their
+    methods `add` and `add_all` add records, as in `shop.products.add("Mug", regular_price="5")`,
+    and `all` returns all records. Ids count from 1; category 1 is Uncategorized, and customer 1 is
+    the administrator.
     """
 
     name: ClassVar[str] = "woocommerce"
     schema: ClassVar[str] = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
-    # The published server's order, which prompts depend on.
+    # The tool order of the published server, because it affects the prompt.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         woo_products_list woo_products_get woo_products_create woo_products_update
