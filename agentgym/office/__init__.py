@@ -1,8 +1,8 @@
 """Simulated office servers: mail, calendar, Canvas, shop, warehouses, sheets, files and cloud.
 
-The servers reproduce LOCA-bench's servers in process (section 2.2 and table 7). A server runs
-alone (`agentgym serve`, MCP) or is mounted on any world (`world.mount(Calendar())`). This package
-imports only `text` and `sandboxes`. An invalid tool call raises `ToolError` and changes nothing.
+The servers reproduce LOCA-bench's servers (section 2.2 and table 7). A server runs alone
+(`agentgym serve`, MCP) or is mounted on any world (`world.mount(Calendar())`). Invalid tool calls
+raise `ToolError` and change nothing.
 """
 
 from agentgym.office.context import START, Clock, OfficeContext

@@ -22,13 +22,12 @@ from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
 MAX_EVENTS = 2_500  # Google Calendar's maximum per page, so every listing is complete
-# Maximum lengths in characters; for summary and description, Google Calendar's limits.
+# Maximum lengths in characters.
 _LIMITS = {"summary": 1_024, "description": 8_192, "location": 1_024}
-# Characters that iCalendar cannot contain; tab and line feed are allowed.
+# Characters that iCalendar cannot contain.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 # Default calendar owner.
 _OWNER = {"email": "user@example.com", "displayName": "Calendar owner"}
-# Event numbers are never reused.
 _EVENT_ID = re.compile(r"event_([0-9]{3,9})", re.ASCII)
 
 

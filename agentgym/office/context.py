@@ -16,9 +16,9 @@ START = datetime(2025, 1, 15, 9, tzinfo=UTC)
 
 
 class InitialState:
-    """Saves an object's attributes when the first episode starts; each later start restores them.
+    """Saves an object's attributes at the first episode start, and restores them at later starts.
 
-    One deep copy contains all attributes, so references between attributes are preserved.
+    Attributes are copied together, so shared objects stay shared.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -67,7 +67,7 @@ class OfficeContext:
 
     Attributes:
         files: The workspace.
-        seed: The seed for identifiers and programs; the task draws a new seed for each episode.
+        seed: The seed for identifiers and programs, drawn for each episode.
     """
 
     def __init__(self, start: datetime = START) -> None:

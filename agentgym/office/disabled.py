@@ -1,4 +1,4 @@
-"""Tools that a server lists, but whose calls fail because the account lacks the feature."""
+"""Listed tools whose calls fail because the account lacks the feature."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ServerT = TypeVar("ServerT", bound=type)
 def with_disabled_tools(path: Path) -> Callable[[ServerT], ServerT]:
     """Return a class decorator that adds tools whose calls always raise `ToolError`.
 
-    The JSON file maps the name of each missing feature to the published schemas of its tools.
+    The JSON file maps the name of a feature to the published schemas of its tools.
     """
 
     def add(cls: ServerT) -> ServerT:

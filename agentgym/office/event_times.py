@@ -19,7 +19,7 @@ _MOMENT = re.compile(
 )
 # RFC 3339 full-date.
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-# Names in zoneinfo whose meaning depends on the machine's settings.
+# Names whose meaning depends on the machine's settings.
 _OF_THE_MACHINE = ("localtime", "posixrules", "Factory")
 # Outside these years, conversion between time zones can overflow.
 _YEARS = range(1900, 9999)
@@ -34,7 +34,7 @@ class EventTime(TypedDict, total=False):
 
 
 def parse_time(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
-    """Convert an event's time for storage; `name` is the argument's name for `ToolError`."""
+    """Convert an event's time for storage; error messages contain `name`."""
     if ("date" in fields) == ("dateTime" in fields):
         raise ToolError(
             f'invalid argument: {name} must be {{"dateTime": "…", "timeZone": "…"}} or {{"date": '
@@ -50,7 +50,7 @@ def parse_time(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
                 f"invalid argument: {name} needs a timeZone, or its dateTime an offset, got "
                 f"{echo(fields['dateTime'])}"
             )
-        # The conversion through UTC corrects local times that a daylight saving change skips.
+        # Conversion through UTC corrects times that a daylight saving change skips.
         moment = moment.replace(tzinfo=zone).astimezone(UTC).astimezone(zone)
     return {"dateTime": moment.isoformat().replace("+00:00", "Z")} | (
         {} if zone is None else {"timeZone": zone.key}
@@ -100,7 +100,7 @@ def _moment(name: str, text: str) -> datetime:
 
 
 def parse_bound(name: str, text: str) -> int:
-    """Convert a time to seconds since 1970; `name` is the argument's name for `ToolError`."""
+    """Convert a time to seconds since 1970; error messages contain `name`."""
     moment = _moment(name, text)
     if moment.tzinfo is None:
         raise ToolError(
@@ -111,7 +111,7 @@ def parse_bound(name: str, text: str) -> int:
 
 
 def to_python(value: Mapping[str, str]) -> datetime | date:
-    """Return a stored time as a Python object, in the event's time zone if it has one."""
+    """Convert a stored time to a Python object, in the event's time zone if any."""
     if "date" in value:
         return date.fromisoformat(value["date"])
     moment = datetime.fromisoformat(value["dateTime"])

@@ -14,7 +14,7 @@ from agentgym.text.requirements import install_command
 def install_hint(need: str, *modules: str) -> Iterator[None]:
     """Raise `ImportError` with the installation command if one of the `modules` is missing.
 
-    `need` is a message such as "PDF files need pypdf".
+    The message starts with `need`.
     """
     try:
         yield

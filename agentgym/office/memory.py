@@ -1,6 +1,6 @@
 """Memory server: a graph of entities and relations in a workspace file.
 
-The file has the format of the MCP memory server. File tools can also read and change the file.
+The file has the format of the MCP memory server.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class KnowledgeGraph(Server):
     """The agent's memory as a graph.
 
     Attributes:
-        path: The file that contains the graph; a task may set another path before the episode.
+        path: The graph's file; a task may change the path before the episode.
     """
 
     name: ClassVar[str] = "memory"
     episode_state: ClassVar[tuple[str, ...]] = (*Server.episode_state, "path")
-    # The tool order of the published server, because it affects the prompt.
+    # The published order of tools, which affects prompts.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         create_entities create_relations add_observations delete_entities delete_observations

@@ -16,7 +16,7 @@ from agentgym.text.validation import check_choice
 
 ServerT = TypeVar("ServerT", bound=Server)
 
-# Module and class of each server, imported on first use because some load large libraries.
+# Module and class by name, imported on first use because some load large libraries.
 SERVERS = {
     "filesystem": "files.filesystem:Filesystem",
     "terminal": "files.terminal:Terminal",
@@ -38,11 +38,11 @@ SERVERS = {
 class Office:
     """Servers that share a clock, identifiers and files.
 
-    An office can be pickled and deep-copied during an episode. If an earlier server has a tool
-    with the same name, a later server's tool is renamed to `<server>_<tool>`.
+    Offices can be pickled and deep-copied during an episode. If two servers have a tool with the
+    same name, the later tool is renamed to `<server>_<tool>`.
 
     Args:
-        servers: Names from `SERVERS`; the order of servers determines the order of tools.
+        servers: Names from `SERVERS`, in the order in which to list the tools.
         start: The start time of the episode.
 
     Example:
@@ -63,7 +63,7 @@ class Office:
             used |= names.keys()
 
     def get(self, kind: type[ServerT]) -> ServerT:
-        """Return the server of a given class; raise `KeyError` if the office has none."""
+        """Return the server of a class; raise `KeyError` if there is none."""
         return cast("ServerT", self._servers[kind])
 
     def toolsets(self) -> Sequence[Server]:

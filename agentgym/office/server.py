@@ -36,18 +36,18 @@ class Server(Toolset):
     JSON-serialisable data, reads the time from `self.context.clock` and rejects invalid calls
     with `ToolError`. Each call is a transaction, so a failed call changes nothing.
 
-    A large server has `parts`: plain objects that receive the server and share the server's state.
+    A large server has `parts`: plain objects that share the server's state.
 
     Attributes:
-        name: The server's name, and the prefix for a tool whose name another server uses.
+        name: The server's name, used as a prefix for duplicate tool names.
         schema: SQL that creates the server's tables.
         session: Connection state, such as the logged-in user.
-        renamed: The new names of renamed tools, by original name.
+        renamed: New tool names, by original name.
     """
 
     name: ClassVar[str]
     schema: ClassVar[str] = ""
-    json_indent: ClassVar[int | None] = 2  # the indentation of the published servers
+    json_indent: ClassVar[int | None] = 2  # as published
     episode_state: ClassVar[tuple[str, ...]] = ("context", "store", "session")
 
     def __init_subclass__(cls) -> None:

@@ -12,8 +12,7 @@ from agentgym.office.store import Store
 class ServerState:
     """A server's store, context and session (connection state, such as the logged-in user's id).
 
-    These are properties, because the server replaces the objects when an episode starts or a
-    snapshot is restored.
+    Properties, because episode starts and snapshot restores replace the objects.
     """
 
     def __init__(self, server: Server) -> None:

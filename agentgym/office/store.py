@@ -43,8 +43,8 @@ class _Database(sqlite3.Connection):
 class Store:
     """Tables of records, created by an SQL schema.
 
-    JSON columns contain any JSON value, and BOOL columns contain booleans. Columns with the same
-    name must have the same type in all tables, and `id` must be the primary key.
+    JSON columns contain JSON values, and BOOL columns booleans. Columns with the same name have the
+    same type in all tables, and `id` is the primary key.
     """
 
     def __init__(self, schema: str) -> None:
@@ -76,7 +76,7 @@ class Store:
         return records
 
     def tuples(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Return records as tuples without decoding, which is faster for many short records."""
+        """Return undecoded records, which is faster for many short records."""
         return self._db.execute(sql, _encode_all(values)).fetchall()
 
     def row(self, sql: str, *values: Any) -> Row | None:
@@ -89,14 +89,11 @@ class Store:
         return record[0] if record else None
 
     def find(self, table: str, order: str = "id", **equal: Any) -> list[Row]:
-        """Return the records whose columns have the values in `equal`, sorted by `order`."""
+        """Return the records with the values in `equal`, sorted by `order`."""
         return self.rows(_selection(table, tuple(equal), order), *equal.values())
 
     def get(self, table: str, id: int | float | str, kind: str | None = None, **equal: Any) -> Row:
-        """Return the record with an id and the values in `equal`.
-
-        Raises `ToolError` if there is none; the message calls the record `kind`.
-        """
+        """Return the record with an id and the values in `equal`, or raise `ToolError`."""
         records = self.find(table, id=id, **equal)
         if not records:
             raise ToolError(
@@ -105,7 +102,7 @@ class Store:
         return records[0]
 
     def insert(self, table: str, **record: Any) -> int:
-        """Add a record and return its rowid, which equals the id if ids are integers."""
+        """Add a record and return its rowid, which is an integer id."""
         cursor = self._write(table, _insertion(table, tuple(record)), _encode_all(record.values()))
         return int(cursor.lastrowid or 0)
 
@@ -130,14 +127,14 @@ class Store:
             )
 
     def delete(self, table: str, **equal: Any) -> int:
-        """Delete the records with the values in `equal`; return the number of deleted records."""
+        """Delete the records with the values in `equal`, and return their number."""
         where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
         return self._write(
             table, f'DELETE FROM "{table}" WHERE {where}', _encode_all(equal.values())
         ).rowcount
 
     def _write(self, table: str, sql: str, values: list[Any]) -> sqlite3.Cursor:
-        """Run a statement that changes one table; only foreign keys may change other tables."""
+        """Run a statement that changes one table; foreign keys may change others."""
         before = self._db.total_changes
         cursor = self._db.execute(sql, values)
         if self._db.total_changes - before == cursor.rowcount:  # no other table changed
@@ -172,7 +169,7 @@ class Store:
         return tuple(name for name in self._columns if not name.startswith("sqlite_"))
 
     def fingerprint(self, table: str, without: Collection[str] = ()) -> str:
-        """Return a hash of a table's records; columns in `without` are ignored."""
+        """Return a hash of a table's records, ignoring the columns in `without`."""
         columns = tuple(name for name in self.columns(table) if name not in without)
         return self.derive(
             ("fingerprint", table, columns), (table,), lambda: self._fingerprint(table, columns)
@@ -185,7 +182,7 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """Make changes atomically: an exception in the block, or too much data, undoes them all."""
+        """Make changes atomically; an exception, or too much data, undoes all changes."""
         name = f"change_{self._depth}"
         before = self._db.total_changes
         self._db.execute(f"SAVEPOINT {name}")

@@ -9,7 +9,7 @@ from agentgym.office.canvas.records import SITE, CanvasPart, When, fields_of, mo
 from agentgym.office.store import Row
 from agentgym.text.tools import tool
 
-# Students see the answer options of these question types; other types' answers are solutions.
+# For these question types, students see the answers as options.
 _CHOICES = (
     "multiple_answers_question", "multiple_choice_question", "multiple_dropdowns_question",
     "true_false_question",

@@ -26,7 +26,7 @@ class Canvas(Server):
 
     name: ClassVar[str] = "canvas"
     schema: ClassVar[str] = SCHEMA
-    # The tool order of the published server, because it affects the prompt.
+    # The published order of tools, which affects prompts.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         canvas_health_check canvas_login canvas_logout canvas_get_current_user canvas_list_users

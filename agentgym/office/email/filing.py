@@ -22,7 +22,7 @@ WHERE user = ? AND folder = ?
 
 
 class Filing(EmailPart):
-    """Tools for the user's folders, and for moving, deleting and marking emails."""
+    """Tools that manage folders, and move, delete and mark emails."""
 
     @tool
     def get_folders(self) -> str:

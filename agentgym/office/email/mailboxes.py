@@ -1,4 +1,4 @@
-"""Mailboxes shared by all parts of the mail server, and the formatting of emails."""
+"""Mailboxes, shared by all parts of the mail server, and email formatting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo
 
-SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")  # in the order in which tools list them
+SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")  # in listing order
 
 MAX_RECIPIENTS = 500  # as in Gmail
 
@@ -27,14 +27,14 @@ SELECT mails.id, folder, is_read, is_important, own, message, author, origin, me
 FROM mails JOIN messages ON messages.id = message
 """
 
-# Columns with the same names as in `Mail`, except bcc, which only the author sees.
+# Columns with the names of `Mail` attributes; bcc is missing, because only the author sees it.
 _SAME = (
     "sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to",
 )  # fmt: skip
 
 
 class Mailboxes(ServerState):
-    """Users, folders and emails. Mailboxes with the same message share one stored copy."""
+    """Users, folders and emails. Mailboxes share one copy of each message."""
 
     def me(self) -> Row:
         """Return the logged-in user."""
@@ -43,12 +43,12 @@ class Mailboxes(ServerState):
         return self.store.get("users", self.session["user"])
 
     def user_id(self, email: str) -> int | None:
-        """Return the id of the user with an email address, or None."""
+        """Return the id of the user with an address, or None."""
         user_id: int | None = self.store.value("SELECT id FROM users WHERE email = ?", email)
         return user_id
 
     def existing_user_id(self, email: str) -> int:
-        """Return the id of the user with an email address, or raise `ToolError`."""
+        """Return the id of the user with an address, or raise `ToolError`."""
         user_id = self.user_id(email)
         if user_id is None:
             raise ToolError(f"not found: there is no user {echo(email)}")
@@ -60,7 +60,7 @@ class Mailboxes(ServerState):
         return [*SYSTEM_FOLDERS, *(name for name in names if name not in SYSTEM_FOLDERS)]
 
     def folder(self, user: int, name: str) -> str:
-        """Return a folder's name in its original case; the argument may differ in case."""
+        """Return a folder's name in its original case."""
         stored: str | None = self.store.value(
             "SELECT name FROM folders WHERE user = ? AND name = ?", user, name
         )
@@ -81,7 +81,7 @@ class Mailboxes(ServerState):
         return self.folder(user, name)
 
     def places(self, mail: Mail, author: int | None) -> list[tuple[int, str]]:
-        """Return the (user, folder) pairs in which an email is stored."""
+        """Return the (user, folder) pairs that receive an email."""
         places = [] if author is None else [(author, "Sent")]
         recipients = mail.recipients
         if len(recipients) > MAX_RECIPIENTS:
@@ -95,7 +95,7 @@ class Mailboxes(ServerState):
         return places
 
     def unknown_recipients(self, mail: Mail) -> list[str]:
-        """Return the recipients in this server's domains that have no mailbox."""
+        """Return local recipients without a mailbox."""
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
         strangers = [address for address in mail.recipients if self.user_id(address) is None]
@@ -112,7 +112,7 @@ class Mailboxes(ServerState):
     def put(
         self, mail: Mail, origin: str, author: int | None, places: Sequence[tuple[int, str]]
     ) -> list[int]:
-        """Store a checked email in folders and return the new ids."""
+        """Store a checked email in folders and return its ids."""
         if any(folder == "Drafts" for _, folder in places):
             origin = "draft"
         columns = columns_of(mail)
@@ -139,7 +139,7 @@ class Mailboxes(ServerState):
         return ids
 
     def rows(self, condition: str, *values: Any) -> list[Row]:
-        """Return the emails that match `condition`, an SQL clause such as WHERE."""
+        """Return the emails selected by the SQL clauses in `condition`."""
         return self.store.rows(f"{_MAILS} {condition}", *values)
 
     def ids(self, folder: str, limit: int = -1, offset: int = 0) -> list[int]:
@@ -179,14 +179,14 @@ class Mailboxes(ServerState):
         )
 
     def purge(self, row: Row) -> None:
-        """Delete an email permanently; `Email.sent` still returns deleted emails."""
+        """Delete an email permanently; `Email.sent` still returns it."""
         self.store.delete("mails", id=row["id"])
         if row["origin"] != "sent" and not self.store.find("mails", message=row["message"]):
             self.store.delete("messages", id=row["message"])
 
 
 class EmailPart:
-    """Base class for parts of the mail server, each with some of the tools."""
+    """Base class for parts of the mail server."""
 
     def __init__(self, mailboxes: Mailboxes) -> None:
         self._mailboxes = mailboxes
@@ -212,7 +212,7 @@ def show_mail(boxes: Mailboxes, row: Row) -> Row:
     """Return an email with its full text as a tool result."""
     name, address = addresses(row["sender"])[0]
     is_mine = row["own"] and row["origin"] == "sent"
-    given = {"from_name": name} if name and not is_mine else {}  # as in the published server
+    given = {"from_name": name} if name and not is_mine else {}  # as published
     return {
         "id": str(row["id"]),
         "from": address,

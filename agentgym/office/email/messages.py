@@ -15,9 +15,9 @@ MAX_SUBJECT = 998  # maximum line length in RFC 5322, section 2.1.1
 
 MAX_ATTACHMENTS_BYTES = 25 * 2**20  # per email, as in Gmail
 
-MAX_ATTACHMENTS = 100  # per email; no task needs more
+MAX_ATTACHMENTS = 100  # no task needs more
 
-# Maximum length of a name, in characters and in UTF-8 bytes; file systems allow 255 bytes.
+# Maximum characters and UTF-8 bytes; file systems allow 255 bytes.
 MAX_NAME = 200
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
@@ -38,7 +38,7 @@ _MAX_ADDRESS = 254  # maximum path length in RFC 5321, section 4.5.3.1.3
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """An email. The address fields are comma-separated lists such as `a@x.org, Ada <b@y.org>`.
+    """An email. Addresses are `a@x.org` or `Ada <a@x.org>`, separated by commas.
 
     Attributes:
         date: Date with a time zone.
@@ -70,7 +70,7 @@ class Mail:
 
     @property
     def parts(self) -> list[str]:
-        """The text of the HTML version, if any, followed by the plain text, if any."""
+        """The non-empty texts: HTML converted to text, then plain text."""
         html, body = (self.html or "").strip(), self.body.strip()
         if not html:
             return [body]
@@ -85,7 +85,7 @@ class Mail:
 
 
 def text_of(body: str, html: str | None) -> str:
-    """Return the plain text or, if it is empty, the text of the HTML version."""
+    """Return the plain text or, if empty, the HTML converted to text."""
     return body or _html_to_text(html or "")
 
 

@@ -19,15 +19,15 @@ from agentgym.text.tools import ToolError, echo, tool
 
 _DOWNLOADS = "attachments"  # folder in the workspace
 
-_MAX_TERMS = 50  # because the search compares each word with every email in the folder
+_MAX_TERMS = 50  # each word is compared with every email in the folder
 
 _TERM = re.compile(r'(?:(from|to|subject|body):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
-# Lines of an email's searchable text that contain each query field.
+# Lines of an email's searchable text, by query field.
 _FIELDS = {"subject": slice(0, 1), "from": slice(1, 2), "to": slice(2, 4), "body": slice(4, 5)}
 
 
 class Reading(EmailPart):
-    """Tools for listing, searching and reading the user's emails."""
+    """Tools that list, search and read emails."""
 
     @tool
     def get_emails(self, folder: str = "INBOX", page: int = 1, page_size: int = 20) -> Row:

@@ -25,7 +25,7 @@ class Email(Server):
 
     name: ClassVar[str] = "email"
     schema: ClassVar[str] = SCHEMA
-    # The tool order of the published server, because it affects the prompt.
+    # The published order of tools, which affects prompts.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         login logout get_current_user list_users create_user check_connection get_folders
@@ -76,10 +76,10 @@ class Email(Server):
     def deliver(
         self, mails: Mail | Iterable[Mail], user: str | None = None, folder: str = "INBOX"
     ) -> None:
-        """Store emails in mailboxes without sending them; the dates are arbitrary.
+        """Store emails, with any dates, in mailboxes without sending them.
 
-        By default, all recipients and the sender's Sent folder receive the emails. With `user`,
-        only that user's `folder` receives them; the folder is created if necessary.
+        By default, all recipients and the sender's Sent folder receive the emails; with `user`,
+        only that user's `folder` does, which is created if necessary.
         """
         boxes = self._mailboxes
         with self.store.change():
@@ -125,7 +125,6 @@ class Email(Server):
             email: Email address.
             password: Password.
         """
-        # An empty password disables the login.
         sql = "SELECT * FROM users WHERE email = ? AND password = ? AND password <> ''"
         user = self.store.row(sql, email, password)
         if user is None:
@@ -149,7 +148,7 @@ class Email(Server):
     def list_users(self) -> Row:
         """List the users of the mail server, sorted by address."""
         self._mailboxes.me()
-        # Creation order could reveal which users matter for a task.
+        # The creation order could reveal which users matter.
         users = self.store.rows("SELECT email, name FROM users ORDER BY email")
         return {"users": users, "count": len(users)}
 

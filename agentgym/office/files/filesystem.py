@@ -46,7 +46,7 @@ class Filesystem(Server):
         if (tail or 0) < 0 or (head or 0) < 0:
             raise ToolError("invalid argument: head and tail must be at least 0")
         text = self._text(path)
-        # `split` accepts at most 64-bit integers, but a model may pass a larger number.
+        # `split` accepts only 64-bit integers, but models may pass larger numbers.
         most = len(text) + 1
         if head:
             text = "\n".join(text.split("\n", min(head, most))[:head])
@@ -279,7 +279,7 @@ class Filesystem(Server):
                     yield from self._below(full, f"{relative}/", excluded)
 
 
-_FOLDER_BYTES = 4_096  # the size that Linux reports for most directories
+_FOLDER_BYTES = 4_096  # as on Linux
 
 
 def _anywhere(pattern: str) -> Sequence[str]:

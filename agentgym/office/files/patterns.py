@@ -1,4 +1,4 @@
-"""Glob patterns for paths: `*` and `?` match within a name, `**` matches any number of names."""
+"""Glob patterns for paths: `*` and `?` match within a name, `**` across names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_PATTERNS = 100  # each pattern is matched with every path
 
 
 class Patterns:
-    """A set of glob patterns, of which a path must match at least one."""
+    """Glob patterns, at least one of which a path must match."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = [pattern.split("/") for pattern in patterns]
@@ -35,7 +35,7 @@ class Patterns:
 
 
 def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Match in polynomial time by tracking where each part of the pattern can end."""
+    """Match in polynomial time by tracking the possible ends of each pattern part."""
     ends = {0}
     for part in pattern:
         if part == "**":

@@ -19,24 +19,23 @@ from agentgym.text.tools import ToolError
 
 MAX_PAGES = 500  # reading takes milliseconds per page
 
-# About three CPU seconds. A word, a number, or ten bytes of a page or font cost 1. A form object
-# costs `_FORM_WORK`.
+# About three CPU seconds. A word, a number, or ten bytes of a page or font cost 1.
 MAX_WORK = 200_000
 
 _FORM_WORK = 10_000  # a form object may be megabytes long without containing words
 
-_FREE_SHARE = 0.1  # below this share of `MAX_WORK` (20,000 words), reading is free
+_FREE_SHARE = 0.1  # smaller shares of `MAX_WORK` are free
 
-# Maximum size of a decompressed stream; a page of text takes a few kilobytes.
+# Maximum decompressed size of a stream; a page of text takes a few kilobytes.
 _STREAM_BYTES = 4 * 2**20
 
-_CACHED_BYTES = 2**16  # only smaller files are cached, so the cache stays below 64 MiB
-_CACHED_FILES = 1_024  # more than the largest tasks have; each check reads all files
+_CACHED_BYTES = 2**16  # keeps the cache below 64 MiB
+_CACHED_FILES = 1_024  # more files than any task has
 
 _LEADING = 1.3  # line height as a multiple of the font size
-_BLANK = 11.0  # height of a blank line in points
-_PADDING = 6.0  # points around tables and boxes
-_MARGIN = 56.0  # points between the page edge and the frame
+_BLANK = 11.0  # in points
+_PADDING = 6.0  # in points
+_MARGIN = 56.0  # in points
 
 
 def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
@@ -127,8 +126,8 @@ def _read(data: bytes) -> tuple[tuple[str, ...], float]:
 class _Work:
     """Work budget shared by all streams and pages of a file.
 
-    An instance replaces two integer limits of pypdf: words per stream (pypdf uses `-` and `<`)
-    and forms per page (pypdf uses `<=`).
+    It replaces two limits in pypdf, which uses `-` and `<` to count words per stream, and `<=` to
+    count forms per page.
     """
 
     def __init__(self) -> None:
@@ -162,7 +161,7 @@ class _Work:
         try:
             return str(page.extract_text())
         finally:
-            self._check()  # takes priority over other errors, and over text that pypdf omitted
+            self._check()  # takes priority over pypdf's errors
 
     def _check(self) -> None:
         if self._rest < 0:
@@ -195,7 +194,7 @@ def open_pdf(data: bytes) -> Any:
 def guarded() -> Iterator[None]:
     """Convert pypdf's errors on malformed files to `ToolError`."""
     errors = pdf_library("pypdf.errors")
-    # Hide pypdf's warnings, because they quote the contents of files.
+    # pypdf's warnings quote the contents of files.
     logger = logging.getLogger("pypdf")
     logger.addHandler(_NO_OUTPUT)
     logger.propagate = False

@@ -13,8 +13,8 @@ from agentgym.text.tools import ToolError, echo, tool
 if TYPE_CHECKING:
     from agentgym.sandboxes.program_run import ProgramResult
 
-MAX_SECONDS = 120  # ensures that each step ends
-FOLDER = ".python_tmp"  # the workspace directory in which programs are saved
+MAX_SECONDS = 120
+FOLDER = ".python_tmp"  # directory of saved programs
 
 
 class PythonExecute(Server):

@@ -18,16 +18,16 @@ from agentgym.office.server import Server
 from agentgym.sandboxes.namespaces import BASH
 from agentgym.text.tools import ToolError, echo, tool
 
-SECONDS = 60  # as in the published tasks
+SECONDS = 60  # as published
 
-# The commands of the published tasks, except network tools and tools that some hosts lack.
+# The published commands, except network tools and tools that some hosts lack.
 ALLOWED_COMMANDS = tuple(
     "ls cat pwd echo cd mkdir touch rm cp mv find grep head tail wc sort uniq diff chmod stat which "
     "whoami date df du env sed awk cut tr basename dirname realpath md5sum sha256sum tar gzip gunzip "
     "zip unzip python".split()
 )
 
-MAX_CHARS = 2_048  # as in the published tasks
+MAX_CHARS = 2_048  # as published
 
 _ENV = "/usr/bin/env"  # runs a program without a shell
 
@@ -36,8 +36,7 @@ _SCRIPTED = ("awk", "grep", "sed")
 # The argument after one of these flags is the value of the flag, not a script.
 _VALUED_FLAGS = ("-A", "-B", "-C", "-F", "-e", "-m", "-v")
 
-# Matches quoted text, an escaped character, an operator or other text; the final `.` matches an
-# unpaired quotation mark.
+# Quoted text, an escaped character, an operator, other text, or an unpaired quotation mark.
 _PIECE = re.compile(
     r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|&&|\|\||[|;\n<>]|[^'"\\|;\n<>&]+|.""", re.DOTALL
 )

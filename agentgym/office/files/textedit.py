@@ -25,9 +25,8 @@ class EditOperation(TypedDict):
 def apply_edits(text: str, edits: Sequence[EditOperation]) -> str:
     """Apply the edits in order; each edit replaces the first occurrence of `oldText`.
 
-    If there is no exact match, leading and trailing whitespace of lines is ignored, and the new
-    lines are indented like the old lines. Raises `ToolError` if `oldText` is empty or missing in
-    the file, or if a text is too long.
+    Without an exact match, whitespace around lines is ignored, and new lines are indented like
+    the old lines. Raises `ToolError` for an empty or missing `oldText` or an overlong text.
     """
     for edit in edits:
         old, new = edit["oldText"].replace("\r\n", "\n"), edit["newText"].replace("\r\n", "\n")
@@ -87,7 +86,7 @@ def show_diff(old: str, new: str, name: str) -> str:
     return f"{fence}diff\n{text}\n{fence}\n\n"
 
 
-_CONTEXT = 4  # context lines, as in the published server
+_CONTEXT = 4  # context lines, as published
 
 
 def _lines(text: str) -> list[str]:

@@ -15,12 +15,12 @@ from typing import Any
 
 from agentgym.text.tools import ToolError, echo
 
-ROOT = "/workspace"  # shown to policies; relative paths start here
+ROOT = "/workspace"  # the base of relative paths
 
 MAX_FILES = 5_000  # a listing scans every entry
-MAX_FILE_BYTES = 32 * 2**20  # maximum size of a file
+MAX_FILE_BYTES = 32 * 2**20
 MAX_TOTAL_BYTES = 128 * 2**20  # files stay in memory
-# Less than Linux's limit of 4096 bytes, because the sandbox adds a directory to the path.
+# Below Linux's limit of 4096 bytes, because sandbox paths are longer.
 MAX_PATH_CHARS = 1_024
 MAX_NAME_BYTES = 255  # as on Linux
 MAX_DEPTH = 32  # walks are recursive
@@ -45,7 +45,7 @@ def _epoch() -> datetime:
 
 
 class Workspace:
-    """Files and directories. For invalid paths, methods raise `ToolError` and change nothing."""
+    """Files by path. For invalid paths, methods raise `ToolError` and change nothing."""
 
     def __init__(self) -> None:
         self.clock: Callable[[], datetime] = _epoch
@@ -63,7 +63,7 @@ class Workspace:
         )
 
     def version(self) -> object:
-        """Return a value that stays equal as long as no file or directory changes."""
+        """Return a value that changes if and only if the state changes."""
         return self._files.copy(), self._folders.copy()
 
     def resolve(self, path: str) -> str:
@@ -255,5 +255,5 @@ class Workspace:
 
 
 def within(name: str, full: str) -> bool:
-    """Return whether a canonical path equals a directory's path or is inside that directory."""
+    """Return whether a canonical path equals another or is below it."""
     return name == full or name.startswith(f"{full}/")

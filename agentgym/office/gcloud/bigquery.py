@@ -18,8 +18,8 @@ from agentgym.text.tools import ToolError, echo, tool
 if TYPE_CHECKING:
     from agentgym.office.warehouse.dialects.bigquery import GoogleSQL
 
-MAX_ROWS = 10_000  # as in the tool's description
-QUERY_MS = 1000  # reported duration of a query in milliseconds
+MAX_ROWS = 10_000  # see the tool's description
+QUERY_MS = 1000  # reported duration of each query
 
 BIGQUERY_SCHEMA = """
 CREATE TABLE bigquery_jobs (
@@ -29,7 +29,7 @@ CREATE TABLE bigquery_jobs (
 
 
 class BigQuery:
-    """The `bigquery_*` tools, and methods with which tasks fill and read datasets."""
+    """The `bigquery_*` tools, and methods for tasks."""
 
     def __init__(self, server: EngineServer, storage: Storage) -> None:
         self._server = server

@@ -23,7 +23,7 @@ def check_range(name: str, value: int, least: int, most: int) -> None:
 
 
 def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
-    """Return the choice that equals `value`, ignoring case; raise `ToolError` if none does."""
+    """Return the choice that equals `value`, ignoring case."""
     for choice in choices:
         if choice.lower() == value.lower():
             return choice
@@ -38,7 +38,7 @@ def more(count: int) -> str:
 
 
 def listing(heading: str, lines: Sequence[str], empty: str = "") -> str:
-    """Format a heading, the number of items and the items; return `empty` if there are none."""
+    """Format a heading with the number of lines, and the lines; or `empty` if there are none."""
     if not lines and empty:
         return empty
     return "\n".join([f"{heading} ({len(lines)}):", *(f"- {line}" for line in lines)])

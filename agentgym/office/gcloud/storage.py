@@ -23,7 +23,7 @@ CREATE TABLE objects (id INTEGER PRIMARY KEY, bucket TEXT REFERENCES buckets(nam
     size INTEGER, md5 TEXT, data BLOB, UNIQUE (bucket, name));
 """
 
-PAGE = 20  # as in the published server
+PAGE = 20  # as published
 
 # Names of multi-regions, dual-regions and regions.
 _LOCATION = r"US|EU|ASIA|NAM4|EUR[4-8]|ASIA1|[A-Z]+-[A-Z]+[0-9]{1,2}"
@@ -171,7 +171,7 @@ class Storage:
         data: bytes | str,
         created: datetime | None = None,
     ) -> None:
-        """Add an object; the creation time defaults to now."""
+        """Add an object; the default creation time is now."""
         self._put_object(
             self._bucket(bucket),
             _check_object_name(name),
@@ -218,7 +218,7 @@ class Storage:
         last = store.value("SELECT generation FROM objects WHERE bucket = ? AND name = ?", *key)
         with store.change():
             store.delete("objects", bucket=bucket["name"], name=name)
-            # A generation is a time in microseconds; two uploads in one second still differ.
+            # A generation is a time in microseconds, made unique.
             store.insert(
                 "objects", bucket=bucket["name"], name=name, generation=max((last or 0) + 1, int(when.timestamp()) * 1_000_000),
                 created=iso(when), size=len(data), md5=hashlib.md5(data).hexdigest(),

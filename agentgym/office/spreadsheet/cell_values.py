@@ -1,8 +1,8 @@
 """Cell values: as entered, as used in formulas, and as displayed.
 
-A stored cell is a JSON value: a string, a number, a boolean, `{"f": formula}`, or `{"v": value,
-"s": string as typed}`, with `"k": "date"` if the value is a date. The value of a formula is a
-number, a string, a boolean, a `CellError` or a `SerialDate`.
+A stored cell is a string, a number, a boolean, `{"f": formula}`, or `{"v": value, "s": string as
+typed}`, with `"k": "date"` for dates. A formula's value is a string, a number, a boolean, a
+`CellError` or a `SerialDate`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CellError(str):
 
 
 class SerialDate(float):
-    """A date and time, as the number of days since 30 December 1899."""
+    """A date and time, as days since 30 December 1899."""
 
     __slots__ = ()
 
@@ -38,11 +38,11 @@ DIVISION, VALUE, NAME, NUMBER = (
     CellError("#NUM!"),
 )
 NOT_AVAILABLE, NO_REFERENCE, SYNTAX = CellError("#N/A"), CellError("#REF!"), CellError("#ERROR!")
-CYCLE = NO_REFERENCE  # the result of a formula that depends on itself, as in Google Sheets
+CYCLE = NO_REFERENCE  # for formulas that depend on themselves, as in Google Sheets
 
 
 def serial(moment: datetime) -> float:
-    """Convert a datetime to days since 30 December 1899, ignoring the time zone."""
+    """Convert a datetime to a number of days, ignoring the time zone."""
     return (moment.replace(tzinfo=None) - DAY_ZERO) / timedelta(days=1)
 
 
@@ -71,7 +71,7 @@ def _date_text(value: float) -> str:
 
 
 def trim(items: list[Any], empty: Any) -> list[Any]:
-    """Remove items equal to `empty` from the end of a list, and return the list."""
+    """Remove items equal to `empty` from the end of a list."""
     while items and items[-1] == empty:
         items.pop()
     return items
@@ -79,18 +79,18 @@ def trim(items: list[Any], empty: Any) -> list[Any]:
 
 # Parsing of typed values.
 
-# A number that may have a dollar sign, thousands separators or a percent sign.
+# A number with a dollar sign, thousands separators or a percent sign.
 _DRESSED = re.compile(r"([-+]?)(\$?)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(\.[0-9]+)?(%?)")
 _TIME = r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?:\s*([AaPp][Mm]))?"
 _YEAR, _MONTH, _DAY = "(?P<year>[0-9]{4})", "(?P<month>[0-9]{1,2})", "(?P<day>[0-9]{1,2})"
 _ISO = re.compile(rf"{_YEAR}-{_MONTH}-{_DAY}(?:[ T]{_TIME})?")
-# US date format, because new spreadsheets have the US locale.
+# US dates, because new spreadsheets have the US locale.
 _AMERICAN = re.compile(rf"{_MONTH}/{_DAY}/{_YEAR}(?:\s+{_TIME})?")
 _CLOCK = re.compile(_TIME)
 
 
 def parse_input(value: Any) -> Any:
-    """Return the stored cell for a value that a user types, or `None` if the value is empty."""
+    """Return the stored cell for a typed value, or `None` if empty."""
     check_content(value, MAX_TEXT)
     if not isinstance(value, str):
         return validate(value)
@@ -125,7 +125,7 @@ _SHOWN_WHOLE = 10**15
 
 
 def from_python(value: Any) -> Any:
-    """Return the stored cell for a Python value, without parsing strings."""
+    """Return the stored cell for a Python value; strings are not parsed."""
     if isinstance(value, str):
         return value
     if type(value) is int and abs(value) < _SHOWN_WHOLE:
@@ -148,7 +148,7 @@ def from_python(value: Any) -> Any:
 
 
 def validate(value: Any) -> Any:
-    """Round a number to double precision; return other values unchanged."""
+    """Round numbers to double precision."""
     if value is None or isinstance(value, (bool, str)):
         return value
     try:

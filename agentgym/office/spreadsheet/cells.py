@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agentgym.text.tools import ToolError, echo
 
 _PART = re.compile(r"\$?([A-Za-z]{0,3})\$?([0-9]{0,7})")
-# Sheet titles that do not need quotation marks.
+# Titles that need no quotation marks.
 _PLAIN_TITLE = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -23,7 +23,7 @@ class Area:
     right: int | None
 
     def clip(self, rows: int, columns: int) -> Area:
-        """Limit the area to a sheet's size; the result may be empty (`bottom < top`)."""
+        """Return the part within a sheet, which may be empty (`bottom < top`)."""
         return Area(
             self.top,
             self.left,
@@ -64,7 +64,7 @@ def column_number(letters: str) -> int:
 
 
 def parse_area(text: str) -> Area:
-    """Parse a reference that does not name a sheet."""
+    """Parse a reference without a sheet title."""
     parts = [_PART.fullmatch(part.strip()) for part in text.split(":")]
     if len(parts) > 2 or any(
         part is None or not any(part.groups()) or part[2].startswith("0") for part in parts
@@ -95,7 +95,7 @@ def parse_area(text: str) -> Area:
 
 
 def parse_cell(text: str) -> tuple[int, int]:
-    """Parse a reference to a single cell; return the row and column, counted from 1."""
+    """Parse the row and column of a cell, counted from 1."""
     area = parse_area(text)
     if (area.top, area.left) != (area.bottom, area.right):
         raise ToolError(f"invalid argument: {echo(text)} must be a single cell, such as B2")
@@ -103,7 +103,7 @@ def parse_cell(text: str) -> tuple[int, int]:
 
 
 def split_sheet(reference: str) -> tuple[str | None, str]:
-    """Split a reference into the sheet title (None if missing) and the rest."""
+    """Split a reference into the sheet title, or None, and the area."""
     title, mark, rest = reference.rpartition("!")
     if not mark:
         return None, reference
@@ -113,6 +113,6 @@ def split_sheet(reference: str) -> tuple[str | None, str]:
 
 
 def quote_title(title: str) -> str:
-    """Quote a sheet title unless the title is a plain word."""
+    """Quote a sheet title unless it is a plain word."""
     doubled = title.replace("'", "''")
     return title if _PLAIN_TITLE.fullmatch(title) else f"'{doubled}'"

@@ -1,7 +1,7 @@
 """Formula evaluation with bounded work; formulas are never executed as code.
 
-This package has its own engine because existing libraries do not limit the length of strings. In
-Formualizer 0.13, a short chain of `=A1&A1` crashes the process.
+Existing libraries do not limit the length of strings: in Formualizer 0.13, a short chain of
+`=A1&A1` crashes the process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from agentgym.office.spreadsheet.functions import (
 from agentgym.text import reply_work
 from agentgym.text.tools import ToolError, echo
 
-# Maximum number of visited cells and evaluated formula parts per change; under a second.
+# Maximum visited cells and evaluated formula parts per change, which take under a second.
 MAX_STEPS = 500_000
 
 Spot: TypeAlias = tuple[str, int, int]
@@ -56,7 +56,7 @@ class SheetCells:
 
 
 class Evaluator:
-    """Computes the results of all formulas of a spreadsheet, evaluating each formula once."""
+    """Computes each formula of a spreadsheet once."""
 
     def __init__(self, load: Callable[[str], SheetCells | None], now: datetime) -> None:
         self._load = functools.cache(load)
@@ -68,7 +68,7 @@ class Evaluator:
         self._steps = 0
 
     def results(self, sheets: Iterable[str]) -> Results:
-        """Return the results of all formulas in these sheets."""
+        """Return the results of all formulas in the sheets."""
         for sheet in sheets:
             self._formulas[sheet] = _formulas_of(self._sheet(sheet).lines)
         results: Results = {}

@@ -9,7 +9,7 @@ from agentgym.office.spreadsheet.cells import column_name
 
 
 def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
-    """Return a cell's value and validation rule, with the published server's field names."""
+    """Return a cell's value and validation rule, in the published format."""
     name = spot_name(row, column)
     facts: dict[str, Any] = {"has_validation": False}
     rules = (
@@ -43,7 +43,7 @@ def value_at(sheet: Any, row: int, column: int) -> Any:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Convert a cell's value for JSON: dates become strings, and formulas are not evaluated."""
+    """Convert a cell's value for JSON; dates become strings."""
     value = getattr(value, "text", value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)

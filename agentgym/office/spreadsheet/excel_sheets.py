@@ -23,21 +23,20 @@ from agentgym.office.spreadsheet.workbooks import (
 )
 from agentgym.text.tools import ToolError, echo
 
-MAX_AREA = 50_000  # maximum cells per call; half of the maximum per workbook
+MAX_AREA = 50_000  # maximum cells per call
 MAX_SHEETS = 200  # as in Google Sheets; Excel is limited by memory
 
-# Larger workbooks are not cached, because an open workbook takes sixty times its file size.
+# Larger workbooks are not cached, because memory use is sixty times the file size.
 _CACHED_BYTES = 2**19
 # Characters that are not allowed in XML.
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-# Matches a set in openpyxl's error messages.
 _SET = re.compile(r"\{([^{}]*)\}")
 # Valid titles in Excel.
 _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
 
 
 class Workbooks:
-    """The .xlsx workbooks in the workspace; a workbook is written only if the call succeeds."""
+    """The .xlsx workbooks in the workspace."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -50,14 +49,14 @@ class Workbooks:
         return open_workbook(self._server.context.files.read(path))
 
     def look(self, path: str) -> Any:
-        """Return a cached workbook, which callers must not change."""
+        """Return a shared workbook, which callers must not change."""
         check_path(path)
         files = self._server.context.files
         data = files.read(path) if files.is_file(path) else b""
         return _opened(data) if 0 < len(data) <= _CACHED_BYTES else self.open(path)
 
     def read_sheet(self, path: str, title: str) -> Any:
-        """Return a sheet of a cached workbook, which callers must not change."""
+        """Return a shared sheet, which callers must not change."""
         return sheet_of(self.look(path), title)
 
     def save(self, path: str, book: Any, *, new: bool = False) -> None:
@@ -69,7 +68,7 @@ class Workbooks:
 
     @contextmanager
     def edit(self, path: str) -> Iterator[Any]:
-        """Open a workbook for editing, and write the workbook unless the block raises."""
+        """Open a workbook, and save the changes unless the block raises."""
         book = self.open(path)
         try:
             yield book
@@ -90,7 +89,7 @@ class Workbooks:
 
 @functools.lru_cache(maxsize=2)
 def _opened(data: bytes) -> Any:
-    """Open a workbook; the cache helps when a large sheet is read in many parts."""
+    """Open a workbook; cached, because large sheets are read in many parts."""
     return open_workbook(data)
 
 
@@ -103,7 +102,7 @@ def check_path(path: str) -> None:
 
 
 def sheet_of(book: Any, title: str) -> Any:
-    """Return the sheet with the given title."""
+    """Return the sheet with a given title."""
     for sheet in book.worksheets:
         if sheet.title == title:
             return sheet
@@ -126,7 +125,7 @@ def check_title(book: Any, title: str) -> None:
 
 
 def spot(text: str) -> tuple[int, int]:
-    """Return the row and column of a cell; raise if the cell is beyond the maximum sheet size."""
+    """Return a cell's row and column; raise if they are too large."""
     row, column = parse_cell(text)
     if row > MAX_ROWS or column > MAX_COLUMNS:
         raise ToolError(
@@ -157,7 +156,7 @@ def spots(area: Area) -> Iterator[tuple[int, int]]:
 
 
 def data_area(sheet: Any) -> Area:
-    """Return the area from A1 to the last cell of the sheet."""
+    """Return the area from A1 to the last cell."""
     return Area(1, 1, sheet.max_row, sheet.max_column)
 
 
@@ -177,14 +176,14 @@ def put(sheet: Any, row: int, column: int, value: Any) -> None:
     cell = sheet.cell(row, column)
     if type(cell).__name__ == "MergedCell":
         raise ToolError(
-            f"conflict: {cell.coordinate} is inside a merged range; write to the first cell of "
-            "the range, or unmerge the range"
+            f"conflict: {cell.coordinate} is inside a merged range; unmerge it, or write to the "
+            "first cell"
         )
     cell.value = value
 
 
 def resize(sheet: Any, axis: str, start: int, count: int) -> None:
-    """Insert rows or columns before `start`, or delete rows or columns if `count` is negative.
+    """Insert rows or columns before `start`; a negative `count` deletes them.
 
     Formulas, tables and merged ranges are not adjusted, as in the published server.
     """

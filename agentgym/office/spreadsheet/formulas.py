@@ -32,7 +32,7 @@ _TOKEN = re.compile(
     r"""|(?P<error>\#(?:REF!|DIV/0!|N/A|NAME\?|VALUE!|NUM!|ERROR!))|(?P<name>[A-Za-z_][\w.]*)|(?P<sign><=|>=|<>|[-+*/^&=<>(),;%{}])|(?P<bad>.)""",
     re.DOTALL,
 )
-# Operator precedence; operators with higher numbers bind more tightly.
+# Precedence: operators with higher numbers bind more tightly.
 _BINARY = {
     **dict.fromkeys(("=", "<>", "<", ">", "<=", ">="), 1),
     "&": 2,
@@ -58,7 +58,7 @@ def tokens(formula: str) -> Iterator[tuple[str, str]]:
 
 @functools.lru_cache(maxsize=4096)
 def parse(formula: str) -> Node:
-    """Return the syntax tree of a formula that starts with `=`; `#ERROR!` if it is invalid."""
+    """Return the syntax tree of a formula, or a `#ERROR!` value."""
     try:
         return _Parser([token for token in tokens(formula[1:]) if token[0] != "space"]).whole()
     except _Syntax:
@@ -139,7 +139,7 @@ class _Parser:
 
 
 def parts_of(node: Node) -> Iterator[Node]:
-    """Yield all nodes of a syntax tree, without recursion because trees may be very deep."""
+    """Yield all nodes of a syntax tree; not recursive, because trees may be deep."""
     waiting = [node]
     while waiting:
         node = waiting.pop()

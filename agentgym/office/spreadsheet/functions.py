@@ -64,7 +64,7 @@ class Grid:
 
 
 def single(value: Any) -> Any:
-    """Return a value, or the value of a one-cell range; raise `FormulaError` for a cell error."""
+    """Return a value, or a one-cell range's value; raise `FormulaError` for a cell error."""
     if isinstance(value, Grid):
         is_cell = (value.height, value.width) == (1, 1)
         value = value.cells.get((0, 0)) if is_cell else VALUE
@@ -166,7 +166,7 @@ def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
 def _ordering(value: Any, other: Any) -> tuple[int, Any]:
     """Return a sort key: numbers before strings before booleans.
 
-    An empty cell counts as 0, "" or FALSE, depending on the type of `other`.
+    An empty cell counts as the zero value of `other`'s type.
     """
     if value is None:
         value = type(other)() if isinstance(other, (str, bool)) else 0
@@ -224,7 +224,7 @@ def _key(value: Any) -> Any:
 
 
 def _place(target: Any, line: Sequence[Any], near: bool) -> int:
-    """Return the index of a value; with `near`, the last index whose value is not greater."""
+    """Return a value's index; with `near`, the last index whose value is not greater."""
     target = single(target)
     if not near:
         keys = [None if value is None else _key(value) for value in line]

@@ -24,7 +24,7 @@ class GoogleSheet(Server):
 
     name: ClassVar[str] = "google_sheet"
     schema: ClassVar[str] = SCHEMA
-    # The tool order of the published server, because it affects the prompt.
+    # The published order of tools, which affects prompts.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         get_sheet_data get_sheet_formulas update_cells batch_update_cells add_rows add_columns
@@ -39,7 +39,7 @@ class GoogleSheet(Server):
         self._books = Spreadsheets(self)
 
     def add_spreadsheet(self, title: str, sheets: Mapping[str, Iterable[Sequence[Any]]]) -> str:
-        """Create a spreadsheet from Python values; strings are stored without parsing."""
+        """Create a spreadsheet from Python values; strings are not parsed."""
         spreadsheet = self._books.add(title)
         for name, rows in sheets.items():
             lines = [
@@ -59,7 +59,7 @@ class GoogleSheet(Server):
         return spreadsheet_id
 
     def titles(self) -> dict[str, str]:
-        """Return the titles of all spreadsheets by id, oldest first."""
+        """Return spreadsheet titles by id, oldest first."""
         return {row["id"]: row["title"] for row in self.store.find("spreadsheets", order="rowid")}
 
     def values(self, spreadsheet: str, sheet: str | None = None) -> list[list[Any]]:
@@ -79,7 +79,7 @@ class GoogleSheet(Server):
         return [row["title"] for row in self._books.sheets(spreadsheet)]
 
     def size(self, spreadsheet: str, sheet: str) -> tuple[int, int]:
-        """Return the numbers of rows and columns of a sheet, including empty ones."""
+        """Return the size of a sheet as (rows, columns)."""
         row = self._books.sheet(spreadsheet, sheet)
         return row["row_count"], row["column_count"]
 

@@ -24,8 +24,8 @@ from agentgym.office.spreadsheet.formulas import retitle
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
-MAX_CELLS = 10_000_000  # maximum per spreadsheet, including empty cells, as in Google Sheets
-MAX_COLUMNS = 18_278  # columns A to ZZZ, as in Google Sheets
+MAX_CELLS = 10_000_000  # including empty cells, as in Google Sheets
+MAX_COLUMNS = 18_278  # up to ZZZ, as in Google Sheets
 MAX_READ = 200_000  # maximum cells per call, a few megabytes of JSON
 MAX_SHEETS = 200  # as in Google Sheets
 GRID = (1000, 26)  # rows and columns of a new sheet, as in Google Sheets
@@ -36,7 +36,7 @@ SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
 
 class SheetCell(NamedTuple):
-    """The content of a non-empty cell; for formulas, also the result."""
+    """The content of a non-empty cell, and a formula's result."""
 
     content: Any
     result: Any
@@ -49,7 +49,7 @@ class SheetCell(NamedTuple):
 
     @property
     def shown(self) -> Any:
-        """The value in tool results: dates are strings, and formulas are replaced by results."""
+        """The value in tool results: dates are strings, and formulas are computed."""
         if not isinstance(self.content, dict) or "f" not in self.content:
             return self.typed
         return (
@@ -58,13 +58,13 @@ class SheetCell(NamedTuple):
 
     @property
     def exact(self) -> Any:
-        """The value like `shown`, except that typed numbers and booleans are not strings."""
+        """The value like `shown`, but with typed numbers and booleans parsed."""
         is_number = isinstance(self.content, dict) and "v" in self.content
         return self.content["v"] if is_number and not self.content.get("k") else self.shown
 
 
 def count_cells(rows: Sequence[Sequence[Any]], before: int = 0) -> int:
-    """Return the number of cells that a call has read so far; raise if there are too many."""
+    """Return the number of cells that a call has read; raise if too many."""
     count = before + sum(map(len, rows))
     if count > MAX_READ:
         raise ToolError(
@@ -75,7 +75,7 @@ def count_cells(rows: Sequence[Sequence[Any]], before: int = 0) -> int:
 
 
 class Spreadsheets:
-    """The spreadsheets of an account. Each row is stored as JSON of the non-empty cells."""
+    """The spreadsheets of an account; each row is stored as JSON."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -99,7 +99,7 @@ class Spreadsheets:
         return self._server.store.find("sheets", order="number", spreadsheet=spreadsheet)
 
     def sheet(self, spreadsheet: str, title: str) -> Row:
-        """Return the sheet with the given title."""
+        """Return the sheet with a given title."""
         sheet = self._sheet_or_none(spreadsheet, title)
         if sheet is None:
             titles = ", ".join(row["title"] for row in self.sheets(spreadsheet))
@@ -149,7 +149,7 @@ class Spreadsheets:
         )
 
     def lines(self, sheet: Row, first: int = 1, last: int = MAX_CELLS) -> dict[int, dict[int, Any]]:
-        """Return the non-empty cells in the rows `first` to `last`, by row and column."""
+        """Return the non-empty cells by row and column."""
         sql = "SELECT row, cells FROM lines WHERE sheet = ? AND row BETWEEN ? AND ? ORDER BY row"
         rows = self._server.store.tuples(sql, sheet["id"], first, last)
         lines = json.loads(f"[{','.join(cells for _, cells in rows)}]")
@@ -174,7 +174,7 @@ class Spreadsheets:
         )
 
     def area(self, sheet: Row, text: str | None) -> Area:
-        """Parse a reference; without a reference, return the area of the whole sheet."""
+        """Return the area of a reference, by default the whole sheet."""
         title, rest = split_sheet(text) if text else (None, "")
         if title is not None and title.lower() != sheet["title"].lower():
             raise ToolError(
@@ -191,7 +191,7 @@ class Spreadsheets:
         return area.clip(rows, columns)
 
     def range_name(self, sheet: Row, text: str | None) -> str:
-        """Return the full reference of an area, including the sheet title."""
+        """Return a reference that includes the sheet title."""
         return f"{quote_title(sheet['title'])}!{self.area(sheet, text)}"
 
     def _cells(self, sheet: Row, area: Area) -> list[list[SheetCell | None]]:
@@ -208,7 +208,7 @@ class Spreadsheets:
         ]
 
     def cells(self, sheet: Row, text: str | None) -> list[list[SheetCell | None]]:
-        """Return the cells of an area by row, without trailing empty rows and cells."""
+        """Return the cells of an area, without trailing empty rows and cells."""
         cells = self._cells(sheet, self.area(sheet, text))
         count_cells(cells)
         return cells
@@ -223,7 +223,7 @@ class Spreadsheets:
         return trim([trim(row, "") for row in rows], [])
 
     def exact_values(self, sheet: Row) -> list[list[Any]]:
-        """Return the `SheetCell.exact` values of a sheet, without the limit on cells per call."""
+        """Return the `SheetCell.exact` values of a sheet; their number is not limited."""
         rows = self._cells(sheet, self.area(sheet, None))
         return [[cell.exact if cell else None for cell in row] for row in rows]
 
@@ -253,10 +253,7 @@ class Spreadsheets:
         return Evaluator(load, datetime.fromisoformat(changed)).results(with_formulas)
 
     def enter(self, sheet: Row, text: str, data: Sequence[Sequence[Any]]) -> int:
-        """Enter values and return the number of values.
-
-        If the reference is a single cell, that cell is the upper left corner of the values.
-        """
+        """Enter values and return how many; a single-cell reference is their upper left corner."""
         area = self.area(sheet, text)
         height, width = len(data), max(map(len, data), default=0)
         room = (

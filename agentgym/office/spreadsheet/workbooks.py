@@ -25,8 +25,7 @@ MAX_ROWS = 100_000  # each non-empty row has at least one cell
 MAX_COLUMNS = 16_384  # as in Excel
 MAX_SPREAD = 1_000_000  # maximum cells, including empty cells before non-empty ones
 MAX_OTHERS = 30_000  # maximum XML elements other than cells, such as styles and rules
-# Maximum length of the longest shared formula times the number of cells with shared formulas,
-# because opening a workbook expands every shared formula.
+# Maximum length of shared formulas after openpyxl has copied them to each cell.
 MAX_SHARED = 2_000_000
 MAX_TEXT = 32_767  # characters per cell, as in Excel; openpyxl truncates longer strings
 
@@ -36,7 +35,7 @@ UNREADABLE = (
     TypeError, ValueError, zipfile.BadZipFile, zlib.error, expat.ExpatError,
 )  # fmt: skip
 
-# Elements of cell values, which are not counted because a cell has few of them.
+# Elements of cell values, which are not counted.
 _CONTENT = frozenset(("v", "is", "t", "si"))
 # Elements with separate limits; `MAX_OTHERS` limits the other elements.
 _CELLS = frozenset(("row", "c", "f"))
@@ -66,7 +65,7 @@ def failures() -> tuple[type[Exception], ...]:
 def write_workbook(
     sheets: Mapping[str, Iterable[Sequence[Any]]], created: datetime = START
 ) -> bytes:
-    """Return a workbook with the given sheets; strings that start with `=` become formulas."""
+    """Return a workbook with these sheets; strings that start with `=` become formulas."""
     book = library().Workbook(write_only=True)
     for title, rows in sheets.items():
         sheet = book.create_sheet(title)
@@ -152,7 +151,7 @@ class _Archive(zipfile.ZipFile):
 def check_workbook(data: bytes) -> None:
     """Check a workbook without loading it.
 
-    Raises `ToolError` if it is too large, not an archive of XML, or declares a document type.
+    Raises `ToolError` if the workbook is too large, not an archive of XML, or declares a DTD.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

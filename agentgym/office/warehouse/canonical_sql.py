@@ -1,6 +1,6 @@
 """Canonical form of the SQL statements that agents write.
 
-Import this module only when needed: sqlglot is an optional dependency and takes 0.3 s to load.
+Import this module on demand, because SQLGlot is optional and takes 0.3 s to load.
 """
 
 from __future__ import annotations
@@ -13,16 +13,13 @@ from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
 from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
 
-# Maximum query length in characters; parsing such a query takes about a second.
+# Maximum query length, which takes about a second to parse.
 _LONGEST = 100_000
 
 
 @functools.lru_cache(maxsize=256)
 def canonical_query(query: str, dialect: str) -> str:
-    """Normalise the letter case and optional keywords of a script.
-
-    A script that cannot be parsed is returned unchanged.
-    """
+    """Normalise a script's letter case and optional keywords; ignore an invalid script."""
     try:
         statements = [normalize_identifiers(each, dialect) for each in _parse(query, dialect)]
         for comment in (each for each in statements if isinstance(each, exp.Comment)):

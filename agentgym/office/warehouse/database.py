@@ -1,4 +1,4 @@
-"""DuckDB in a child process, which can be killed when a statement takes too long."""
+"""DuckDB in a child process, which can be killed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from agentgym.text.tools import HostLimitError, ToolError
 # Maximum CPU seconds per statement; typical statements take milliseconds.
 SECONDS = 5.0
 
-# Seconds until the child process counts as stuck; generous, because the host may be busy.
+# Seconds until the child process counts as stuck; the host may be busy.
 WALL_SECONDS = 600.0
 
 MEMORY = "512MB"  # per DuckDB database, because many offices share a machine
@@ -35,11 +35,11 @@ MEMORY = "512MB"  # per DuckDB database, because many offices share a machine
 _EXCEEDED = "limit exceeded: Resources exceeded during query execution"
 _BROKEN = "limit exceeded: the engine cannot run this statement; write it more simply"
 _KILLED = "the process that ran the statement was killed; run it again"
-# Signals that SQL statements cannot cause. If the host runs out of memory, the kernel sends SIGKILL.
+# Signals that statements cannot cause. The kernel sends SIGKILL if the host runs out of memory.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _PROGRAM = Path(__file__).with_name("duckdb_process.py")
-# These optimizers depend on statistics and could order rows differently in copies of an env.
+# These optimizers depend on statistics, so the row order could differ between copies of an env.
 _OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"
 # Statements that configure a newly opened database.
 _OPENING = (
@@ -49,7 +49,7 @@ _OPENING = (
     "SET enable_external_access = false",
     "CREATE SCHEMA lib",
 )
-# A single thread makes the row order reproducible; network and disk are not used.
+# A single thread makes the row order reproducible.
 _CONFIG: dict[str, Any] = {
     "threads": 1,
     "async_threads": 0,
@@ -61,7 +61,7 @@ _CONFIG: dict[str, Any] = {
 
 
 class SessionLostError(Exception):
-    """Raised if the process of a session has ended; a new session can reload the tables."""
+    """Raised if a session's process has ended; a new session can reload the tables."""
 
 
 class _Process:
@@ -95,10 +95,7 @@ class _Process:
         return not self._connection.closed and self.owner == os.getpid()
 
     def ask(self, session: int, method: str, arguments: Any) -> tuple[str, Any, float]:
-        """Send a request; return the kind, value and CPU seconds of the response.
-
-        Raises SessionLostError if the process has ended.
-        """
+        """Return a response's kind, value and CPU seconds, or raise SessionLostError."""
         with self._lock:
             if not self.usable:
                 raise SessionLostError
@@ -114,7 +111,7 @@ class _Process:
                 self.end()
                 raise
             if kind in ("memory", "broken"):
-                # DuckDB may be in an invalid state, and the memory should be freed.
+                # DuckDB may be in an invalid state or use too much memory.
                 self.end()
             return kind, value, seconds
 
@@ -124,7 +121,7 @@ class _Process:
         return -self._process.wait()
 
     def _kind_of_end(self) -> str:
-        """Return why the process ended: CPU time, an external signal, or otherwise the statement."""
+        """Return why the process ended; `broken` means that the statement is to blame."""
         cause = self.end()
         if cause == signal.SIGPROF:
             return "time"
@@ -169,15 +166,15 @@ class DuckDBSession:
 
     @property
     def usable(self) -> bool:
-        """Return whether the child process is running and belongs to this process."""
+        """Return False after a fork, or if the child process has ended."""
         return self.process.usable
 
     def request(self, method: str, *arguments: Any) -> Any:
         """Call a method of the session in the child process and return the result.
 
-        Raises ToolError if DuckDB rejects the statement or the statement exceeds a limit,
-        HostLimitError if an external signal killed the process, and SessionLostError if a statement
-        of another session ended the process.
+        Raises ToolError if the statement is invalid or exceeds a limit, HostLimitError if an
+        external signal killed the process, and SessionLostError if another session's statement
+        ended the process.
         """
         kind, value, seconds = self.process.ask(self._number, method, arguments)
         reply_work.spend(seconds / SECONDS)

@@ -14,7 +14,7 @@ from agentgym.text.tools import ToolError
 
 
 def create(warehouse: Warehouse, tree: exp.Create) -> ConversionResult:
-    """Execute a CREATE TABLE statement; if it raises `ToolError`, nothing has changed."""
+    """Execute a CREATE TABLE statement; a `ToolError` means that nothing has changed."""
     kind = str(tree.kind).upper()
     if kind != "TABLE":
         raise ToolError(f"not supported: CREATE {kind}; use CREATE TABLE")

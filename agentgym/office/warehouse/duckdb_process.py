@@ -1,8 +1,8 @@
-"""Program that runs SQL in DuckDB in a separate process, so that any statement can be stopped.
+"""Child process that runs SQL in DuckDB, so that any statement can be stopped.
 
-This file is executed by path and imports nothing from the package. An engine sends the name of a
-`_Session` method with arguments over a socket. The response contains a kind (`ok` or the kind of
-error), a value and the CPU seconds.
+This file is executed by path and imports nothing from the package. A request contains the name of
+a `_Session` method and arguments. The response contains `ok` or an error's kind, a value and the
+CPU seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 # Maximum address space in bytes; several times DuckDB's memory limit.
 ADDRESS_SPACE = 2 << 30
 
-# Records per fetch; a small number, because a record may contain megabytes.
+# Records per fetch; small, because a record may contain megabytes.
 _CHUNK = 256
 
 
@@ -46,8 +46,8 @@ class _Session:
     ) -> tuple[list[str], list[str], list[Any], int, bool]:
         """Run a query after the `opening` statements.
 
-        Returns the column names and types, the records within both limits, the total number of
-        records, and whether records were omitted because of their length.
+        Returns column names and types, the records within both limits, the number of records, and
+        whether the length limit caused omissions.
         """
         self.execute([(statement, ()) for statement in opening])
         cursor = self._live.execute(sql)
@@ -58,7 +58,7 @@ class _Session:
                 f"several columns of the result are called {', '.join(twice)}; give each an alias"
             )
         if any("WITH TIME ZONE" in kind for kind in types):
-            # DuckDB can return times with a time zone only if another library is installed.
+            # DuckDB needs another library to return times with a time zone.
             parts = ", ".join(
                 f"CAST({_quote(name)} AS "
                 f"{kind.replace('TIMESTAMP WITH TIME ZONE', 'TIMESTAMP')}) AS {_quote(name)}"
@@ -86,8 +86,8 @@ class _Session:
     ) -> tuple[list[Any], list[Any], list[str], int]:
         """Run statements atomically; raise if the table `target` exceeds `room` characters.
 
-        Returns the records of the last statement, the table's columns, a JSON array of strings for
-        each column, and the number of records in the table.
+        Returns the last statement's records, the table's columns, a JSON array of strings per
+        column, and the number of records.
         """
         self.execute([(statement, ()) for statement in opening])
         self._live.execute("BEGIN")
@@ -103,9 +103,7 @@ class _Session:
                 )
             self._live.execute("COMMIT")
         except BaseException:
-            with contextlib.suppress(
-                Exception
-            ):  # fails if DuckDB ran out of memory and has already rolled back
+            with contextlib.suppress(Exception):  # DuckDB may already have rolled back
                 self._live.execute("ROLLBACK")
             raise
         return answer, columns, data, rows

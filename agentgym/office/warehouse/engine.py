@@ -1,7 +1,7 @@
 """SQL engine of the data warehouses, which runs statements in DuckDB.
 
-The engine stores all tables in this process and copies tables to DuckDB when a statement uses them.
-Therefore DuckDB starts with the first statement, and no data is lost if DuckDB is killed.
+The tables are stored in this process and copied to DuckDB when a statement uses them, so no data is
+lost if DuckDB is killed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from agentgym.office.warehouse.tables import (
 )
 from agentgym.office.warehouse.values import Rows, pack_columns, to_plain
 
-# Maximum size of all tables as JSON; small enough to fit into DuckDB's memory on every host.
+# Maximum size of all tables as JSON, which fits into DuckDB's memory on every host.
 MAX_CHARACTERS = 1 << 26
 
 
@@ -73,10 +73,7 @@ class SQLEngine:
         limit: int,
         most_characters: int = MAX_CHARACTERS,
     ) -> Rows:
-        """Run a DuckDB query on `tables` and return at most `limit` records, or raise ToolError.
-
-        `now` is the current time of the query.
-        """
+        """Run a DuckDB query and return at most `limit` records, or raise ToolError."""
         names, types, records, total, too_long = self._request(
             tables, "read", _opening(now), sql, limit, most_characters
         )
@@ -94,12 +91,12 @@ class SQLEngine:
     ) -> list[Any]:
         """Run statements atomically; return the records of the last statement, or raise ToolError.
 
-        The statements read `tables` and change the table `target`. If they create `target`,
-        `created` contains the catalogue entry, whose columns may be missing.
+        The statements read `tables` and change the table `target`; `created` is the catalogue
+        entry of a new table, possibly without columns.
         """
         before = self.tables.get(target)
         own = _size(before) if before else 0
-        # A table may always shrink, even if a task filled the office beyond the limit.
+        # Tables may always shrink, even if a task filled the office to the limit.
         room = max(own, MAX_CHARACTERS + own - sum(map(_size, self.tables.values())))
         opening = [f"CREATE SCHEMA IF NOT EXISTS {quote(target[0])}", *_opening(now)]
         answer, columns, data, rows = self._request(
@@ -123,7 +120,7 @@ class SQLEngine:
         self._views[name] = Table(tuple(declared), tuple(pack_columns(rows, len(columns))))
 
     def close(self) -> None:
-        """Close the DuckDB session; the tables remain in this process."""
+        """Close the DuckDB session; the tables remain."""
         if self._live is not None:
             self._live.close()
         self._live = None

@@ -1,4 +1,4 @@
-"""Execution of SQL statements on the engine, depending on the kind of statement."""
+"""Execution of SQL statements, depending on the kind of statement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentgym.text.tools import ToolError
 
 
 def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
-    """Execute a statement. If it raises `ToolError`, nothing has changed."""
+    """Execute a statement; a `ToolError` means that nothing has changed."""
     try:
         if warehouse.reads(tree):
             return _read(warehouse, tree, limit)
@@ -50,7 +50,7 @@ def action_of(
     if action is None or (kind.startswith(("CREATE", "DROP")) and kind.split()[1:] != ["TABLE"]):
         raise ToolError(
             f"not supported: {kind}; use queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, "
-            "COMMENT, CREATE TABLE or DROP TABLE"
+            "COMMENT, or CREATE and DROP of tables"
         )
     return action
 
@@ -86,14 +86,14 @@ def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
     tree.set("overwrite", None)
     sql, needed = warehouse.translate(tree)
     merges = isinstance(tree, exp.Merge)
-    # DuckDB returns one count for MERGE, so RETURNING collects the action for each row.
+    # DuckDB returns a single count, so MERGE returns the action for each row instead.
     statements = [*start, f"{sql} RETURNING merge_action" if merges else sql]
     answer = warehouse.engine.write(statements, [*needed, target], warehouse.now, target)
     if not merges:
         counts = {_EFFECTS[tree.key]: int(answer[0][0])}
     else:
         actions = Counter(row[0].lower() for row in answer)
-        # As in the real warehouses, only the count of deleted rows is omitted if it is 0.
+        # As in the real warehouses, a count of 0 is omitted only for deleted rows.
         counts = {
             name: actions[action]
             for action, name in _EFFECTS.items()
@@ -113,7 +113,7 @@ def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult
     return ConversionResult("TRUNCATE_TABLE", counts={"deleted": int(answer[0][0])}, target=name)
 
 
-# Name of the row count for each action, in the order in which results list the counts.
+# Names of the row counts by action, in the order of results.
 _EFFECTS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
 
 _SUPPORTED = "queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COMMENT are, and CREATE and DROP of tables"

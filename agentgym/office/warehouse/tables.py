@@ -25,7 +25,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Columns and rows of a table; `data` contains a JSON array of DuckDB values per column."""
+    """Columns and rows of a table; `data` contains a JSON array per column."""
 
     columns: tuple[Column, ...]
     data: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Schema:
 
 
 def declare(column: Column) -> str:
-    """Return a DuckDB column declaration without keys, which the warehouses do not enforce."""
+    """Return a DuckDB column declaration without keys, which warehouses do not enforce."""
     default = f" DEFAULT {column.default}" if column.default else ""
     return f"{quote(column.name)} {column.type}{'' if column.nullable else ' NOT NULL'}{default}"
 
@@ -69,7 +69,7 @@ def path(name: TableName) -> str:
 
 
 def fields_of(value: Any) -> list[Any]:
-    """Return the field values of a `Schema`, `Table` or `Column`, for JSON."""
+    """Return the field values of a catalogue record, for JSON."""
     return [getattr(value, name) for name in value.__slots__]
 
 

@@ -27,8 +27,7 @@ View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
 class Rows:
     """The result of a query: column names and records of JSON values.
 
-    `total` includes omitted records. `too_long` is true if records were omitted because of the
-    maximum size.
+    `total` includes omitted records; `too_long` is true if the size limit caused omissions.
     """
 
     names: list[str]
@@ -43,10 +42,7 @@ class Rows:
 
 @dataclass(slots=True)
 class ConversionResult:
-    """The effect of a statement.
-
-    `kind` is SELECT, INSERT, CREATE_TABLE or similar; `counts` contains row counts by action.
-    """
+    """A statement's kind (SELECT, INSERT, CREATE_TABLE, …), rows, and row counts by action."""
 
     kind: str
     rows: Rows | None = None
@@ -112,7 +108,7 @@ def _text(value: Any) -> str | None:
 
 
 def to_plain(kind: str, values: Sequence[Any]) -> Sequence[Any]:
-    """Convert a column to JSON values: ISO 8601 dates, UTC times and exact decimals."""
+    """Convert a column to JSON values: ISO 8601 dates, UTC times, exact decimals."""
     if set(map(type, values)) <= _PLAIN:
         return values
     zone = "Z" if "TIMESTAMP WITH TIME ZONE" in kind else ""

@@ -34,7 +34,7 @@ class Categories(ShopPart):
         return self._show(self._shop.select_ids("categories", {}, "id"))
 
     def find_or_add(self, category: int | str) -> int:
-        """Return the id of a category, given the name or id; add the category if it is new."""
+        """Return a category's id, given the name or id; add a new category if necessary."""
         if isinstance(category, int):
             return category
         known: int | None = self._store.value(
@@ -46,14 +46,14 @@ class Categories(ShopPart):
         return self._store.insert("categories", **_CATEGORY | {"name": category, "slug": slug})
 
     def assign(self, product_id: int, data: Row) -> None:
-        """Replace the categories of a product if `data` contains `categories`."""
+        """Set a product's categories if `data` contains them."""
         if "categories" not in data:
             return
         keys = list(dict.fromkeys(category["id"] for category in data["categories"]))
         for key in keys:
             self._store.get("categories", key, "category")
         self._store.delete("product_categories", product_id=product_id)
-        # A product without categories belongs to Uncategorized, which has id 1.
+        # Other products belong to Uncategorized (id 1).
         links = [{"product_id": product_id, "term_id": key} for key in keys or [1]]
         self._store.insert_all("product_categories", links)
 

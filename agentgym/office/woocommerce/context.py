@@ -17,7 +17,7 @@ from agentgym.text.tools import ToolError, echo
 
 _SLUG_CHARS = 180  # leaves room for a number; WordPress allows 200 characters
 MAX_WORDS = 50  # because each word is compared with every record
-_MAX_OFFSET = 2**62  # fits into SQLite's 64-bit integers and is past the end of every table
+_MAX_OFFSET = 2**62  # SQLite integers have 64 bits
 _YEARS = range(1900, 9001)  # conversion between time zones cannot overflow
 
 # Product fields that contain dates.
@@ -25,7 +25,7 @@ _DATES = frozenset({"date_created", "date_modified", "date_on_sale_from", "date_
 
 
 class ShopContext(ServerState):
-    """Access to the records, settings and dates of a shop."""
+    """A shop's records, settings and dates."""
 
     @property
     def clock(self) -> Clock:
@@ -53,7 +53,7 @@ class ShopContext(ServerState):
         return timedelta(hours=float(self.session.get("gmt_offset", 0)))
 
     def site_time(self, gmt: str | None) -> str | None:
-        """Convert a stored date to site time, the time zone of all tool results."""
+        """Convert a stored date to site time, as used in tool results."""
         offset = self.offset()
         if not gmt or not offset:
             return gmt
@@ -69,10 +69,7 @@ class ShopContext(ServerState):
         return shown
 
     def parse_date(self, text: str | None, name: str) -> str | None:
-        """Convert a date to GMT; without a time zone, it is in site time.
-
-        `name` is the argument's name for `ToolError`.
-        """
+        """Convert a date (by default in site time) to GMT; errors contain `name`."""
         if not text:
             return None
         try:
@@ -98,8 +95,7 @@ class ShopContext(ServerState):
     ) -> list[int]:
         """Return the sorted ids of all matching records or, with `page`, of one page.
 
-        `where` maps SQL conditions to values; conditions with the value None are ignored. `order`
-        is an SQL expression.
+        `where` maps SQL conditions to values; None disables a condition. `order` is SQL.
         """
         conditions = {sql: value for sql, value in where.items() if value is not None}
         sql = f'SELECT id FROM "{table}" WHERE {" AND ".join(conditions) or 1} ORDER BY {order}'
@@ -109,7 +105,7 @@ class ShopContext(ServerState):
         return [row["id"] for row in self.store.rows(sql, *conditions.values())]
 
     def rows_by_id(self, table: str, ids: Iterable[int]) -> list[Row]:
-        """Return records in the order of `ids`, without missing ones."""
+        """Return existing records in the order of `ids`."""
         keys = list(ids)
         sql = f'SELECT * FROM "{table}" WHERE id IN (SELECT value FROM json_each(?))'
         rows = {row["id"]: row for row in self.store.rows(sql, keys)}
@@ -118,10 +114,7 @@ class ShopContext(ServerState):
     def rows_by_owner(
         self, owner: str, sql: str, ids: Sequence[int]
     ) -> defaultdict[int, list[Row]]:
-        """Run a SELECT and group the rows by the column `owner`.
-
-        In the SQL, `?` is a JSON list of `ids`.
-        """
+        """Run a SELECT whose `?` is a list of ids, and group the rows by the column `owner`."""
         rows: defaultdict[int, list[Row]] = defaultdict(list)
         for row in self.store.rows(sql, ids):
             rows[row.pop(owner)].append(row)
@@ -138,7 +131,7 @@ class ShopContext(ServerState):
 
 
 class ShopPart:
-    """Base class for parts of the shop, each with some of the tools."""
+    """Base class for parts of the shop."""
 
     def __init__(self, shop: ShopContext) -> None:
         self._shop = shop
@@ -149,7 +142,7 @@ class ShopPart:
 
 
 def stamp(moment: datetime) -> str:
-    """Convert a datetime with a time zone to GMT, and format it for the database."""
+    """Convert a datetime to GMT in the stored format."""
     if moment.tzinfo is None:
         raise ValueError(
             f"a date must have a time zone, got {moment!r}; write datetime(..., tzinfo=UTC)"
@@ -165,7 +158,7 @@ _ADDRESS = (
 
 
 def in_address_order(address: Mapping[str, str]) -> Row:
-    """Return a task author's address with the fields in the order of the API."""
+    """Return a task author's address in the order of the API."""
     check_fields(address, _ADDRESS)
     return {name: address[name] for name in _ADDRESS if name in address}
 
@@ -188,7 +181,7 @@ def show_meta(fields: Sequence[Row]) -> list[Row]:
 
 
 def merge_meta(record: Row, data: Row) -> list[Row]:
-    """Merge custom fields by id or, without an id, by key; the value null removes a field."""
+    """Merge custom fields by id or, without id, by key; a null value removes a field."""
     merged = [dict(field) for field in record["meta_data"]]
     for change in data.get("meta_data", ()):
         name, value = "key", change.get("key")
@@ -216,7 +209,7 @@ def slug_of(name: str, taken: set[str]) -> str:
 
 
 def free_name(name: str, taken: Collection[str], separator: str = "") -> str:
-    """Return a name that is not taken, with a number appended if necessary."""
+    """Return an unused name, with a number appended if necessary."""
     if name not in taken:
         return name
     numbered = (f"{name}{separator}{number}" for number in itertools.count(2))
@@ -224,7 +217,7 @@ def free_name(name: str, taken: Collection[str], separator: str = "") -> str:
 
 
 def words_in(*columns: str) -> str:
-    """Return an SQL condition: each word of a JSON list must occur in one of the columns."""
+    """Return an SQL condition that requires every word of a list to occur in the columns."""
     text = " || ' ' || ".join(f"coalesce({column}, '')" for column in columns)
     missing = f"SELECT 1 FROM json_each(?) AS word WHERE instr(lower({text}), word.value) = 0"
     return f"NOT EXISTS ({missing})"

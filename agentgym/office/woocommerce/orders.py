@@ -19,7 +19,7 @@ STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refun
 ListedStatus = Annotated[str, WithJsonSchema({"type": "string", "enum": list(STATUSES)})]
 """Order status filter; `any` and `trash` are accepted too."""
 
-# Statuses of orders that have reduced the stock of the ordered products.
+# Statuses of orders that have reduced the stock.
 _BOOKING = ("processing", "completed", "on-hold")
 
 _MAX_QUANTITY = 10**6  # keeps order totals in cents below 2**63
@@ -36,7 +36,7 @@ _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?)"
 
 
 class Orders(ShopPart):
-    """Orders, which tools can only read. The stock of products already includes all orders."""
+    """Orders, which tools can only read."""
 
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add orders and return the new ids, in order. Totals are computed from `line_items`.
@@ -67,7 +67,7 @@ class Orders(ShopPart):
         return [order["id"] for order in orders]
 
     def all(self) -> list[Row]:
-        """Return all orders in the API's format, including those in the trash, sorted by id."""
+        """Return all orders, including trash, in the API's format."""
         return show_orders(self._shop, self._shop.select_ids("orders", {}, "id"))
 
     @tool
@@ -111,7 +111,7 @@ class Orders(ShopPart):
             "date_created < ?": self._shop.parse_date(dateBefore, "dateBefore"),
         }
         column = "date_created" if orderby == "date" else "id"
-        # Orders with the same date are sorted by id, as in the published server.
+        # Orders with the same date are sorted by id.
         by = f"{column} {order}, id {'asc' if orderby == 'date' else order}"
         return show_orders(self._shop, self._shop.select_ids("orders", where, by, page, perPage))
 
@@ -174,7 +174,7 @@ class Orders(ShopPart):
             "quantity": quantity,
             "subtotal": amount,
             "total": amount,
-            # The quantity that this line item has removed from stock.
+            # The quantity removed from stock.
             "reduced": quantity if order["booked"] and product["manage_stock"] else 0,
             "code": "",
             "meta_data": [],

@@ -41,7 +41,7 @@ _AUTHOR_FIELDS = ("date_created", "total_sales")
 MAX_BATCH = 100  # as in WooCommerce's REST API
 
 ProductOrder = Literal["date", "id", "include", "title", "slug", "price", "popularity", "rating"]
-# Prices and ratings are stored as strings, so sorting requires a cast to numbers.
+# Prices and ratings are stored as strings but sorted as numbers.
 _ORDERS: dict[ProductOrder, str] = {
     "date": "date_created",
     "id": "id",
@@ -71,15 +71,15 @@ class Products(ShopPart):
         self._categories = categories
 
     def add(self, name: str, **fields: Any) -> int:
-        """Add a product and return the new id; see `add_all` for the fields."""
+        """Add a product and return its id; see `add_all`."""
         return self.add_all([{"name": name, **fields}])[0]
 
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add products and return the new ids, in order.
 
-        Records may contain the fields of the REST API, and `total_sales`. `date_created` is a
-        datetime (default: now), `categories` contains names or ids (unknown names are added),
-        `stock_quantity` enables stock management, and `meta_data` may be a mapping. Raises
+        Records have the REST API's fields, with extensions: `total_sales` may be set,
+        `date_created` is a datetime (default: now), `categories` are names or ids (new names are
+        added), `stock_quantity` enables stock management, and `meta_data` may be a mapping. Raises
         ValueError for an unknown field, and ToolError for an invalid value or a taken SKU.
         """
         products = []
@@ -153,7 +153,7 @@ class Products(ShopPart):
             "price <> '' AND CAST(price AS REAL) <= ?": _price_bound(maxPrice, "maxPrice"),
             "stock_status = ?": stockStatus,
         }
-        # Products with the same date are sorted by id, as in the published server.
+        # Products with the same date are sorted by id.
         by = f"{_ORDERS[orderby]} {order}, id {'asc' if orderby == 'date' else order}"
         return select_products(self._shop, where, by, page, perPage)
 
@@ -355,7 +355,7 @@ def _id_list(text: str | None, name: str) -> list[int] | None:
     parts = _split(text)
     if parts is None:
         return None
-    # Numbers with 19 or more digits may not fit into SQLite's 64-bit integers.
+    # SQLite integers have at most 19 digits.
     if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
         raise ToolError(
             f"invalid argument: {name} must be ids separated by commas, got {echo(text)}"

@@ -24,15 +24,14 @@ class WooCommerce(Server):
     `gmt_offset`). Whether a product is on sale is determined when the product is saved. Items of
     `meta_data` are matched by id or key; a null value removes an item.
 
-    Tasks use the attributes `products`, `categories`, `orders`, `customers` and `settings`. Their
-    methods `add` and `add_all` add records, as in `shop.products.add("Mug", regular_price="5")`,
-    and `all` returns all records. Ids count from 1; category 1 is Uncategorized, and customer 1 is
-    the administrator.
+    The attributes `products`, `categories`, `orders`, `customers` and `settings` let tasks add
+    records, as in `shop.products.add("Mug", regular_price="5")`, and read records with `all`. Ids
+    count from 1; category 1 is Uncategorized, and customer 1 is the administrator.
     """
 
     name: ClassVar[str] = "woocommerce"
     schema: ClassVar[str] = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
-    # The tool order of the published server, because it affects the prompt.
+    # The published order of tools, which affects prompts.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         woo_products_list woo_products_get woo_products_create woo_products_update

@@ -1,7 +1,6 @@
 """Records that callers pass to tools: fields, validation and parameter schemas.
 
-Read-only fields of the REST API, such as `price` and `total`, are ignored. Therefore callers may
-send records that a tool returned.
+Read-only fields such as `price` are ignored, so callers may send records that a tool returned.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from agentgym.text.tools import ToolError, echo
 
 
 class GoogleSQL(Warehouse):
-    """BigQuery's dialect, for one project whose datasets are the schemas of the engine."""
+    """BigQuery's dialect, for one project; datasets are schemas of the engine."""
 
     dialect: ClassVar[str] = "bigquery"
     functions: ClassVar[frozenset[str]] = FUNCTIONS
@@ -33,14 +33,11 @@ class GoogleSQL(Warehouse):
         self.project = project
 
     def run(self, sql: str, limit: int) -> ConversionResult:
-        """Execute a statement. If it raises `ToolError`, nothing has changed."""
+        """Execute a statement; a `ToolError` means that nothing has changed."""
         return run(self, self.parse(sql), writes=True, limit=limit)
 
     def check_statement(self, sql: str) -> str:
-        """Check a statement without running it, and return the kind of statement.
-
-        For queries, names and types are checked too.
-        """
+        """Check a statement without running it, and return the kind of statement."""
         tree = self.parse(sql)
         kind = self.kind(tree)
         if self.reads(tree):
@@ -68,7 +65,7 @@ class GoogleSQL(Warehouse):
         return table.db, table.name
 
     def check_dataset(self, name: str) -> str:
-        """Return the name, or raise `ToolError` if it is not a valid dataset name."""
+        """Return a dataset name, or raise `ToolError` if it is invalid."""
         if not re.fullmatch(r"\w{1,1024}", name, re.ASCII):
             raise ToolError(
                 f"invalid argument: a dataset name must consist of letters, digits and underscores, got {echo(name)}"

@@ -16,7 +16,7 @@ MAX_BRACKETS = 40  # maximum nesting of brackets and CASE, because the parser is
 
 # How often the parser may reread a token, on average; ordinary statements need less than one.
 _REREADS = 16
-# Additional tokens that the parser may reread in any statement, which takes about 0.04 seconds.
+# Additional tokens that the parser may reread, which takes about 0.04 seconds.
 _FEW_TOKENS = 2_000
 
 

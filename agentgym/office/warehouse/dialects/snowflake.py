@@ -53,7 +53,7 @@ class SnowSQL(Warehouse):
         return schema, table.name
 
     def use(self, tree: exp.Use) -> ConversionResult:
-        """Execute USE, which sets the database and schema of the session."""
+        """Execute USE DATABASE or USE SCHEMA."""
         kind = tree.args["kind"].name.upper() if tree.args.get("kind") else ""
         database, name = tree.this.db, tree.this.name
         if kind == "DATABASE" or (not kind and not database):
@@ -66,13 +66,13 @@ class SnowSQL(Warehouse):
         return ConversionResult("USE", message="Statement executed successfully.")
 
     def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
-        """Execute a statement. If it raises `ToolError`, nothing has changed."""
+        """Execute a statement; a `ToolError` means that nothing has changed."""
         if writes and isinstance(tree, exp.Use):
             return self.use(tree)
         return run(self, tree, writes, limit)
 
     def parse_name(self, name: str, kind: str) -> exp.Table:
-        """Parse the qualified name of a table or another object."""
+        """Parse the qualified name of an object."""
         try:
             parsed = exp.to_table(name, dialect="snowflake")
         except (SqlglotError, ValueError, RecursionError):

@@ -19,7 +19,7 @@ from agentgym.text.tools import ToolError, echo
 
 FUNCTIONS = frozenset("bit_count ascii chr contains degrees radians cbrt factorial".split())
 
-# Small integer types, which Snowflake treats like NUMBER(38, 0).
+# Integer types, which all have 38 digits in Snowflake.
 _WIDE = {exp.DType.INT, exp.DType.SMALLINT, exp.DType.TINYINT}
 _TEXT = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR}
 
@@ -115,7 +115,7 @@ def _extract(node: Node) -> Node:
 
 
 def _shift(node: Node) -> Node:
-    """Preserve the type DATE when adding or subtracting days, weeks, months or years."""
+    """Preserve the type DATE when adding days, weeks, months or years."""
     span, units = node.expression, ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
     if (
         not isinstance(span, exp.Interval)

@@ -1,7 +1,7 @@
 """Translation of a warehouse's SQL dialect to DuckDB.
 
-Statements can use only tables in the catalogue and functions of the dialect, so they cannot reach
-DuckDB's own tables and functions.
+Statements can use only catalogue tables and the dialect's functions, so they cannot access DuckDB's
+own tables and functions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ READS = (exp.Query, exp.Values, exp.Show, exp.Describe)  # Statements that retur
 
 
 class Warehouse(ABC):
-    """Base class for SQL dialects; runs statements on an engine at a fixed time."""
+    """Base class for SQL dialects, whose statements run at a fixed time."""
 
     dialect: ClassVar[str]
     functions: ClassVar[frozenset[str]]
@@ -57,11 +57,11 @@ class Warehouse(ABC):
 
     @abstractmethod
     def resolve_table(self, table: exp.Table) -> TableName:
-        """Return the engine's name for a table; the table does not have to exist."""
+        """Return the engine's name for a table, which may not exist."""
 
     @abstractmethod
     def information_schema(self, table: exp.Table) -> View | None:
-        """Return an information schema view, or None if the table is not one."""
+        """Return an information schema view, or None for other tables."""
 
     @abstractmethod
     def default_column_name(self, item: exp.Expression, number: int) -> str:
@@ -96,7 +96,7 @@ class Warehouse(ABC):
         return f"{tree.key.upper()} {str(kind).upper()}"
 
     def transpile(self, tree: exp.Expression) -> None:
-        """Apply the rewrites to a syntax tree, which SQLGlot can then convert to DuckDB SQL."""
+        """Apply the rewrites to a syntax tree in place."""
         try:
             # Children precede their parents.
             for node in list(tree.walk())[::-1]:
@@ -137,8 +137,7 @@ class Warehouse(ABC):
         trees = [tree for tree in parsed if tree is not None]
         if len(trees) != 1:
             raise ToolError(
-                f"invalid argument: a call must contain one statement, got {len(trees)}; use "
-                "one call per statement"
+                f"invalid argument: a call must contain one statement, got {len(trees)}"
             )
         tree: exp.Expression = trees[0]
         return (self.parse_command(text) or tree) if isinstance(tree, exp.Command) else tree
@@ -151,15 +150,12 @@ class Warehouse(ABC):
         return name
 
     def translate(self, tree: exp.Expression) -> tuple[str, list[TableName]]:
-        """Translate a syntax tree to DuckDB SQL; return the SQL and the tables that it uses.
-
-        The tree is modified.
-        """
+        """Return DuckDB SQL and the tables that it uses; the tree is modified."""
         needed = self.prepare(tree)
         return self.to_duckdb(tree, copy=False), needed
 
     def prepare(self, tree: exp.Expression) -> list[TableName]:
-        """Check and rewrite a syntax tree in place; return the tables that it uses."""
+        """Check and rewrite a syntax tree in place; return the tables in it."""
         self.check(tree)
         self._name_columns(tree)
         needed = self._resolve(tree)
@@ -167,7 +163,7 @@ class Warehouse(ABC):
         return needed
 
     def to_duckdb(self, tree: exp.Expression, copy: bool = True) -> str:
-        """Convert a rewritten syntax tree to DuckDB SQL; without `copy`, the tree may change."""
+        """Convert a rewritten tree to DuckDB SQL; without `copy`, the tree may change."""
         options: dict[str, Any] = {"copy": copy, "comments": False}
         try:
             return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, **options)
@@ -242,7 +238,7 @@ class Warehouse(ABC):
             )
 
     def column_definition(self, item: exp.Expression, keys: set[str]) -> Column:
-        """Convert a column definition in a statement to a `Column`."""
+        """Convert a column definition to a `Column`."""
         column = Column(item.name, "VARCHAR", key=item.name.lower() in keys)
         if not isinstance(item, exp.ColumnDef) or not item.kind:
             return column
@@ -281,7 +277,7 @@ class Warehouse(ABC):
         )
 
     def default_value(self, item: exp.Expression) -> str:
-        """Convert a default value to DuckDB SQL; raise `ToolError` if it contains a query."""
+        """Convert a default value to DuckDB SQL; raise `ToolError` for a query."""
         holder = exp.Paren(this=item.copy())
         self.check(holder)
         if holder.find(exp.Table, exp.Query):

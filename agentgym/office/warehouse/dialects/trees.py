@@ -16,7 +16,7 @@ Node: TypeAlias = Any
 
 
 def swap(node: Node, new: Node) -> None:
-    """Replace a node without visiting all siblings, as SQLGlot's `replace` would."""
+    """Replace a node without visiting all siblings."""
     parent, key, place = node.parent, node.arg_key, node.index
     if place is None or not isinstance(parent.args[key], list):
         node.replace(new)
@@ -46,7 +46,7 @@ def is_cte(table: exp.Table) -> bool:
 
 
 def set_name(table: exp.Table, name: TableName, alias: str = "") -> None:
-    """Replace a table name with the engine's name of the table."""
+    """Replace a table name with the engine's name."""
     table.set("this", exp.to_identifier(name[1], quoted=True))
     table.set("db", exp.to_identifier(name[0], quoted=True))
     table.set("catalog", None)
@@ -55,7 +55,7 @@ def set_name(table: exp.Table, name: TableName, alias: str = "") -> None:
 
 
 def comment_in(properties: Any) -> str:
-    """Return the comment (in BigQuery, the description) from table or column properties."""
+    """Return the comment (in BigQuery, the description) from properties."""
     for item in properties.expressions if properties else []:
         if isinstance(item, exp.SchemaCommentProperty):
             return str(item.this.name)
@@ -66,7 +66,7 @@ def comment_in(properties: Any) -> str:
 
 
 def only_comment(properties: exp.Properties) -> str:
-    """Return the comment from properties; raise `ToolError` if other properties are set."""
+    """Return the comment from properties; reject other properties."""
     for item in properties.expressions:
         described = isinstance(item, exp.Property) and item.name.lower() == "description"
         if not described and not isinstance(item, exp.SchemaCommentProperty):
@@ -77,7 +77,7 @@ def only_comment(properties: exp.Properties) -> str:
 
 
 def check_length(sql: str) -> str:
-    """Return the statement, or raise `ToolError` if it is empty or too long to parse."""
+    """Return a statement; raise `ToolError` if it is empty or too long."""
     if not sql.strip():
         raise ToolError("invalid argument: the statement is empty")
     if len(sql) > 100_000:
@@ -99,7 +99,7 @@ def library(name: str, *arguments: Any) -> exp.Anonymous:
 
 
 def duck(text: str, *parts: Any) -> Node:
-    """Parse DuckDB SQL, and insert the syntax trees `parts` for {0}, {1} and so on."""
+    """Parse DuckDB SQL, with the syntax trees `parts` in place of {0}, {1} and so on."""
     names = [f"__part{k}" for k in range(len(parts))]
     tree = exp.Paren(this=sqlglot.parse_one(text.format(*names), read="duckdb"))
     for column in list(tree.find_all(exp.Column)):
@@ -114,7 +114,7 @@ def default_name(column: Column) -> str | None:
 
 
 def refuse(what: str, part: str = "") -> Callable[[Node], Node]:
-    """Return a rewrite that rejects an expression; with `part`, only if it has that argument."""
+    """Return a rewrite that rejects an expression; with `part`, only if it has that part."""
 
     def change(node: Node) -> Node:
         if part and not node.args.get(part):
