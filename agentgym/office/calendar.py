@@ -197,7 +197,7 @@ class Calendar(Server):
 
     def _put(self, record: Row, now: str) -> str:
         if self.store.value("SELECT count(*) FROM events") >= MAX_EVENTS:
-            raise ToolError(f"limit exceeded: a calendar has at most {MAX_EVENTS} events")
+            raise ToolError(f"limit exceeded: a calendar may have at most {MAX_EVENTS} events")
         number = self.store.insert("events", created=now, updated=now, sequence=0, **record)
         return _event_id({"id": number})
 

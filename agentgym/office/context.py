@@ -79,7 +79,7 @@ class OfficeContext:
         self._initial = InitialState(("clock", "files", "_ids"))
 
     def new_id(self, kind: str, length: int = 16) -> str:
-        """Return a new id of `length` hexadecimal digits, reproducible within an episode."""
+        """Return a new, reproducible id of `length` hexadecimal digits."""
         self._ids += 1
         return hashlib.sha256(f"{self.seed}:{kind}:{self._ids}".encode()).hexdigest()[:length]
 

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from agentgym.text.tools import ToolError, echo
 
-# RFC 3339 date-time; the offset is optional because a time zone may accompany it.
+# RFC 3339 date-time; the offset is optional, because the event may have a time zone.
 _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.\d+)?(?:([Zz])|([+-]\d\d:\d\d))?", re.ASCII
 )
@@ -47,7 +47,7 @@ def parse_time(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
     if moment.tzinfo is None:
         if zone is None:
             raise ToolError(
-                f"invalid argument: {name} needs a timeZone, or its dateTime an offset, got "
+                f"invalid argument: {name} must have a timeZone, or a dateTime with offset, got "
                 f"{echo(fields['dateTime'])}"
             )
         # Conversion through UTC corrects times that a daylight saving change skips.
@@ -104,7 +104,7 @@ def parse_bound(name: str, text: str) -> int:
     moment = _moment(name, text)
     if moment.tzinfo is None:
         raise ToolError(
-            f"invalid argument: {name} needs an offset, as in 2025-01-15T09:00:00Z, got "
+            f"invalid argument: {name} must have an offset, as in 2025-01-15T09:00:00Z, got "
             f"{echo(text)}"
         )
     return int(moment.timestamp())

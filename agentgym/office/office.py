@@ -42,7 +42,7 @@ class Office:
     same name, the later tool is renamed to `<server>_<tool>`.
 
     Args:
-        servers: Names from `SERVERS`, in the order in which to list the tools.
+        servers: Names from `SERVERS`; their order determines the order of tools.
         start: The start time of the episode.
 
     Example:

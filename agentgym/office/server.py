@@ -1,4 +1,4 @@
-"""Base class of office servers: `@tool` methods over a store and a context."""
+"""Base class for office servers, which have tools, a store and a context."""
 
 from __future__ import annotations
 

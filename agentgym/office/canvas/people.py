@@ -1,4 +1,4 @@
-"""Canvas: users, profiles and the login."""
+"""Canvas: users, user profiles and login."""
 
 from __future__ import annotations
 

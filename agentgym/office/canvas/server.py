@@ -1,4 +1,4 @@
-"""Canvas, a learning platform modelled on Canvas's REST API, with each user's access rights."""
+"""Canvas server with the REST API and the access rights of Canvas."""
 
 from __future__ import annotations
 

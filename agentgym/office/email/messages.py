@@ -70,7 +70,7 @@ class Mail:
 
     @property
     def parts(self) -> list[str]:
-        """The non-empty texts: HTML converted to text, then plain text."""
+        """The parts of the email as text: HTML first, then plain text."""
         html, body = (self.html or "").strip(), self.body.strip()
         if not html:
             return [body]

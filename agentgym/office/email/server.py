@@ -21,7 +21,7 @@ from agentgym.text.tools import ToolError, echo, tool
 
 @with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
 class Email(Server):
-    """Mail between the users of one server; mails to other domains leave the office."""
+    """Mail server of an office; emails to other domains are not delivered."""
 
     name: ClassVar[str] = "email"
     schema: ClassVar[str] = SCHEMA

@@ -8,7 +8,7 @@ import mimetypes
 BYTES = "application/octet-stream"  # unknown file type
 
 
-# Only the built-in table, because system tables differ between machines.
+# Use only the built-in table, because system tables differ between machines.
 _types = functools.cache(mimetypes.MimeTypes)
 
 

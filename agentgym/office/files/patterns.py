@@ -1,4 +1,4 @@
-"""Glob patterns for paths: `*` and `?` match within a name, `**` across names."""
+"""Glob patterns for paths: `*` and `?` match within a name, `**` spans names."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ from agentgym.text.tools import ToolError
 
 MAX_PAGES = 500  # reading takes milliseconds per page
 
-# About three CPU seconds. A word, a number, or ten bytes of a page or font cost 1.
+# About three CPU seconds. A word, a number, or ten bytes of a page or font costs 1.
 MAX_WORK = 200_000
 
 _FORM_WORK = 10_000  # a form object may be megabytes long without containing words
 
-_FREE_SHARE = 0.1  # smaller shares of `MAX_WORK` are free
+_FREE_SHARE = 0.1  # files below this share of `MAX_WORK` cost nothing
 
 # Maximum decompressed size of a stream; a page of text takes a few kilobytes.
 _STREAM_BYTES = 4 * 2**20

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from agentgym.text.tools import ToolError, echo
 
-MAX_EDIT_CHARS = 2_000_000  # because each edit copies the text
+MAX_EDIT_CHARS = 2_000_000  # limited, because each edit copies the text
 MAX_DIFF_LINES = 20_000  # a diff may take quadratic time
 
 
@@ -45,7 +45,7 @@ def _replace_lines(text: str, old: str, new: str) -> str:
     bare = "\n".join(["", *(line.strip() for line in lines), ""])
     at = bare.find("\n".join(["", *passage, ""]))
     if at < 0:
-        raise ToolError(f"not found: the file has no passage {echo(old)}; nothing was changed")
+        raise ToolError(f"not found: the file does not contain {echo(old)}; nothing was changed")
     first = bare.count("\n", 0, at)
     lines[first : first + len(passage)] = _indent(
         new.split("\n"), old.split("\n"), _space(lines[first])

@@ -129,8 +129,8 @@ class Workspace:
         total = self._bytes + len(content) - (len(old.data) if old else 0)
         if len(content) > MAX_FILE_BYTES or total > MAX_TOTAL_BYTES:
             raise ToolError(
-                f"limit exceeded: no room for {len(content)} bytes; a file may have "
-                f"{MAX_FILE_BYTES} bytes, and all files together {MAX_TOTAL_BYTES}"
+                f"limit exceeded: no room for {len(content)} bytes; the limits are "
+                f"{MAX_FILE_BYTES} bytes per file and {MAX_TOTAL_BYTES} bytes in total"
             )
         self._add_folders(self._missing_above(full), files=old is None)
         now = self.clock()

@@ -15,8 +15,8 @@ from agentgym.office.warehouse.engine_server import EngineServer
 
 @with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
 class GoogleCloud(EngineServer):
-    """All services of one project. BigQuery also reads and writes workspace files and gs://
-    objects.
+    """The Google Cloud services of one project. BigQuery can read and write workspace files and
+    gs:// objects.
     """
 
     name: ClassVar[str] = "google_cloud"

@@ -79,7 +79,7 @@ class _Reader:
             return lambda entry: True
         test = self._all_of()
         if self._peek():
-            raise _bad(f"unexpected {echo(self._peek())}; an operator or the end should follow")
+            raise _bad(f"expected an operator or the end, got {echo(self._peek())}")
         return test
 
     def _peek(self) -> str:
@@ -159,7 +159,7 @@ def _value(token: str) -> str:
         where = f"before {echo(token)}" if token else "at the end"
         raise _bad(f"a value is missing {where}; put text with special characters in double quotes")
     if token[0] == "-" and _number(token) is None:
-        raise _bad(f"write NOT in place of the sign before {echo(token[1:])}")
+        raise _bad(f"use NOT instead of the minus sign before {echo(token[1:])}")
     return re.sub(r"\\(.)", r"\1", token[1:-1], flags=re.DOTALL) if token[0] == '"' else token
 
 

@@ -40,7 +40,7 @@ MAX_SHOWN = 200  # maximum message length in lists, as published
 
 
 class Logging:
-    """Logs. Text becomes a textPayload, an object a jsonPayload."""
+    """Logs. Strings are stored as textPayload, and objects as jsonPayload."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

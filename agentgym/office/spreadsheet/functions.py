@@ -41,7 +41,7 @@ _CONDITION = re.compile(r"(<=|>=|<>|=|<|>)?(.*)", re.DOTALL)
 
 
 class FormulaError(Exception):
-    """Raised to stop a formula, whose value becomes the cell error."""
+    """Raised to stop the evaluation of a formula with a cell error."""
 
     def __init__(self, error: CellError) -> None:
         super().__init__(error)
@@ -297,7 +297,7 @@ def _concatenate(*arguments: Any) -> str:
     return whole
 
 
-TAKE_ERRORS = frozenset(("IF", "IFERROR"))  # other functions return an error argument
+TAKE_ERRORS = frozenset(("IF", "IFERROR"))  # other functions propagate errors
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "SUM": lambda *a: math.fsum(_numbers(a)),

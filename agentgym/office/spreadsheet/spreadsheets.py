@@ -58,7 +58,7 @@ class SheetCell(NamedTuple):
 
     @property
     def exact(self) -> Any:
-        """The value like `shown`, but with typed numbers and booleans parsed."""
+        """Like `shown`, but typed numbers and booleans are parsed."""
         is_number = isinstance(self.content, dict) and "v" in self.content
         return self.content["v"] if is_number and not self.content.get("k") else self.shown
 
@@ -253,7 +253,7 @@ class Spreadsheets:
         return Evaluator(load, datetime.fromisoformat(changed)).results(with_formulas)
 
     def enter(self, sheet: Row, text: str, data: Sequence[Sequence[Any]]) -> int:
-        """Enter values and return how many; a single-cell reference is their upper left corner."""
+        """Enter values and return the number of values; a single cell is the upper left corner."""
         area = self.area(sheet, text)
         height, width = len(data), max(map(len, data), default=0)
         room = (
@@ -284,7 +284,7 @@ class Spreadsheets:
     def insert(
         self, spreadsheet: str, title: str, axis: str, count: int, start: int | None
     ) -> None:
-        """Add empty rows or columns at the end; reject any other `start`."""
+        """Add empty rows or columns at the end; a `start` before the end is rejected."""
         sheet = self.sheet(spreadsheet, title)
         rows, columns = sheet["row_count"], sheet["column_count"]
         size, other = (rows, columns) if axis == "row" else (columns, rows)

@@ -45,7 +45,7 @@ class SQLEngine:
 
     def __post_init__(self) -> None:
         self._live: DuckDBSession | None = None
-        self._loaded: dict[TableName, tuple[str, ...]] = {}  # table data that DuckDB contains
+        self._loaded: dict[TableName, tuple[str, ...]] = {}  # tables that DuckDB contains
         self._views: dict[TableName, Table] = {}  # tables outside the catalogue
 
     def load(

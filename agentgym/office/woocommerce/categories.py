@@ -53,7 +53,7 @@ class Categories(ShopPart):
         for key in keys:
             self._store.get("categories", key, "category")
         self._store.delete("product_categories", product_id=product_id)
-        # Other products belong to Uncategorized (id 1).
+        # Products without a category belong to Uncategorized (id 1).
         links = [{"product_id": product_id, "term_id": key} for key in keys or [1]]
         self._store.insert_all("product_categories", links)
 

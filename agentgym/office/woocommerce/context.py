@@ -16,7 +16,7 @@ from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
 _SLUG_CHARS = 180  # leaves room for a number; WordPress allows 200 characters
-MAX_WORDS = 50  # because each word is compared with every record
+MAX_WORDS = 50  # limited, because each word is compared with every record
 _MAX_OFFSET = 2**62  # SQLite integers have 64 bits
 _YEARS = range(1900, 9001)  # conversion between time zones cannot overflow
 

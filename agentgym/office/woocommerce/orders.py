@@ -44,7 +44,7 @@ class Orders(ShopPart):
         Records may contain these fields of the REST API: `status` (default: pending),
         `customer_id`, `customer_note`, `billing` (default: the customer's address), `line_items`
         (each with `product_id` and `quantity`), and the datetimes `date_created` (default: now),
-        `date_paid` and `date_completed` (default: the creation date if the status implies one).
+        `date_paid` and `date_completed` (default: the creation date if the status requires a date).
         Raises ValueError for an unknown field or status, and ToolError for an unknown product or
         customer.
         """

@@ -364,7 +364,7 @@ def _id_list(text: str | None, name: str) -> list[int] | None:
 
 
 def stock_status(quantity: int, backorders: str) -> str:
-    """Return the status of managed stock."""
+    """Return a product's stock status."""
     if quantity > 0:
         return "instock"
     return "outofstock" if backorders == "no" else "onbackorder"

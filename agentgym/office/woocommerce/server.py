@@ -18,7 +18,7 @@ from agentgym.office.woocommerce.settings import Settings
 
 @with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
 class WooCommerce(Server):
-    """A shop whose caller is the administrator.
+    """A WooCommerce shop; the caller is the administrator.
 
     Order totals are computed from line items, in whole cents. Dates are in site time (the setting
     `gmt_offset`). Whether a product is on sale is determined when the product is saved. Items of

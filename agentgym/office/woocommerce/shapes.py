@@ -157,7 +157,7 @@ class TermData(TypedDict, total=False):
 
 
 def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) -> Row:
-    """Return a record's settable fields, or raise `ToolError` with its name."""
+    """Return the settable fields of a record, or raise `ToolError`."""
     try:
         fields: Row = _adapter(shape).validate_python(data)
     except ValidationError as error:
@@ -173,7 +173,7 @@ def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) 
 
 
 def parse_amount(value: object, name: str) -> str:
-    """Convert an argument that is an amount."""
+    """Validate and normalise an amount of money."""
     try:
         return _amount(value)
     except ValueError as error:

@@ -14,7 +14,7 @@ from sqlglot import Dialect, Parser, TokenType
 MAX_TOKENS = 50_000  # parsing takes about 20 microseconds per token
 MAX_BRACKETS = 40  # maximum nesting of brackets and CASE, because the parser is recursive
 
-# How often the parser may reread a token, on average; ordinary statements need less than one.
+# Maximum average number of rereads per token; ordinary statements need less than 1.
 _REREADS = 16
 # Additional tokens that the parser may reread, which takes about 0.04 seconds.
 _FEW_TOKENS = 2_000

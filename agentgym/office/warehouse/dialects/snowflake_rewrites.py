@@ -50,7 +50,7 @@ def _cast(node: Node) -> Node:
 
 
 def _values(node: Node) -> Node:
-    """Name unnamed columns of VALUES COLUMN1, COLUMN2 and so on."""
+    """Name the unnamed columns of VALUES: COLUMN1, COLUMN2 and so on."""
     alias = node.args.get("alias")
     if not (alias and alias.columns) and not isinstance(node.parent, exp.Insert):
         width = (
