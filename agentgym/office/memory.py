@@ -63,7 +63,6 @@ class KnowledgeGraph(Server):
 
     name: ClassVar[str] = "memory"
     episode_state: ClassVar[tuple[str, ...]] = (*Server.episode_state, "path")
-    # The published order of tools, which affects prompts.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         create_entities create_relations add_observations delete_entities delete_observations

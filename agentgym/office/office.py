@@ -16,7 +16,7 @@ from agentgym.text.validation import check_choice
 
 ServerT = TypeVar("ServerT", bound=Server)
 
-# Module and class by name, imported on first use because some load large libraries.
+# Module and class of each server, imported on first use because some are slow to load.
 SERVERS = {
     "filesystem": "files.filesystem:Filesystem",
     "terminal": "files.terminal:Terminal",

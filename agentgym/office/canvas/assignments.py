@@ -84,7 +84,7 @@ class Assignments(CanvasPart):
         url: str | None = None,
         score: float | None = None,
     ) -> int:
-        """Add a submission, by default made now; a score marks it as graded."""
+        """Add a submission, by default made now. With a score, the submission is graded."""
         now = self._records.now()
         return self._records.add(
             "submissions",

@@ -48,7 +48,7 @@ FROM placed p LEFT JOIN submissions s ON s.assignment_id = p.id AND s.attempt > 
 WHERE p.id IN (SELECT id FROM shown) GROUP BY p.id
 """
 
-# Selects users who share a course with a user; `known` marks teacher-student pairs.
+# Selects users who share a course with the given user; `known` marks teacher-student pairs.
 _ACQUAINTANCES = """
 SELECT u.*, known FROM users u JOIN (
   SELECT e.user_id,
@@ -125,7 +125,7 @@ class CanvasRecords(ServerState):
         return course["workflow_state"] == "completed" or (course["end_at"] or now) < now
 
     def acquaintances(self) -> list[tuple[Row, bool]]:
-        """Return the visible users, each with the flag `known` of `_ACQUAINTANCES`."""
+        """Return the visible users, and whether the addresses of each user are visible."""
         me = self.me()
         if me["admin"]:
             return [(user, True) for user in self.store.find("users")]

@@ -26,7 +26,6 @@ class Canvas(Server):
 
     name: ClassVar[str] = "canvas"
     schema: ClassVar[str] = SCHEMA
-    # The published order of tools, which affects prompts.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         canvas_health_check canvas_login canvas_logout canvas_get_current_user canvas_list_users

@@ -1,4 +1,4 @@
-"""Mailboxes, shared by all parts of the mail server, and email formatting."""
+"""Mailboxes and email formatting for all parts of the mail server."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Mailboxes(ServerState):
         return self.store.get("users", self.session["user"])
 
     def user_id(self, email: str) -> int | None:
-        """Return the id of the user with an address, or None."""
+        """Return the id of the user with a given address, or None."""
         user_id: int | None = self.store.value("SELECT id FROM users WHERE email = ?", email)
         return user_id
 
     def existing_user_id(self, email: str) -> int:
-        """Return the id of the user with an address, or raise `ToolError`."""
+        """Return the id of the user with a given address, or raise `ToolError`."""
         user_id = self.user_id(email)
         if user_id is None:
             raise ToolError(f"not found: there is no user {echo(email)}")
@@ -112,7 +112,7 @@ class Mailboxes(ServerState):
     def put(
         self, mail: Mail, origin: str, author: int | None, places: Sequence[tuple[int, str]]
     ) -> list[int]:
-        """Store a checked email in folders and return its ids."""
+        """Store a copy of a checked email in each folder, and return the new ids."""
         if any(folder == "Drafts" for _, folder in places):
             origin = "draft"
         columns = columns_of(mail)

@@ -17,7 +17,7 @@ MAX_ATTACHMENTS_BYTES = 25 * 2**20  # per email, as in Gmail
 
 MAX_ATTACHMENTS = 100  # no task needs more
 
-# Maximum characters and UTF-8 bytes; file systems allow 255 bytes.
+# Maximum characters and bytes of a name; file systems allow 255 bytes.
 MAX_NAME = 200
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"

@@ -25,7 +25,6 @@ class Email(Server):
 
     name: ClassVar[str] = "email"
     schema: ClassVar[str] = SCHEMA
-    # The published order of tools, which affects prompts.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         login logout get_current_user list_users create_user check_connection get_folders
@@ -78,8 +77,8 @@ class Email(Server):
     ) -> None:
         """Store emails, with any dates, in mailboxes without sending them.
 
-        By default, all recipients and the sender's Sent folder receive the emails; with `user`,
-        only that user's `folder` does, which is created if necessary.
+        By default, all recipients and the sender's Sent folder receive the emails. With `user`,
+        only that user's `folder` receives the emails, and is created if necessary.
         """
         boxes = self._mailboxes
         with self.store.change():

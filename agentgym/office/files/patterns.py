@@ -1,4 +1,4 @@
-"""Glob patterns for paths: `*` and `?` match within a name, `**` spans names."""
+"""Glob patterns for paths: `*` and `?` match within a name, `**` across directories."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Patterns:
 
 
 def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Match in polynomial time by tracking the possible ends of each pattern part."""
+    """Match in polynomial time by tracking all positions where each part can end."""
     ends = {0}
     for part in pattern:
         if part == "**":

@@ -126,8 +126,8 @@ def _read(data: bytes) -> tuple[tuple[str, ...], float]:
 class _Work:
     """Work budget shared by all streams and pages of a file.
 
-    It replaces two limits in pypdf, which uses `-` and `<` to count words per stream, and `<=` to
-    count forms per page.
+    Instances replace two limits in pypdf, which subtracts words with `-`, checks the result with
+    `<`, and counts forms with `<=`.
     """
 
     def __init__(self) -> None:

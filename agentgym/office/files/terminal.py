@@ -36,7 +36,7 @@ _SCRIPTED = ("awk", "grep", "sed")
 # The argument after one of these flags is the value of the flag, not a script.
 _VALUED_FLAGS = ("-A", "-B", "-C", "-F", "-e", "-m", "-v")
 
-# Quoted text, an escaped character, an operator, other text, or an unpaired quotation mark.
+# Matches quoted text, an escaped character, an operator, other text, or an unpaired quotation mark.
 _PIECE = re.compile(
     r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|&&|\|\||[|;\n<>]|[^'"\\|;\n<>&]+|.""", re.DOTALL
 )

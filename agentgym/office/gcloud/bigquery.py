@@ -29,7 +29,7 @@ CREATE TABLE bigquery_jobs (
 
 
 class BigQuery:
-    """The `bigquery_*` tools, and methods for tasks."""
+    """The `bigquery_*` tools, and methods that tasks call."""
 
     def __init__(self, server: EngineServer, storage: Storage) -> None:
         self._server = server

@@ -38,7 +38,7 @@ def more(count: int) -> str:
 
 
 def listing(heading: str, lines: Sequence[str], empty: str = "") -> str:
-    """Format a heading with the number of lines, and the lines; or `empty` if there are none."""
+    """Return a heading with the count, followed by the lines; without lines, return `empty`."""
     if not lines and empty:
         return empty
     return "\n".join([f"{heading} ({len(lines)}):", *(f"- {line}" for line in lines)])

@@ -22,7 +22,6 @@ class GoogleCloud(EngineServer):
     name: ClassVar[str] = "google_cloud"
     dialect: ClassVar[str] = "bigquery"
     schema: ClassVar[str] = BIGQUERY_SCHEMA + STORAGE_SCHEMA + LOGGING_SCHEMA
-    # The published order of tools, which affects prompts.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         bigquery_run_query bigquery_list_datasets bigquery_create_dataset

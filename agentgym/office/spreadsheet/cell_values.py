@@ -38,7 +38,7 @@ DIVISION, VALUE, NAME, NUMBER = (
     CellError("#NUM!"),
 )
 NOT_AVAILABLE, NO_REFERENCE, SYNTAX = CellError("#N/A"), CellError("#REF!"), CellError("#ERROR!")
-CYCLE = NO_REFERENCE  # for formulas that depend on themselves, as in Google Sheets
+CYCLE = NO_REFERENCE  # the error for circular references, as in Google Sheets
 
 
 def serial(moment: datetime) -> float:

@@ -23,7 +23,7 @@ class Area:
     right: int | None
 
     def clip(self, rows: int, columns: int) -> Area:
-        """Return the part within a sheet, which may be empty (`bottom < top`)."""
+        """Limit the area to a sheet; an empty result has `bottom < top`."""
         return Area(
             self.top,
             self.left,

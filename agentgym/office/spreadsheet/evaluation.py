@@ -35,7 +35,7 @@ from agentgym.office.spreadsheet.functions import (
 from agentgym.text import reply_work
 from agentgym.text.tools import ToolError, echo
 
-# Maximum visited cells and evaluated formula parts per change, which take under a second.
+# Maximum cells and formula parts to evaluate per change, which takes under a second.
 MAX_STEPS = 500_000
 
 Spot: TypeAlias = tuple[str, int, int]

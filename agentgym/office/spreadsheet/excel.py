@@ -26,7 +26,6 @@ class Excel(Server):
     """Reads and changes the workbooks (.xlsx) of the workspace."""
 
     name: ClassVar[str] = "excel"
-    # The published order of tools, which affects prompts.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         apply_formula validate_formula_syntax format_range read_data_from_excel

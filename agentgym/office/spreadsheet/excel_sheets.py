@@ -176,14 +176,14 @@ def put(sheet: Any, row: int, column: int, value: Any) -> None:
     cell = sheet.cell(row, column)
     if type(cell).__name__ == "MergedCell":
         raise ToolError(
-            f"conflict: {cell.coordinate} is inside a merged range; unmerge it, or write to the "
-            "first cell"
+            f"conflict: {cell.coordinate} is inside a merged range; unmerge the range, or write to "
+            "the first cell"
         )
     cell.value = value
 
 
 def resize(sheet: Any, axis: str, start: int, count: int) -> None:
-    """Insert rows or columns before `start`; a negative `count` deletes them.
+    """Insert rows or columns before `start`; a negative `count` deletes rows or columns.
 
     Formulas, tables and merged ranges are not adjusted, as in the published server.
     """

@@ -64,7 +64,7 @@ class Grid:
 
 
 def single(value: Any) -> Any:
-    """Return a value, or a one-cell range's value; raise `FormulaError` for a cell error."""
+    """Return a value, or the value of a one-cell range; raise `FormulaError` for errors."""
     if isinstance(value, Grid):
         is_cell = (value.height, value.width) == (1, 1)
         value = value.cells.get((0, 0)) if is_cell else VALUE
@@ -224,7 +224,7 @@ def _key(value: Any) -> Any:
 
 
 def _place(target: Any, line: Sequence[Any], near: bool) -> int:
-    """Return a value's index; with `near`, the last index whose value is not greater."""
+    """Return the index of a value or, with `near`, of the last value that is not greater."""
     target = single(target)
     if not near:
         keys = [None if value is None else _key(value) for value in line]

@@ -24,7 +24,6 @@ class GoogleSheet(Server):
 
     name: ClassVar[str] = "google_sheet"
     schema: ClassVar[str] = SCHEMA
-    # The published order of tools, which affects prompts.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         get_sheet_data get_sheet_formulas update_cells batch_update_cells add_rows add_columns

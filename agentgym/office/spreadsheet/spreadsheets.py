@@ -64,7 +64,7 @@ class SheetCell(NamedTuple):
 
 
 def count_cells(rows: Sequence[Sequence[Any]], before: int = 0) -> int:
-    """Return the number of cells that a call has read; raise if too many."""
+    """Return the number of cells that a call has read; raise if there are too many."""
     count = before + sum(map(len, rows))
     if count > MAX_READ:
         raise ToolError(
@@ -253,7 +253,7 @@ class Spreadsheets:
         return Evaluator(load, datetime.fromisoformat(changed)).results(with_formulas)
 
     def enter(self, sheet: Row, text: str, data: Sequence[Sequence[Any]]) -> int:
-        """Enter values and return the number of values; a single cell is the upper left corner."""
+        """Enter values and return the number of values; values may extend beyond a single cell."""
         area = self.area(sheet, text)
         height, width = len(data), max(map(len, data), default=0)
         room = (

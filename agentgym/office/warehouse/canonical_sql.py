@@ -13,13 +13,13 @@ from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
 from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
 
-# Maximum query length, which takes about a second to parse.
+# Maximum query length; parsing takes up to a second.
 _LONGEST = 100_000
 
 
 @functools.lru_cache(maxsize=256)
 def canonical_query(query: str, dialect: str) -> str:
-    """Normalise a script's letter case and optional keywords; ignore an invalid script."""
+    """Normalise the letter case and keywords of a script; return an invalid script unchanged."""
     try:
         statements = [normalize_identifiers(each, dialect) for each in _parse(query, dialect)]
         for comment in (each for each in statements if isinstance(each, exp.Comment)):

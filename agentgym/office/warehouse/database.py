@@ -121,7 +121,7 @@ class _Process:
         return -self._process.wait()
 
     def _kind_of_end(self) -> str:
-        """Return why the process ended; `broken` means that the statement is to blame."""
+        """Return why the process ended; `broken` means that the statement crashed DuckDB."""
         cause = self.end()
         if cause == signal.SIGPROF:
             return "time"

@@ -113,7 +113,7 @@ def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult
     return ConversionResult("TRUNCATE_TABLE", counts={"deleted": int(answer[0][0])}, target=name)
 
 
-# Names of the row counts by action, in the order of results.
+# Names of row counts by action, in the order of the results.
 _EFFECTS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
 
 _SUPPORTED = "queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COMMENT are, and CREATE and DROP of tables"

@@ -41,12 +41,11 @@ class Orders(ShopPart):
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add orders and return the new ids, in order. Totals are computed from `line_items`.
 
-        Records may contain these fields of the REST API: `status` (default: pending),
-        `customer_id`, `customer_note`, `billing` (default: the customer's address), `line_items`
-        (each with `product_id` and `quantity`), and the datetimes `date_created` (default: now),
-        `date_paid` and `date_completed` (default: the creation date if the status requires a date).
-        Raises ValueError for an unknown field or status, and ToolError for an unknown product or
-        customer.
+        Records have the REST API's `status` (default: pending), `customer_id`, `customer_note`,
+        `billing` (default: the customer's address) and `line_items` (each with `product_id` and
+        `quantity`). The datetimes are `date_created` (default: now), `date_paid` and
+        `date_completed` (default: the creation date if the status requires a date). Raises
+        ValueError for an unknown field or status, and ToolError for an unknown product or customer.
         """
         currency = self._shop.setting("woocommerce_currency")
         customers = {row["id"]: row for row in self._store.find("customers")}

@@ -77,10 +77,10 @@ class Products(ShopPart):
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
         """Add products and return the new ids, in order.
 
-        Records have the REST API's fields, with extensions: `total_sales` may be set,
-        `date_created` is a datetime (default: now), `categories` are names or ids (new names are
-        added), `stock_quantity` enables stock management, and `meta_data` may be a mapping. Raises
-        ValueError for an unknown field, and ToolError for an invalid value or a taken SKU.
+        Records have the REST API's fields, and may set `total_sales`. `date_created` is a datetime
+        (default: now), and `categories` are names or ids (new names are added). `stock_quantity`
+        enables stock management, and `meta_data` may be a mapping. Raises ValueError for an unknown
+        field, and ToolError for an invalid value or a taken SKU.
         """
         products = []
         with self._store.change():

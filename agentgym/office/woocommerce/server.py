@@ -31,7 +31,6 @@ class WooCommerce(Server):
 
     name: ClassVar[str] = "woocommerce"
     schema: ClassVar[str] = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
-    # The published order of tools, which affects prompts.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         woo_products_list woo_products_get woo_products_create woo_products_update

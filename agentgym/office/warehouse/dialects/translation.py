@@ -57,7 +57,7 @@ class Warehouse(ABC):
 
     @abstractmethod
     def resolve_table(self, table: exp.Table) -> TableName:
-        """Return the engine's name for a table, which may not exist."""
+        """Return the engine's name for a table, even if the table does not exist."""
 
     @abstractmethod
     def information_schema(self, table: exp.Table) -> View | None:

@@ -114,7 +114,7 @@ def default_name(column: Column) -> str | None:
 
 
 def refuse(what: str, part: str = "") -> Callable[[Node], Node]:
-    """Return a rewrite that rejects an expression; with `part`, only if it has that part."""
+    """Return a rewrite that rejects an expression, or only expressions with a given part."""
 
     def change(node: Node) -> Node:
         if part and not node.args.get(part):
