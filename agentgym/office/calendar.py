@@ -238,7 +238,9 @@ def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[st
             )
     first, last = parse_time("start", start), parse_time("end", end)
     if ("date" in first) != ("date" in last):
-        raise ToolError("invalid argument: start and end must both have a date or both a dateTime")
+        raise ToolError(
+            "invalid argument: start and end must both have a date, or both have a dateTime"
+        )
     starts, ends = seconds_of(first), seconds_of(last)
     if ends < starts or (ends == starts and "date" in first):
         raise ToolError(

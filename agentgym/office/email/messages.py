@@ -42,7 +42,7 @@ class Mail:
 
     Attributes:
         date: Date with a time zone.
-        attachments: Bytes by file name.
+        attachments: The contents of the attached files, by name.
         message_id: Message-ID; if empty, the server assigns an id.
         origin: `sent` by a tool, `filled` by a task, `bounce` from the server, or `draft`.
     """
@@ -206,7 +206,7 @@ def numbered_names(name: str) -> Iterator[str]:
     """Yield a file name, then numbered variants: `a.txt`, `a (2).txt`."""
     yield name
     stem, dot, suffix = name.rpartition(".")
-    if not dot or not stem:  # no extension, as in `README` or `.profile`
+    if not dot or not stem:  # names without an extension, such as `README`
         stem, suffix = name, ""
     else:
         suffix = f".{suffix}"

@@ -50,7 +50,7 @@ class Email(Server):
         self.add_users([(email, password, name)])
 
     def add_users(self, users: Iterable[tuple[str, str, str]]) -> None:
-        """Add (address, password, name) users; an empty password disables the login."""
+        """Add users, given as (address, password, name); an empty password disables the login."""
         with self.store.change():
             for email, password, name in users:
                 if len(addresses(email)) != 1 or addresses(email)[0][1] != email:

@@ -17,7 +17,7 @@ from agentgym.text.tools import ToolError, echo, tool
 
 
 class Filesystem(Server):
-    """File operations under `/workspace`, where relative paths start."""
+    """File operations under `/workspace`, the base of relative paths."""
 
     name: ClassVar[str] = "filesystem"
 

@@ -167,7 +167,8 @@ def _check(words: list[str], directory: str) -> str:
         path = posixpath.normpath(posixpath.join(directory, argument))
         if (_is_path(argument) or ".." in argument.split("/")) and not within(path, ROOT):
             raise ToolError(
-                f"security violation: the path {echo(argument)} is outside of {ROOT}; use another"
+                f"security violation: the path {echo(argument)} is outside of {ROOT}; use another "
+                "path"
             )
     if name == "cd" and arguments:
         return posixpath.normpath(posixpath.join(directory, arguments[-1]))

@@ -1,6 +1,6 @@
 """In-memory file system of an office, with quotas and without symlinks or devices.
 
-Programs run on a copy in a sandbox. Then regular files and directories are read back.
+Programs run in a sandbox on a copy of the files. Then regular files and directories are read back.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def parse_area(text: str) -> Area:
         )
     if (left is None) != (right is None) or (top is None and bottom is not None):
         raise ToolError(
-            f"invalid argument: {echo(text)} is not a range; both ends need a column, or neither"
+            f"invalid argument: {echo(text)} is not a range; give both ends a column, or neither"
         )
     if top is not None and bottom is not None and top > bottom:
         top, bottom = bottom, top

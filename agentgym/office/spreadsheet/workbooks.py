@@ -1,4 +1,4 @@
-"""Read Excel workbooks after checking the size, and write reproducible ones."""
+"""Read Excel workbooks after checking the size, and write workbooks reproducibly."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ _ADDRESS = (
 
 
 def in_address_order(address: Mapping[str, str]) -> Row:
-    """Return a task author's address in the order of the API."""
+    """Return a task author's address, with the fields in the order of the API."""
     check_fields(address, _ADDRESS)
     return {name: address[name] for name in _ADDRESS if name in address}
 

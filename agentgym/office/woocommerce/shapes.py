@@ -45,7 +45,7 @@ def _amount(value: object) -> str:
     except InvalidOperation:
         raise ValueError('an amount must look like "12.50"') from None
     if not number.is_finite() or not 0 <= number <= _MAX_AMOUNT:
-        raise ValueError(f"an amount must be 0 to {_MAX_AMOUNT}")
+        raise ValueError(f"an amount must be between 0 and {_MAX_AMOUNT}")
     number = abs(number)  # avoids -0
     if not -2 <= int(number.as_tuple().exponent) <= 0:
         number = number.quantize(Decimal("0.01"), ROUND_HALF_UP)
