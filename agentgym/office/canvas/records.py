@@ -48,7 +48,7 @@ FROM placed p LEFT JOIN submissions s ON s.assignment_id = p.id AND s.attempt > 
 WHERE p.id IN (SELECT id FROM shown) GROUP BY p.id
 """
 
-# Selects users who share a course with the given user; `known` marks teacher-student pairs.
+# Selects users who share a course with the given user; `known` if either teaches the course.
 _ACQUAINTANCES = """
 SELECT u.*, known FROM users u JOIN (
   SELECT e.user_id,

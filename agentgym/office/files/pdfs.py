@@ -126,8 +126,8 @@ def _read(data: bytes) -> tuple[tuple[str, ...], float]:
 class _Work:
     """Work budget shared by all streams and pages of a file.
 
-    Instances replace two limits in pypdf, which subtracts words with `-`, checks the result with
-    `<`, and counts forms with `<=`.
+    Instances replace pypdf's limits on words per stream (operators `-` and `<`) and on forms per
+    page (operator `<=`).
     """
 
     def __init__(self) -> None:

@@ -59,7 +59,7 @@ def _type(node: Node) -> Node:
 def _without_limit(node: Node) -> Node:
     limit = node.find(exp.Limit)
     if limit is not None and limit.find_ancestor(exp.AggFunc) is node:
-        raise ToolError("not supported: LIMIT within an aggregate; limit a subquery")
+        raise ToolError("not supported: LIMIT within an aggregate; use LIMIT in a subquery")
     return node
 
 
