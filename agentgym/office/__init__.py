@@ -1,8 +1,8 @@
 """Simulated office servers: mail, calendar, Canvas, shop, warehouses, sheets, files and cloud.
 
-The servers reproduce those of LOCA-bench (section 2.2 and table 7) in process. Each runs alone
-(`agentgym serve`, MCP) or mounts on any world (`world.mount(Calendar())`). They import only `text`
-and `sandboxes`. For invalid tool calls, methods raise `ToolError` before they change anything.
+The servers reproduce LOCA-bench's servers (section 2.2 and table 7). A server runs alone
+(`agentgym serve`, MCP) or is mounted on any world (`world.mount(Calendar())`). Invalid tool calls
+raise `ToolError` and change nothing.
 """
 
 from agentgym.office.context import START, Clock, OfficeContext

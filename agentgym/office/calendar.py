@@ -1,4 +1,4 @@
-"""Calendar server with Google Calendar's event format; each event is also valid in RFC 5545."""
+"""Calendar server with Google Calendar's event format; events are also valid in iCalendar."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ from agentgym.office.server import Server
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo, tool
 
-MAX_EVENTS = 2_500  # as many as Google Calendar lists at once, so every listing is complete
-# Maximum characters per text; Google Calendar's limits for summary and description.
+MAX_EVENTS = 2_500  # Google Calendar's maximum per page, so every listing is complete
+# Maximum lengths in characters.
 _LIMITS = {"summary": 1_024, "description": 8_192, "location": 1_024}
-# Characters that iCalendar cannot contain; tab and line feed are allowed.
+# Characters that iCalendar cannot contain.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-# The owner, unless a task sets another.
+# Default calendar owner.
 _OWNER = {"email": "user@example.com", "displayName": "Calendar owner"}
-# Numbers in ids are never reused.
 _EVENT_ID = re.compile(r"event_([0-9]{3,9})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event. `end` is exclusive: an all-day event ends on the day after its last."""
+    """An event. `end` is exclusive: an all-day event on 5 March ends on 6 March."""
 
     summary: str
     start: datetime | date
@@ -198,7 +197,7 @@ class Calendar(Server):
 
     def _put(self, record: Row, now: str) -> str:
         if self.store.value("SELECT count(*) FROM events") >= MAX_EVENTS:
-            raise ToolError(f"limit exceeded: a calendar has at most {MAX_EVENTS} events")
+            raise ToolError(f"limit exceeded: a calendar may have at most {MAX_EVENTS} events")
         number = self.store.insert("events", created=now, updated=now, sequence=0, **record)
         return _event_id({"id": number})
 
@@ -234,16 +233,18 @@ def _record(fields: Mapping[str, str], start: Mapping[str, Any], end: Mapping[st
     for name, text in texts.items():
         if _CONTROL.search(text) or len(text) > _LIMITS[name]:
             raise ToolError(
-                f"invalid argument: {name} has at most {_LIMITS[name]} characters and no control "
-                "characters"
+                f"invalid argument: {name} must have at most {_LIMITS[name]} characters and "
+                "no control characters"
             )
     first, last = parse_time("start", start), parse_time("end", end)
     if ("date" in first) != ("date" in last):
-        raise ToolError("invalid argument: start and end must both have a date or both a dateTime")
+        raise ToolError(
+            "invalid argument: start and end must both have a date, or both have a dateTime"
+        )
     starts, ends = seconds_of(first), seconds_of(last)
     if ends < starts or (ends == starts and "date" in first):
         raise ToolError(
             f"invalid argument: the event must end after it starts, got {echo(first)} to "
-            f"{echo(last)}; an end date is the day after"
+            f"{echo(last)}; an all-day event ends on the next day"
         )
     return {**texts, "start": first, "end": last, "starts": starts, "ends": ends}

@@ -16,10 +16,9 @@ START = datetime(2025, 1, 15, 9, tzinfo=UTC)
 
 
 class InitialState:
-    """Saves an object's attributes at the start of its first episode, and restores them at each
-    later start.
+    """Saves an object's attributes at the first episode start, and restores them at later starts.
 
-    They are copied together, so shared objects stay shared.
+    Attributes are copied together, so shared objects stay shared.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -27,7 +26,7 @@ class InitialState:
         self._values: dict[str, Any] | None = None
 
     def begin(self, owner: object) -> None:
-        """Store the attributes at the first call, and restore them at later calls."""
+        """Save the attributes on the first call, and restore them on later calls."""
         if self._values is None:
             self._values = copy.deepcopy({name: getattr(owner, name) for name in self._names})
             return
@@ -36,7 +35,7 @@ class InitialState:
 
 
 class Clock:
-    """The clock of the episode, which advances only by tasks and by one second per `tick`.
+    """The episode's clock; only tasks and `tick` (one second per call) advance it.
 
     Raises:
         ValueError: The start has no time zone.
@@ -58,7 +57,7 @@ class Clock:
         return functools.partial(setattr, self, "_now", self._now)
 
     def tick(self) -> datetime:
-        """Return the time of a new event in UTC; no two events share one."""
+        """Advance the clock by one second and return the time in UTC."""
         self._now += timedelta(seconds=1)
         return self._now
 
@@ -68,7 +67,7 @@ class OfficeContext:
 
     Attributes:
         files: The workspace.
-        seed: The seed of identifiers and programs; the task draws it for the episode.
+        seed: The seed for identifiers and programs, drawn for each episode.
     """
 
     def __init__(self, start: datetime = START) -> None:
@@ -80,7 +79,7 @@ class OfficeContext:
         self._initial = InitialState(("clock", "files", "_ids"))
 
     def new_id(self, kind: str, length: int = 16) -> str:
-        """Return a new id of `length` hexadecimal digits, which depends only on the episode."""
+        """Return a new, reproducible id of `length` hexadecimal digits."""
         self._ids += 1
         return hashlib.sha256(f"{self.seed}:{kind}:{self._ids}".encode()).hexdigest()[:length]
 
@@ -100,11 +99,11 @@ class OfficeContext:
         return self.clock.now(), self._ids, self.files.version()
 
     def begin(self) -> None:
-        """Restore the state of this method's first call."""
+        """Save the state on the first call, and restore it on later calls."""
         self._initial.begin(self)
 
 
 @functools.lru_cache(maxsize=1_024)  # cached, because many records have the same time
 def iso(moment: datetime) -> str:
-    """Format a time as the services do: `2025-01-15T09:00:00Z`."""
+    """Format a time in UTC, such as `2025-01-15T09:00:00Z`."""
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"

@@ -1,4 +1,4 @@
-"""Tools that a server lists but refuses because the account lacks the feature."""
+"""Listed tools whose calls fail because the account lacks a feature."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ServerT = TypeVar("ServerT", bound=type)
 
 
 def with_disabled_tools(path: Path) -> Callable[[ServerT], ServerT]:
-    """Return a class decorator that adds the tools of a JSON file, all of which refuse their calls.
+    """Return a class decorator that adds tools whose calls always raise `ToolError`.
 
-    The file maps a feature, as the error names it, to the published schemas of its tools.
+    The JSON file maps the name of a feature to the published schemas of its tools.
     """
 
     def add(cls: ServerT) -> ServerT:

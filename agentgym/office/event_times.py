@@ -13,13 +13,13 @@ from typing_extensions import TypedDict
 
 from agentgym.text.tools import ToolError, echo
 
-# RFC 3339 date-time; the offset is optional because a time zone may accompany it.
+# RFC 3339 date-time; the offset is optional, because the event may have a time zone.
 _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.\d+)?(?:([Zz])|([+-]\d\d:\d\d))?", re.ASCII
 )
 # RFC 3339 full-date.
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-# zoneinfo names that depend on the machine's settings.
+# Names whose meaning depends on the machine's settings.
 _OF_THE_MACHINE = ("localtime", "posixrules", "Factory")
 # Outside these years, conversion between time zones can overflow.
 _YEARS = range(1900, 9999)
@@ -34,7 +34,7 @@ class EventTime(TypedDict, total=False):
 
 
 def parse_time(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
-    """Convert an event's time for storage; `ToolError` mentions the argument `name`."""
+    """Convert an event's time for storage; error messages contain `name`."""
     if ("date" in fields) == ("dateTime" in fields):
         raise ToolError(
             f'invalid argument: {name} must be {{"dateTime": "…", "timeZone": "…"}} or {{"date": '
@@ -47,10 +47,10 @@ def parse_time(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
     if moment.tzinfo is None:
         if zone is None:
             raise ToolError(
-                f"invalid argument: {name}.dateTime needs an offset or {name} a timeZone, got "
+                f"invalid argument: {name} must have a timeZone, or a dateTime with offset, got "
                 f"{echo(fields['dateTime'])}"
             )
-        # Convert through UTC, so an hour that the zone skips becomes an existing one.
+        # Conversion through UTC corrects times that a daylight saving change skips.
         moment = moment.replace(tzinfo=zone).astimezone(UTC).astimezone(zone)
     return {"dateTime": moment.isoformat().replace("+00:00", "Z")} | (
         {} if zone is None else {"timeZone": zone.key}
@@ -100,18 +100,18 @@ def _moment(name: str, text: str) -> datetime:
 
 
 def parse_bound(name: str, text: str) -> int:
-    """Convert the bound of a listing to seconds since 1970; `ToolError` mentions `name`."""
+    """Convert a time to seconds since 1970; error messages contain `name`."""
     moment = _moment(name, text)
     if moment.tzinfo is None:
         raise ToolError(
-            f"invalid argument: {name} needs an offset, as in 2025-01-15T09:00:00Z, got "
+            f"invalid argument: {name} must have an offset, as in 2025-01-15T09:00:00Z, got "
             f"{echo(text)}"
         )
     return int(moment.timestamp())
 
 
 def to_python(value: Mapping[str, str]) -> datetime | date:
-    """Return a stored time, in its named time zone if it has one."""
+    """Convert a stored time to a Python object, in the event's time zone if any."""
     if "date" in value:
         return date.fromisoformat(value["date"])
     moment = datetime.fromisoformat(value["dateTime"])

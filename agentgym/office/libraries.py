@@ -14,7 +14,7 @@ from agentgym.text.requirements import install_command
 def install_hint(need: str, *modules: str) -> Iterator[None]:
     """Raise `ImportError` with the installation command if one of the `modules` is missing.
 
-    `need` names the feature and its library.
+    The message starts with `need`.
     """
     try:
         yield
@@ -25,6 +25,6 @@ def install_hint(need: str, *modules: str) -> Iterator[None]:
 
 
 def pdf_library(name: str) -> Any:
-    """Return a module of pypdf or reportlab."""
+    """Import and return a module of pypdf or reportlab."""
     with install_hint("PDF files need pypdf and reportlab", "pypdf", "reportlab"):
         return import_module(name)

@@ -1,6 +1,6 @@
 """Memory server: a graph of entities and relations in a workspace file.
 
-The file format is the Model Context Protocol memory server's, so file tools see the same graph.
+The file has the format of the MCP memory server.
 """
 
 from __future__ import annotations
@@ -58,12 +58,11 @@ class KnowledgeGraph(Server):
     """The agent's memory as a graph.
 
     Attributes:
-        path: The graph's file; a task may change it before the episode.
+        path: The graph's file; a task may change the path before the episode.
     """
 
     name: ClassVar[str] = "memory"
     episode_state: ClassVar[tuple[str, ...]] = (*Server.episode_state, "path")
-    # The published server's order, which prompts depend on.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         create_entities create_relations add_observations delete_entities delete_observations
@@ -150,7 +149,7 @@ class KnowledgeGraph(Server):
         return _subgraph(graph, [entity for entity in graph["entities"] if entity["name"] in names])
 
     def load(self) -> MemoryGraph:
-        """Return the graph, which is empty without a file."""
+        """Return the graph; if the file is missing, the graph is empty."""
         graph = MemoryGraph(entities=[], relations=[])
         if not self.context.files.exists(self.path):
             return graph
@@ -160,8 +159,8 @@ class KnowledgeGraph(Server):
                     item = _line().validate_json(line)
                 except ValidationError:
                     raise ToolError(
-                        f"conflict: line {number} of {self.path} is no entity and no relation: "
-                        f"{echo(line)}"
+                        f"conflict: line {number} of {self.path} is neither an entity nor a "
+                        f"relation: {echo(line)}"
                     ) from None
                 kind = item.pop("type")
                 graph["entities" if kind == "entity" else "relations"].append(item)

@@ -16,7 +16,7 @@ from agentgym.text.validation import check_choice
 
 ServerT = TypeVar("ServerT", bound=Server)
 
-# Module and class by name, imported on first use because some load large libraries.
+# Module and class of each server, imported on first use because some are slow to load.
 SERVERS = {
     "filesystem": "files.filesystem:Filesystem",
     "terminal": "files.terminal:Terminal",
@@ -36,14 +36,14 @@ SERVERS = {
 
 
 class Office:
-    """Servers that share a clock, identifiers and files; picklable and deep-copyable during an
-    episode.
+    """Servers that share a clock, identifiers and files.
 
-    If an earlier server has a tool of the same name, the later one becomes `<server>_<tool>`.
+    Offices can be pickled and deep-copied during an episode. If two servers have a tool with the
+    same name, the later tool is renamed to `<server>_<tool>`.
 
     Args:
-        servers: Names from `SERVERS`, in the listing order of their tools.
-        start: The start of the episode.
+        servers: Names from `SERVERS`; their order determines the order of tools.
+        start: The start time of the episode.
 
     Example:
         >>> office = Office(["filesystem", "terminal", "claim_done"])
@@ -71,13 +71,13 @@ class Office:
         return tuple(self._servers.values())
 
     def version(self) -> object:
-        """Return a value that changes if and only if the state changes; it cannot be copied."""
+        """Return a value that changes if and only if the state changes; it is not copyable."""
         return self.context.version(), [server.version() for server in self.toolsets()]
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Run one call without an env and return its result as shown to a policy.
+        """Run one tool call without an env, and return the result as shown to a policy.
 
-        Raises KeyError for an unknown tool, ToolError for a refused call.
+        Raises KeyError for an unknown tool and ToolError for an invalid call.
         """
         if name not in self._tools:
             self._tools = tools_of(*self.toolsets())

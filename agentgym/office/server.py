@@ -1,4 +1,4 @@
-"""Base class of office servers: `@tool` methods over a store and a context."""
+"""Base class for office servers, which have tools, a store and a context."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _NEEDS = {
 
 
 def requirements(servers: Iterable[str]) -> Mapping[str, str]:
-    """Return what servers require of the host, without importing the servers."""
+    """Return what servers require from the host, without importing the servers."""
     return {_NEEDS[name]: "" for name in servers if name in _NEEDS}
 
 
 class Server(Toolset):
-    """An office service. It is self-contained: mount it on any env, or serve it over MCP.
+    """An office service, which can be mounted on any env or served over MCP.
 
-    A server defines `schema` and `@tool` methods, which return text, `Content` or JSON-serialisable
-    data, read the time from `self.context.clock` and reject calls with `ToolError`. A failed call
-    changes nothing: each runs in a transaction over the context, store, session and `undo_points`.
+    A server defines `schema` and `@tool` methods. A tool returns text, `Content` or
+    JSON-serialisable data, reads the time from `self.context.clock` and rejects invalid calls
+    with `ToolError`. Each call is a transaction, so a failed call changes nothing.
 
-    A large server has `parts`: plain classes that receive the server and share its state.
+    A large server has `parts`: plain objects that share the server's state.
 
     Attributes:
-        name: Its name in the office, and the prefix of a tool whose name another server uses.
-        schema: SQL that creates its tables.
+        name: The server's name, used as a prefix for duplicate tool names.
+        schema: SQL that creates the server's tables.
         session: Connection state, such as the logged-in user.
-        renamed: Tools offered under other names.
+        renamed: New tool names, by original name.
     """
 
     name: ClassVar[str]
     schema: ClassVar[str] = ""
-    json_indent: ClassVar[int | None] = 2  # as printed by the published servers
+    json_indent: ClassVar[int | None] = 2  # as published
     episode_state: ClassVar[tuple[str, ...]] = ("context", "store", "session")
 
     def __init_subclass__(cls) -> None:
@@ -66,11 +66,11 @@ class Server(Toolset):
         self._initial.begin(self)
 
     def version(self) -> object:
-        """Return a value that changes if and only if the state changes, apart from the context."""
+        """Return a value that changes if and only if the store or session changes."""
         return self.store.version(), pickle.dumps(self.session)
 
     def undo_points(self) -> Iterator[Callable[[], None]]:
-        """Yield functions that restore the current state; parts are copy-on-write or immutable."""
+        """Yield functions that restore the current state outside the store."""
         yield self.context.undo_point()
         session, before = self.session, pickle.dumps(self.session)
 
@@ -97,9 +97,9 @@ class Server(Toolset):
 
 
 def page_of(items: Sequence[ItemT], page: int, size: int) -> list[ItemT]:
-    """Return a page, counted from 1, of at most 100 items; pages past the end are empty."""
+    """Return a page of items. `page` counts from 1; pages past the end are empty."""
     if page < 1:
         raise ToolError(f"invalid argument: page must be at least 1, got {page}")
     if not 1 <= size <= _PAGE:
-        raise ToolError(f"invalid argument: a page holds 1 to {_PAGE} items, got {size}")
+        raise ToolError(f"invalid argument: the page size must be 1 to {_PAGE}, got {size}")
     return list(items[(page - 1) * size : page * size])

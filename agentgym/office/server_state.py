@@ -1,4 +1,4 @@
-"""Gives the parts of a server access to its state."""
+"""Gives the parts of a server access to the server's state."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from agentgym.office.store import Store
 class ServerState:
     """A server's store, context and session (connection state, such as the logged-in user's id).
 
-    These are properties because the server replaces the objects at episode start and snapshot
-    restore.
+    These are properties because episode starts and snapshot restores replace the objects.
     """
 
     def __init__(self, server: Server) -> None:

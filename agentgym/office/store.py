@@ -28,23 +28,23 @@ def _from_json(text: str) -> Any:
 _DECODERS: dict[str, Callable[[Any], Any]] = {"JSON": _from_json, "BOOL": bool}
 
 
-# Maximum size of a server's records; each copy of an env copies them.
+# Maximum size of a server's records, because each copy of an env copies the records.
 MAX_BYTES = 256 * 2**20
 _PAGE_BYTES = 1_024
 
 
 class _Database(sqlite3.Connection):
-    """Connection that closes itself when dropped; Python 3.13 would warn otherwise."""
+    """Connection that closes itself when deleted; otherwise, Python 3.13 warns."""
 
     def __del__(self) -> None:
         self.close()
 
 
 class Store:
-    """Tables of records, created by SQL. JSON columns contain any JSON value, BOOL columns
-    booleans.
+    """Tables of records, created by an SQL schema.
 
-    A column name has the same type across a schema, and `id` is always the primary key.
+    JSON columns contain JSON values, and BOOL columns booleans. Columns with the same name have the
+    same type in all tables, and `id` is the primary key.
     """
 
     def __init__(self, schema: str) -> None:
@@ -63,7 +63,7 @@ class Store:
         self._derived: dict[Hashable, tuple[Hashable, Any]] = {}
 
     def rows(self, sql: str, *values: Any, **parameters: Any) -> list[Row]:
-        """Return records as dicts in column order; values fill `?`, parameters fill `:name`."""
+        """Return records as dicts; `values` fill `?` in the SQL, and `parameters` fill `:name`."""
         bound = dict(zip(parameters, _encode_all(parameters.values()), strict=True))
         cursor = self._db.execute(sql, bound or _encode_all(values))
         names = [column[0] for column in cursor.description]
@@ -89,13 +89,11 @@ class Store:
         return record[0] if record else None
 
     def find(self, table: str, order: str = "id", **equal: Any) -> list[Row]:
-        """Return the records with these values, in order."""
+        """Return the records with the values in `equal`, sorted by `order`."""
         return self.rows(_selection(table, tuple(equal), order), *equal.values())
 
     def get(self, table: str, id: int | float | str, kind: str | None = None, **equal: Any) -> Row:
-        """Return the record with an id and the values in `equal`, or raise `ToolError` with its
-        `kind`.
-        """
+        """Return the record with an id and the values in `equal`, or raise `ToolError`."""
         records = self.find(table, id=id, **equal)
         if not records:
             raise ToolError(
@@ -109,7 +107,7 @@ class Store:
         return int(cursor.lastrowid or 0)
 
     def insert_all(self, table: str, records: Iterable[Mapping[str, Any]]) -> None:
-        """Add records with the same columns, in any order."""
+        """Add records, all of which must have the same columns."""
         rows = list(records)
         if not rows:
             return
@@ -129,14 +127,14 @@ class Store:
             )
 
     def delete(self, table: str, **equal: Any) -> int:
-        """Delete the records with these values and return their number."""
+        """Delete the records with the values in `equal`, and return their number."""
         where = " AND ".join(f'"{name}" IS ?' for name in equal) or "1"
         return self._write(
             table, f'DELETE FROM "{table}" WHERE {where}', _encode_all(equal.values())
         ).rowcount
 
     def _write(self, table: str, sql: str, values: list[Any]) -> sqlite3.Cursor:
-        """Run a statement that changes one table, and others only through foreign keys."""
+        """Run a statement that changes one table; foreign keys may change others."""
         before = self._db.total_changes
         cursor = self._db.execute(sql, values)
         if self._db.total_changes - before == cursor.rowcount:  # no other table changed
@@ -145,7 +143,7 @@ class Store:
 
     @property
     def changes(self) -> int:
-        """Return a number that grows with every change, including undone ones."""
+        """Return a number that grows with every change, including undone changes."""
         return self._db.total_changes + self._undone
 
     def version(self) -> object:
@@ -153,8 +151,8 @@ class Store:
         return self._db, self.changes
 
     def derive(self, key: Hashable, tables: Collection[str], make: Callable[[], ValueT]) -> ValueT:
-        """Return `make()`, cached under a unique key until one of the tables changes."""
-        elsewhere = self.changes - self._table_changes.total()  # may concern the tables
+        """Return `make()`; the result is cached under `key` until one of `tables` changes."""
+        elsewhere = self.changes - self._table_changes.total()  # may have affected `tables`
         version = (elsewhere, *(self._table_changes[table] for table in tables))
         known, value = self._derived.get(key, (None, None))
         if known != version:
@@ -167,11 +165,11 @@ class Store:
         return self._columns[table]
 
     def tables(self) -> tuple[str, ...]:
-        """Return the schema's table names."""
+        """Return the names of all tables."""
         return tuple(name for name in self._columns if not name.startswith("sqlite_"))
 
     def fingerprint(self, table: str, without: Collection[str] = ()) -> str:
-        """Return a hash of a table's records, without some columns."""
+        """Return a hash of a table's records, ignoring the columns in `without`."""
         columns = tuple(name for name in self.columns(table) if name not in without)
         return self.derive(
             ("fingerprint", table, columns), (table,), lambda: self._fingerprint(table, columns)
@@ -184,7 +182,7 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """Make changes atomically; an exception or exceeding the size limit undoes them."""
+        """Make changes atomically; an exception, or too much data, undoes all changes."""
         name = f"change_{self._depth}"
         before = self._db.total_changes
         self._db.execute(f"SAVEPOINT {name}")
@@ -197,7 +195,7 @@ class Store:
             self._undone += 1
             # If SQLite runs out of memory, it has already rolled back.
             if self._db.in_transaction:
-                # Releasing the outermost savepoint would be a commit, counted in the file.
+                # Releasing the outermost savepoint would commit, which changes the file.
                 self._db.execute(f"ROLLBACK TO {name}" if self._depth > 1 else "ROLLBACK")
             raise
         finally:
@@ -209,7 +207,7 @@ class Store:
         pages = self._db.execute("PRAGMA page_count").fetchone()[0]
         if pages * _PAGE_BYTES > MAX_BYTES:
             raise ToolError(
-                f"limit exceeded: the service stores at most {MAX_BYTES} bytes; delete something"
+                f"limit exceeded: the service can store at most {MAX_BYTES} bytes; delete records"
             )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -232,7 +230,7 @@ def _selection(table: str, names: tuple[str, ...], order: str) -> str:
     return f'SELECT * FROM "{table}" WHERE {where} ORDER BY {order}'
 
 
-# SQLite stores these types unchanged; others are encoded or range-checked.
+# SQLite stores values of these types unchanged; other values are encoded or range-checked.
 _STORED = frozenset({str, float, bool, bytes, type(None)})
 
 
@@ -244,14 +242,14 @@ def _encode(value: Any) -> Any:
     if isinstance(value, int):
         if -(2**63) <= value < 2**63:
             return value
-        raise ToolError(f"invalid argument: {echo(value)} is beyond the integers of 64 bits")
+        raise ToolError(f"invalid argument: {echo(value)} does not fit into a 64-bit integer")
     return _to_json(value) if isinstance(value, (dict, list, tuple)) else value
 
 
 @functools.cache
 def _empty(schema: str) -> bytes:
     with closing(sqlite3.connect(":memory:")) as db:
-        # Setting a version creates the first page; an empty file cannot be serialised.
+        # Setting a version creates the first page; an empty database cannot be serialised.
         db.executescript(f"PRAGMA page_size = {_PAGE_BYTES}; PRAGMA user_version = 1; {schema}")
         return db.serialize()
 

@@ -190,7 +190,7 @@ def test_a_server_refuses_more_records_than_it_stores(
         except ToolError as error:
             problem = str(error)
             break
-    assert "the service stores at most 500000 bytes" in problem
+    assert "the service can store at most 500000 bytes" in problem
     assert row > 3
     assert server.store.fingerprint(table) == before
     assert len(pickle.dumps(server.store)) < 600_000

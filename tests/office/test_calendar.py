@@ -20,7 +20,7 @@ def test_a_calendar_holds_no_more_than_a_listing(monkeypatch: pytest.MonkeyPatch
     server = Calendar()
     for _ in range(2):
         call(server, "create_event", summary="x", start=NINE, end=TEN)
-    text = "^limit exceeded: a calendar has at most 2 events"
+    text = "^limit exceeded: a calendar may have at most 2 events"
     refused(server, "create_event", text, summary="x", start=NINE, end=TEN)
     call(server, "delete_event", eventId="event_001")
     assert call(server, "create_event", summary="x", start=NINE, end=TEN)["id"] == "event_003"

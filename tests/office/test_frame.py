@@ -78,7 +78,7 @@ def test_integers_that_no_column_holds_are_refused(number: int) -> None:
         lambda: store.rows("SELECT ?", number),
     ):
         with pytest.raises(
-            ToolError, match=r"invalid argument: -?\d+ is beyond the integers of 64 bits"
+            ToolError, match=r"invalid argument: -?\d+ does not fit into a 64-bit integer"
         ):
             call()
     assert store.value("SELECT ?", 2**63 - 1) == 2**63 - 1

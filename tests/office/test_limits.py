@@ -17,9 +17,9 @@ MAIL = {"to": "bob@x.org", "subject": "s", "body": "b"}
 # Each entry: server, tool, maximum size, arguments of a given size, and the error above the
 # maximum.
 LIMITS: list[tuple[str, str, int, Callable[[int], Mapping[str, Any]], str]] = [
-    ("calendar", "create_event", 1_024, lambda n: {**EVENT, "summary": "x" * n}, "summary has at most"),
-    ("calendar", "create_event", 8_192, lambda n: {**EVENT, "description": "x" * n}, "description has at most"),
-    ("calendar", "create_event", 1_024, lambda n: {**EVENT, "location": "x" * n}, "location has at most"),
+    ("calendar", "create_event", 1_024, lambda n: {**EVENT, "summary": "x" * n}, "summary must have at most"),
+    ("calendar", "create_event", 8_192, lambda n: {**EVENT, "description": "x" * n}, "description must have at most"),
+    ("calendar", "create_event", 1_024, lambda n: {**EVENT, "location": "x" * n}, "location must have at most"),
     ("email", "create_folder", 100, lambda n: {"folder_name": "x" * n}, "1 to 100 characters"),
     ("email", "send_email", 998, lambda n: {**MAIL, "subject": "x" * n}, "at most 998 characters"),
     ("email", "send_email", 500, lambda n: {**MAIL, "to": ", ".join(f"u{k}@far.net" for k in range(n))}, "at most 500 recipients"),
@@ -43,4 +43,6 @@ def test_arguments_have_limits(
 @pytest.mark.parametrize("text", ["a\0", "a\x1b"])
 @pytest.mark.parametrize("name", ["summary", "description", "location"])
 def test_texts_of_events_have_no_control_characters(name: str, text: str) -> None:
-    refused(prepared("calendar"), "create_event", f"{name} has at most", **{**EVENT, name: text})
+    refused(
+        prepared("calendar"), "create_event", f"{name} must have at most", **{**EVENT, name: text}
+    )

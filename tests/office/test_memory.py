@@ -53,7 +53,7 @@ def test_other_tools_may_write_the_file() -> None:
         before = digest(server)
         with pytest.raises(
             ToolError,
-            match=r"^conflict: line 2 of elsewhere/graph\.jsonl is no entity and no relation",
+            match=r"^conflict: line 2 of elsewhere/graph\.jsonl is neither an entity nor a relation",
         ):
             call(server, "create_entities", entities=[ADA])
         assert digest(server) == before

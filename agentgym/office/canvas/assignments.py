@@ -32,7 +32,7 @@ ORDER BY due_at, id LIMIT :limit
 
 _GRADING = ("score", "grade", "grader_id", "graded_at", "graded_attempt")
 
-# Fields of a submission before anything is handed in.
+# Default fields of a missing submission.
 _NO_SUBMISSION: Row = {
     **dict.fromkeys(("submission_type", "body", "url", "submitted_at", *_GRADING)),
     "attempt": 0,
@@ -84,7 +84,7 @@ class Assignments(CanvasPart):
         url: str | None = None,
         score: float | None = None,
     ) -> int:
-        """Add a submission, by default made now; with a score, it is graded."""
+        """Add a submission, by default made now. With a score, the submission is graded."""
         now = self._records.now()
         return self._records.add(
             "submissions",
@@ -173,7 +173,7 @@ class Assignments(CanvasPart):
         submitted = submission["attempt"] > 0
         current = submission["graded_attempt"] == submission["attempt"]
         state = "unsubmitted"
-        if current:  # a grade counts even without a submission
+        if current:  # even a missing submission can be graded
             state = "graded"
         elif submitted:
             state = "submitted"

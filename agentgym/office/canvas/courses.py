@@ -67,7 +67,7 @@ class Courses(CanvasPart):
     def enroll(
         self, course_id: int, user_id: int, role: str = STUDENT, state: str = "active"
     ) -> int:
-        """Enroll a user, or change the enrollment's state; return its id."""
+        """Enroll a user, or change the enrollment's state; return the enrollment's id."""
         enrollment: Row = {"course_id": course_id, "user_id": user_id, "type": role}
         sql = "SELECT id FROM enrollments WHERE course_id = ? AND user_id = ? AND type = ?"
         existing: int | None = self._store.value(sql, *enrollment.values())
@@ -133,7 +133,7 @@ class Announcements(CanvasPart):
         author: int | None = None,
         **extra: Any,
     ) -> int:
-        """Add an announcement, by default by the first teacher, visible from `posted_at`."""
+        """Add an announcement, visible from `posted_at`; by default, a teacher is the author."""
         if author is None:
             sql = "SELECT user_id FROM enrollments WHERE course_id = ? AND type = ? ORDER BY id"
             author = self._store.value(sql, course_id, TEACHER)

@@ -1,4 +1,4 @@
-"""Canvas: users, profiles and the login."""
+"""Canvas: users, user profiles and login."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class People(CanvasPart):
             password: Password.
         """
         users = self._store.find("users", login_id=login_id)
-        # Both cases share a message, so an error reveals no login ids.
+        # The error does not reveal whether the login id exists.
         if not users or users[0]["password"] != password:
             raise ToolError("permission denied: the login id or the password is wrong")
         self._records.session["user"] = users[0]["id"]
@@ -91,7 +91,7 @@ class People(CanvasPart):
 
 
 def show_user(user: Row, known: bool = True) -> Row:
-    """Return a user as listed, with addresses if the user is `known`."""
+    """Return the fields shown in user lists; only `known` users have addresses."""
     addresses = ("login_id", "email") if known else ()
     return {key: user[key] for key in ("id", "name", *addresses)}
 

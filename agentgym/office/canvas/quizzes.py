@@ -9,7 +9,7 @@ from agentgym.office.canvas.records import SITE, CanvasPart, When, fields_of, mo
 from agentgym.office.store import Row
 from agentgym.text.tools import tool
 
-# Only these types show answers to students; other types' answers are the solution.
+# For these question types, students see the answers as options.
 _CHOICES = (
     "multiple_answers_question", "multiple_choice_question", "multiple_dropdowns_question",
     "true_false_question",
@@ -39,7 +39,7 @@ class Quizzes(CanvasPart):
         question_count: int = 0,
         **extra: Any,
     ) -> int:
-        """Add a quiz and return its id. The time limit is in minutes; -1 attempts are unlimited."""
+        """Add a quiz and return its id. `time_limit` is in minutes."""
         return self._records.add(
             "quizzes",
             course_id=course_id,
@@ -61,10 +61,10 @@ class Quizzes(CanvasPart):
         )
 
     def add_questions(self, quiz_id: int, questions: Iterable[Mapping[str, Any]]) -> list[int]:
-        """Add questions, update the quiz's totals and return their ids.
+        """Add questions, update the quiz's totals, and return the question ids.
 
-        Each has `question_text` and optionally `question_name`, `question_type`, `points_possible`
-        and `answers`.
+        A question has `question_text` and optionally `question_name`, `question_type`,
+        `points_possible` and `answers`.
         """
         sql = "SELECT coalesce(max(position), 0) FROM quiz_questions WHERE quiz_id = ?"
         with self._store.change():

@@ -20,14 +20,13 @@ When: TypeAlias = str | datetime | None
 
 SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
-# Enrollment types in Canvas's spelling. The last two may teach: they edit and grade.
+# Enrollment types in Canvas's spelling.
 STUDENT, TEACHER, TA = "StudentEnrollment", "TeacherEnrollment", "TaEnrollment"
 
 MAX_ID = 2**63 - 1  # SQLite's largest integer
 
 SITE = "https://canvas.example.edu"  # `example.edu` is reserved for examples
 
-# Canvas's defaults, which all courses and assignments share here.
 _DEFAULTS: dict[str, Row] = json.loads(
     Path(__file__).with_name("defaults.json").read_text(encoding="utf-8")
 )
@@ -38,7 +37,7 @@ WHERE e.type = ? AND e.enrollment_state = 'active'
   AND e.course_id IN (SELECT value FROM json_each(?)) ORDER BY e.id
 """
 
-# Selects each assignment's position in its course and its numbers of submissions.
+# Selects the position and submission counts of assignments.
 _WORK_COUNTS = """
 WITH shown AS (SELECT value AS id FROM json_each(?)),
   placed AS (SELECT id, row_number() OVER (PARTITION BY course_id ORDER BY id) AS position
@@ -49,7 +48,7 @@ FROM placed p LEFT JOIN submissions s ON s.assignment_id = p.id AND s.attempt > 
 WHERE p.id IN (SELECT id FROM shown) GROUP BY p.id
 """
 
-# Selects users who share a course; `known` means that one teaches the other.
+# Selects users who share a course with the given user; `known` if either teaches the course.
 _ACQUAINTANCES = """
 SELECT u.*, known FROM users u JOIN (
   SELECT e.user_id,
@@ -63,14 +62,14 @@ SELECT u.*, known FROM users u JOIN (
 
 
 class CanvasRecords(ServerState):
-    """Records as the published server shows them, and the user's rights."""
+    """Canvas records, and the access rights of the logged-in user."""
 
     def now(self) -> str:
-        """Return the current time in table format."""
+        """Return the current time in the stored format."""
         return iso(self.context.clock.now())
 
     def tick(self) -> str:
-        """Advance the clock; return the time in table format."""
+        """Advance the clock and return the time in the stored format."""
         return iso(self.context.clock.tick())
 
     def add(self, table: str, **record: Any) -> int:
@@ -97,7 +96,7 @@ class CanvasRecords(ServerState):
         return self.store.get("users", self.session["user"])
 
     def my_enrollments(self, course_id: int, *states: str) -> set[str]:
-        """Return the user's enrollment types in a course, by state."""
+        """Return the user's enrollment types in a course, limited to the given states."""
         mine = self.store.find("enrollments", user_id=self.session["user"], course_id=course_id)
         return {row["type"] for row in mine if row["enrollment_state"] in states}
 
@@ -108,7 +107,7 @@ class CanvasRecords(ServerState):
         return not self.my_enrollments(course_id, "active").isdisjoint((TEACHER, TA))
 
     def course(self, course_id: int, right: str = "read") -> Row:
-        """Return a course if the user has the right."""
+        """Return a course, or raise `ToolError` if the user lacks the right."""
         self.me()
         course = self.get("courses", course_id)
         is_open = (
@@ -126,7 +125,7 @@ class CanvasRecords(ServerState):
         return course["workflow_state"] == "completed" or (course["end_at"] or now) < now
 
     def acquaintances(self) -> list[tuple[Row, bool]]:
-        """Return the users whom the user sees, and whether one of the two teaches the other."""
+        """Return the visible users, and whether the addresses of each user are visible."""
         me = self.me()
         if me["admin"]:
             return [(user, True) for user in self.store.find("users")]
@@ -135,7 +134,7 @@ class CanvasRecords(ServerState):
         return [(user, bool(user.pop("known", True))) for _, user in sorted(users.items())]
 
     def of_course(self, table: str, course_id: int, id: int, kind: str | None = None) -> Row:
-        """Return a course's record; only editors find unpublished ones."""
+        """Return a course's record; only teachers can see unpublished records."""
         self.course(course_id)
         row = self.get(table, id, kind, course_id=course_id)
         if not row.get("published", True) and not self.teaches(course_id):
@@ -155,7 +154,7 @@ class CanvasRecords(ServerState):
 
 
 class CanvasPart:
-    """A part of the server that has some of its tools."""
+    """Base class for parts of the Canvas server."""
 
     def __init__(self, records: CanvasRecords) -> None:
         self._records = records
@@ -172,7 +171,7 @@ def fields_of(row: Mapping[str, Any], *hidden: str) -> Row:
 
 
 def moment(value: When) -> str | None:
-    """Convert a task author's time, by default in UTC, to table format."""
+    """Convert a task author's time to the stored format; the default time zone is UTC."""
     if not value:
         return None
     parsed = datetime.fromisoformat(value) if isinstance(value, str) else value
@@ -180,13 +179,13 @@ def moment(value: When) -> str | None:
 
 
 def whole(number: float | None) -> float | int:
-    """Convert whole numbers to integers, and None to 0."""
+    """Convert whole floats to int, and None to 0."""
     value = number or 0
     return int(value) if value == int(value) else value
 
 
 def show_courses(records: CanvasRecords, courses: Sequence[Row]) -> list[Row]:
-    """Return courses with their teachers' names."""
+    """Return courses in the API's format, with teacher names."""
     teachers: dict[int, list[str]] = {}
     for row in records.store.rows(_TEACHERS, TEACHER, [course["id"] for course in courses]):
         teachers.setdefault(row["course_id"], []).append(row["name"])
@@ -207,7 +206,7 @@ def _show_course(course: Row, teachers: Sequence[str]) -> Row:
 
 
 def show_assignments(records: CanvasRecords, assignments: Sequence[Row]) -> list[Row]:
-    """Return assignments; only graders see counts of ungraded work."""
+    """Return assignments in the API's format; only graders see counts of ungraded work."""
     rows = records.store.rows(_WORK_COUNTS, [assignment["id"] for assignment in assignments])
     counts = {row["id"]: row for row in rows}
     courses = {row["course_id"] for row in assignments}
@@ -233,7 +232,7 @@ def _show_assignment(row: Row, counts: Row, now: str, grades: bool) -> Row:
         "html_url": url,
         "submissions_download_url": f"{url}/submissions?zip=1",
     }
-    return shown | _DEFAULTS["assignment"] | shown  # the record's own fields take priority
+    return shown | _DEFAULTS["assignment"] | shown  # the record overrides the defaults
 
 
 def _uuid(kind: str, record: Row) -> str:

@@ -1,4 +1,4 @@
-"""Canvas, a learning platform modelled on Canvas's REST API, with each user's access rights."""
+"""Canvas server with the REST API and the access rights of Canvas."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from agentgym.office.server import Server
 class Canvas(Server):
     """Canvas server. Most tools require a login (`people.login_as` or `canvas_login`).
 
-    Tasks fill it through its parts: `people`, `courses`, `assignments`, `discussions` and
-    `quizzes`. Their `add_…` methods return ids, which count from 1 per table; times are ISO 8601
-    strings or datetimes.
+    Tasks add records through `people`, `courses`, `assignments`, `discussions` and `quizzes`.
+    The `add_…` methods return ids, which count from 1 in each table. Times are ISO 8601 strings
+    or datetimes.
     """
 
     name: ClassVar[str] = "canvas"
     schema: ClassVar[str] = SCHEMA
-    # Prompts depend on the published server's order.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         canvas_health_check canvas_login canvas_logout canvas_get_current_user canvas_list_users

@@ -22,7 +22,7 @@ WHERE user = ? AND folder = ?
 
 
 class Filing(EmailPart):
-    """The user's folders, and the tools that file emails."""
+    """Tools that manage folders, and move, delete and mark emails."""
 
     @tool
     def get_folders(self) -> str:

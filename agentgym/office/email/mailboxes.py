@@ -1,4 +1,4 @@
-"""Mailboxes shared by all parts of the mail server, and emails as tool results."""
+"""Mailboxes and email formatting for all parts of the mail server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo
 
-SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")  # in the order of listings
+SYSTEM_FOLDERS = ("INBOX", "Sent", "Drafts", "Trash")  # in listing order
 
 MAX_RECIPIENTS = 500  # as in Gmail
 
@@ -27,14 +27,14 @@ SELECT mails.id, folder, is_read, is_important, own, message, author, origin, me
 FROM mails JOIN messages ON messages.id = message
 """
 
-# Columns named after attributes of `Mail`; only the author sees bcc.
+# Columns with the names of `Mail` attributes; bcc is missing, because only the author sees it.
 _SAME = (
     "sender", "to", "cc", "subject", "body", "html", "message_id", "in_reply_to",
 )  # fmt: skip
 
 
 class Mailboxes(ServerState):
-    """Users, folders and emails. A message is stored once for all its mailboxes."""
+    """Users, folders and emails. Mailboxes share one copy of each message."""
 
     def me(self) -> Row:
         """Return the logged-in user."""
@@ -43,12 +43,12 @@ class Mailboxes(ServerState):
         return self.store.get("users", self.session["user"])
 
     def user_id(self, email: str) -> int | None:
-        """Return the id of an address, or None."""
+        """Return the id of the user with a given address, or None."""
         user_id: int | None = self.store.value("SELECT id FROM users WHERE email = ?", email)
         return user_id
 
     def existing_user_id(self, email: str) -> int:
-        """Return the id of an address."""
+        """Return the id of the user with a given address, or raise `ToolError`."""
         user_id = self.user_id(email)
         if user_id is None:
             raise ToolError(f"not found: there is no user {echo(email)}")
@@ -60,7 +60,7 @@ class Mailboxes(ServerState):
         return [*SYSTEM_FOLDERS, *(name for name in names if name not in SYSTEM_FOLDERS)]
 
     def folder(self, user: int, name: str) -> str:
-        """Return a folder name as created, ignoring case."""
+        """Return a folder's name in its original case."""
         stored: str | None = self.store.value(
             "SELECT name FROM folders WHERE user = ? AND name = ?", user, name
         )
@@ -86,7 +86,7 @@ class Mailboxes(ServerState):
         recipients = mail.recipients
         if len(recipients) > MAX_RECIPIENTS:
             raise ToolError(
-                f"limit exceeded: a mail has at most {MAX_RECIPIENTS} recipients, got {len(recipients)}"
+                f"limit exceeded: a mail may have at most {MAX_RECIPIENTS} recipients, got {len(recipients)}"
             )
         for address in recipients:
             user = self.user_id(address)
@@ -95,7 +95,7 @@ class Mailboxes(ServerState):
         return places
 
     def unknown_recipients(self, mail: Mail) -> list[str]:
-        """Return recipients in local domains who have no mailbox."""
+        """Return local recipients without a mailbox."""
         sql = """SELECT 1 FROM users
             WHERE substr(email, instr(email, '@') + 1) = ? COLLATE NOCASE"""
         strangers = [address for address in mail.recipients if self.user_id(address) is None]
@@ -112,7 +112,7 @@ class Mailboxes(ServerState):
     def put(
         self, mail: Mail, origin: str, author: int | None, places: Sequence[tuple[int, str]]
     ) -> list[int]:
-        """Store a checked mail in folders and return its ids."""
+        """Store a copy of a checked email in each folder, and return the new ids."""
         if any(folder == "Drafts" for _, folder in places):
             origin = "draft"
         columns = columns_of(mail)
@@ -139,7 +139,7 @@ class Mailboxes(ServerState):
         return ids
 
     def rows(self, condition: str, *values: Any) -> list[Row]:
-        """Return emails with their messages; `condition` ends the SELECT."""
+        """Return the emails selected by the SQL clauses in `condition`."""
         return self.store.rows(f"{_MAILS} {condition}", *values)
 
     def ids(self, folder: str, limit: int = -1, offset: int = 0) -> list[int]:
@@ -155,7 +155,7 @@ class Mailboxes(ServerState):
         return [rows[email_id] for email_id in ids]
 
     def mine(self, email_id: str) -> Row:
-        """Return an email of the user."""
+        """Return an email of the logged-in user."""
         me = self.me()["id"]
         number = int(email_id) if re.fullmatch("[1-9][0-9]{0,17}", email_id) else 0
         rows = self.rows("WHERE mails.id = ? AND user = ?", number, me)
@@ -166,7 +166,7 @@ class Mailboxes(ServerState):
         return rows[0]
 
     def to_mail(self, row: Row) -> Mail:
-        """Convert a row to an email; only its author sees bcc."""
+        """Convert a row to an email; only the author sees bcc."""
         files = self.store.find("attachments", message=row["message"]) if row["files"] else []
         return Mail(
             **{name: row[name] for name in (*_SAME, "folder", "origin")},
@@ -179,21 +179,21 @@ class Mailboxes(ServerState):
         )
 
     def purge(self, row: Row) -> None:
-        """Delete an email permanently; `Email.sent` still returns sent ones."""
+        """Delete an email permanently; `Email.sent` still returns it."""
         self.store.delete("mails", id=row["id"])
         if row["origin"] != "sent" and not self.store.find("mails", message=row["message"]):
             self.store.delete("messages", id=row["message"])
 
 
 class EmailPart:
-    """A part of the mail server that has some of its tools."""
+    """Base class for parts of the mail server."""
 
     def __init__(self, mailboxes: Mailboxes) -> None:
         self._mailboxes = mailboxes
 
 
 def columns_of(mail: Mail) -> Row:
-    """Return a message's columns."""
+    """Return the database columns of an email."""
     return {
         **{name: getattr(mail, name) for name in _SAME},
         "bcc": mail.bcc,
@@ -209,10 +209,10 @@ def show_mails(boxes: Mailboxes, email_ids: Sequence[int]) -> list[Row]:
 
 
 def show_mail(boxes: Mailboxes, row: Row) -> Row:
-    """Return a `Mailboxes.rows` row as a full mail."""
+    """Return an email with its full text as a tool result."""
     name, address = addresses(row["sender"])[0]
     is_mine = row["own"] and row["origin"] == "sent"
-    given = {"from_name": name} if name and not is_mine else {}  # as in the published server
+    given = {"from_name": name} if name and not is_mine else {}  # as published
     return {
         "id": str(row["id"]),
         "from": address,
@@ -240,7 +240,7 @@ def content_type(name: str) -> str:
 
 
 def show_draft(row: Row) -> Row:
-    """Return a `Mailboxes.rows` row as a draft."""
+    """Return a draft as a tool result."""
     return {
         "id": str(row["id"]),
         **_show_text(row),

@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 
 from agentgym.text.tools import ToolError, echo
 
-MAX_SUBJECT = 998  # the line limit of RFC 5322, section 2.1.1
+MAX_SUBJECT = 998  # maximum line length in RFC 5322, section 2.1.1
 
-MAX_ATTACHMENTS_BYTES = 25 * 2**20  # per mail, as in Gmail
+MAX_ATTACHMENTS_BYTES = 25 * 2**20  # per email, as in Gmail
 
-MAX_ATTACHMENTS = 100  # per mail, more than any task needs
+MAX_ATTACHMENTS = 100  # no task needs more
 
-# Maximum characters and UTF-8 bytes; file systems allow 255 bytes.
+# Maximum characters and bytes of a name; file systems allow 255 bytes.
 MAX_NAME = 200
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
@@ -30,10 +30,10 @@ _ENTRY = re.compile(
 # Characters that a header cannot contain.
 CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 
-# Short enough for one header line.
+# Message-IDs that fit on one header line.
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,240}>")
 
-_MAX_ADDRESS = 254  # path limit of RFC 5321, section 4.5.3.1.3
+_MAX_ADDRESS = 254  # maximum path length in RFC 5321, section 4.5.3.1.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Mail:
 
     Attributes:
         date: Date with a time zone.
-        attachments: Bytes by file name.
-        message_id: Message-ID; the server assigns one if empty.
+        attachments: The contents of the attached files, by name.
+        message_id: Message-ID; if empty, the server assigns an id.
         origin: `sent` by a tool, `filled` by a task, `bounce` from the server, or `draft`.
     """
 
@@ -70,7 +70,7 @@ class Mail:
 
     @property
     def parts(self) -> list[str]:
-        """The texts in the order of mail programs: HTML first, even if empty."""
+        """The parts of the email as text: HTML first, then plain text."""
         html, body = (self.html or "").strip(), self.body.strip()
         if not html:
             return [body]
@@ -85,7 +85,7 @@ class Mail:
 
 
 def text_of(body: str, html: str | None) -> str:
-    """Return the plain text, or else the HTML's text."""
+    """Return the plain text or, if empty, the HTML converted to text."""
     return body or _html_to_text(html or "")
 
 
@@ -134,8 +134,8 @@ def normalize(mail: Mail) -> Mail:
     size = sum(map(len, mail.attachments.values()))
     if len(mail.attachments) > MAX_ATTACHMENTS or size > MAX_ATTACHMENTS_BYTES:
         raise ToolError(
-            f"limit exceeded: a mail has at most {MAX_ATTACHMENTS} attachments of "
-            f"{MAX_ATTACHMENTS_BYTES} bytes together"
+            f"limit exceeded: a mail may have at most {MAX_ATTACHMENTS} attachments with "
+            f"{MAX_ATTACHMENTS_BYTES} bytes in total"
         )
     if mail.date.tzinfo is None or not 1900 <= mail.date.year <= 9998:
         raise ToolError(
@@ -179,7 +179,7 @@ def _clean_text(text: str) -> str:
 
 
 def _html_to_text(html: str) -> str:
-    # No pattern spans more than one tag, so matching takes linear time.
+    # No pattern matches across tags, so matching takes linear time.
     text = re.sub(r"(?i)<(style|script|title)\b[^<>]*>[^<]*</\1\s*>", "", html)
     text = re.sub(r"(?i)<(?:br|/p|/div|/li|/tr|/h[1-6])\b[^<>]*>", "\n", text)
     return html_entities.unescape(re.sub(r"<[^<>]*>", "", text)).strip()
@@ -206,7 +206,7 @@ def numbered_names(name: str) -> Iterator[str]:
     """Yield a file name, then numbered variants: `a.txt`, `a (2).txt`."""
     yield name
     stem, dot, suffix = name.rpartition(".")
-    if not dot or not stem:  # no extension, as in `README` or `.profile`
+    if not dot or not stem:  # names without an extension, such as `README`
         stem, suffix = name, ""
     else:
         suffix = f".{suffix}"

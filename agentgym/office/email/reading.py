@@ -19,15 +19,15 @@ from agentgym.text.tools import ToolError, echo, tool
 
 _DOWNLOADS = "attachments"  # folder in the workspace
 
-_MAX_TERMS = 50  # bounds the search, which compares each word with every mail of the folder
+_MAX_TERMS = 50  # each word is compared with every email in the folder
 
 _TERM = re.compile(r'(?:(from|to|subject|body):\s*)?(?:"([^"]*)"|(\S+))', re.IGNORECASE)
-# Lines of a message's searchable text, by query field.
+# Lines of an email's searchable text, by query field.
 _FIELDS = {"subject": slice(0, 1), "from": slice(1, 2), "to": slice(2, 4), "body": slice(4, 5)}
 
 
 class Reading(EmailPart):
-    """The user's listings, searches and single emails."""
+    """Tools that list, search and read emails."""
 
     @tool
     def get_emails(self, folder: str = "INBOX", page: int = 1, page_size: int = 20) -> Row:
@@ -133,7 +133,7 @@ class Reading(EmailPart):
             )
         if len(terms) > _MAX_TERMS:
             raise ToolError(
-                f"limit exceeded: a query has at most {_MAX_TERMS} words, got {len(terms)}"
+                f"limit exceeded: a query may have at most {_MAX_TERMS} words, got {len(terms)}"
             )
         sql = f"""SELECT mails.id, words FROM mails JOIN messages ON messages.id = message
             WHERE user = ? AND folder = ? {"AND instr(words, ?) " * len(terms)}

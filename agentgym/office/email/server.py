@@ -21,11 +21,10 @@ from agentgym.text.tools import ToolError, echo, tool
 
 @with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
 class Email(Server):
-    """Mail between the users of one server; mails to other domains leave the office."""
+    """Mail server of an office; emails to other domains are not delivered."""
 
     name: ClassVar[str] = "email"
     schema: ClassVar[str] = SCHEMA
-    # Prompts depend on the published server's order.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         login logout get_current_user list_users create_user check_connection get_folders
@@ -51,7 +50,7 @@ class Email(Server):
         self.add_users([(email, password, name)])
 
     def add_users(self, users: Iterable[tuple[str, str, str]]) -> None:
-        """Add (address, password, name) users; an empty password disables the login."""
+        """Add users, given as (address, password, name); an empty password disables the login."""
         with self.store.change():
             for email, password, name in users:
                 if len(addresses(email)) != 1 or addresses(email)[0][1] != email:
@@ -76,10 +75,10 @@ class Email(Server):
     def deliver(
         self, mails: Mail | Iterable[Mail], user: str | None = None, folder: str = "INBOX"
     ) -> None:
-        """Put emails with any dates into mailboxes without sending them.
+        """Store emails, with any dates, in mailboxes without sending them.
 
-        By default, all recipients and the Sent folder receive the emails; with `user`, only
-        that mailbox's `folder` does, which is created if missing.
+        By default, all recipients and the sender's Sent folder receive the emails. With `user`,
+        only that user's `folder` receives the emails, and is created if necessary.
         """
         boxes = self._mailboxes
         with self.store.change():
@@ -103,7 +102,7 @@ class Email(Server):
         return [self._mailboxes.to_mail(row) for row in rows]
 
     def sent(self, user: str | None = None) -> list[Mail]:
-        """Return the emails sent with tools, in order; deleted ones remain."""
+        """Return the emails sent with tools, in order, including deleted emails."""
         author = None if user is None else self._mailboxes.existing_user_id(user)
         sql = """SELECT *, '' AS folder, 1 AS own, 0 AS is_read, 0 AS is_important, id AS message
             FROM messages WHERE origin = 'sent' AND (? IS NULL OR author = ?) ORDER BY id"""
@@ -125,7 +124,6 @@ class Email(Server):
             email: Email address.
             password: Password.
         """
-        # An empty password disables the login.
         sql = "SELECT * FROM users WHERE email = ? AND password = ? AND password <> ''"
         user = self.store.row(sql, email, password)
         if user is None:
@@ -149,7 +147,7 @@ class Email(Server):
     def list_users(self) -> Row:
         """List the users of the mail server, sorted by address."""
         self._mailboxes.me()
-        # The order of creation could reveal whom a task is about.
+        # The creation order could reveal which users matter.
         users = self.store.rows("SELECT email, name FROM users ORDER BY email")
         return {"users": users, "count": len(users)}
 

@@ -18,7 +18,7 @@ from agentgym.text.tools import ToolError, echo, tool
 
 
 class Writing(EmailPart):
-    """Emails that the user writes."""
+    """Tools for sending emails and writing drafts."""
 
     @tool
     def send_email(
@@ -69,7 +69,7 @@ class Writing(EmailPart):
         me = self._mailboxes.me()["email"].casefold()
         to = old.sender
         if addresses(old.sender)[0][1].casefold() == me:
-            to = old.to  # a reply to the user's own email goes to its recipients
+            to = old.to  # replies to one's own email go to the original recipients
         copies = [cc] if cc else []
         if reply_all:
             served = {me, *(address.casefold() for _, address in addresses(to))}
@@ -124,7 +124,7 @@ class Writing(EmailPart):
     def _original(self, email_id: str) -> Mail:
         row = self._mailboxes.mine(email_id)
         if row["origin"] == "draft":
-            raise ToolError(f"conflict: email {email_id} is a draft, which has not been sent yet")
+            raise ToolError(f"conflict: email {email_id} is a draft that has not been sent yet")
         return self._mailboxes.to_mail(row)
 
     def _compose(
@@ -158,7 +158,7 @@ class Writing(EmailPart):
         places = boxes.places(mail, me)
         if not mail.recipients:
             raise ToolError("invalid argument: to must name at least one e-mail address")
-        # Advance the clock only for emails that pass all checks.
+        # Advance the clock only after all checks have passed.
         mail = replace(mail, date=boxes.context.clock.tick())
         copy = boxes.put(mail, "sent", me, places)[0]
         if unknown := boxes.unknown_recipients(mail):

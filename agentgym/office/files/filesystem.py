@@ -17,7 +17,7 @@ from agentgym.text.tools import ToolError, echo, tool
 
 
 class Filesystem(Server):
-    """File operations under `/workspace`, where relative paths start."""
+    """File operations under `/workspace`, the base of relative paths."""
 
     name: ClassVar[str] = "filesystem"
 
@@ -46,7 +46,7 @@ class Filesystem(Server):
         if (tail or 0) < 0 or (head or 0) < 0:
             raise ToolError("invalid argument: head and tail must be at least 0")
         text = self._text(path)
-        # Clamp the limit, because `split` takes 64 bits and models may pass more.
+        # `split` accepts only 64-bit integers, but models may pass larger numbers.
         most = len(text) + 1
         if head:
             text = "\n".join(text.split("\n", min(head, most))[:head])
@@ -86,10 +86,10 @@ class Filesystem(Server):
             except ToolError as error:
                 parts.append(f"{path}: Error - {error}")
             room -= len(parts[-1])
-            if room < 0:  # bound the total, because a call may name a large file many times
+            if room < 0:  # a call may name a large file many times
                 raise ToolError(
-                    f"limit exceeded: a call reads at most {MAX_FILE_BYTES} characters; read "
-                    "fewer files"
+                    f"limit exceeded: a call can read at most {MAX_FILE_BYTES} characters; "
+                    "read fewer files"
                 )
         return "\n---\n".join(parts)
 
@@ -279,7 +279,7 @@ class Filesystem(Server):
                     yield from self._below(full, f"{relative}/", excluded)
 
 
-_FOLDER_BYTES = 4_096  # as Linux reports for most directories
+_FOLDER_BYTES = 4_096  # as on Linux
 
 
 def _anywhere(pattern: str) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Media types by file name."""
+"""Media types of files, determined by file name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import mimetypes
 BYTES = "application/octet-stream"  # unknown file type
 
 
-# Use only the built-in table: the host's tables would make results differ between machines.
+# Use only the built-in table, because system tables differ between machines.
 _types = functools.cache(mimetypes.MimeTypes)
 
 

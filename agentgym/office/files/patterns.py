@@ -1,4 +1,4 @@
-"""Glob patterns for paths: `*` and `?` within a name, `**` across names."""
+"""Glob patterns for paths: `*` and `?` match within a name, `**` across directories."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ MAX_PATTERNS = 100  # each pattern is matched with every path
 
 
 class Patterns:
-    """Glob patterns; a path must match one of them."""
+    """Glob patterns, at least one of which a path must match."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = [pattern.split("/") for pattern in patterns]
         longest = max(map(len, patterns), default=0)
         if longest > MAX_PATTERN_CHARS:
             raise ToolError(
-                f"limit exceeded: a pattern of {longest} characters, at most {MAX_PATTERN_CHARS} "
-                "are allowed"
+                f"limit exceeded: a pattern may have at most {MAX_PATTERN_CHARS} characters, got "
+                f"{longest}"
             )
         if len(self._patterns) > MAX_PATTERNS:
             raise ToolError(
-                f"limit exceeded: {len(self._patterns)} patterns, at most {MAX_PATTERNS} are "
-                "allowed"
+                f"limit exceeded: at most {MAX_PATTERNS} patterns are allowed, got "
+                f"{len(self._patterns)}"
             )
 
     def match(self, path: str) -> bool:
@@ -35,7 +35,7 @@ class Patterns:
 
 
 def _match(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Match in polynomial time by tracking the positions in the name where each part can end."""
+    """Match in polynomial time by tracking all positions where each part can end."""
     ends = {0}
     for part in pattern:
         if part == "**":

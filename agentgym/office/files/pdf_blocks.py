@@ -36,5 +36,5 @@ Block: TypeAlias = str | Text | Box | PdfTable
 
 
 def as_text(block: str | Text) -> Text:
-    """Return a `Text`, converting a plain string."""
+    """Convert a plain string to a `Text`."""
     return Text(block) if isinstance(block, str) else block

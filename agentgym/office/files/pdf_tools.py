@@ -18,7 +18,6 @@ class PdfTools(Server):
     """Tools for the PDF files of the workspace."""
 
     name: ClassVar[str] = "pdf_tools"
-    # The published server's order, which prompts depend on.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         read_pdf_pages get_pdf_info merge_pdfs extract_pdf_pages search_pdf_content

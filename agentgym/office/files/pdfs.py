@@ -19,30 +19,30 @@ from agentgym.text.tools import ToolError
 
 MAX_PAGES = 500  # reading takes milliseconds per page
 
-# About three CPU seconds. Each word, number or ten bytes of a page or font costs 1; each form
-# object costs `_FORM_WORK`.
+# About three CPU seconds. A word, a number, or ten bytes of a page or font costs 1.
 MAX_WORK = 200_000
 
-_FORM_WORK = 10_000  # a form object may contain megabytes without a word
+_FORM_WORK = 10_000  # a form object may be megabytes long without containing words
 
-_FREE_SHARE = 0.1  # free share of `MAX_WORK`: 20,000 words, more than any task's files have
+_FREE_SHARE = 0.1  # files below this share of `MAX_WORK` cost nothing
 
-# Maximum size of an unpacked stream; a page of text takes a few kilobytes.
+# Maximum decompressed size of a stream; a page of text takes a few kilobytes.
 _STREAM_BYTES = 4 * 2**20
 
-_CACHED_BYTES = 2**16  # skipping larger files keeps the cache below 64 MiB
-_CACHED_FILES = 1_024  # a state of 1M tokens has fewer, and each check reads all of them
+_CACHED_BYTES = 2**16  # keeps the cache below 64 MiB
+_CACHED_FILES = 1_024  # more files than any task has
 
-_LEADING = 1.3  # line height in font sizes
-_BLANK = 11.0  # height of a blank line in points
-_PADDING = 6.0  # points around tables and boxes
-_MARGIN = 56.0  # points between the page edge and the frame
+_LEADING = 1.3  # line height as a multiple of the font size
+_BLANK = 11.0  # in points
+_PADDING = 6.0  # in points
+_MARGIN = 56.0  # in points
 
 
 def write_pdf(pages: Sequence[Sequence[Block]], title: str = "") -> bytes:
-    """Return an A4 PDF file; equal arguments give equal bytes. Overflow continues on a new page.
+    """Return an A4 PDF file; equal arguments give equal bytes.
 
-    Raises ValueError for characters that the standard fonts lack.
+    Blocks that do not fit continue on a new page. Raises ValueError for characters that the
+    standard fonts lack.
     """
     platypus = pdf_library("reportlab.platypus")
     story: list[Any] = []
@@ -93,14 +93,14 @@ def _check_encoding(text: str) -> str:
         text.encode("cp1252")
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"the standard fonts of PDF have no {text[error.start]!r} (in {text!r}); write it in "
+            f"the standard PDF fonts lack the character {text[error.start]!r} (in {text!r}); use "
             "Latin letters"
         ) from None
     return text
 
 
 def read_pdf(data: bytes) -> tuple[str, ...]:
-    """Return the text of each page; raise `ToolError` for a file that is no PDF."""
+    """Return the text of each page; raise `ToolError` if the file is not a PDF."""
     read = _read if len(data) <= _CACHED_BYTES else _read.__wrapped__
     texts, share = read(data)
     reply_work.spend(share)
@@ -126,8 +126,8 @@ def _read(data: bytes) -> tuple[tuple[str, ...], float]:
 class _Work:
     """Work budget shared by all streams and pages of a file.
 
-    It replaces pypdf's limits on words per stream, through `-` and `<`, and on forms per page,
-    through `<=`.
+    Instances replace pypdf's limits on words per stream (operators `-` and `<`) and on forms per
+    page (operator `<=`).
     """
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class _Work:
         contents = page.get_contents()
         fonts = _follow(page, "/Resources", "/Font")
         streams = [contents, *(_follow(fonts, font, "/ToUnicode") for font in fonts or ())]
-        # Each font has a character map that pypdf parses.
+        # pypdf parses the page and the character map of each font.
         self._rest -= 10 * len(streams)
         for stream in streams:
             self._rest -= len(stream.get_data()) // 10 if stream is not None else 0
@@ -161,7 +161,7 @@ class _Work:
         try:
             return str(page.extract_text())
         finally:
-            self._check()  # otherwise pypdf would raise other errors and drop the text of forms
+            self._check()  # takes priority over pypdf's errors
 
     def _check(self) -> None:
         if self._rest < 0:
@@ -180,12 +180,12 @@ def _follow(value: Any, *keys: str) -> Any:
 
 
 def open_pdf(data: bytes) -> Any:
-    """Open a file with pypdf inside `guarded`; reject a file with too many pages."""
+    """Open a file with pypdf; raise `ToolError` for too many pages. Call it inside `guarded`."""
     reader = pdf_library("pypdf").PdfReader(BytesIO(data))
     if len(reader.pages) > MAX_PAGES:
         raise ToolError(
-            f"limit exceeded: the PDF file has {len(reader.pages)} pages, at most {MAX_PAGES} can "
-            "be read"
+            f"limit exceeded: a PDF file may have at most {MAX_PAGES} pages, got "
+            f"{len(reader.pages)}"
         )
     return reader
 
@@ -194,7 +194,7 @@ def open_pdf(data: bytes) -> Any:
 def guarded() -> Iterator[None]:
     """Convert pypdf's errors on malformed files to `ToolError`."""
     errors = pdf_library("pypdf.errors")
-    # The library's warnings quote files that a model wrote.
+    # pypdf's warnings quote the contents of files.
     logger = logging.getLogger("pypdf")
     logger.addHandler(_NO_OUTPUT)
     logger.propagate = False

@@ -13,14 +13,14 @@ from agentgym.text.tools import ToolError, echo, tool
 if TYPE_CHECKING:
     from agentgym.sandboxes.program_run import ProgramResult
 
-MAX_SECONDS = 120  # a step must end
-FOLDER = ".python_tmp"  # the programs' workspace directory
+MAX_SECONDS = 120
+FOLDER = ".python_tmp"  # directory of saved programs
 
 
 class PythonExecute(Server):
-    """CPython in a sandbox that contains the workspace and no network.
+    """CPython in a sandbox with the workspace, without network access.
 
-    If a program fails or is stopped, its file changes remain.
+    File changes remain even if a program fails or is stopped.
     """
 
     name: ClassVar[str] = "python_execute"

@@ -1,4 +1,4 @@
-"""Run programs on the workspace."""
+"""Run programs in a sandbox on the workspace files."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def run_on(
     context: OfficeContext, arguments: Sequence[str], cwd: str, seconds: int
 ) -> tuple[ProgramResult, str]:
-    """Run a program and replace the context's files with those it left.
+    """Run a program on a copy of the workspace, which then replaces the workspace.
 
-    Returns the result and a note on files that could not be kept.
+    Returns the result and a note about files that could not be kept.
     """
     try:
         bench = import_module("agentgym.sandboxes.workbench")

@@ -1,7 +1,7 @@
 """Terminal server with the tools of cli-mcp-server, configured as in the published tasks.
 
-A line without operators runs one program without a shell. A line with operators runs in a shell
-once each of its commands has been checked.
+A command line without operators runs one program without a shell. A command line with operators
+runs in a shell after each command has been checked.
 """
 
 from __future__ import annotations
@@ -18,26 +18,25 @@ from agentgym.office.server import Server
 from agentgym.sandboxes.namespaces import BASH
 from agentgym.text.tools import ToolError, echo, tool
 
-SECONDS = 60  # as in the published tasks
+SECONDS = 60  # as published
 
-# The published tasks' commands, except those that need a network or that some hosts lack.
+# The published commands, except network tools and tools that some hosts lack.
 ALLOWED_COMMANDS = tuple(
     "ls cat pwd echo cd mkdir touch rm cp mv find grep head tail wc sort uniq diff chmod stat which "
     "whoami date df du env sed awk cut tr basename dirname realpath md5sum sha256sum tar gzip gunzip "
     "zip unzip python".split()
 )
 
-MAX_CHARS = 2_048  # as in the published tasks
+MAX_CHARS = 2_048  # as published
 
-_ENV = "/usr/bin/env"  # this program runs another without a shell
+_ENV = "/usr/bin/env"  # runs a program without a shell
 
-# These programs' first argument is a script or pattern, so `/x/d` in it is no path.
+# Programs whose first argument is a script or pattern: `/x/d` is not a path there.
 _SCRIPTED = ("awk", "grep", "sed")
-# The word after one of these flags is the flag's value, not the script.
+# The argument after one of these flags is the value of the flag, not a script.
 _VALUED_FLAGS = ("-A", "-B", "-C", "-F", "-e", "-m", "-v")
 
-# Quoted text, an escaped character, an operator, other text; `.` matches an unpaired quotation
-# mark.
+# Matches quoted text, an escaped character, an operator, other text, or an unpaired quotation mark.
 _PIECE = re.compile(
     r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.|&&|\|\||[|;\n<>]|[^'"\\|;\n<>&]+|.""", re.DOTALL
 )
@@ -46,10 +45,10 @@ _REDIRECTS = ("<", ">")
 
 
 class Terminal(Server):
-    """Shell commands in a sandbox that contains the workspace and no network.
+    """Shell commands in a sandbox with the workspace, without network access.
 
-    Commands share only files: each starts in the workspace, and its processes end with it. A
-    command that fails keeps its changes; a command that is stopped changes nothing.
+    Each command starts in the workspace, and all processes end with the command. File changes
+    remain if a command fails, but not if it is stopped.
     """
 
     name: ClassVar[str] = "terminal"
@@ -107,11 +106,11 @@ class Terminal(Server):
 
 
 def parse_command(line: str, files: Workspace) -> list[str]:
-    """Return the program and arguments that carry out a command line."""
+    """Check a command line and return the program and arguments that execute it."""
     if len(line) > MAX_CHARS:
         raise ToolError(
-            f"security violation: the command has {len(line)} characters, at most {MAX_CHARS} are "
-            "allowed"
+            f"security violation: a command may have at most {MAX_CHARS} characters, got "
+            f"{len(line)}"
         )
     pieces = _PIECE.findall(line.strip("\n"))
     commands = _split(pieces)
@@ -126,8 +125,8 @@ def parse_command(line: str, files: Workspace) -> list[str]:
     name, *arguments = commands[0]
     if name == "cd":
         raise ToolError(
-            f"invalid argument: cd alone has no effect, as each command starts in {ROOT}; write "
-            "`cd DIRECTORY && COMMAND`"
+            f"invalid argument: cd alone has no effect, because each command starts in {ROOT}; "
+            "write `cd DIRECTORY && COMMAND`"
         )
     return [_ENV, name, *_absolute_paths(name, arguments, files)]
 
@@ -160,7 +159,7 @@ def _words(command: str) -> list[str]:
 
 
 def _check(words: list[str], directory: str) -> str:
-    """Raise if a command is not allowed; return the directory for the next one."""
+    """Raise if a command is not allowed; return the working directory after the command."""
     name, *arguments = words
     if name not in ALLOWED_COMMANDS:
         raise ToolError(f"security violation: the command {echo(name)} is not allowed")
@@ -168,8 +167,8 @@ def _check(words: list[str], directory: str) -> str:
         path = posixpath.normpath(posixpath.join(directory, argument))
         if (_is_path(argument) or ".." in argument.split("/")) and not within(path, ROOT):
             raise ToolError(
-                f"security violation: the path {echo(argument)} is outside of {ROOT}, which is not "
-                "allowed"
+                f"security violation: the path {echo(argument)} is outside of {ROOT}; use another "
+                "path"
             )
     if name == "cd" and arguments:
         return posixpath.normpath(posixpath.join(directory, arguments[-1]))
@@ -194,7 +193,7 @@ def _is_path(argument: str) -> bool:
 
 
 def _check_substitution(pieces: list[str]) -> None:
-    """Reject nested commands, which would run unchecked."""
+    """Reject command substitution, because nested commands would run unchecked."""
     for piece in pieces:
         if not piece.startswith(("'", "\\")) and re.search(r"`|\$\(", re.sub(r"\\.", "", piece)):
             raise ToolError("security violation: command substitution is not supported")

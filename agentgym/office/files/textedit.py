@@ -11,8 +11,8 @@ from typing_extensions import TypedDict
 
 from agentgym.text.tools import ToolError, echo
 
-MAX_EDIT_CHARS = 2_000_000  # maximum edits, because each one copies the text
-MAX_DIFF_LINES = 20_000  # maximum lines; a diff may take quadratic time
+MAX_EDIT_CHARS = 2_000_000  # limited, because each edit copies the text
+MAX_DIFF_LINES = 20_000  # a diff may take quadratic time
 
 
 class EditOperation(TypedDict):
@@ -23,10 +23,10 @@ class EditOperation(TypedDict):
 
 
 def apply_edits(text: str, edits: Sequence[EditOperation]) -> str:
-    """Replace each edit's first occurrence in order.
+    """Apply the edits in order; each edit replaces the first occurrence of `oldText`.
 
-    Without an exact match, lines may differ in surrounding whitespace, and new lines take over the
-    indentation. Raises `ToolError` for an empty or missing old text or an overlong result.
+    Without an exact match, whitespace around lines is ignored, and new lines are indented like
+    the old lines. Raises `ToolError` for an empty or missing `oldText` or an overlong text.
     """
     for edit in edits:
         old, new = edit["oldText"].replace("\r\n", "\n"), edit["newText"].replace("\r\n", "\n")
@@ -45,7 +45,7 @@ def _replace_lines(text: str, old: str, new: str) -> str:
     bare = "\n".join(["", *(line.strip() for line in lines), ""])
     at = bare.find("\n".join(["", *passage, ""]))
     if at < 0:
-        raise ToolError(f"not found: the file has no passage {echo(old)}; nothing was changed")
+        raise ToolError(f"not found: the file does not contain {echo(old)}; nothing was changed")
     first = bare.count("\n", 0, at)
     lines[first : first + len(passage)] = _indent(
         new.split("\n"), old.split("\n"), _space(lines[first])
@@ -69,7 +69,7 @@ def _space(line: str) -> str:
 
 
 def show_diff(old: str, new: str, name: str) -> str:
-    """Return a fenced unified diff, or raise `ToolError` for too many lines."""
+    """Return a unified diff in a code fence, or raise `ToolError` for too many lines."""
     before, after = _lines(old), _lines(new)
     if max(len(before), len(after)) > MAX_DIFF_LINES:
         raise ToolError(
@@ -86,7 +86,7 @@ def show_diff(old: str, new: str, name: str) -> str:
     return f"{fence}diff\n{text}\n{fence}\n\n"
 
 
-_CONTEXT = 4  # context lines, as in the published server
+_CONTEXT = 4  # context lines, as published
 
 
 def _lines(text: str) -> list[str]:

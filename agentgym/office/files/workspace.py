@@ -1,6 +1,6 @@
-"""In-memory file system of an office, with quotas, without symlinks and devices.
+"""In-memory file system of an office, with quotas and without symlinks or devices.
 
-Programs change a copy in a sandbox, from which regular files and directories are read back.
+Programs run in a sandbox on a copy of the files. Then regular files and directories are read back.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from typing import Any
 
 from agentgym.text.tools import ToolError, echo
 
-ROOT = "/workspace"  # shown to policies; relative paths start here
+ROOT = "/workspace"  # the base of relative paths
 
 MAX_FILES = 5_000  # a listing scans every entry
-MAX_FILE_BYTES = 32 * 2**20  # maximum size of a file
-# Files stay in memory, and snapshots refer to them.
-MAX_TOTAL_BYTES = 128 * 2**20
-# Less than Linux's 4096 bytes, to leave room for the sandbox's directory.
+MAX_FILE_BYTES = 32 * 2**20
+MAX_TOTAL_BYTES = 128 * 2**20  # files stay in memory
+# Below Linux's limit of 4096 bytes, because sandbox paths are longer.
 MAX_PATH_CHARS = 1_024
 MAX_NAME_BYTES = 255  # as on Linux
 MAX_DEPTH = 32  # walks are recursive
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # the time before a clock is set
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # used until the clock is set
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ def _epoch() -> datetime:
 
 
 class Workspace:
-    """Files by path. Methods take unchecked paths and raise `ToolError` before any change."""
+    """Files by path. For invalid paths, methods raise `ToolError` and change nothing."""
 
     def __init__(self) -> None:
         self.clock: Callable[[], datetime] = _epoch
@@ -64,21 +63,21 @@ class Workspace:
         )
 
     def version(self) -> object:
-        """Return a value that compares equal while nothing has changed."""
+        """Return a value that changes if and only if the state changes."""
         return self._files.copy(), self._folders.copy()
 
     def resolve(self, path: str) -> str:
         """Return a path's canonical form under `/workspace`."""
         if len(path) > MAX_PATH_CHARS or re.search("[\0\ud800-\udfff]", path):
             raise ToolError(
-                f"invalid argument: {echo(path)} is not a valid path: at most {MAX_PATH_CHARS} characters, "
-                "no NUL, no lone surrogate"
+                f"invalid argument: {echo(path)} is not a valid path; use at most {MAX_PATH_CHARS} "
+                "characters, without NUL and lone surrogates"
             )
         full = "/" + posixpath.normpath(posixpath.join(ROOT, path)).lstrip("/")
         if not within(full, ROOT):
             raise ToolError(
-                f"permission denied: {echo(path)} is outside of {ROOT}; only paths in it can be "
-                "used"
+                f"permission denied: {echo(path)} is outside of {ROOT}; use paths inside that "
+                "directory"
             )
         names = full.split("/")
         if len(names) > MAX_DEPTH + 2 or any(len(name.encode()) > MAX_NAME_BYTES for name in names):
@@ -101,7 +100,7 @@ class Workspace:
         return self.resolve(path) in self._folders
 
     def file(self, path: str) -> WorkspaceFile:
-        """Return a file with its times."""
+        """Return a file's bytes and times."""
         full = self.resolve(path)
         if full in self._files:
             return self._files[full]
@@ -114,26 +113,24 @@ class Workspace:
         return self.file(path).data
 
     def read_text(self, path: str) -> str:
-        """Return a UTF-8 file's text."""
+        """Return the text of a UTF-8 file."""
         try:
             return self.read(path).decode("utf-8")
         except UnicodeDecodeError:
             raise ToolError(f"invalid argument: {echo(path)} is not a text file in UTF-8") from None
 
     def write(self, path: str, data: bytes | str) -> str:
-        """Write a file, creating its parents; return the canonical path."""
+        """Write a file, creating missing directories; return the canonical path."""
         full = self.resolve(path)
         content = data.encode("utf-8", "strict") if isinstance(data, str) else bytes(data)
         if full in self._folders:
-            raise ToolError(
-                f"conflict: {echo(path)} is a directory; it cannot be written as a file"
-            )
+            raise ToolError(f"conflict: {echo(path)} is a directory; use another path for the file")
         old = self._files.get(full)
         total = self._bytes + len(content) - (len(old.data) if old else 0)
         if len(content) > MAX_FILE_BYTES or total > MAX_TOTAL_BYTES:
             raise ToolError(
-                f"limit exceeded: no room for {len(content)} bytes: {MAX_FILE_BYTES} a file and "
-                f"{MAX_TOTAL_BYTES} in all are allowed"
+                f"limit exceeded: no room for {len(content)} bytes; the limits are "
+                f"{MAX_FILE_BYTES} bytes per file and {MAX_TOTAL_BYTES} bytes in total"
             )
         self._add_folders(self._missing_above(full), files=old is None)
         now = self.clock()
@@ -145,13 +142,13 @@ class Workspace:
         """Create missing directories and return the canonical path."""
         full = self.resolve(path)
         if full in self._files:
-            raise ToolError(f"conflict: {echo(path)} is a file; it cannot be made a directory")
+            raise ToolError(f"conflict: {echo(path)} is a file; use another path for the directory")
         if full not in self._folders:
             self._add_folders([*self._missing_above(full), full])
         return full
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a directory with its content."""
+        """Remove a file, or a directory and its contents."""
         full = self._there(path)
         if full == ROOT:
             raise ToolError(f"permission denied: {ROOT} itself cannot be removed")
@@ -160,7 +157,7 @@ class Workspace:
         self._folders = {k: made for k, made in self._folders.items() if not within(k, full)}
 
     def move(self, path: str, target: str) -> str:
-        """Move to a free path and return its canonical form."""
+        """Move a file or directory to an unused path; return the new canonical path."""
         full, there = self._there(path), self._free(target)
         if within(there, full):
             raise ToolError(f"invalid argument: {echo(path)} cannot be moved into itself")
@@ -172,12 +169,12 @@ class Workspace:
         return there
 
     def copy(self, path: str, target: str) -> str:
-        """Copy a file to a free path."""
+        """Copy a file to an unused path."""
         data = self.file(path).data
         return self.write(self._free(target), data)
 
     def names(self, path: str = ROOT) -> list[str]:
-        """Return a directory's sorted names."""
+        """Return the sorted names of a directory's entries."""
         full = self.resolve(path)
         if full not in self._folders:
             raise ToolError(f"not found: there is no directory {echo(path)}")
@@ -195,7 +192,7 @@ class Workspace:
         return iter(sorted(name for name in self._folders if within(name, full)))
 
     def modified(self, path: str) -> datetime:
-        """Return when a file was last written or a directory was created."""
+        """Return a file's modification time or a directory's creation time."""
         full = self._there(path)
         return self._files[full].modified if full in self._files else self._folders[full]
 
@@ -205,9 +202,9 @@ class Workspace:
         return sum(len(self._files[name].data) for name in self._files if within(name, full))
 
     def become(self, entries: Mapping[str, bytes | None]) -> list[str]:
-        """Replace all files, and return the paths dropped for an invalid name or lack of space.
+        """Replace all files; return the paths that are invalid or exceed a limit.
 
-        A file with unchanged bytes keeps its times. Entries that map to None are directories.
+        A file with unchanged contents keeps its times. Entries that map to None are directories.
         """
         fresh, skipped = Workspace(), []
         fresh.clock = self.clock

@@ -18,8 +18,8 @@ from agentgym.text.tools import ToolError, echo, tool
 if TYPE_CHECKING:
     from agentgym.office.warehouse.dialects.bigquery import GoogleSQL
 
-MAX_ROWS = 10_000  # the limit that the tool states
-QUERY_MS = 1000  # a query's duration on the episode's clock
+MAX_ROWS = 10_000  # see the tool's description
+QUERY_MS = 1000  # reported duration of each query
 
 BIGQUERY_SCHEMA = """
 CREATE TABLE bigquery_jobs (
@@ -29,7 +29,7 @@ CREATE TABLE bigquery_jobs (
 
 
 class BigQuery:
-    """The `bigquery_*` tools, and tasks' access to datasets."""
+    """The `bigquery_*` tools, and methods that tasks call."""
 
     def __init__(self, server: EngineServer, storage: Storage) -> None:
         self._server = server
@@ -86,10 +86,10 @@ class BigQuery:
     def load(
         self, dataset: str, table: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        """Create or replace a table, and its dataset if missing.
+        """Create or replace a table; create the dataset if necessary.
 
         `columns` maps names to BigQuery types, such as STRING, INT64, FLOAT64, NUMERIC, DATE,
-        DATETIME or TIMESTAMP; `rows` follow its order.
+        DATETIME or TIMESTAMP; `rows` contain values in that order.
         """
         now = self._server.context.clock.now()
         self._server.engine.schemas.setdefault(dataset, Schema("", now.isoformat(), "US"))

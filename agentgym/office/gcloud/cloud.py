@@ -1,4 +1,4 @@
-"""Shared helpers of the Google Cloud services: regions, argument checks and text layout."""
+"""Helpers for the Google Cloud services: argument checks and text formatting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROJECT = "local-project"  # an office has one project
 
 
 def check_name(kind: str, name: str, pattern: str, rule: str) -> None:
-    """Raise `ToolError` if a name does not match its pattern."""
+    """Raise `ToolError` if a name does not match the pattern."""
     if not re.fullmatch(pattern, name):
         raise ToolError(f"invalid argument: {echo(name)} is not a valid {kind} name: {rule}")
 
@@ -23,7 +23,7 @@ def check_range(name: str, value: int, least: int, most: int) -> None:
 
 
 def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
-    """Return the matching choice, ignoring case."""
+    """Return the choice that equals `value`, ignoring case."""
     for choice in choices:
         if choice.lower() == value.lower():
             return choice
@@ -33,12 +33,12 @@ def check_one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
 
 
 def more(count: int) -> str:
-    """Return the line that ends an incomplete listing."""
+    """Return the last line of a truncated listing."""
     return f"... ({count} more)"
 
 
 def listing(heading: str, lines: Sequence[str], empty: str = "") -> str:
-    """Format a heading with the count and the items, or `empty`."""
+    """Return a heading with the count, followed by the lines; without lines, return `empty`."""
     if not lines and empty:
         return empty
     return "\n".join([f"{heading} ({len(lines)}):", *(f"- {line}" for line in lines)])

@@ -15,14 +15,13 @@ from agentgym.office.warehouse.engine_server import EngineServer
 
 @with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
 class GoogleCloud(EngineServer):
-    """All services of one project. BigQuery also reads and writes workspace files and gs://
-    objects.
+    """The Google Cloud services of one project. BigQuery can read and write workspace files and
+    gs:// objects.
     """
 
     name: ClassVar[str] = "google_cloud"
     dialect: ClassVar[str] = "bigquery"
     schema: ClassVar[str] = BIGQUERY_SCHEMA + STORAGE_SCHEMA + LOGGING_SCHEMA
-    # The published server's order, which prompts depend on.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         bigquery_run_query bigquery_list_datasets bigquery_create_dataset

@@ -26,13 +26,13 @@ SEVERITIES = {
     "EMERGENCY": 800,
 }  # fmt: skip
 
-# LogEntry fields that entries here can have.
+# The LogEntry fields that this server supports.
 FIELDS = (
     "logName", "severity", "timestamp", "receiveTimestamp", "insertId", "textPayload", "jsonPayload", "resource",
 )  # fmt: skip
 
 MAX_CHARS = 20_000  # as in Cloud Logging
-MAX_TERMS = 100  # each term scans all entries
+MAX_TERMS = 100  # each comparison scans all entries
 MAX_DEPTH = 20  # the parser is recursive
 
 _FUNCTION = r"(?!(?:AND|OR|NOT)\()[A-Za-z_]\w*\([^()]*\)"
@@ -46,12 +46,13 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 
 @functools.lru_cache(maxsize=256)
 def read_filter(text: str) -> Test:
-    """Parse a filter; an empty one passes every entry. Raises `ToolError` for invalid or
-    unsupported filters.
+    """Parse a filter; an empty filter matches every entry.
+
+    Raises `ToolError` for invalid or unsupported filters.
     """
     if len(text) > MAX_CHARS:
         raise ToolError(
-            f"limit exceeded: a filter has at most {MAX_CHARS} characters, got {len(text)}"
+            f"limit exceeded: a filter may have at most {MAX_CHARS} characters, got {len(text)}"
         )
     return _Reader(text).read()
 
@@ -78,7 +79,7 @@ class _Reader:
             return lambda entry: True
         test = self._all_of()
         if self._peek():
-            raise _bad(f"unexpected {echo(self._peek())}; an operator or the end should follow")
+            raise _bad(f"expected an operator or the end, got {echo(self._peek())}")
         return test
 
     def _peek(self) -> str:
@@ -116,7 +117,7 @@ class _Reader:
         self._take()
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise ToolError(f"limit exceeded: parentheses are nested at most {MAX_DEPTH} deep")
+            raise ToolError(f"limit exceeded: parentheses may be nested at most {MAX_DEPTH} deep")
         test = self._all_of()
         self._depth -= 1
         if self._take() != ")":
@@ -126,7 +127,7 @@ class _Reader:
     def _term(self) -> Test:
         self._terms += 1
         if self._terms > MAX_TERMS:
-            raise ToolError(f"limit exceeded: a filter has at most {MAX_TERMS} comparisons")
+            raise ToolError(f"limit exceeded: a filter may have at most {MAX_TERMS} comparisons")
         token = self._take()
         if token.endswith(")") and token != ")":
             return _log_id(token)
@@ -158,14 +159,14 @@ def _value(token: str) -> str:
         where = f"before {echo(token)}" if token else "at the end"
         raise _bad(f"a value is missing {where}; put text with special characters in double quotes")
     if token[0] == "-" and _number(token) is None:
-        raise _bad(f"write NOT in place of the sign before {echo(token[1:])}")
+        raise _bad(f"use NOT instead of the minus sign before {echo(token[1:])}")
     return re.sub(r"\\(.)", r"\1", token[1:-1], flags=re.DOTALL) if token[0] == '"' else token
 
 
 def _path(word: str) -> tuple[str, ...]:
     path = tuple(word.split("."))
     if path[0] not in FIELDS:
-        raise _bad(f"an entry has no field {echo(word)}; its fields are {', '.join(FIELDS)}")
+        raise _bad(f"entries have no field {echo(word)}; the fields are {', '.join(FIELDS)}")
     return path
 
 

@@ -36,11 +36,11 @@ CREATE INDEX log_times ON log_entries(timestamp, id);
 """
 
 MAX_ENTRY_BYTES = 256 * 1024  # as in Cloud Logging
-MAX_SHOWN = 200  # characters after which the published server cuts messages in lists
+MAX_SHOWN = 200  # maximum message length in lists, as published
 
 
 class Logging:
-    """Logs. Text becomes a textPayload, an object a jsonPayload."""
+    """Logs. Strings are stored as textPayload, and objects as jsonPayload."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -122,7 +122,7 @@ class Logging:
     def log(
         self, name: str, payload: Payload, severity: str = "DEFAULT", when: datetime | None = None
     ) -> None:
-        """Write an entry to a log; the time defaults to now."""
+        """Write an entry to a log; the default time is now."""
         self.log_all(name, [(when or self._server.context.clock.now(), severity, payload)])
 
     def log_all(self, name: str, entries: Iterable[tuple[datetime, str, Payload]]) -> None:
@@ -161,7 +161,7 @@ def _log(name: str) -> str:
 
 def _record(log: str, payload: Payload, severity: str, when: str) -> Row:
     if len(json.dumps(payload, ensure_ascii=False).encode()) > MAX_ENTRY_BYTES:
-        raise ToolError(f"limit exceeded: an entry has at most {MAX_ENTRY_BYTES} bytes")
+        raise ToolError(f"limit exceeded: an entry may have at most {MAX_ENTRY_BYTES} bytes")
     return {
         "log": _log(log),
         "timestamp": when,

@@ -23,13 +23,13 @@ CREATE TABLE objects (id INTEGER PRIMARY KEY, bucket TEXT REFERENCES buckets(nam
     size INTEGER, md5 TEXT, data BLOB, UNIQUE (bucket, name));
 """
 
-PAGE = 20  # as in the published server
+PAGE = 20  # as published
 
-# Multi-regions and dual-regions, and the names of regions.
+# Names of multi-regions, dual-regions and regions.
 _LOCATION = r"US|EU|ASIA|NAM4|EUR[4-8]|ASIA1|[A-Z]+-[A-Z]+[0-9]{1,2}"
-# All columns but the data, which may be large.
+# All columns except the data, which may be large.
 _PLAIN = "id, bucket, name, generation, created, size, md5"
-# Cloud Storage reserves names that resemble Google's.
+# Cloud Storage rejects bucket names that resemble "google".
 _NAME = r"(?!goog)(?!.*(?:google|g00gle))[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]"
 _NAME_RULE = "3 to 63 of a-z, 0-9, _ and -, a letter or digit at both ends, no 'google' in it (dots need a verified domain)"
 
@@ -143,7 +143,7 @@ class Storage:
     def add_bucket(
         self, name: str, location: str = "US", *, created: datetime | None = None
     ) -> None:
-        """Add a bucket; the creation time defaults to now."""
+        """Add a bucket; the default creation time is now."""
         check_name("bucket", name, _NAME, _NAME_RULE)
         place = location.upper()
         if not re.fullmatch(_LOCATION, place):
@@ -171,7 +171,7 @@ class Storage:
         data: bytes | str,
         created: datetime | None = None,
     ) -> None:
-        """Add an object; the creation time defaults to now."""
+        """Add an object; the default creation time is now."""
         self._put_object(
             self._bucket(bucket),
             _check_object_name(name),
@@ -218,7 +218,7 @@ class Storage:
         last = store.value("SELECT generation FROM objects WHERE bucket = ? AND name = ?", *key)
         with store.change():
             store.delete("objects", bucket=bucket["name"], name=name)
-            # Generations are in microseconds, as in Cloud Storage, and also grow within a second.
+            # A generation is a unique time in microseconds.
             store.insert(
                 "objects", bucket=bucket["name"], name=name, generation=max((last or 0) + 1, int(when.timestamp()) * 1_000_000),
                 created=iso(when), size=len(data), md5=hashlib.md5(data).hexdigest(),

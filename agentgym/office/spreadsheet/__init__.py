@@ -1,1 +1,1 @@
-"""Spreadsheets: Excel workbooks and Google Sheets on one formula engine."""
+"""Spreadsheets: Excel workbooks, and Google Sheets with a formula engine."""

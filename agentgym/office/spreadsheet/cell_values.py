@@ -1,8 +1,8 @@
-"""Cell values as typed, as used by formulas, and as displayed.
+"""Cell values: as entered, as used in formulas, and as displayed.
 
-A stored cell is a JSON value: a text, a number, a boolean, `{"f": formula}`, or `{"v": value, "s":
-text as typed}`, with `"k": "date"` if the value counts days. A formula's value is a number, a text,
-a boolean, a `CellError` or a `SerialDate`.
+A stored cell is a string, a number, a boolean, `{"f": formula}`, or `{"v": value, "s": string as
+typed}`, with `"k": "date"` for dates. A formula's value is a string, a number, a boolean, a
+`CellError` or a `SerialDate`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 from agentgym.text.tools import ToolError, echo
 
 DAY_ZERO = datetime(1899, 12, 30)  # spreadsheets count days from this date
-MAX_TEXT = 50_000  # characters of a cell, as in Google Sheets
+MAX_TEXT = 50_000  # maximum characters per cell, as in Google Sheets
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?")
 
 
 class CellError(str):
-    """An error as a cell's value, such as `#DIV/0!`."""
+    """A cell value that represents an error, such as `#DIV/0!`."""
 
     __slots__ = ()
 
 
 class SerialDate(float):
-    """A date and time: days since 30 December 1899."""
+    """A date and time, as days since 30 December 1899."""
 
     __slots__ = ()
 
@@ -38,16 +38,16 @@ DIVISION, VALUE, NAME, NUMBER = (
     CellError("#NUM!"),
 )
 NOT_AVAILABLE, NO_REFERENCE, SYNTAX = CellError("#N/A"), CellError("#REF!"), CellError("#ERROR!")
-CYCLE = NO_REFERENCE  # the error of a formula that depends on itself, as in Google Sheets
+CYCLE = NO_REFERENCE  # the error for circular references, as in Google Sheets
 
 
 def serial(moment: datetime) -> float:
-    """Return a time as a number of days, ignoring its zone."""
+    """Convert a datetime to a number of days, ignoring the time zone."""
     return (moment.replace(tzinfo=None) - DAY_ZERO) / timedelta(days=1)
 
 
 def text_of(value: Any) -> str:
-    """Return a value as displayed."""
+    """Return the displayed string of a cell value."""
     if isinstance(value, SerialDate):
         return _date_text(value)
     if isinstance(value, str):
@@ -71,7 +71,7 @@ def _date_text(value: float) -> str:
 
 
 def trim(items: list[Any], empty: Any) -> list[Any]:
-    """Remove empty cells, or empty rows, at the end."""
+    """Remove items equal to `empty` from the end of a list."""
     while items and items[-1] == empty:
         items.pop()
     return items
@@ -79,18 +79,18 @@ def trim(items: list[Any], empty: Any) -> list[Any]:
 
 # Parsing of typed values.
 
-# A number with a currency, thousands separators or a percent sign.
+# A number with a dollar sign, thousands separators or a percent sign.
 _DRESSED = re.compile(r"([-+]?)(\$?)([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(\.[0-9]+)?(%?)")
 _TIME = r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?:\s*([AaPp][Mm]))?"
 _YEAR, _MONTH, _DAY = "(?P<year>[0-9]{4})", "(?P<month>[0-9]{1,2})", "(?P<day>[0-9]{1,2})"
 _ISO = re.compile(rf"{_YEAR}-{_MONTH}-{_DAY}(?:[ T]{_TIME})?")
-# United States dates, the default locale of a new spreadsheet.
+# US dates, because new spreadsheets have the US locale.
 _AMERICAN = re.compile(rf"{_MONTH}/{_DAY}/{_YEAR}(?:\s+{_TIME})?")
 _CLOCK = re.compile(_TIME)
 
 
 def parse_input(value: Any) -> Any:
-    """Return the cell for a typed value, `None` if empty."""
+    """Return the stored cell for a typed value, or `None` if empty."""
     check_content(value, MAX_TEXT)
     if not isinstance(value, str):
         return validate(value)
@@ -111,19 +111,21 @@ def check_content(value: Any, most: int) -> None:
     """Raise `ToolError` for content that no cell can contain."""
     if isinstance(value, (dict, list)):
         raise ToolError(
-            "invalid argument: a cell holds a text, a number, true, false or null, got "
+            "invalid argument: a cell must be a string, a number, true, false or null, got "
             f"{echo(value)}"
         )
     if isinstance(value, str) and len(value) > most:
-        raise ToolError(f"limit exceeded: a cell holds at most {most} characters, got {len(value)}")
+        raise ToolError(
+            f"limit exceeded: a cell may have at most {most} characters, got {len(value)}"
+        )
 
 
-# `text_of` writes numbers from here on with an exponent.
+# `text_of` displays numbers from this size with an exponent.
 _SHOWN_WHOLE = 10**15
 
 
 def from_python(value: Any) -> Any:
-    """Return the cell for a Python value with its type."""
+    """Return the stored cell for a Python value; strings are not parsed."""
     if isinstance(value, str):
         return value
     if type(value) is int and abs(value) < _SHOWN_WHOLE:

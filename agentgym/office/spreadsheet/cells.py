@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from agentgym.text.tools import ToolError, echo
 
 _PART = re.compile(r"\$?([A-Za-z]{0,3})\$?([0-9]{0,7})")
-# Titles that need no quotes.
+# Titles that need no quotation marks.
 _PLAIN_TITLE = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """A rectangle of cells, with inclusive bounds from 1 or `None` if open."""
+    """A rectangle of cells. Bounds are inclusive and count from 1; `None` means unbounded."""
 
     top: int
     left: int
@@ -23,7 +23,7 @@ class Area:
     right: int | None
 
     def clip(self, rows: int, columns: int) -> Area:
-        """Return the area within a sheet, possibly empty (`bottom < top`)."""
+        """Limit the area to a sheet; an empty result has `bottom < top`."""
         return Area(
             self.top,
             self.left,
@@ -47,7 +47,7 @@ class Area:
 
 @functools.lru_cache(maxsize=1_024)  # sheets share few columns
 def column_name(number: int) -> str:
-    """Return a column's letters: 1 is A, 27 is AA."""
+    """Convert a column number to letters: 1 is A, 27 is AA."""
     letters = ""
     while number > 0:
         number, rest = divmod(number - 1, 26)
@@ -56,7 +56,7 @@ def column_name(number: int) -> str:
 
 
 def column_number(letters: str) -> int:
-    """Return a column's number: A is 1, AA is 27."""
+    """Convert column letters to a number: A is 1, AA is 27."""
     number = 0
     for letter in letters.upper():
         number = number * 26 + ord(letter) - 64
@@ -64,13 +64,13 @@ def column_number(letters: str) -> int:
 
 
 def parse_area(text: str) -> Area:
-    """Parse a reference without a sheet."""
+    """Parse a reference without a sheet title."""
     parts = [_PART.fullmatch(part.strip()) for part in text.split(":")]
     if len(parts) > 2 or any(
         part is None or not any(part.groups()) or part[2].startswith("0") for part in parts
     ):
         raise ToolError(
-            f"invalid argument: {echo(text)} is no range; write one like B2, A1:D9, A:F or 2:5"
+            f"invalid argument: {echo(text)} is not a range; examples: B2, A1:D9, A:F, 2:5"
         )
     spots = [
         (int(part[2]) if part[2] else None, column_number(part[1]) or None)
@@ -80,12 +80,12 @@ def parse_area(text: str) -> Area:
     (top, left), (bottom, right) = spots[0], spots[-1]
     if (top is None or left is None) and len(spots) == 1:
         raise ToolError(
-            f"invalid argument: {echo(text)} is no range; write a whole column as A:A and a whole "
-            "row as 2:2"
+            f"invalid argument: {echo(text)} is not a range; write A:A for a column, or 2:2 for a "
+            "row"
         )
     if (left is None) != (right is None) or (top is None and bottom is not None):
         raise ToolError(
-            f"invalid argument: {echo(text)} is no range; both ends need a column, or neither"
+            f"invalid argument: {echo(text)} is not a range; give both ends a column, or neither"
         )
     if top is not None and bottom is not None and top > bottom:
         top, bottom = bottom, top
@@ -95,15 +95,15 @@ def parse_area(text: str) -> Area:
 
 
 def parse_cell(text: str) -> tuple[int, int]:
-    """Parse a cell's row and column, counted from 1."""
+    """Parse the row and column of a cell, counted from 1."""
     area = parse_area(text)
     if (area.top, area.left) != (area.bottom, area.right):
-        raise ToolError(f"invalid argument: {echo(text)} is no single cell; write one like B2")
+        raise ToolError(f"invalid argument: {echo(text)} must be a single cell, such as B2")
     return area.top, area.left
 
 
 def split_sheet(reference: str) -> tuple[str | None, str]:
-    """Split a reference into the sheet title, or None, and the rest."""
+    """Split a reference into the sheet title, or None, and the area."""
     title, mark, rest = reference.rpartition("!")
     if not mark:
         return None, reference
@@ -113,6 +113,6 @@ def split_sheet(reference: str) -> tuple[str | None, str]:
 
 
 def quote_title(title: str) -> str:
-    """Quote a sheet title unless it is one plain word."""
+    """Quote a sheet title unless it is a plain word."""
     doubled = title.replace("'", "''")
     return title if _PLAIN_TITLE.fullmatch(title) else f"'{doubled}'"

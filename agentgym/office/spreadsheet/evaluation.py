@@ -1,7 +1,7 @@
-"""Evaluate spreadsheet formulas with bounded work, never as code.
+"""Formula evaluation with bounded work; formulas are never executed as code.
 
-This package has its own engine because no library limits string length: in Formualizer 0.13, a
-short chain of `=A1&A1` crashes the process.
+Existing libraries do not limit the length of strings: in Formualizer 0.13, a short chain of
+`=A1&A1` crashes the process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from agentgym.office.spreadsheet.functions import (
 from agentgym.text import reply_work
 from agentgym.text.tools import ToolError, echo
 
-# Maximum cells visited and formula parts computed per change; takes less than a second.
+# Maximum cells and formula parts to evaluate per change, which takes under a second.
 MAX_STEPS = 500_000
 
 Spot: TypeAlias = tuple[str, int, int]
@@ -48,7 +48,7 @@ Lines: TypeAlias = Mapping[int, Mapping[int, Any]]
 
 @dataclass(frozen=True, slots=True)
 class SheetCells:
-    """A sheet's size and cells as entered."""
+    """The size of a sheet, and the cells as entered."""
 
     lines: Lines
     height: int = 1000
@@ -56,7 +56,7 @@ class SheetCells:
 
 
 class Evaluator:
-    """Computes the results of one spreadsheet's formulas, each once."""
+    """Computes each formula of a spreadsheet once."""
 
     def __init__(self, load: Callable[[str], SheetCells | None], now: datetime) -> None:
         self._load = functools.cache(load)
@@ -68,7 +68,7 @@ class Evaluator:
         self._steps = 0
 
     def results(self, sheets: Iterable[str]) -> Results:
-        """Return all formulas' results."""
+        """Return the results of all formulas in the sheets."""
         for sheet in sheets:
             self._formulas[sheet] = _formulas_of(self._sheet(sheet).lines)
         results: Results = {}
@@ -102,7 +102,7 @@ class Evaluator:
             else:
                 self._opened.add(spot)
                 needs = self._needs(spot)
-                # A formula that depends on itself, possibly through others, is a cycle.
+                # A formula that depends on itself, even indirectly, is a cycle.
                 self._known |= {need: CYCLE for need in needs if need in self._opened}
                 waiting += [need for need in needs if need not in self._opened]
         return self._known[start]
@@ -140,7 +140,7 @@ class Evaluator:
         return 0.0 if value is None else value
 
     def _compute(self, node: Node, sheet: str) -> Any:
-        """Return a tree's value or cell error; raise `FormulaError` above the work limit."""
+        """Return a formula's value or cell error; raise `FormulaError` above the work limit."""
         self._spend(2)
         match node[0]:
             case "value":
@@ -219,10 +219,10 @@ def _text_steps(value: Any) -> int:
 def check_supported(formula: str) -> None:
     """Raise `ToolError` for an array or an unsupported function."""
     if ("sign", "{") in tokens(formula[1:]):
-        raise ToolError("not supported: arrays are not computed here; use a range of cells")
+        raise ToolError("not supported: array literals; use a range of cells")
     for part in parts_of(parse(formula)):
         if part[0] == "call" and part[1] not in FUNCTIONS and part[1] != "TODAY":
             raise ToolError(
-                f"not supported: {echo(part[1])} is not computed here; use other functions, or "
-                "enter the value itself"
+                f"not supported: the function {echo(part[1])}; use other functions, or enter the "
+                "value itself"
             )

@@ -26,7 +26,6 @@ class Excel(Server):
     """Reads and changes the workbooks (.xlsx) of the workspace."""
 
     name: ClassVar[str] = "excel"
-    # The published server's order, which prompts depend on.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         apply_formula validate_formula_syntax format_range read_data_from_excel
@@ -91,7 +90,7 @@ class Excel(Server):
             start_cell: The upper left cell.
         """
         if not data:
-            raise ToolError("invalid argument: data has no rows")
+            raise ToolError("invalid argument: data must have at least one row")
         with self._books.edit(filepath) as book:
             if sheet_name not in book.sheetnames:
                 sheets.check_title(book, sheet_name)

@@ -1,4 +1,4 @@
-"""A sheet's styles, rules and cells."""
+"""Cells and validation rules of a sheet, converted to JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agentgym.office.spreadsheet.cells import column_name
 
 
 def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
-    """Describe a cell as the published server does."""
+    """Return a cell's value and validation rule, in the published format."""
     name = spot_name(row, column)
     facts: dict[str, Any] = {"has_validation": False}
     rules = (
@@ -37,13 +37,13 @@ def describe_cell(sheet: Any, row: int, column: int) -> dict[str, Any]:
 
 
 def value_at(sheet: Any, row: int, column: int) -> Any:
-    """Return a cell's value without creating a missing cell."""
+    """Return a cell's value, or None, without creating the cell."""
     cell = sheet._cells.get((row, column))
     return None if cell is None else to_jsonable(cell.value)
 
 
 def to_jsonable(value: Any) -> Any:
-    """Convert a cell's value for JSON; dates become text, formulas stay unevaluated."""
+    """Convert a cell's value for JSON; dates become strings."""
     value = getattr(value, "text", value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)

@@ -1,4 +1,4 @@
-"""Access to a workbook's sheets for the `excel` tools, and cell operations."""
+"""Access to workbooks, sheets and cells for the `excel` tools."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ from agentgym.office.spreadsheet.workbooks import (
 )
 from agentgym.text.tools import ToolError, echo
 
-MAX_AREA = 50_000  # maximum cells that one call reads or changes; half of a workbook's maximum
+MAX_AREA = 50_000  # maximum cells per call
 MAX_SHEETS = 200  # as in Google Sheets; Excel is limited by memory
 
-# Larger workbooks are not cached, because they take sixty times as much memory.
+# Larger workbooks are not cached, because memory use is sixty times the file size.
 _CACHED_BYTES = 2**19
-# Characters that XML does not allow.
+# Characters that are not allowed in XML.
 _NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-# Matches a printed set in the library's error messages.
 _SET = re.compile(r"\{([^{}]*)\}")
 # Valid titles in Excel.
 _TITLE = re.compile(r"[^\[\]:*?/\\\x00-\x1f\ufffe\uffff]{1,31}")
 
 
 class Workbooks:
-    """The workspace's workbooks (.xlsx), written after the whole call succeeds."""
+    """The .xlsx workbooks in the workspace."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -50,18 +49,18 @@ class Workbooks:
         return open_workbook(self._server.context.files.read(path))
 
     def look(self, path: str) -> Any:
-        """Return a read-only workbook, shared between readers."""
+        """Return a shared workbook, which callers must not change."""
         check_path(path)
         files = self._server.context.files
         data = files.read(path) if files.is_file(path) else b""
         return _opened(data) if 0 < len(data) <= _CACHED_BYTES else self.open(path)
 
     def read_sheet(self, path: str, title: str) -> Any:
-        """Return a sheet of a read-only workbook."""
+        """Return a shared sheet, which callers must not change."""
         return sheet_of(self.look(path), title)
 
     def save(self, path: str, book: Any, *, new: bool = False) -> None:
-        """Write a workbook; with `new`, its creation time is set to now."""
+        """Write a workbook; with `new`, set the creation time to now."""
         now = self._server.context.clock.now()
         data = save_workbook(book, now, created=now if new else None)
         check_workbook(data)
@@ -69,41 +68,41 @@ class Workbooks:
 
     @contextmanager
     def edit(self, path: str) -> Iterator[Any]:
-        """Open a workbook and write it unless the block raises."""
+        """Open a workbook, and save the changes unless the block raises."""
         book = self.open(path)
         try:
             yield book
             self.save(path, book)
         except failures() as error:
-            # The library prints allowed values as a set, whose order differs between processes.
+            # openpyxl prints allowed values as a set, whose order differs between processes.
             text = _SET.sub(lambda match: ", ".join(sorted(match[1].split(", "))), str(error))
             raise ToolError(
-                f"invalid argument: the workbook cannot hold this: {text[:300]}"
+                f"invalid argument: the workbook cannot store this: {text[:300]}"
             ) from None
 
     @contextmanager
     def edit_sheet(self, path: str, title: str) -> Iterator[Any]:
-        """Like `edit`, but for one sheet."""
+        """Open one sheet for editing; see `edit`."""
         with self.edit(path) as book:
             yield sheet_of(book, title)
 
 
 @functools.lru_cache(maxsize=2)
 def _opened(data: bytes) -> Any:
-    """Open a workbook, cached because large sheets are read in many parts."""
+    """Open a workbook; cached, because large sheets are read in many parts."""
     return open_workbook(data)
 
 
 def check_path(path: str) -> None:
-    """Raise if a path is not a workbook's."""
+    """Raise if a path does not end with .xlsx."""
     if not path.lower().endswith(".xlsx"):
         raise ToolError(
-            f"invalid argument: {echo(path)} does not end with .xlsx, as a workbook must"
+            f"invalid argument: the path of a workbook must end with .xlsx, got {echo(path)}"
         )
 
 
 def sheet_of(book: Any, title: str) -> Any:
-    """Return the sheet with a title."""
+    """Return the sheet with a given title."""
     for sheet in book.worksheets:
         if sheet.title == title:
             return sheet
@@ -116,17 +115,17 @@ def check_title(book: Any, title: str) -> None:
     """Raise if the title is invalid or taken."""
     if not _TITLE.fullmatch(title) or not title.strip() or title[0] == "'" or title[-1] == "'":
         raise ToolError(
-            f"invalid argument: {echo(title)} is no title for a sheet: 1 to 31 characters, none of "
-            "[]:*?/\\"
+            f"invalid argument: a sheet title must have 1 to 31 characters, none of []:*?/\\, got "
+            f"{echo(title)}"
         )
     if title.lower() in map(str.lower, book.sheetnames):
         raise ToolError(f"conflict: sheet {echo(title)} already exists")
     if len(book.sheetnames) >= MAX_SHEETS:
-        raise ToolError(f"limit exceeded: a workbook has at most {MAX_SHEETS} sheets")
+        raise ToolError(f"limit exceeded: a workbook may have at most {MAX_SHEETS} sheets")
 
 
 def spot(text: str) -> tuple[int, int]:
-    """Return a valid cell's row and column."""
+    """Return a cell's row and column; raise if they are too large."""
     row, column = parse_cell(text)
     if row > MAX_ROWS or column > MAX_COLUMNS:
         raise ToolError(
@@ -139,18 +138,18 @@ def area_of(start: str, end: str | None = None) -> Area:
     """Return the area between two cells; `start` may be a range such as `A1:B2`."""
     area = parse_area(f"{start}:{end}" if end else start)
     if area.bottom is None or area.right is None:
-        raise ToolError(f"invalid argument: {area} is open; name its last cell, as in A1:D9")
+        raise ToolError(f"invalid argument: {area} is unbounded; name the last cell, as in A1:D9")
     spot(parts.spot_name(area.bottom, area.right))
     if area.height * area.width > MAX_AREA:
         raise ToolError(
-            f"limit exceeded: {area} has {area.height * area.width} cells, a call takes at most "
-            f"{MAX_AREA}"
+            f"limit exceeded: {area} must have at most {MAX_AREA} cells, got "
+            f"{area.height * area.width}"
         )
     return area
 
 
 def spots(area: Area) -> Iterator[tuple[int, int]]:
-    """Yield row and column of each cell in a closed area, row by row."""
+    """Yield the row and column of each cell in a bounded area, row by row."""
     for row in range(area.top, (area.bottom or 0) + 1):
         for column in range(area.left, (area.right or 0) + 1):
             yield row, column
@@ -165,26 +164,28 @@ def put(sheet: Any, row: int, column: int, value: Any) -> None:
     """Write a value to a cell."""
     check_content(value, MAX_TEXT)
     if isinstance(value, str) and _NO_TEXT.search(value):
-        raise ToolError(f"invalid argument: a cell holds no control characters, got {echo(value)}")
+        raise ToolError(
+            f"invalid argument: a cell cannot contain control characters, got {echo(value)}"
+        )
     if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) >= 10**308:
         raise ToolError(f"invalid argument: {echo(value)} is too large for a cell")
     if row > MAX_ROWS or column > MAX_COLUMNS:
         raise ToolError(
-            f"limit exceeded: a sheet has at most {MAX_ROWS} rows and {MAX_COLUMNS} columns"
+            f"limit exceeded: a sheet may have at most {MAX_ROWS} rows and {MAX_COLUMNS} columns"
         )
     cell = sheet.cell(row, column)
     if type(cell).__name__ == "MergedCell":
         raise ToolError(
-            f"conflict: {cell.coordinate} is inside a merged range; write to the first cell of it, "
-            "or unmerge it"
+            f"conflict: {cell.coordinate} is inside a merged range; unmerge the range, or write to "
+            "the first cell"
         )
     cell.value = value
 
 
 def resize(sheet: Any, axis: str, start: int, count: int) -> None:
-    """Insert rows or columns before `start`, or remove some if `count` is negative.
+    """Insert rows or columns before `start`; a negative `count` deletes rows or columns.
 
-    Formulas, tables and merged ranges stay as they are, as in the published server.
+    Formulas, tables and merged ranges are not adjusted, as in the published server.
     """
     most = MAX_ROWS if axis == "row" else MAX_COLUMNS
     if start < 1 or start > most or count == 0 or abs(count) > most:
@@ -193,6 +194,6 @@ def resize(sheet: Any, axis: str, start: int, count: int) -> None:
             f"{echo(abs(count))}"
         )
     if count < 0 and start > (sheet.max_row if axis == "row" else sheet.max_column):
-        raise ToolError(f"invalid argument: {axis} {start} is beyond the last filled one")
+        raise ToolError(f"invalid argument: {axis} {start} is beyond the last {axis} with data")
     change = f"{'insert' if count > 0 else 'delete'}_{'rows' if axis == 'row' else 'cols'}"
     getattr(sheet, change)(start, abs(count))

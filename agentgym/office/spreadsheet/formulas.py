@@ -20,7 +20,7 @@ Node: TypeAlias = tuple[Any, ...]
 `("operation", sign, operand, …)`.
 """
 
-MAX_DEPTH = 40  # nesting of brackets, arguments and right operands; parsing is recursive
+MAX_DEPTH = 40  # maximum nesting, because the parser is recursive
 
 _END = r"\$?[A-Za-z]{1,3}(?:\$?[1-9][0-9]{0,6})?"
 _REFERENCE = (
@@ -32,7 +32,7 @@ _TOKEN = re.compile(
     r"""|(?P<error>\#(?:REF!|DIV/0!|N/A|NAME\?|VALUE!|NUM!|ERROR!))|(?P<name>[A-Za-z_][\w.]*)|(?P<sign><=|>=|<>|[-+*/^&=<>(),;%{}])|(?P<bad>.)""",
     re.DOTALL,
 )
-# Precedence; higher numbers bind more tightly, and a sign most tightly.
+# Precedence: operators with higher numbers bind more tightly.
 _BINARY = {
     **dict.fromkeys(("=", "<>", "<", ">", "<=", ">="), 1),
     "&": 2,
@@ -49,7 +49,7 @@ class _Syntax(Exception):
 
 
 def tokens(formula: str) -> Iterator[tuple[str, str]]:
-    """Yield each token's kind, `bad` if invalid, and text; without the `=`."""
+    """Yield the kind (`bad` if invalid) and text of each token; `formula` lacks the `=`."""
     at = 0
     while match := _TOKEN.match(formula, at):
         yield match.lastgroup or "", match.group()
@@ -58,7 +58,7 @@ def tokens(formula: str) -> Iterator[tuple[str, str]]:
 
 @functools.lru_cache(maxsize=4096)
 def parse(formula: str) -> Node:
-    """Return the tree of a formula that starts with `=`; the value `#ERROR!` if it is invalid."""
+    """Return the syntax tree of a formula, or a `#ERROR!` value."""
     try:
         return _Parser([token for token in tokens(formula[1:]) if token[0] != "space"]).whole()
     except _Syntax:
@@ -97,7 +97,7 @@ class _Parser:
     def _unary(self) -> Node:
         sign = self._left[-1][1]
         if self._take("-", "+"):
-            # A sign binds more tightly than a power: -2^2 is 4.
+            # A unary sign binds more tightly than a power: -2^2 is 4.
             return ("operation", sign, self._binary(_BINARY["^"]))
         node = self._atom()
         while self._take("%"):
@@ -139,7 +139,7 @@ class _Parser:
 
 
 def parts_of(node: Node) -> Iterator[Node]:
-    """Yield a tree's parts without recursion, because a tree of `1+1+…` may be very deep."""
+    """Yield all nodes of a syntax tree; not recursive, because trees may be deep."""
     waiting = [node]
     while waiting:
         node = waiting.pop()
@@ -151,12 +151,12 @@ def parts_of(node: Node) -> Iterator[Node]:
 
 
 def references(node: Node) -> Iterator[tuple[str | None, Area]]:
-    """Yield the sheets and areas that a tree refers to."""
+    """Yield the sheets and areas to which a formula refers."""
     return ((part[1], part[2]) for part in parts_of(node) if part[0] == "reference")
 
 
 def retitle(formula: str, old: str, new: str) -> str:
-    """Update a formula's references to a renamed sheet."""
+    """Replace the old sheet title in the references of a formula."""
     parts = ["="]
     for kind, text in tokens(formula[1:]):
         title, rest = split_sheet(text) if kind == "reference" else (None, text)

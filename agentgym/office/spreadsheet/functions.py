@@ -1,7 +1,7 @@
 """Operators and functions of spreadsheet formulas.
 
-A value is a number, a text, a boolean, `None` for an empty cell, a `CellError`, a `SerialDate` or a
-`Grid`.
+A value is a number, a string, a boolean, `None` for an empty cell, a `CellError`, a `SerialDate`
+or a `Grid`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
     ">=": operator.ge,
 }
-_MAX_AREA = 50_000  # maximum cells to compare with a criterion that also matches empty ones
+_MAX_AREA = 50_000  # maximum cells to compare with a criterion that also matches empty cells
 _CONDITION = re.compile(r"(<=|>=|<>|=|<|>)?(.*)", re.DOTALL)
 
 
 class FormulaError(Exception):
-    """Raised to turn an error into a formula's value."""
+    """Raised to stop the evaluation of a formula with a cell error."""
 
     def __init__(self, error: CellError) -> None:
         super().__init__(error)
@@ -50,21 +50,21 @@ class FormulaError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A range's values; `cells` maps (row, column), counted from 0, to values."""
+    """The values of a range; `cells` maps (row, column), counted from 0, to values."""
 
     height: int
     width: int
     cells: dict[tuple[int, int], Any]
 
     def line(self, *, down: bool) -> list[Any]:
-        """Return the first column (`down`) or row."""
+        """Return the first column if `down`, else the first row."""
         if down:
             return [self.cells.get((k, 0)) for k in range(self.height)]
         return [self.cells.get((0, k)) for k in range(self.width)]
 
 
 def single(value: Any) -> Any:
-    """Return a value, or a one-cell range's value; raise `FormulaError` for an error."""
+    """Return a value, or the value of a one-cell range; raise `FormulaError` for errors."""
     if isinstance(value, Grid):
         is_cell = (value.height, value.width) == (1, 1)
         value = value.cells.get((0, 0)) if is_cell else VALUE
@@ -74,7 +74,7 @@ def single(value: Any) -> Any:
 
 
 def apply(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return a function's value; its exceptions become cell errors."""
+    """Call a function and return the result; exceptions become cell errors."""
     try:
         value = function(*arguments)
     except FormulaError as stop:
@@ -84,7 +84,7 @@ def apply(function: Callable[..., Any], *arguments: Any) -> Any:
     except (OverflowError, InvalidOperation):
         return NUMBER
     except (AttributeError, LookupError, TypeError, ValueError):
-        return VALUE  # the function got a wrong number or type of arguments
+        return VALUE  # wrong number or type of arguments
     if isinstance(value, complex) or (isinstance(value, float) and not math.isfinite(value)):
         return NUMBER
     if isinstance(value, str) and len(value) > MAX_TEXT:
@@ -126,7 +126,7 @@ def _flat(arguments: Sequence[Any]) -> Iterator[Any]:
 
 
 def _numbers(arguments: Sequence[Any]) -> list[float]:
-    """Return the arguments' numbers; other values are only allowed in ranges."""
+    """Return the numbers in the arguments; only ranges may contain other values."""
     values: list[float] = []
     for argument in arguments:
         if isinstance(argument, Grid):
@@ -164,8 +164,9 @@ def _arithmetic(sign: str, left: float, right: float | None = None) -> Any:
 
 
 def _ordering(value: Any, other: Any) -> tuple[int, Any]:
-    """Return a sort key: numbers before strings before booleans; an empty cell sorts as the other's
-    type.
+    """Return a sort key: numbers before strings before booleans.
+
+    An empty cell counts as the zero value of `other`'s type.
     """
     if value is None:
         value = type(other)() if isinstance(other, (str, bool)) else 0
@@ -204,7 +205,7 @@ def _matching(pairs: Sequence[Any]) -> list[tuple[int, int]]:
         if (grid.height, grid.width) != (first.height, first.width):
             raise FormulaError(VALUE)
         tests.append((grid.cells, _condition(criterion)))
-    # Comparing non-empty cells suffices unless empty ones match.
+    # Empty cells are compared only if they can match.
     places = sorted({spot for cells, _ in tests for spot in cells})
     if all(test(None) for _, test in tests):
         if first.height * first.width > _MAX_AREA:
@@ -223,7 +224,7 @@ def _key(value: Any) -> Any:
 
 
 def _place(target: Any, line: Sequence[Any], near: bool) -> int:
-    """Return a value's position; with `near`, the last position in a sorted line not above it."""
+    """Return the index of a value or, with `near`, of the last value that is not greater."""
     target = single(target)
     if not near:
         keys = [None if value is None else _key(value) for value in line]
@@ -282,7 +283,7 @@ def _round(value: Any, digits: Any = 0.0) -> float:
     places = int(_number(digits))
     if abs(places) > 20:
         raise FormulaError(NUMBER)
-    # Decimal arithmetic rounds the digits as shown: ROUND(-1.005, 2) is -1.01.
+    # Decimal arithmetic rounds the displayed digits: ROUND(-1.005, 2) is -1.01.
     exact = Decimal(repr(_number(value))).scaleb(places)
     return float(exact.to_integral_value(ROUND_HALF_UP).scaleb(-places))
 
@@ -296,7 +297,7 @@ def _concatenate(*arguments: Any) -> str:
     return whole
 
 
-TAKE_ERRORS = frozenset(("IF", "IFERROR"))  # other functions return their first error argument
+TAKE_ERRORS = frozenset(("IF", "IFERROR"))  # other functions propagate errors
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "SUM": lambda *a: math.fsum(_numbers(a)),

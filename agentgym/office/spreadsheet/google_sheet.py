@@ -1,4 +1,4 @@
-"""Google Sheets, whose formulas are computed on reading."""
+"""Google Sheets server, which computes formulas when cells are read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class GoogleSheet(Server):
 
     name: ClassVar[str] = "google_sheet"
     schema: ClassVar[str] = SCHEMA
-    # The published server's order, which prompts depend on.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         get_sheet_data get_sheet_formulas update_cells batch_update_cells add_rows add_columns
@@ -39,7 +38,7 @@ class GoogleSheet(Server):
         self._books = Spreadsheets(self)
 
     def add_spreadsheet(self, title: str, sheets: Mapping[str, Iterable[Sequence[Any]]]) -> str:
-        """Create a spreadsheet from Python values; strings are never parsed."""
+        """Create a spreadsheet from Python values; strings are not parsed."""
         spreadsheet = self._books.add(title)
         for name, rows in sheets.items():
             lines = [
@@ -52,21 +51,20 @@ class GoogleSheet(Server):
         return spreadsheet
 
     def spreadsheet(self, title: str) -> str | None:
-        """Return the id of the oldest spreadsheet with a title, ignoring case, or None."""
+        """Return the id of the oldest spreadsheet with a title (ignoring case), or None."""
         spreadsheet_id: str | None = self.store.value(
             "SELECT id FROM spreadsheets WHERE title = ? COLLATE NOCASE ORDER BY rowid", title
         )
         return spreadsheet_id
 
     def titles(self) -> dict[str, str]:
-        """Return titles by spreadsheet id, oldest first."""
+        """Return spreadsheet titles by id, oldest first."""
         return {row["id"]: row["title"] for row in self.store.find("spreadsheets", order="rowid")}
 
     def values(self, spreadsheet: str, sheet: str | None = None) -> list[list[Any]]:
-        """Return a sheet's computed values (the first sheet's by default), without trailing empty
-        rows and cells.
+        """Return the values of a sheet, by default the first, without trailing empty cells.
 
-        An empty cell is None; a typed date is its text.
+        Formulas are computed. Empty cells are None, and typed dates are strings.
         """
         sheet_row = (
             self._books.sheet(spreadsheet, sheet)
@@ -80,7 +78,7 @@ class GoogleSheet(Server):
         return [row["title"] for row in self._books.sheets(spreadsheet)]
 
     def size(self, spreadsheet: str, sheet: str) -> tuple[int, int]:
-        """Return a sheet's rows and columns, including empty ones."""
+        """Return the size of a sheet as (rows, columns)."""
         row = self._books.sheet(spreadsheet, sheet)
         return row["row_count"], row["column_count"]
 

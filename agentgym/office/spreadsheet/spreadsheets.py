@@ -24,11 +24,11 @@ from agentgym.office.spreadsheet.formulas import retitle
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
-MAX_CELLS = 10_000_000  # per spreadsheet, empty or not, as in the real service
-MAX_COLUMNS = 18_278  # up to ZZZ, as in the real service
+MAX_CELLS = 10_000_000  # including empty cells, as in Google Sheets
+MAX_COLUMNS = 18_278  # up to ZZZ, as in Google Sheets
 MAX_READ = 200_000  # maximum cells per call, a few megabytes of JSON
-MAX_SHEETS = 200  # as in the real service
-GRID = (1000, 26)  # rows and columns of a new sheet, as in the real service
+MAX_SHEETS = 200  # as in Google Sheets
+GRID = (1000, 26)  # rows and columns of a new sheet, as in Google Sheets
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode  # creating an encoder is slow
 
@@ -36,7 +36,7 @@ SCHEMA = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
 
 
 class SheetCell(NamedTuple):
-    """A non-empty cell, with the result of its formula."""
+    """The content of a non-empty cell, and a formula's result."""
 
     content: Any
     result: Any
@@ -49,7 +49,7 @@ class SheetCell(NamedTuple):
 
     @property
     def shown(self) -> Any:
-        """The value in results: typed text unchanged, dates as text, formulas computed."""
+        """The value in tool results: dates are strings, and formulas are computed."""
         if not isinstance(self.content, dict) or "f" not in self.content:
             return self.typed
         return (
@@ -58,23 +58,24 @@ class SheetCell(NamedTuple):
 
     @property
     def exact(self) -> Any:
-        """The value with numeric strings as numbers, and dates as typed."""
+        """Like `shown`, but typed numbers and booleans are parsed."""
         is_number = isinstance(self.content, dict) and "v" in self.content
         return self.content["v"] if is_number and not self.content.get("k") else self.shown
 
 
 def count_cells(rows: Sequence[Sequence[Any]], before: int = 0) -> int:
-    """Return the number of cells that a call has read; refuse too many."""
+    """Return the number of cells that a call has read; raise if there are too many."""
     count = before + sum(map(len, rows))
     if count > MAX_READ:
         raise ToolError(
-            f"limit exceeded: {count} cells, a call gives at most {MAX_READ}; name a smaller range"
+            f"limit exceeded: a call can read at most {MAX_READ} cells, got {count}; use a "
+            "smaller range"
         )
     return count
 
 
 class Spreadsheets:
-    """An account's spreadsheets, stored as JSON of each row's non-empty cells."""
+    """The spreadsheets of an account; each row is stored as JSON."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -93,17 +94,17 @@ class Spreadsheets:
         return new_id
 
     def sheets(self, spreadsheet: str) -> list[Row]:
-        """Return a spreadsheet's sheets in order."""
+        """Return the sheets of a spreadsheet, in order."""
         self._server.store.get("spreadsheets", spreadsheet)
         return self._server.store.find("sheets", order="number", spreadsheet=spreadsheet)
 
     def sheet(self, spreadsheet: str, title: str) -> Row:
-        """Return the sheet with a title."""
+        """Return the sheet with a given title."""
         sheet = self._sheet_or_none(spreadsheet, title)
         if sheet is None:
             titles = ", ".join(row["title"] for row in self.sheets(spreadsheet))
             raise ToolError(
-                f"not found: the spreadsheet has no sheet {echo(title)}; its sheets: {titles}"
+                f"not found: the spreadsheet has no sheet {echo(title)}; the sheets: {titles}"
             )
         return sheet
 
@@ -113,11 +114,11 @@ class Spreadsheets:
         )
 
     def check_title(self, spreadsheet: str, title: str) -> None:
-        """Raise if a title is invalid or taken."""
+        """Raise if a sheet title is invalid or already used."""
         if not title.strip() or len(title) > 100:
             raise ToolError("invalid argument: a sheet needs a title of 1 to 100 characters")
         if self._sheet_or_none(spreadsheet, title) is not None:
-            raise ToolError(f"conflict: the spreadsheet has a sheet {echo(title)} already")
+            raise ToolError(f"conflict: the spreadsheet already has a sheet {echo(title)}")
 
     def add_sheet(self, spreadsheet: str, title: str, rows: int, columns: int) -> Row:
         """Create an empty sheet."""
@@ -126,7 +127,7 @@ class Spreadsheets:
         store = self._server.store
         number = len(store.find("sheets", spreadsheet=spreadsheet))
         if number >= MAX_SHEETS:
-            raise ToolError(f"limit exceeded: a spreadsheet has at most {MAX_SHEETS} sheets")
+            raise ToolError(f"limit exceeded: a spreadsheet may have at most {MAX_SHEETS} sheets")
         sheet = {
             "spreadsheet": spreadsheet,
             "number": number,
@@ -139,10 +140,10 @@ class Spreadsheets:
     def _check_size(self, spreadsheet: str, more: int) -> None:
         sql = "SELECT total(row_count * column_count) FROM sheets WHERE spreadsheet = ?"
         if self._server.store.value(sql, spreadsheet) + more > MAX_CELLS:
-            raise ToolError(f"limit exceeded: a spreadsheet has at most {MAX_CELLS} cells")
+            raise ToolError(f"limit exceeded: a spreadsheet may have at most {MAX_CELLS} cells")
 
     def touch(self, spreadsheet: str) -> None:
-        """Set a spreadsheet's modification time to now."""
+        """Set the modification time of a spreadsheet to now."""
         self._server.store.update(
             "spreadsheets", spreadsheet, modified=iso(self._server.context.clock.tick())
         )
@@ -158,7 +159,7 @@ class Spreadsheets:
         }
 
     def put(self, sheet: Row, lines: Mapping[int, Mapping[int, Any]]) -> None:
-        """Replace rows; a row without cells is deleted."""
+        """Replace the given rows; a row without cells is deleted."""
         store, sheet_id = self._server.store, sheet["id"]
         if store.value("SELECT 1 FROM lines WHERE sheet = ?", sheet_id):
             for row in lines:
@@ -173,11 +174,11 @@ class Spreadsheets:
         )
 
     def area(self, sheet: Row, text: str | None) -> Area:
-        """Return a reference's area, by default the sheet."""
+        """Return the area of a reference, by default the whole sheet."""
         title, rest = split_sheet(text) if text else (None, "")
         if title is not None and title.lower() != sheet["title"].lower():
             raise ToolError(
-                f"invalid argument: the range {echo(text)} names another sheet than "
+                f"invalid argument: the range {echo(text)} must refer to the sheet "
                 f"{echo(sheet['title'])}"
             )
         area = parse_area(rest) if rest else Area(1, 1, None, None)
@@ -190,7 +191,7 @@ class Spreadsheets:
         return area.clip(rows, columns)
 
     def range_name(self, sheet: Row, text: str | None) -> str:
-        """Return a reference with the sheet title, as the service does."""
+        """Return a reference that includes the sheet title."""
         return f"{quote_title(sheet['title'])}!{self.area(sheet, text)}"
 
     def _cells(self, sheet: Row, area: Area) -> list[list[SheetCell | None]]:
@@ -207,22 +208,22 @@ class Spreadsheets:
         ]
 
     def cells(self, sheet: Row, text: str | None) -> list[list[SheetCell | None]]:
-        """Return an area without empty rows and cells at the ends."""
+        """Return the cells of an area, without trailing empty rows and cells."""
         cells = self._cells(sheet, self.area(sheet, text))
         count_cells(cells)
         return cells
 
     def values(self, sheet: Row, text: str | None) -> list[list[Any]]:
-        """Return the typed numbers and booleans and the formula results of `cells`."""
+        """Return the displayed values of an area, with formulas computed."""
         return [[cell.shown if cell else "" for cell in row] for row in self.cells(sheet, text)]
 
     def entries(self, sheet: Row, text: str | None) -> list[list[Any]]:
-        """Return the entered content of `cells`."""
+        """Return the contents of an area as typed, with formulas as strings."""
         rows = [[cell.typed if cell else "" for cell in row] for row in self.cells(sheet, text)]
         return trim([trim(row, "") for row in rows], [])
 
     def exact_values(self, sheet: Row) -> list[list[Any]]:
-        """Return a sheet's `SheetCell.exact` values, without a limit on their number."""
+        """Return the `SheetCell.exact` values of a sheet; their number is not limited."""
         rows = self._cells(sheet, self.area(sheet, None))
         return [[cell.exact if cell else None for cell in row] for row in rows]
 
@@ -252,7 +253,7 @@ class Spreadsheets:
         return Evaluator(load, datetime.fromisoformat(changed)).results(with_formulas)
 
     def enter(self, sheet: Row, text: str, data: Sequence[Sequence[Any]]) -> int:
-        """Enter values and return their number; a single cell gives only their upper left corner."""
+        """Enter values and return the number of values; values may extend beyond a single cell."""
         area = self.area(sheet, text)
         height, width = len(data), max(map(len, data), default=0)
         room = (
@@ -263,7 +264,7 @@ class Spreadsheets:
         if height > room.height or width > room.width:
             raise ToolError(
                 f"invalid argument: {height} rows of {width} cells do not fit into "
-                f"{self.range_name(sheet, text)}; add_rows and add_columns make room"
+                f"{self.range_name(sheet, text)}; use add_rows or add_columns first"
             )
         lines = self.lines(sheet, area.top, area.top + height - 1)
         for row, values in enumerate(data, area.top):
@@ -283,23 +284,23 @@ class Spreadsheets:
     def insert(
         self, spreadsheet: str, title: str, axis: str, count: int, start: int | None
     ) -> None:
-        """Add empty rows or columns at the end; reject any other `start`."""
+        """Add empty rows or columns at the end; a `start` before the end is rejected."""
         sheet = self.sheet(spreadsheet, title)
         rows, columns = sheet["row_count"], sheet["column_count"]
         size, other = (rows, columns) if axis == "row" else (columns, rows)
         start = size if start is None else start
         if count < 1 or not 0 <= start <= size:
             raise ToolError(
-                f"invalid argument: count must be at least 1, start 0 to {size}; got "
+                f"invalid argument: count must be at least 1 and start must be 0 to {size}, got "
                 f"{echo(count)} and {echo(start)}"
             )
-        if start < size:  # not supported, because formulas and later cells would have to move
+        if start < size:  # would require moving cells and updating formulas
             raise ToolError(
-                f"not supported: inserting {axis}s between others; add them at the end, without "
-                f"start_{axis}"
+                f"not supported: inserting {axis}s between others; omit start_{axis} to add "
+                f"{axis}s at the end"
             )
         if axis == "column" and columns + count > MAX_COLUMNS:
-            raise ToolError(f"limit exceeded: a sheet has at most {MAX_COLUMNS} columns")
+            raise ToolError(f"limit exceeded: a sheet may have at most {MAX_COLUMNS} columns")
         self._check_size(spreadsheet, count * other)
         self._server.store.update("sheets", sheet["id"], **{f"{axis}_count": size + count})
         self.touch(spreadsheet)

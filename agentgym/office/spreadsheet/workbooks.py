@@ -1,4 +1,4 @@
-"""Read and write Excel workbooks, reproducibly; the declared size is checked before reading."""
+"""Read Excel workbooks after checking the size, and write workbooks reproducibly."""
 
 from __future__ import annotations
 
@@ -18,45 +18,44 @@ from agentgym.office.spreadsheet.cell_values import trim
 from agentgym.office.spreadsheet.cells import column_number
 from agentgym.text.tools import ToolError
 
-MAX_BYTES = 64 * 2**20  # maximum unpacked size, because an archive may expand far beyond its own
-MAX_PARTS = 2_000  # files in a workbook; a sheet with charts has a few
+MAX_BYTES = 64 * 2**20  # maximum unpacked size, because small archives may expand enormously
+MAX_PARTS = 2_000  # maximum files per workbook; a sheet with charts has a few files
 MAX_CELLS = 100_000  # opening a workbook takes about 20 µs per cell
-MAX_ROWS = 100_000  # equal to the maximum number of cells
+MAX_ROWS = 100_000  # each non-empty row has at least one cell
 MAX_COLUMNS = 16_384  # as in Excel
-MAX_SPREAD = 1_000_000  # sum of each row's cells up to its last non-empty one
-MAX_OTHERS = 30_000  # XML elements of other kinds, such as styles and rules
-# Length of the longest shared formula times the cells that share one; opening a workbook expands
-# each of them.
+MAX_SPREAD = 1_000_000  # maximum cells, including empty cells before non-empty ones
+MAX_OTHERS = 30_000  # maximum XML elements other than cells, such as styles and rules
+# Maximum length of shared formulas after openpyxl has copied them to each cell.
 MAX_SHARED = 2_000_000
-MAX_TEXT = 32_767  # characters of a cell, as in Excel; the library truncates longer strings
+MAX_TEXT = 32_767  # characters per cell, as in Excel; openpyxl truncates longer strings
 
-# Errors that the standard library raises for a broken workbook.
+# Errors that the standard library raises for corrupt workbooks.
 UNREADABLE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, OSError, RecursionError, SyntaxError,
     TypeError, ValueError, zipfile.BadZipFile, zlib.error, expat.ExpatError,
 )  # fmt: skip
 
-# Elements of cell values; a cell has few of them.
+# Elements of cell values, which are not counted.
 _CONTENT = frozenset(("v", "is", "t", "si"))
-# Other elements of cells; all other elements share one count.
+# Elements with separate limits; `MAX_OTHERS` limits the other elements.
 _CELLS = frozenset(("row", "c", "f"))
-# Elements whose range the library expands cell by cell.
+# Elements with a range that openpyxl expands into cells.
 _OPENED = frozenset(("mergeCell", "hyperlink", "table"))
-# Byte order marks and white space that may precede XML.
+# Byte order marks and whitespace that may precede XML.
 _BEFORE = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n"
-# Earliest time in an archive, fixed so the bytes are reproducible.
+# Modification time of all archive entries, fixed for reproducibility.
 _STAMP = (1980, 1, 1, 0, 0, 0)
 
 
 def library() -> Any:
-    """Return the workbook library, which is optional and slow to import."""
+    """Import and return openpyxl, which is optional and slow to import."""
     with install_hint("workbooks need openpyxl; get it with", "openpyxl"):
         import openpyxl  # type: ignore[import-untyped]  # noqa: PLC0415 - it loads for a third of a second
     return openpyxl
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """Return the libraries' errors for broken workbooks or values."""
+    """Return the exceptions raised for corrupt workbooks or invalid values."""
     kinds = vars(library().utils.exceptions).values()
     return *UNREADABLE, *(
         kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Exception)
@@ -66,7 +65,7 @@ def failures() -> tuple[type[Exception], ...]:
 def write_workbook(
     sheets: Mapping[str, Iterable[Sequence[Any]]], created: datetime = START
 ) -> bytes:
-    """Return a workbook of values by title; strings that start with `=` are formulas."""
+    """Return a workbook with these sheets; strings that start with `=` become formulas."""
     book = library().Workbook(write_only=True)
     for title, rows in sheets.items():
         sheet = book.create_sheet(title)
@@ -76,10 +75,10 @@ def write_workbook(
 
 
 def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
-    """Return the sheets' values by title, without trailing empty rows and cells.
+    """Return the values of each sheet by title, without trailing empty rows and cells.
 
-    Whole numbers are int, dates are `datetime`. A formula is represented by its stored value, or
-    None.
+    Whole numbers are `int`, and dates are `datetime`. A formula's value is the stored result, or
+    None if the workbook stores no result.
     """
     check_workbook(data)
     sheets = {}
@@ -93,7 +92,7 @@ def read_workbook(data: bytes) -> dict[str, list[list[Any]]]:
             )
     except failures() as error:
         raise ToolError(
-            f"invalid argument: the file is no workbook that can be read ({type(error).__name__})"
+            f"invalid argument: the file is not a readable workbook ({type(error).__name__})"
         ) from None
     return sheets
 
@@ -105,14 +104,15 @@ def open_workbook(data: bytes) -> Any:
         return library().load_workbook(io.BytesIO(data))
     except failures() as error:
         raise ToolError(
-            f"invalid argument: the file is no workbook that can be read ({type(error).__name__})"
+            f"invalid argument: the file is not a readable workbook ({type(error).__name__})"
         ) from None
 
 
 @functools.lru_cache(maxsize=4)  # cached, because the same workbook is checked after each call
 def hidden_parts(data: bytes) -> tuple[str, ...]:
-    """Return what `read_workbook` does not reveal: hidden sheets, rows and columns, and cells with
-    formulas. Raises `ToolError` for an invalid or too large workbook.
+    """Return the names of hidden sheets, rows and columns, and of cells with formulas.
+
+    Raises `ToolError` if the workbook is invalid or too large.
     """
     names = []
     for sheet in open_workbook(data).worksheets:
@@ -125,7 +125,7 @@ def hidden_parts(data: bytes) -> tuple[str, ...]:
 
 
 def save_workbook(book: Any, modified: datetime, created: datetime | None = None) -> bytes:
-    """Return a workbook's bytes, which depend only on its content and the times."""
+    """Return a workbook as bytes, which depend only on the content and the given times."""
     book.properties.modified = modified.astimezone(UTC).replace(tzinfo=None)
     if created is not None:
         book.properties.created = created.astimezone(UTC).replace(tzinfo=None)
@@ -135,7 +135,7 @@ def save_workbook(book: Any, modified: datetime, created: datetime | None = None
 
 
 class _Archive(zipfile.ZipFile):
-    """Archive whose entries all have the same time."""
+    """Archive in which all entries have the same modification time."""
 
     def writestr(self, zinfo_or_arcname: Any, data: Any, *_: Any, **__: Any) -> None:
         entry = zipfile.ZipInfo(str(zinfo_or_arcname), _STAMP)
@@ -147,17 +147,18 @@ class _Archive(zipfile.ZipFile):
         self.writestr(arcname, Path(filename).read_bytes())
 
 
-@functools.lru_cache(maxsize=4)  # cached, because the next call opens what this one writes
+@functools.lru_cache(maxsize=4)  # cached, because a workbook is checked when saved and when opened
 def check_workbook(data: bytes) -> None:
-    """Inspect a workbook without loading it; raise `ToolError` if it is no archive of XML, is too
-    large, or declares entities.
+    """Check a workbook without loading it.
+
+    Raises `ToolError` if the workbook is too large, not an archive of XML, or declares a DTD.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             parts = archive.infolist()
             if len(parts) > MAX_PARTS or sum(part.file_size for part in parts) > MAX_BYTES:
                 raise ToolError(
-                    f"limit exceeded: a workbook has at most {MAX_PARTS} parts and {MAX_BYTES} bytes unpacked"
+                    f"limit exceeded: an unpacked workbook may have at most {MAX_PARTS} files and {MAX_BYTES} bytes"
                 )
             look = _Look()
             for part in parts:
@@ -165,7 +166,7 @@ def check_workbook(data: bytes) -> None:
                     look.through(stream)
     except (*UNREADABLE, RuntimeError) as error:
         raise ToolError(
-            f"invalid argument: the file is no workbook that can be read ({type(error).__name__})"
+            f"invalid argument: the file is not a readable workbook ({type(error).__name__})"
         ) from None
 
 
@@ -175,7 +176,7 @@ class _Look:
         self._row = self._column = self._shared = self._longest = self._began = 0
 
     def through(self, stream: Any) -> None:
-        """Count a file's elements in chunks; any content that starts like XML is parsed."""
+        """Count the XML elements of a file; files that do not start like XML are not parsed."""
         parser = self._parser = expat.ParserCreate()
         parser.StartElementHandler = self._element
         parser.StartDoctypeDeclHandler = self._doctype
@@ -186,7 +187,7 @@ class _Look:
             self._bytes += len(chunk)
             if self._bytes > MAX_BYTES:
                 raise ToolError(
-                    f"limit exceeded: a workbook has at most {MAX_BYTES} bytes unpacked"
+                    f"limit exceeded: an unpacked workbook may have at most {MAX_BYTES} bytes"
                 )
             if xml:
                 parser.Parse(chunk)
@@ -220,11 +221,11 @@ class _Look:
             or self._others > MAX_OTHERS
         ):
             raise ToolError(
-                f"limit exceeded: a workbook has at most {MAX_CELLS} cells, {MAX_SPREAD} with the empty ones before them"
+                f"limit exceeded: a workbook may have at most {MAX_CELLS} cells, or {MAX_SPREAD} including empty cells"
             )
         if self._row > MAX_ROWS or self._column > MAX_COLUMNS:
             raise ToolError(
-                f"limit exceeded: a sheet has at most {MAX_ROWS} rows and {MAX_COLUMNS} columns"
+                f"limit exceeded: a sheet may have at most {MAX_ROWS} rows and {MAX_COLUMNS} columns"
             )
 
     def _formula(self, _: str) -> None:
@@ -232,7 +233,7 @@ class _Look:
         self._parser.EndElementHandler = None
         if self._shared * self._longest > MAX_SHARED:
             raise ToolError(
-                f"limit exceeded: shared formulas of a workbook come to more than {MAX_SHARED} characters"
+                f"limit exceeded: shared formulas of a workbook may have at most {MAX_SHARED} characters"
             )
 
     def _cell(self, place: str) -> None:

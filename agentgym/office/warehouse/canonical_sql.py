@@ -1,6 +1,6 @@
-"""Canonical form of agents' SQL statements.
+"""Canonical form of the SQL statements that agents write.
 
-Import this module on demand: sqlglot is an extra and takes 0.3 s to load.
+Import this module on demand, because SQLGlot is optional and takes 0.3 s to load.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
 from agentgym.office.warehouse.dialects.bounded_parser import parse_sql
 
-# Parsing this many characters takes about a second.
+# Maximum query length; parsing takes up to a second.
 _LONGEST = 100_000
 
 
 @functools.lru_cache(maxsize=256)
 def canonical_query(query: str, dialect: str) -> str:
-    """Return a script with normalised letter case and optional words; an unparsable script stays
-    unchanged.
-    """
+    """Normalise the letter case and keywords of a script; return an invalid script unchanged."""
     try:
         statements = [normalize_identifiers(each, dialect) for each in _parse(query, dialect)]
         for comment in (each for each in statements if isinstance(each, exp.Comment)):
-            comment.set("kind", str(comment.args["kind"]).upper())  # the parser preserves its case
+            comment.set(
+                "kind", str(comment.args["kind"]).upper()
+            )  # the parser does not change the case
         return ";".join(each.sql(dialect) for each in statements) or query
-    except (SqlglotError, RecursionError):  # too deep, or not expressible in the dialect
+    except (SqlglotError, RecursionError):  # nested too deeply, or not expressible in the dialect
         return query
 
 

@@ -1,4 +1,4 @@
-"""DuckDB in a separate process, which can be killed."""
+"""DuckDB in a child process, which can be killed."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from agentgym.office.warehouse.dialects.macros import HIDDEN, MACROS
 from agentgym.text import reply_work
 from agentgym.text.tools import HostLimitError, ToolError
 
-# Maximum CPU seconds per statement; tasks' statements take milliseconds.
+# Maximum CPU seconds per statement; typical statements take milliseconds.
 SECONDS = 5.0
 
-# Seconds until the process counts as stuck; many, because other processes may slow it down.
+# Seconds until the child process counts as stuck; the host may be busy.
 WALL_SECONDS = 600.0
 
-MEMORY = "512MB"  # per DuckDB database; many offices share a machine
+MEMORY = "512MB"  # per DuckDB database, because many offices share a machine
 
 _EXCEEDED = "limit exceeded: Resources exceeded during query execution"
 _BROKEN = "limit exceeded: the engine cannot run this statement; write it more simply"
 _KILLED = "the process that ran the statement was killed; run it again"
-# Statements cannot cause these signals. The kernel sends SIGKILL if the host runs out of memory.
+# Signals that statements cannot cause. The kernel sends SIGKILL if the host runs out of memory.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _PROGRAM = Path(__file__).with_name("duckdb_process.py")
-# These optimizers use statistics, which copies do not share; they could change the row order.
+# These optimizers depend on statistics, so the row order could differ between copies of an env.
 _OPTIMIZERS = "statistics_propagation,join_order,build_side_probe_side"
-# DuckDB accepts these settings only after opening.
+# Statements that configure a newly opened database.
 _OPENING = (
     "SET TimeZone = 'UTC'",
     f"SET disabled_optimizers = '{_OPTIMIZERS}'",
@@ -49,7 +49,7 @@ _OPENING = (
     "SET enable_external_access = false",
     "CREATE SCHEMA lib",
 )
-# One thread fixes the order of results; no network and no disk.
+# A single thread makes the row order reproducible.
 _CONFIG: dict[str, Any] = {
     "threads": 1,
     "async_threads": 0,
@@ -61,15 +61,15 @@ _CONFIG: dict[str, Any] = {
 
 
 class SessionLostError(Exception):
-    """A session's process has ended; a new session can load the tables again."""
+    """Raised if a session's process has ended; a new session can reload the tables."""
 
 
 class _Process:
-    """A child process that runs all DuckDB databases of this process, and ends with it."""
+    """A child process that runs all DuckDB databases of the current process."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
-        self.closed: deque[int] = deque()  # a finalizer may append at any moment
+        self.closed: deque[int] = deque()  # a finalizer may append at any time
         self._lock = threading.Lock()
         ours, theirs = socket.socketpair()
         with theirs:
@@ -80,11 +80,13 @@ class _Process:
                 ],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # keeps keyboard interrupts from the child
+                start_new_session=True,  # the child must not receive keyboard interrupts
             )
         self.pid = self._process.pid
         self._connection = Connection(ours.detach())
-        self._answers = select.poll()  # cached, because `Connection.poll` creates one per call
+        self._answers = (
+            select.poll()
+        )  # reused, because `Connection.poll` creates a new object per call
         self._answers.register(self._connection, select.POLLIN)
         weakref.finalize(self, _hang_up, self._connection, self._process, self.owner)
 
@@ -93,7 +95,7 @@ class _Process:
         return not self._connection.closed and self.owner == os.getpid()
 
     def ask(self, session: int, method: str, arguments: Any) -> tuple[str, Any, float]:
-        """Return an answer's kind, value and CPU seconds, or raise SessionLostError."""
+        """Return a response's kind, value and CPU seconds, or raise SessionLostError."""
         with self._lock:
             if not self.usable:
                 raise SessionLostError
@@ -105,11 +107,11 @@ class _Process:
                 kind, value, seconds = self._connection.recv()
             except (EOFError, OSError):
                 return self._kind_of_end(), "", SECONDS
-            except BaseException:  # otherwise the next request would get this one's answer
+            except BaseException:  # the next request must not receive this response
                 self.end()
                 raise
             if kind in ("memory", "broken"):
-                # DuckDB may be partly broken, and the next statement should start with free memory.
+                # DuckDB may be in an invalid state or use too much memory.
                 self.end()
             return kind, value, seconds
 
@@ -119,7 +121,7 @@ class _Process:
         return -self._process.wait()
 
     def _kind_of_end(self) -> str:
-        """Return why the process ended; blame the statement unless an external signal did it."""
+        """Return why the process ended; `broken` means that the statement crashed DuckDB."""
         cause = self.end()
         if cause == signal.SIGPROF:
             return "time"
@@ -128,12 +130,12 @@ class _Process:
 
 def _hang_up(connection: Connection, process: subprocess.Popen[bytes], owner: int) -> None:
     connection.close()
-    if owner == os.getpid():  # a forked process inherits the finalizer but not the child
+    if owner == os.getpid():  # in a forked process, this child belongs to the parent
         process.kill()
         process.wait()
 
 
-_processes: dict[int, _Process] = {}  # by the id of the process that started each
+_processes: dict[int, _Process] = {}  # by id of the parent process
 _numbers = itertools.count()
 
 
@@ -145,11 +147,11 @@ def _process() -> _Process:
 
 
 class DuckDBSession:
-    """One engine's DuckDB. A statement that exceeds the limits ends all DuckDBs of this process."""
+    """The DuckDB database of one engine. If a statement exceeds a limit, all sessions are lost."""
 
     def __init__(self, dialect: str) -> None:
         with sql_hint():
-            if find_spec("duckdb") is None:  # only the other process imports it
+            if find_spec("duckdb") is None:  # only the child process imports DuckDB
                 raise ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
         self.process, self._number = _process(), next(_numbers)
         self.close = weakref.finalize(self, self.process.closed.append, self._number)
@@ -164,15 +166,15 @@ class DuckDBSession:
 
     @property
     def usable(self) -> bool:
-        """Return False after a fork, or once the process has ended."""
+        """Return False after a fork, or if the child process has ended."""
         return self.process.usable
 
     def request(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the other process's session and return its result.
+        """Call a method of the session in the child process and return the result.
 
-        Raises ToolError if DuckDB refuses the statement or it exceeds the limits, HostLimitError if
-        something external killed the process, and SessionLostError if another session's statement
-        ended it.
+        Raises ToolError if the statement is invalid or exceeds a limit, HostLimitError if an
+        external signal killed the process, and SessionLostError if another session's statement
+        ended the process.
         """
         kind, value, seconds = self.process.ask(self._number, method, arguments)
         reply_work.spend(seconds / SECONDS)
@@ -191,7 +193,7 @@ class DuckDBSession:
 
 
 def sql_hint() -> contextlib.AbstractContextManager[None]:
-    """Return a context manager that explains how to install libraries."""
+    """Return a context manager that explains how to install missing SQL libraries."""
     return install_hint("SQL needs DuckDB and SQLGlot", "duckdb", "sqlglot")
 
 

@@ -1,4 +1,4 @@
-"""CREATE, ALTER, DROP and COMMENT ON of tables; a refused statement raises `ToolError`."""
+"""CREATE, ALTER, DROP and COMMENT statements for tables; invalid ones raise `ToolError`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from agentgym.text.tools import ToolError
 
 
 def create(warehouse: Warehouse, tree: exp.Create) -> ConversionResult:
-    """Execute a CREATE TABLE, or change nothing."""
+    """Execute a CREATE TABLE statement; a `ToolError` means that nothing has changed."""
     kind = str(tree.kind).upper()
     if kind != "TABLE":
-        raise ToolError(f"not supported: CREATE {kind}; CREATE TABLE is")
+        raise ToolError(f"not supported: CREATE {kind}; use CREATE TABLE")
     signature = tree.this if isinstance(tree.this, exp.Schema) else None
     name = warehouse.resolve_table(signature.this if signature else tree.this)
     warehouse.check_schema(name[0])
@@ -83,7 +83,7 @@ def drop(warehouse: Warehouse, tree: exp.Drop) -> ConversionResult:
     """Execute a DROP TABLE."""
     kind = str(tree.args["kind"]).upper()
     if kind != "TABLE":
-        raise ToolError(f"not supported: DROP {kind}; DROP TABLE is")
+        raise ToolError(f"not supported: DROP {kind}; use DROP TABLE")
     for table in tree.args["tables"]:
         name = warehouse.resolve_table(table)
         if name not in warehouse.engine.tables and not tree.args.get("exists"):
@@ -94,11 +94,11 @@ def drop(warehouse: Warehouse, tree: exp.Drop) -> ConversionResult:
 
 
 def comment(warehouse: Warehouse, tree: exp.Comment) -> ConversionResult:
-    """Execute a COMMENT ON a table or column."""
+    """Execute a COMMENT statement for a table or column."""
     kind = str(tree.args["kind"]).upper()
     if kind not in ("TABLE", "COLUMN"):
         raise ToolError(
-            f"invalid argument: COMMENT ON {kind} is not supported; TABLE and COLUMN are"
+            f"invalid argument: COMMENT ON {kind} is not supported; use TABLE or COLUMN"
         )
     column = tree.this.name if kind == "COLUMN" else ""
     parts = tree.this.args
@@ -115,10 +115,10 @@ def comment(warehouse: Warehouse, tree: exp.Comment) -> ConversionResult:
 
 
 def alter(warehouse: Warehouse, tree: exp.Alter) -> ConversionResult:
-    """Execute an ALTER TABLE that changes comments; refuse every other change."""
+    """Execute an ALTER TABLE statement that changes comments; reject all other changes."""
     kind = str(tree.args["kind"]).upper()
     if kind != "TABLE":
-        raise ToolError(f"invalid argument: ALTER {kind} is not supported; ALTER TABLE is")
+        raise ToolError(f"invalid argument: ALTER {kind} is not supported; use ALTER TABLE")
     if (
         tree.args.get("exists")
         and warehouse.resolve_table(tree.this) not in warehouse.engine.tables
@@ -132,8 +132,8 @@ def alter(warehouse: Warehouse, tree: exp.Alter) -> ConversionResult:
         for item in action.expressions if isinstance(action, exp.AlterSet) else [action]:
             if not isinstance(item, exp.Properties) or not item.expressions:
                 raise ToolError(
-                    "not supported: ALTER TABLE changes only comments; for other changes, use CREATE "
-                    "OR REPLACE TABLE ... AS SELECT"
+                    "not supported: ALTER TABLE can change only comments; otherwise use CREATE OR "
+                    "REPLACE TABLE ... AS SELECT"
                 )
             warehouse.set_comment(name, "", only_comment(item))
     return ConversionResult("ALTER_TABLE", target=name)

@@ -1,7 +1,8 @@
-"""Process that runs SQL in DuckDB, so that any statement can be stopped.
+"""Child process that runs SQL in DuckDB, so that any statement can be stopped.
 
-This file is run by path and imports nothing from the package. An engine sends a `_Session` method
-name with arguments over a socket and receives `ok` or an error's kind, a value and the CPU seconds.
+This file is executed by path and imports nothing from the package. A request contains the name of
+a `_Session` method and arguments. The response contains `ok` or an error's kind, a value and the
+CPU seconds.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-# Maximum memory of the process in bytes, several times DuckDB's buffer limit.
+# Maximum address space in bytes; several times DuckDB's memory limit.
 ADDRESS_SPACE = 2 << 30
 
-# Records per fetch; few, because a record may have megabytes.
+# Records per fetch; small, because a record may contain megabytes.
 _CHUNK = 256
 
 
@@ -45,8 +46,8 @@ class _Session:
     ) -> tuple[list[str], list[str], list[Any], int, bool]:
         """Run a query after the `opening` statements.
 
-        Returns column names and types, the records within both limits, their total number, and
-        whether some were omitted for their length.
+        Returns column names and types, the records within both limits, the number of records, and
+        whether the length limit caused omissions.
         """
         self.execute([(statement, ()) for statement in opening])
         cursor = self._live.execute(sql)
@@ -57,7 +58,7 @@ class _Session:
                 f"several columns of the result are called {', '.join(twice)}; give each an alias"
             )
         if any("WITH TIME ZONE" in kind for kind in types):
-            # DuckDB needs a library for zoned times, but not for the same time without a zone.
+            # DuckDB needs another library to return times with a time zone.
             parts = ", ".join(
                 f"CAST({_quote(name)} AS "
                 f"{kind.replace('TIMESTAMP WITH TIME ZONE', 'TIMESTAMP')}) AS {_quote(name)}"
@@ -83,7 +84,7 @@ class _Session:
     def write(
         self, opening: Sequence[str], statements: Sequence[str], target: tuple[str, str], room: int
     ) -> tuple[list[Any], list[Any], list[str], int]:
-        """Run statements atomically; the table `target` may then have at most `room` characters.
+        """Run statements atomically; raise if the table `target` exceeds `room` characters.
 
         Returns the last statement's records, the table's columns, a JSON array of strings per
         column, and the number of records.
@@ -98,11 +99,11 @@ class _Session:
             characters = sum(map(len, data))
             if characters > room:
                 raise _Full(
-                    f"the tables would have {characters} characters, {room} are free; store less"
+                    f"the table must have at most {room} characters, got {characters}; store less"
                 )
             self._live.execute("COMMIT")
         except BaseException:
-            with contextlib.suppress(Exception):  # DuckDB rolls back by itself when memory runs out
+            with contextlib.suppress(Exception):  # DuckDB may already have rolled back
                 self._live.execute("ROLLBACK")
             raise
         return answer, columns, data, rows
@@ -150,7 +151,7 @@ def _answer(
         return "full", str(error)
     except (duckdb.OutOfMemoryException, MemoryError):
         return "memory", ""
-    except (duckdb.FatalException, duckdb.InternalException):  # every later statement would fail
+    except (duckdb.FatalException, duckdb.InternalException):  # all later statements would fail
         return "broken", ""
     except (duckdb.Error, ValueError, OverflowError, RuntimeError, TypeError) as error:
         text = str(error)
@@ -159,7 +160,7 @@ def _answer(
 
 def _limit_memory() -> None:
     pages = Path("/proc/self/statm")
-    if pages.exists():  # elsewhere the kernel does not enforce this limit
+    if pages.exists():  # only Linux enforces this limit
         mapped = int(pages.read_bytes().split()[0]) * resource.getpagesize()
         _, most = resource.getrlimit(resource.RLIMIT_AS)
         room = mapped + ADDRESS_SPACE
@@ -168,7 +169,7 @@ def _limit_memory() -> None:
 
 
 def main(descriptor: str, path: str) -> None:
-    """Answer requests until the other process disconnects."""
+    """Answer requests until the parent process disconnects."""
     sys.path[:] = json.loads(path)
     connection = Connection(int(descriptor))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -181,7 +182,7 @@ def main(descriptor: str, path: str) -> None:
         for each in closed:
             sessions.pop(each, None)
         _limit_memory()
-        # The kernel kills the process if the answer exceeds its CPU time.
+        # The kernel kills the process if a request exceeds its CPU time.
         signal.setitimer(signal.ITIMER_PROF, seconds)
         start = time.process_time()
         kind, value = _answer(sessions, number, method, arguments)

@@ -1,8 +1,7 @@
-"""SQL engine of the data warehouses: one episode's tables in DuckDB.
+"""SQL engine of the data warehouses, which runs statements in DuckDB.
 
-This process keeps the catalogue and the rows; DuckDB contains copies of the tables in use. An
-engine therefore costs nothing before the first statement, and nothing is lost if its DuckDB process
-is killed.
+The tables are stored in this process and copied to DuckDB when a statement uses them, so no data is
+lost if DuckDB is killed.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from agentgym.office.warehouse.tables import (
 )
 from agentgym.office.warehouse.values import Rows, pack_columns, to_plain
 
-# Maximum JSON size, a fraction of DuckDB's memory, so every host refuses the same statements.
+# Maximum size of all tables as JSON, which fits into DuckDB's memory on every host.
 MAX_CHARACTERS = 1 << 26
 
 
-# DuckDB statements with their parameter values.
+# DuckDB statements with parameter values.
 _Statements: TypeAlias = list[tuple[str, Sequence[Any]]]
 
 
 @dataclass
 class SQLEngine:
-    """A server's tables in memory. Picklable and deep-copyable between statements."""
+    """The tables of a server, in memory. Engines can be pickled and deep-copied."""
 
     dialect: str
     schemas: dict[str, Schema] = field(default_factory=dict)
@@ -46,7 +45,7 @@ class SQLEngine:
 
     def __post_init__(self) -> None:
         self._live: DuckDBSession | None = None
-        self._loaded: dict[TableName, tuple[str, ...]] = {}  # the rows of the tables in DuckDB
+        self._loaded: dict[TableName, tuple[str, ...]] = {}  # tables that DuckDB contains
         self._views: dict[TableName, Table] = {}  # tables outside the catalogue
 
     def load(
@@ -56,7 +55,7 @@ class SQLEngine:
         rows: Sequence[Sequence[Any]],
         created: datetime,
     ) -> None:
-        """Create or replace a table without DuckDB; raise `ValueError` for ragged rows."""
+        """Create or replace a table; raise `ValueError` if a row has the wrong length."""
         if any(len(row) != len(columns) for row in rows):
             raise ValueError(f"every row of {'.'.join(name)} must have {len(columns)} values")
         data = tuple(pack_columns(rows, len(columns)))
@@ -74,9 +73,7 @@ class SQLEngine:
         limit: int,
         most_characters: int = MAX_CHARACTERS,
     ) -> Rows:
-        """Run a DuckDB query on `tables` at the time `now`, with at most `limit` records; or raise
-        ToolError.
-        """
+        """Run a DuckDB query and return at most `limit` records, or raise ToolError."""
         names, types, records, total, too_long = self._request(
             tables, "read", _opening(now), sql, limit, most_characters
         )
@@ -92,15 +89,14 @@ class SQLEngine:
         target: TableName,
         created: Table | None = None,
     ) -> list[Any]:
-        """Run statements on `tables` atomically and return the last one's records, or raise
-        ToolError.
+        """Run statements atomically; return the records of the last statement, or raise ToolError.
 
-        `target` is the table that they change or create, and `created` what the catalogue records
-        about a new one, possibly without columns.
+        The statements read `tables` and change the table `target`; `created` is the catalogue
+        entry of a new table, possibly without columns.
         """
         before = self.tables.get(target)
         own = _size(before) if before else 0
-        # Shrinking is always allowed, even in an office that a task filled to the limit.
+        # Tables may always shrink, even if a task filled the office to the limit.
         room = max(own, MAX_CHARACTERS + own - sum(map(_size, self.tables.values())))
         opening = [f"CREATE SCHEMA IF NOT EXISTS {quote(target[0])}", *_opening(now)]
         answer, columns, data, rows = self._request(
@@ -116,7 +112,7 @@ class SQLEngine:
     def add_virtual_table(
         self, name: TableName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        """Add a table outside the catalogue, such as an information schema view."""
+        """Add a table that is not in the catalogue, such as an information schema view."""
         declared = [
             Column(column, "BIGINT" if rows and isinstance(rows[0][k], int) else "VARCHAR")
             for k, column in enumerate(columns)
@@ -124,13 +120,13 @@ class SQLEngine:
         self._views[name] = Table(tuple(declared), tuple(pack_columns(rows, len(columns))))
 
     def close(self) -> None:
-        """Release DuckDB; the tables stay."""
+        """Close the DuckDB session; the tables remain."""
         if self._live is not None:
             self._live.close()
         self._live = None
 
     def version(self) -> object:
-        """Return a value that changes exactly when the tables change."""
+        """Return a value that changes if and only if the schemas or tables change."""
         return self.schemas.copy(), self.tables.copy()
 
     def undo_point(self) -> Callable[[], None]:
@@ -162,7 +158,7 @@ class SQLEngine:
                 live = self._open()
                 self._ensure_loaded(live, tables)
                 return live.request(method, *arguments)
-            except SessionLostError:  # lost because of another engine's statement
+            except SessionLostError:  # a statement of another engine ended the process
                 continue
 
     def _ensure_loaded(self, live: DuckDBSession, tables: Sequence[TableName]) -> None:

@@ -1,4 +1,4 @@
-"""Base class of servers with an SQL engine."""
+"""Base class for servers with an SQL engine."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from agentgym.office.warehouse.engine import SQLEngine
 from agentgym.office.warehouse.tables import TableName, path
 from agentgym.office.warehouse.values import Rows
 
-ALL_ROWS = 10_000_000  # more than any table's records
+ALL_ROWS = 10_000_000  # a limit that no table reaches
 
 
 class EngineServer(Server):
-    """A server whose episode has an SQL engine."""
+    """A server that stores tables in an SQL engine."""
 
     dialect: ClassVar[str]
     episode_state: ClassVar[tuple[str, ...]] = (*Server.episode_state, "engine")
@@ -25,7 +25,7 @@ class EngineServer(Server):
         self.engine = SQLEngine(self.dialect)
 
     def read_all(self, name: TableName) -> Rows:
-        """Return a table's records in insertion order."""
+        """Return all records of a table, in insertion order."""
         return self.engine.read(
             f"SELECT * FROM {path(name)}", [name], self.context.clock.now(), ALL_ROWS
         )

@@ -17,12 +17,12 @@ from agentgym.text.tools import ToolError, echo, tool
 if TYPE_CHECKING:
     from agentgym.office.warehouse.dialects.snowflake import SnowSQL
 
-MAX_NAME_CHARS = 1_000  # length of a qualified table name; a part has at most 255
-MAX_ROWS = 10_000  # records of one result, whose size is limited too
+MAX_NAME_CHARS = 1_000  # maximum length of a qualified table name
+MAX_ROWS = 10_000  # maximum records per result
 
 
 class Snowflake(EngineServer):
-    """The tools of a Snowflake account, and its interface for tasks."""
+    """A Snowflake account, with tools for agents and methods for tasks."""
 
     name: ClassVar[str] = "snowflake"
     dialect: ClassVar[str] = "snowflake"
@@ -101,9 +101,7 @@ class Snowflake(EngineServer):
         tree = warehouse.parse(query)
         rows = warehouse.run(tree, writes=False, limit=MAX_ROWS).rows
         if rows is None:
-            raise ToolError(
-                "invalid argument: this statement gives no rows; run it with write_query"
-            )
+            raise ToolError("invalid argument: this statement returns no rows; use write_query")
         records, note = fit(rows)
         return _block(records, **({"note": note.strip()} if note else {}))
 
@@ -118,9 +116,7 @@ class Snowflake(EngineServer):
         warehouse = self._warehouse()
         tree = warehouse.parse(query)
         if warehouse.reads(tree):
-            raise ToolError(
-                "invalid argument: this statement changes nothing; run it with read_query"
-            )
+            raise ToolError("invalid argument: this statement changes nothing; use read_query")
         outcome = warehouse.run(tree, writes=True, limit=MAX_ROWS)
         count = sum(outcome.counts.values())
         parts = [f"{number} {action}" for action, number in outcome.counts.items()]
@@ -154,7 +150,7 @@ class Snowflake(EngineServer):
             insight: The insight.
         """
         if not insight.strip():
-            raise ToolError("invalid argument: the insight is empty")
+            raise ToolError("invalid argument: the insight must not be empty")
         self.store.insert("insights", insight=insight)
         return "Insight added to memo"
 
@@ -165,10 +161,11 @@ class Snowflake(EngineServer):
         rows: Sequence[Sequence[Any]],
         keys: Sequence[str] = (),
     ) -> None:
-        """Create or replace `DATABASE.SCHEMA.TABLE`, in the case given, and fill it.
+        """Create or replace the table `DATABASE.SCHEMA.TABLE`; the name is case-sensitive.
 
-        `columns` maps names to Snowflake types, such as VARCHAR, NUMBER(12,2), INTEGER, FLOAT, DATE
-        or TIMESTAMP_NTZ; `rows` follow its order; `keys` are the primary key's columns.
+        `columns` maps column names to Snowflake types, such as VARCHAR, NUMBER(12,2), INTEGER,
+        FLOAT, DATE or TIMESTAMP_NTZ. `rows` contain values in the order of `columns`. `keys` are
+        the columns of the primary key.
         """
         database, schema, name = table.split(".")
         now = self.context.clock.now()
@@ -183,7 +180,7 @@ class Snowflake(EngineServer):
         self.session.setdefault("schema", schema)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return a `DATABASE.SCHEMA.TABLE`'s records in insertion order."""
+        """Return the records of the table `DATABASE.SCHEMA.TABLE` in insertion order."""
         return self.read_all(self._table(table)).objects()
 
     def comments(self, table: str) -> dict[str, str]:
@@ -242,5 +239,5 @@ def _shown(value: Any) -> str:
     return to_json(value)
 
 
-# Quote strings that would break a block's lines or look like a missing value.
+# Strings to quote, because they contain line breaks or look like a missing value.
 _MISLEADING = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]|\Anull\Z")

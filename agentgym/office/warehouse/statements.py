@@ -1,4 +1,4 @@
-"""Warehouse statements, classified by syntax tree and run on the engine."""
+"""Execution of SQL statements, depending on the kind of statement."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from agentgym.text.tools import ToolError
 
 
 def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
-    """Execute a statement, or raise `ToolError` and change nothing."""
+    """Execute a statement; a `ToolError` means that nothing has changed."""
     try:
         if warehouse.reads(tree):
             return _read(warehouse, tree, limit)
         if isinstance(tree, READS):
             raise ToolError(
-                "permission denied: a query cannot hold a statement that changes something"
+                "permission denied: a query cannot contain a statement that changes data"
             )
         if not writes:
             raise ToolError(
@@ -42,15 +42,15 @@ def run(warehouse: Warehouse, tree: exp.Expression, writes: bool, limit: int) ->
 def action_of(
     warehouse: Warehouse, tree: exp.Expression
 ) -> Callable[[Warehouse, Any], ConversionResult]:
-    """Return what executes a change; refuse unsupported statements."""
+    """Return the function that executes a statement; raise `ToolError` if there is none."""
     action = _ACTIONS.get(type(tree))
     kind = _words(tree) if isinstance(tree, exp.Command) else warehouse.kind(tree)
     if tree.find(exp.TemporaryProperty):
         kind = kind.replace(" ", " TEMPORARY ", 1)
     if action is None or (kind.startswith(("CREATE", "DROP")) and kind.split()[1:] != ["TABLE"]):
         raise ToolError(
-            f"not supported: {kind}; queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COMMENT "
-            "are, and CREATE and DROP of tables"
+            f"not supported: {kind}; use queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, "
+            "COMMENT, or CREATE and DROP of tables"
         )
     return action
 
@@ -86,14 +86,14 @@ def _change_rows(warehouse: Warehouse, tree: Any) -> ConversionResult:
     tree.set("overwrite", None)
     sql, needed = warehouse.translate(tree)
     merges = isinstance(tree, exp.Merge)
-    # DuckDB returns a single count, so let MERGE return each row's action instead.
+    # DuckDB returns a single count, so MERGE returns the action for each row instead.
     statements = [*start, f"{sql} RETURNING merge_action" if merges else sql]
     answer = warehouse.engine.write(statements, [*needed, target], warehouse.now, target)
     if not merges:
         counts = {_EFFECTS[tree.key]: int(answer[0][0])}
     else:
         actions = Counter(row[0].lower() for row in answer)
-        # The warehouses omit a count of 0 only for deleted rows.
+        # As in the real warehouses, a count of 0 is omitted only for deleted rows.
         counts = {
             name: actions[action]
             for action, name in _EFFECTS.items()
@@ -113,11 +113,11 @@ def _truncate(warehouse: Warehouse, tree: exp.TruncateTable) -> ConversionResult
     return ConversionResult("TRUNCATE_TABLE", counts={"deleted": int(answer[0][0])}, target=name)
 
 
-# Names of each action's count, in the warehouses' order.
+# Names of row counts by action, in the order of the results.
 _EFFECTS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
 
 _SUPPORTED = "queries, INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COMMENT are, and CREATE and DROP of tables"
-# Alternatives to unsupported statements, by first word.
+# Alternatives to unsupported statements, by first keyword.
 _INSTEAD = {
     "EXPLAIN": "run the query itself",
     "EXPORT": "read the rows with a query",

@@ -1,4 +1,4 @@
-"""A warehouse's catalogue: schemas, tables and columns, and their names in DuckDB."""
+"""Catalogue of a warehouse: schemas, tables and columns, and the names in DuckDB."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TableName: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column's name, DuckDB type and declared properties."""
+    """Name, DuckDB type and declared properties of a column."""
 
     name: str
     type: str
@@ -25,9 +25,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table's columns and rows; for each column, `data` has a JSON array of values as DuckDB
-    writes them.
-    """
+    """Columns and rows of a table; `data` contains a JSON array per column."""
 
     columns: tuple[Column, ...]
     data: tuple[str, ...] = ()
@@ -38,7 +36,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema: description, creation time, and server notes."""
+    """Description, creation time and server notes of a schema."""
 
     comment: str = ""
     created: str = ""
@@ -46,13 +44,13 @@ class Schema:
 
 
 def declare(column: Column) -> str:
-    """Return a DuckDB column declaration without keys, as in the warehouses."""
+    """Return a DuckDB column declaration without keys, which warehouses do not enforce."""
     default = f" DEFAULT {column.default}" if column.default else ""
     return f"{quote(column.name)} {column.type}{'' if column.nullable else ' NOT NULL'}{default}"
 
 
 def insertion(name: TableName, columns: Sequence[Column]) -> str:
-    """Return the statement that inserts records, given a JSON parameter per column."""
+    """Return an INSERT statement whose parameters are one JSON array per column."""
     parts = ", ".join(
         f"CAST(unnest(from_json(${k}, '[\"VARCHAR\"]')) AS {column.type})"
         for k, column in enumerate(columns, 1)
@@ -66,16 +64,16 @@ def quote(name: str) -> str:
 
 
 def path(name: TableName) -> str:
-    """Return a table's qualified name in DuckDB."""
+    """Return the qualified name of a table in DuckDB."""
     return f"{quote(name[0])}.{quote(name[1])}"
 
 
 def fields_of(value: Any) -> list[Any]:
-    """Return a catalogue record as plain data."""
+    """Return the field values of a catalogue record, for JSON."""
     return [getattr(value, name) for name in value.__slots__]
 
 
 def table_of(values: Sequence[Any]) -> Table:
-    """Return the table with these fields."""
+    """Create a `Table` from the values that `fields_of` returned."""
     columns, data, rows, comment, created = values
     return Table(tuple(Column(*column) for column in columns), tuple(data), rows, comment, created)

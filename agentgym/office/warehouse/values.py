@@ -1,4 +1,4 @@
-"""Conversion of values and types between the warehouses and DuckDB, and query results."""
+"""Query results, and conversion of values and types between the warehouses and DuckDB."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 from agentgym.text.tools import ToolError
 from agentgym.text.validation import check_choice
 
-MAX_BYTES = 1 << 20  # maximum size of a result's records as JSON, more than any context window
+MAX_BYTES = 1 << 20  # maximum JSON size of a result; exceeds every context window
 
-to_json = json.JSONEncoder(ensure_ascii=False).encode  # cached, because creating one is slow
+to_json = json.JSONEncoder(ensure_ascii=False).encode  # reused, because creating an encoder is slow
 
 # Columns and records of an information schema view.
 View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
@@ -25,9 +25,9 @@ View: TypeAlias = tuple[Sequence[str], Sequence[Sequence[Any]]]
 
 @dataclass(slots=True)
 class Rows:
-    """A query's column names, and records of plain JSON values.
+    """The result of a query: column names and records of JSON values.
 
-    `total` includes the omitted records; `too_long` is whether some were omitted for their length.
+    `total` includes omitted records; `too_long` is true if the size limit caused omissions.
     """
 
     names: list[str]
@@ -36,13 +36,13 @@ class Rows:
     too_long: bool = False
 
     def objects(self) -> list[dict[str, Any]]:
-        """Return records as dicts by column name."""
+        """Return the records as dicts, with column names as keys."""
         return [dict(zip(self.names, record, strict=True)) for record in self.records]
 
 
 @dataclass(slots=True)
 class ConversionResult:
-    """A statement's effect: its `kind` (SELECT, INSERT, CREATE_TABLE, …) and `counts` by action."""
+    """A statement's kind (SELECT, INSERT, CREATE_TABLE, …), rows, and row counts by action."""
 
     kind: str
     rows: Rows | None = None
@@ -52,9 +52,9 @@ class ConversionResult:
 
 
 def fit(rows: Rows) -> tuple[list[dict[str, Any]], str]:
-    """Return the records that fit into a result, and a line about the others."""
+    """Return the records that fit into a result, and a note about omitted records."""
     retained = rows.objects()
-    if len(to_json(retained).encode()) > MAX_BYTES:  # separators may make it too large
+    if len(to_json(retained).encode()) > MAX_BYTES:  # separators add to the size
         retained = list(_first_rows(retained))
     if len(retained) == rows.total:
         return retained, ""
@@ -79,7 +79,7 @@ def _first_rows(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def pack_values(values: Sequence[Any]) -> str:
-    """Return a column's values as a JSON array."""
+    """Return the values of a column as a JSON array."""
     kinds = set(map(type, values))
     if kinds <= {str, int, float, type(None)} and all(
         isfinite(value) for value in values if type(value) is float
@@ -89,7 +89,7 @@ def pack_values(values: Sequence[Any]) -> str:
 
 
 def pack_columns(rows: Sequence[Sequence[Any]], width: int) -> list[str]:
-    """Return each column of rows as a JSON array."""
+    """Convert rows to one JSON array per column."""
     return list(map(pack_values, zip(*rows, strict=True) if rows else [()] * width))
 
 
@@ -108,12 +108,12 @@ def _text(value: Any) -> str | None:
 
 
 def to_plain(kind: str, values: Sequence[Any]) -> Sequence[Any]:
-    """Return a column's values as plain JSON: ISO 8601 dates, UTC times, lossless decimals."""
+    """Convert a column to JSON values: ISO 8601 dates, UTC times, exact decimals."""
     if set(map(type, values)) <= _PLAIN:
         return values
     zone = "Z" if "TIMESTAMP WITH TIME ZONE" in kind else ""
     if zone and re.search("TIMESTAMP(?! WITH TIME ZONE)", kind):
-        raise ToolError("not supported: times with and without a zone in one value")
+        raise ToolError("not supported: times with and without a time zone in one value")
     return [_to_jsonable(value, zone) for value in values]
 
 
@@ -175,7 +175,7 @@ _FROM_SNOWFLAKE = {
 
 
 def bigquery_type(duck: str) -> str:
-    """Return BigQuery's name of a DuckDB type."""
+    """Return the BigQuery type for a DuckDB type."""
     if duck.endswith("[]"):
         return f"ARRAY<{bigquery_type(duck[:-2])}>"
     if duck.startswith("STRUCT("):
@@ -188,7 +188,7 @@ def bigquery_type(duck: str) -> str:
 
 
 def from_bigquery(name: str) -> str:
-    """Return a BigQuery type's DuckDB type, or raise `ValueError`."""
+    """Return the DuckDB type for a BigQuery type, or raise `ValueError`."""
     if name.upper().startswith("ARRAY<"):
         return f"{from_bigquery(name[6:-1])}[]"
     check_choice("type", name.upper(), list(_FROM_BIGQUERY))
@@ -196,20 +196,20 @@ def from_bigquery(name: str) -> str:
 
 
 def snowflake_type(duck_name: str) -> str:
-    """Return Snowflake's name of a DuckDB type."""
+    """Return the Snowflake type for a DuckDB type."""
     if duck_name.startswith("DECIMAL"):
         return duck_name.replace("DECIMAL", "NUMBER")
     return "ARRAY" if duck_name.endswith("[]") else _SNOWFLAKE.get(duck_name, duck_name)
 
 
 def snowflake_bare(duck_name: str) -> str:
-    """Return Snowflake's type name without precision."""
+    """Return the Snowflake type for a DuckDB type, without precision."""
     name = snowflake_type(duck_name).partition("(")[0]
     return "TEXT" if name == "VARCHAR" else name
 
 
 def from_snowflake(name: str) -> str:
-    """Return a Snowflake type's DuckDB type, or raise `ValueError`."""
+    """Return the DuckDB type for a Snowflake type, or raise `ValueError`."""
     base, bracket, rest = name.upper().partition("(")
     if base in ("NUMBER", "DECIMAL", "NUMERIC") and bracket:
         return f"DECIMAL({rest}"

@@ -15,10 +15,10 @@ _COUNT = """(SELECT count(*) FROM product_categories AS l JOIN products AS p ON 
   WHERE l.term_id = categories.id AND p.status = 'publish')"""
 
 
-# A new category's defaults.
+# Default values of a new category.
 _CATEGORY: Row = {"parent": 0, "description": "", "display": "default", "menu_order": 0}
 
-# Fields that records always show.
+# Fields that are always shown, even if empty.
 _SHOWN = ("id", "name", "slug", "parent", "description", "display")
 
 
@@ -30,11 +30,11 @@ class Categories(ShopPart):
         return int(self._create({"name": name, "parent": parent})["id"])
 
     def all(self) -> list[Row]:
-        """Return all categories in the API's format, by id."""
+        """Return all categories in the API's format, sorted by id."""
         return self._show(self._shop.select_ids("categories", {}, "id"))
 
     def find_or_add(self, category: int | str) -> int:
-        """Return a category's id, given its name or id; add a new name."""
+        """Return a category's id, given the name or id; add a new category if necessary."""
         if isinstance(category, int):
             return category
         known: int | None = self._store.value(
@@ -46,14 +46,14 @@ class Categories(ShopPart):
         return self._store.insert("categories", **_CATEGORY | {"name": category, "slug": slug})
 
     def assign(self, product_id: int, data: Row) -> None:
-        """Assign a product's `categories`, if `data` has them."""
+        """Set a product's categories if `data` contains them."""
         if "categories" not in data:
             return
         keys = list(dict.fromkeys(category["id"] for category in data["categories"]))
         for key in keys:
             self._store.get("categories", key, "category")
         self._store.delete("product_categories", product_id=product_id)
-        # Every product has at least Uncategorized.
+        # Products without a category belong to Uncategorized (id 1).
         links = [{"product_id": product_id, "term_id": key} for key in keys or [1]]
         self._store.insert_all("product_categories", links)
 

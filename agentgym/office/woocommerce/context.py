@@ -1,4 +1,4 @@
-"""Records, settings and dates, shared by the parts of the shop."""
+"""Records, settings and dates that all parts of the shop share."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from agentgym.office.server_state import ServerState
 from agentgym.office.store import Row, Store
 from agentgym.text.tools import ToolError, echo
 
-_SLUG_CHARS = 180  # leaves room for a number, as WordPress allows 200 characters
-MAX_WORDS = 50  # maximum, because each word is compared with every record
-_MAX_OFFSET = 2**62  # an SQLite integer has 64 bits; a page past the end is empty anyway
-_YEARS = range(1900, 9001)  # far enough from `datetime`'s limits to add a time zone
+_SLUG_CHARS = 180  # leaves room for a number; WordPress allows 200 characters
+MAX_WORDS = 50  # limited, because each word is compared with every record
+_MAX_OFFSET = 2**62  # SQLite integers have 64 bits
+_YEARS = range(1900, 9001)  # conversion between time zones cannot overflow
 
-# Product fields that are dates.
+# Product fields that contain dates.
 _DATES = frozenset({"date_created", "date_modified", "date_on_sale_from", "date_on_sale_to"})
 
 
@@ -32,12 +32,12 @@ class ShopContext(ServerState):
         return self.context.clock
 
     def setting(self, id: str) -> str:
-        """Return a setting's value."""
+        """Return the value of a setting."""
         changed = self.session.get(id)
         return str(changed or self.store.value("SELECT value FROM settings WHERE id = ?", id))
 
     def tick(self) -> str:
-        """Advance the clock and return the time; no two events share one."""
+        """Advance the clock by one second and return the time."""
         return stamp(self.clock.tick())
 
     def now(self) -> str:
@@ -45,22 +45,22 @@ class ShopContext(ServerState):
         return stamp(self.clock.now())
 
     def date_of(self, record: Mapping[str, Any], name: str = "date_created") -> str:
-        """Return a date in a task author's record, or the current time."""
+        """Return a date from a task author's record, by default the current time."""
         return stamp(record.get(name) or self.clock.now())
 
     def offset(self) -> timedelta:
-        """Return the difference between site time and GMT."""
+        """Return the offset of site time from GMT."""
         return timedelta(hours=float(self.session.get("gmt_offset", 0)))
 
     def site_time(self, gmt: str | None) -> str | None:
-        """Convert a stored date to site time, as all answers do."""
+        """Convert a stored date to site time, as used in tool results."""
         offset = self.offset()
         if not gmt or not offset:
             return gmt
         return (datetime.fromisoformat(gmt) + offset).isoformat()
 
     def show_fields(self, row: Row, new: Row, always: Collection[str]) -> Row:
-        """Return the fields that are always shown or differ from `new`, with dates in site time."""
+        """Return the fields in `always` and those that differ from `new`; dates in site time."""
         defaults = {**new, **new["details"]}
         shown = {}
         for name, value in {**row, **row["details"]}.items():
@@ -69,7 +69,7 @@ class ShopContext(ServerState):
         return shown
 
     def parse_date(self, text: str | None, name: str) -> str | None:
-        """Convert a date, by default in site time, to GMT; `ToolError` contains `name`."""
+        """Convert a date (by default in site time) to GMT; errors contain `name`."""
         if not text:
             return None
         try:
@@ -93,9 +93,9 @@ class ShopContext(ServerState):
         page: int | None = None,
         size: int = 100,
     ) -> list[int]:
-        """Return sorted record ids, either all of them or the page with this number from 1.
+        """Return the sorted ids of all matching records or, with `page`, of one page.
 
-        `where` maps SQL conditions to values and ignores None; `order` is an SQL expression.
+        `where` maps SQL conditions to values; None disables a condition. `order` is SQL.
         """
         conditions = {sql: value for sql, value in where.items() if value is not None}
         sql = f'SELECT id FROM "{table}" WHERE {" AND ".join(conditions) or 1} ORDER BY {order}'
@@ -114,24 +114,24 @@ class ShopContext(ServerState):
     def rows_by_owner(
         self, owner: str, sql: str, ids: Sequence[int]
     ) -> defaultdict[int, list[Row]]:
-        """Group a SELECT's rows by the column `owner`; `?` is the JSON list of ids."""
+        """Run a SELECT whose `?` is a list of ids, and group the rows by the column `owner`."""
         rows: defaultdict[int, list[Row]] = defaultdict(list)
         for row in self.store.rows(sql, ids):
             rows[row.pop(owner)].append(row)
         return rows
 
     def next_id(self, table: str) -> int:
-        """Return a table's next automatic id."""
+        """Return the next automatic id of a table."""
         last = self.store.value("SELECT seq FROM sqlite_sequence WHERE name = ?", table)
         return int(last or 0) + 1
 
     def column_values(self, table: str, column: str) -> set[Any]:
-        """Return a column's distinct values."""
+        """Return the distinct values of a column."""
         return {row[column] for row in self.store.rows(f'SELECT "{column}" FROM "{table}"')}
 
 
 class ShopPart:
-    """A part of the shop that has some of its tools."""
+    """Base class for parts of the shop."""
 
     def __init__(self, shop: ShopContext) -> None:
         self._shop = shop
@@ -142,7 +142,7 @@ class ShopPart:
 
 
 def stamp(moment: datetime) -> str:
-    """Convert a time with a time zone to GMT, and format it for storage."""
+    """Convert a datetime to GMT in the stored format."""
     if moment.tzinfo is None:
         raise ValueError(
             f"a date must have a time zone, got {moment!r}; write datetime(..., tzinfo=UTC)"
@@ -150,7 +150,7 @@ def stamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-# The fields in the API's order, in which records show them.
+# Address fields in the order of the API.
 _ADDRESS = (
     "first_name", "last_name", "company", "address_1", "address_2", "city", "state", "postcode",
     "country", "email", "phone",
@@ -158,7 +158,7 @@ _ADDRESS = (
 
 
 def in_address_order(address: Mapping[str, str]) -> Row:
-    """Return an address from a task author in the API's order."""
+    """Return a task author's address, with the fields in the order of the API."""
     check_fields(address, _ADDRESS)
     return {name: address[name] for name in _ADDRESS if name in address}
 
@@ -167,7 +167,7 @@ def check_fields(record: Mapping[str, Any], names: Sequence[str]) -> None:
     """Raise `ValueError` if a task author's record has an unknown field."""
     unknown = sorted(record.keys() - set(names))
     if unknown:
-        raise ValueError(f"no field is called {unknown[0]!r}; there are {', '.join(names)}")
+        raise ValueError(f"unknown field {unknown[0]!r}; the fields are {', '.join(names)}")
 
 
 def given_fields(record: Row) -> Row:
@@ -176,12 +176,12 @@ def given_fields(record: Row) -> Row:
 
 
 def show_meta(fields: Sequence[Row]) -> list[Row]:
-    """Return custom fields without their ids, as the server shows them."""
+    """Return custom fields as shown in tool results, without ids."""
     return [{"key": field["key"], "value": field["value"]} for field in fields]
 
 
 def merge_meta(record: Row, data: Row) -> list[Row]:
-    """Merge custom fields by id, or else by key; null removes a field."""
+    """Merge custom fields by id or, without id, by key; a null value removes a field."""
     merged = [dict(field) for field in record["meta_data"]]
     for change in data.get("meta_data", ()):
         name, value = "key", change.get("key")
@@ -201,7 +201,7 @@ def merge_meta(record: Row, data: Row) -> list[Row]:
 
 
 def slug_of(name: str, taken: set[str]) -> str:
-    """Return an unused URL name and add it to `taken`."""
+    """Return an unused slug, and add the slug to `taken`."""
     base = re.sub(r"[\W_]+", "-", name.lower()).strip("-")[:_SLUG_CHARS] or "item"
     slug = free_name(base, taken, "-")
     taken.add(slug)
@@ -209,7 +209,7 @@ def slug_of(name: str, taken: set[str]) -> str:
 
 
 def free_name(name: str, taken: Collection[str], separator: str = "") -> str:
-    """Return an unused name, numbered if necessary."""
+    """Return an unused name, with a number appended if necessary."""
     if name not in taken:
         return name
     numbered = (f"{name}{separator}{number}" for number in itertools.count(2))
@@ -217,7 +217,7 @@ def free_name(name: str, taken: Collection[str], separator: str = "") -> str:
 
 
 def words_in(*columns: str) -> str:
-    """Return an SQL condition that requires every one of `words` in the columns."""
+    """Return an SQL condition that requires every word of a list to occur in the columns."""
     text = " || ' ' || ".join(f"coalesce({column}, '')" for column in columns)
     missing = f"SELECT 1 FROM json_each(?) AS word WHERE instr(lower({text}), word.value) = 0"
     return f"NOT EXISTS ({missing})"
@@ -227,8 +227,10 @@ def words(search: str | None) -> list[str] | None:
     """Split a search into words for `words_in`."""
     if not search:
         return None
-    # SQLite's lower() handles ASCII only, as bytes.lower() does.
+    # Like SQLite's lower(), bytes.lower() affects only ASCII letters.
     parts = search.encode().lower().decode().split()
     if len(parts) > MAX_WORDS:
-        raise ToolError(f"limit exceeded: a search has at most {MAX_WORDS} words, not {len(parts)}")
+        raise ToolError(
+            f"limit exceeded: a search may have at most {MAX_WORDS} words, got {len(parts)}"
+        )
     return parts

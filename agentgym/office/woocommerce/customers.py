@@ -21,18 +21,18 @@ _NAMES = ("email", "username", "first_name", "last_name")
 # Fields that task authors may set.
 _FIELDS = ("email", "first_name", "last_name", "billing")
 
-# SQL for sort keys other than `id`.
+# SQL expressions for the sort keys other than `id`.
 _ORDERS = {"name": "first_name || ' ' || last_name", "registered_date": "date_created"}
 
 
 class Customers(ShopPart):
-    """Customers; the first is the administrator."""
+    """Customers of the shop; the first customer is the administrator."""
 
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
-        """Add customers, created now, and return their ids, in order.
+        """Add customers and return the new ids, in order.
 
-        A record has `email`, and optionally `first_name`, `last_name` and `billing`. Raises
-        ValueError for an unknown field, ToolError for a missing or taken email address.
+        Each record must contain `email`, and may contain `first_name`, `last_name` and `billing`.
+        Raises ValueError for an unknown field, and ToolError for a missing or taken email address.
         """
         emails, usernames = (
             {text.lower() for text in self._shop.column_values("customers", column)}
@@ -44,7 +44,7 @@ class Customers(ShopPart):
             email = record.get("email", "").lower()
             if not email or email in emails:
                 raise ToolError(
-                    "conflict: a customer needs an email address that no other has, got "
+                    "conflict: a customer must have a unique email address, got "
                     f"{echo(record.get('email'))}"
                 )
             username = free_name(email.partition("@")[0], usernames)
@@ -71,7 +71,7 @@ class Customers(ShopPart):
         return [row["id"] for row in rows]
 
     def all(self) -> list[Row]:
-        """Return all customers, including the administrator, in the API's format, by id."""
+        """Return all customers, including the administrator, in the API's format."""
         return self._show_all(self._shop.select_ids("customers", {}, "id"))
 
     @tool

@@ -13,22 +13,22 @@ from agentgym.office.woocommerce.context import ShopPart, check_fields, in_addre
 from agentgym.office.woocommerce.views import cents, show_orders
 from agentgym.text.tools import ToolError, echo, tool
 
-# Order statuses in the API's order.
+# Order statuses in the order of the API.
 STATUSES = ("pending", "processing", "on-hold", "completed", "cancelled", "refunded", "failed")
 
 ListedStatus = Annotated[str, WithJsonSchema({"type": "string", "enum": list(STATUSES)})]
 """Order status filter; `any` and `trash` are accepted too."""
 
-# Orders with these statuses have reduced the stock of their products.
+# Statuses of orders that have reduced the stock.
 _BOOKING = ("processing", "completed", "on-hold")
 
-_MAX_QUANTITY = 10**6  # its product with an amount fits into 64 bits
+_MAX_QUANTITY = 10**6  # keeps order totals in cents below 2**63
 
 _DATES = ("date_created", "date_paid", "date_completed")
 # Fields that task authors may set.
 _FIELDS = ("status", "customer_id", "customer_note", "billing", "line_items", *_DATES)
 
-# Fields that are equal for all orders.
+# Fields with the same value in all orders.
 _NEW: Row = {"discount_total": 0, "shipping_total": 0, "meta_data": []}
 _TEXTS = dict.fromkeys(("payment_method", "payment_method_title", "transaction_id"), "")
 
@@ -36,17 +36,16 @@ _WITH_PRODUCT = "id IN (SELECT order_id FROM items WHERE product_id = ?)"
 
 
 class Orders(ShopPart):
-    """Orders, which tools only read; products' stock already accounts for them."""
+    """Orders, which tools can only read."""
 
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
-        """Add orders and return their ids, in order. Totals are computed from the lines.
+        """Add orders and return the new ids, in order. Totals are computed from `line_items`.
 
-        A record has the REST API's `status` (by default pending), `customer_id`, `customer_note`,
-        `billing` (by default the customer's address), `line_items` (each with `product_id` and
-        `quantity`), and the datetimes `date_created` (by default now), `date_paid` and
-        `date_completed`; the latter two default to the creation date if the status implies them.
-        Raises ValueError for an unknown field or status, ToolError for an unknown product or
-        customer.
+        Records have the REST API's `status` (default: pending), `customer_id`, `customer_note`,
+        `billing` (default: the customer's address) and `line_items` (each with `product_id` and
+        `quantity`). The datetimes are `date_created` (default: now), `date_paid` and
+        `date_completed` (default: the creation date if the status requires a date). Raises
+        ValueError for an unknown field or status, and ToolError for an unknown product or customer.
         """
         currency = self._shop.setting("woocommerce_currency")
         customers = {row["id"]: row for row in self._store.find("customers")}
@@ -67,7 +66,7 @@ class Orders(ShopPart):
         return [order["id"] for order in orders]
 
     def all(self) -> list[Row]:
-        """Return all orders, including trash, in the API's format, by id."""
+        """Return all orders, including trash, in the API's format."""
         return show_orders(self._shop, self._shop.select_ids("orders", {}, "id"))
 
     @tool
@@ -111,7 +110,7 @@ class Orders(ShopPart):
             "date_created < ?": self._shop.parse_date(dateBefore, "dateBefore"),
         }
         column = "date_created" if orderby == "date" else "id"
-        # Sort orders of one date by id, as in the published server.
+        # Orders with the same date are sorted by id.
         by = f"{column} {order}, id {'asc' if orderby == 'date' else order}"
         return show_orders(self._shop, self._shop.select_ids("orders", where, by, page, perPage))
 
@@ -174,7 +173,7 @@ class Orders(ShopPart):
             "quantity": quantity,
             "subtotal": amount,
             "total": amount,
-            # The quantity that the line has deducted from the stock.
+            # The quantity removed from stock.
             "reduced": quantity if order["booked"] and product["manage_stock"] else 0,
             "code": "",
             "meta_data": [],

@@ -41,7 +41,7 @@ _AUTHOR_FIELDS = ("date_created", "total_sales")
 MAX_BATCH = 100  # as in WooCommerce's REST API
 
 ProductOrder = Literal["date", "id", "include", "title", "slug", "price", "popularity", "rating"]
-# Prices and ratings are stored as text, which would sort 10 before 9.
+# Prices and ratings are stored as strings but sorted as numbers.
 _ORDERS: dict[ProductOrder, str] = {
     "date": "date_created",
     "id": "id",
@@ -71,16 +71,16 @@ class Products(ShopPart):
         self._categories = categories
 
     def add(self, name: str, **fields: Any) -> int:
-        """Add a product like `add_all` and return its id."""
+        """Add a product and return its id; see `add_all`."""
         return self.add_all([{"name": name, **fields}])[0]
 
     def add_all(self, records: Iterable[Mapping[str, Any]]) -> list[int]:
-        """Add products and return their ids, in order.
+        """Add products and return the new ids, in order.
 
-        Records have the REST API's fields, with extensions: `date_created` is a datetime (by
-        default now), `total_sales` may be set, `categories` are names or ids (new names are added),
-        `stock_quantity` enables stock management, and `meta_data` may be a mapping. Raises
-        ValueError for an unknown field, ToolError for an invalid value or a taken SKU.
+        Records have the REST API's fields, and may set `total_sales`. `date_created` is a datetime
+        (default: now), and `categories` are names or ids (new names are added). `stock_quantity`
+        enables stock management, and `meta_data` may be a mapping. Raises ValueError for an unknown
+        field, and ToolError for an invalid value or a taken SKU.
         """
         products = []
         with self._store.change():
@@ -100,7 +100,7 @@ class Products(ShopPart):
             return self._insert(products)
 
     def all(self) -> list[Row]:
-        """Return all products, including trash, in the API's format."""
+        """Return all products in the API's format, including those in the trash."""
         return select_products(self._shop, {}, "id")
 
     @tool
@@ -153,7 +153,7 @@ class Products(ShopPart):
             "price <> '' AND CAST(price AS REAL) <= ?": _price_bound(maxPrice, "maxPrice"),
             "stock_status = ?": stockStatus,
         }
-        # Sort products of one date by id, as in the published server.
+        # Products with the same date are sorted by id.
         by = f"{_ORDERS[orderby]} {order}, id {'asc' if orderby == 'date' else order}"
         return select_products(self._shop, where, by, page, perPage)
 
@@ -216,7 +216,7 @@ class Products(ShopPart):
             return shown
         if shown["status"] == "trash":
             raise ToolError(
-                f"conflict: product {productId} is in the trash already; force deletes it "
+                f"conflict: product {productId} is already in the trash; use force to delete it "
                 "permanently"
             )
         self._store.update("products", productId, status="trash", date_modified=self._shop.tick())
@@ -237,7 +237,7 @@ class Products(ShopPart):
             delete: Ids to delete permanently.
         """
         if sum(len(items or ()) for items in (create, update, delete)) > MAX_BATCH:
-            raise ToolError(f"limit exceeded: a batch has at most {MAX_BATCH} items")
+            raise ToolError(f"limit exceeded: a batch may have at most {MAX_BATCH} items")
         jobs: dict[str, tuple[Sequence[Any] | None, Callable[[Any], Row]]] = {
             "create": (create, self.woo_products_create),
             "update": (update, lambda data: self.woo_products_update(_id_of(data), data)),
@@ -355,7 +355,7 @@ def _id_list(text: str | None, name: str) -> list[int] | None:
     parts = _split(text)
     if parts is None:
         return None
-    # 19 or more digits may exceed SQLite's integers.
+    # SQLite integers have at most 19 digits.
     if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
         raise ToolError(
             f"invalid argument: {name} must be ids separated by commas, got {echo(text)}"
@@ -364,7 +364,7 @@ def _id_list(text: str | None, name: str) -> list[int] | None:
 
 
 def stock_status(quantity: int, backorders: str) -> str:
-    """Return the status of managed stock."""
+    """Return a product's stock status."""
     if quantity > 0:
         return "instock"
     return "outofstock" if backorders == "no" else "onbackorder"

@@ -18,21 +18,19 @@ from agentgym.office.woocommerce.settings import Settings
 
 @with_disabled_tools(Path(__file__).with_name("disabled_tools.json"))
 class WooCommerce(Server):
-    """A shop whose caller is the administrator.
+    """A WooCommerce shop; the caller is the administrator.
 
-    Totals are computed in whole cents from an order's lines. Dates are in site time (the setting
-    `gmt_offset`). Saving a product determines whether it is on sale. Items of `meta_data` are
-    matched by id or key; a null value removes one.
+    Order totals are computed from line items, in whole cents. Dates are in site time (the setting
+    `gmt_offset`). Whether a product is on sale is determined when the product is saved. Items of
+    `meta_data` are matched by id or key; a null value removes an item.
 
-    Tasks fill the shop through its parts (`products`, `categories`, `orders`, `customers`,
-    `settings`) with `add` or `add_all`, and read it with `all`: `shop.products.add("Mug",
-    regular_price="5")`. Ids count from 1; category 1 is Uncategorized and customer 1 the
-    administrator.
+    The attributes `products`, `categories`, `orders`, `customers` and `settings` let tasks add
+    records, as in `shop.products.add("Mug", regular_price="5")`, and read records with `all`. Ids
+    count from 1; category 1 is Uncategorized, and customer 1 is the administrator.
     """
 
     name: ClassVar[str] = "woocommerce"
     schema: ClassVar[str] = Path(__file__).with_name("schema.sql").read_text(encoding="utf-8")
-    # The published server's order, which prompts depend on.
     tool_order: ClassVar[tuple[str, ...]] = tuple(
         """
         woo_products_list woo_products_get woo_products_create woo_products_update

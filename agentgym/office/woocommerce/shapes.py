@@ -1,7 +1,6 @@
-"""Records from callers: fields, validation and tool parameter schemas.
+"""Records that callers pass to tools: fields, validation and parameter schemas.
 
-The REST API's read-only fields (`price`, `date_created`, `total` …) are ignored, so callers may
-send back a record as read.
+Read-only fields such as `price` are ignored, so callers may send records that a tool returned.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from typing_extensions import TypedDict
 from agentgym.office.store import Row
 from agentgym.text.tools import ToolError, echo
 
-_MAX_AMOUNT = 10**9  # keeps order totals in cents far below 64 bits
+_MAX_AMOUNT = 10**9  # keeps order totals in cents far below 2**63
 
-# Accept numbers for text, as the REST API does for prices.
+# Accept numbers in place of strings, as the REST API does for prices.
 _CONFIG = ConfigDict(extra="ignore", coerce_numbers_to_str=True, allow_inf_nan=False)
 
-_ECHO_CHARS = 120  # bounds a field's path in errors, whose length callers choose
+_ECHO_CHARS = 120  # maximum length of a field path in errors
 
 
 def _amount(value: object) -> str:
@@ -46,7 +45,7 @@ def _amount(value: object) -> str:
     except InvalidOperation:
         raise ValueError('an amount must look like "12.50"') from None
     if not number.is_finite() or not 0 <= number <= _MAX_AMOUNT:
-        raise ValueError(f"an amount is from 0 to {_MAX_AMOUNT}")
+        raise ValueError(f"an amount must be between 0 and {_MAX_AMOUNT}")
     number = abs(number)  # avoids -0
     if not -2 <= int(number.as_tuple().exponent) <= 0:
         number = number.quantize(Decimal("0.01"), ROUND_HALF_UP)
@@ -158,7 +157,7 @@ class TermData(TypedDict, total=False):
 
 
 def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) -> Row:
-    """Return a record's settable fields, or raise `ToolError` with its name."""
+    """Return the settable fields of a record, or raise `ToolError`."""
     try:
         fields: Row = _adapter(shape).validate_python(data)
     except ValidationError as error:
@@ -174,7 +173,7 @@ def validate(shape: Any, data: object, name: str, required: Sequence[str] = ()) 
 
 
 def parse_amount(value: object, name: str) -> str:
-    """Convert an argument that is an amount."""
+    """Validate and normalise an amount of money."""
     try:
         return _amount(value)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Orders and products as the published server shows them."""
+"""Conversion of orders and products to the API's format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentgym.office.woocommerce.context import (
 PRODUCT: Row = json.loads(Path(__file__).with_name("new_product.json").read_text(encoding="utf-8"))
 PRODUCT_DETAILS: Row = PRODUCT["details"]
 
-# Other fields are shown only if given, as in the published records.
+# Other fields are shown only if they are set.
 _ALWAYS = tuple(
     (
         "id name type status featured catalog_visibility price on_sale stock_status date_created "
@@ -42,12 +42,12 @@ def select_products(
     page: int | None = None,
     size: int = 100,
 ) -> list[Row]:
-    """Return products as shown; see `ShopContext.select_ids`."""
+    """Return products in the API's format; see `ShopContext.select_ids`."""
     return show_products(shop, shop.select_ids("products", where, order, page, size))
 
 
 def show_products(shop: ShopContext, ids: list[int]) -> list[Row]:
-    """Return required fields and those that differ from a new product's."""
+    """Return products with required fields and all fields that differ from a new product."""
     categories = shop.rows_by_owner("product_id", _CATEGORIES, ids)
     return [
         _show_product(shop, row, categories[row["id"]]) for row in shop.rows_by_id("products", ids)
@@ -69,7 +69,7 @@ _ITEMS = "SELECT * FROM items WHERE order_id IN (SELECT value FROM json_each(?))
 
 
 def cents(text: str) -> int:
-    """Convert an amount such as `12.50` to cents; an empty text is 0."""
+    """Convert an amount such as `12.50` to cents; an empty string is 0."""
     return int(Decimal(text or "0") * 100)
 
 
@@ -92,7 +92,7 @@ def _show_order(row: Row, items: list[Row]) -> Row:
     given |= given_fields({"customer_note": row["details"]["customer_note"]})
     if row["details"]["billing"]:
         given["billing"] = given_fields(row["details"]["billing"])
-    # Orders are untaxed, and nothing is deducted: the features are disabled.
+    # Taxes, shipping and discounts are disabled.
     nothing = _money(0)
     return {
         "id": row["id"],

@@ -64,11 +64,11 @@ def test_attachments_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = {"to": BOB, "subject": "s", "body": "b"}
     for text, files in (
         ("^invalid argument: two attachments have the name", ["a/x.bin", "b/x.bin"]),
-        ("^limit exceeded: a mail has at most 100 attachments", ["a/x.bin", "y.bin"]),
+        ("^limit exceeded: a mail may have at most 100 attachments", ["a/x.bin", "y.bin"]),
     ):
         refused(server, "send_email", text, **plain, attachments=files)
     monkeypatch.setattr("agentgym.office.store.MAX_BYTES", 10)
-    text = "^limit exceeded: the service stores at most 10 bytes"
+    text = "^limit exceeded: the service can store at most 10 bytes"
     refused(server, "send_email", text, **plain, attachments=["c.bin"])
 
 

@@ -67,7 +67,7 @@ def test_overflow_and_unsupported_characters() -> None:
     assert [len(read_pdf(write_pdf(each))) for each in ([["x"]], [[]], [[], []])] == [1, 1, 2]
     for block in ("日本", Box("日本"), PdfTable([["日本"]])):
         with pytest.raises(
-            ValueError, match=r"have no '日' \(in '日本'\); write it in Latin letters"
+            ValueError, match=r"lack the character '日' \(in '日本'\); use Latin letters"
         ):
             write_pdf([[block]])
 

@@ -116,7 +116,7 @@ def test_a_long_listing_tells_what_it_leaves_out() -> None:
 
 
 def test_entries_have_a_limit() -> None:
-    text = "limit exceeded: an entry has at most 262144 bytes"
+    text = "limit exceeded: an entry may have at most 262144 bytes"
     cloud = GoogleCloud()
     refused(cloud, "logging_write_log", text, log_name="a", message="é" * 131_073)
     nested: Any = "deep"

@@ -241,4 +241,4 @@ def test_random_calls_leave_a_workbook_that_opens(server: Excel, seed: int) -> N
     assert all(
         re.match("invalid argument|not found|conflict|limit exceeded", text) for text in errors
     )
-    assert not [text for text in errors if "cannot hold this" in text]
+    assert not [text for text in errors if "cannot store this" in text]

@@ -101,7 +101,7 @@ def test_what_is_typed(value: Any, cell: Any) -> None:
 
 def test_no_cell_holds_a_list_or_a_long_text() -> None:
     for value in ([1], {"a": 1}):
-        with pytest.raises(ToolError, match="invalid argument: a cell holds"):
+        with pytest.raises(ToolError, match="invalid argument: a cell must be"):
             parse_input(value)
     with pytest.raises(ToolError, match="limit exceeded"):
         parse_input("x" * 50_001)

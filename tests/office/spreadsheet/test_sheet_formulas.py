@@ -44,7 +44,7 @@ def show(server: GoogleSheet, made: str, area: str) -> Any:
 )
 def test_functions_that_are_not_computed_are_refused(server: GoogleSheet, name: str) -> None:
     made = book(server)
-    with pytest.raises(ToolError, match=f'not supported: "{name.upper()}" is not computed here; '):
+    with pytest.raises(ToolError, match=f'not supported: the function "{name.upper()}"; '):
         server.update_cells(made, "T", "H1", [[f'=1+{name}("x")']])
     assert show(server, made, "H1") == []
 

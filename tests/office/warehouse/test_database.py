@@ -169,7 +169,9 @@ def test_tables_beyond_the_limit_are_refused_and_tables_at_it_are_kept(
         f"CREATE TABLE ds.more AS SELECT [REPEAT('y', 600)] AS s FROM {rows} AS x",
         "UPDATE ds.big SET s = CONCAT(s, s) WHERE TRUE",
     ):
-        with pytest.raises(ToolError, match=r"limit exceeded: the tables would have \d+") as caught:
+        with pytest.raises(
+            ToolError, match=r"limit exceeded: the table must have at most \d+"
+        ) as caught:
             account.run(statement)
         assert not isinstance(caught.value, HostLimitError)
     copied = copy.deepcopy(account)

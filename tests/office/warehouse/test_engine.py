@@ -121,7 +121,7 @@ def test_rows_and_bytes_are_limited() -> None:
     assert "a result holds at most 1048576 bytes" in shown
     with pytest.raises(ToolError, match=r"limit exceeded|nested too deeply|invalid argument"):
         server.bigquery.bigquery_run_query("SELECT " + "(" * 20_000 + "1" + ")" * 20_000)
-    with pytest.raises(ToolError, match="at most 100000 are allowed"):
+    with pytest.raises(ToolError, match="may have at most 100000 characters"):
         server.bigquery.bigquery_run_query("SELECT '" + "x" * 100_000 + "'")
     assert ask(server, "SELECT COUNT(*) AS n FROM ds.staff") == [{"n": 4}]
 

@@ -52,7 +52,7 @@ async def write_and_read(client: Any) -> list[Any]:
 EXPECTED = [
     ["Successfully wrote to a.txt"],
     ["é\n"],
-    ['error: permission denied: "../b" is outside of /workspace; only paths in it can be used'],
+    ['error: permission denied: "../b" is outside of /workspace; use paths inside that directory'],
     [False, False, True, True, True],
 ]
 

@@ -1,4 +1,4 @@
-"""GoogleSQL, BigQuery's dialect, on DuckDB."""
+"""GoogleSQL, the SQL dialect of BigQuery, run on DuckDB."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agentgym.text.tools import ToolError, echo
 
 
 class GoogleSQL(Warehouse):
-    """BigQuery's dialect; each engine schema is a dataset, and there is one project."""
+    """BigQuery's dialect, for one project; datasets are schemas of the engine."""
 
     dialect: ClassVar[str] = "bigquery"
     functions: ClassVar[frozenset[str]] = FUNCTIONS
@@ -33,11 +33,11 @@ class GoogleSQL(Warehouse):
         self.project = project
 
     def run(self, sql: str, limit: int) -> ConversionResult:
-        """Execute a statement, or raise `ToolError` and change nothing."""
+        """Execute a statement; a `ToolError` means that nothing has changed."""
         return run(self, self.parse(sql), writes=True, limit=limit)
 
     def check_statement(self, sql: str) -> str:
-        """Return a statement's kind; check a query's names and types without running it."""
+        """Check a statement without running it, and return the kind of statement."""
         tree = self.parse(sql)
         kind = self.kind(tree)
         if self.reads(tree):
@@ -51,7 +51,7 @@ class GoogleSQL(Warehouse):
     def resolve_table(self, table: exp.Table) -> TableName:
         if table.catalog and table.catalog != self.project:
             raise ToolError(
-                f"permission denied: there is no access to project {echo(table.catalog)}; the project is {self.project}"
+                f"permission denied: no access to project {echo(table.catalog)}; use {self.project}"
             )
         if not table.db:
             raise ToolError(
@@ -65,10 +65,10 @@ class GoogleSQL(Warehouse):
         return table.db, table.name
 
     def check_dataset(self, name: str) -> str:
-        """Return a valid dataset name."""
+        """Return a dataset name, or raise `ToolError` if it is invalid."""
         if not re.fullmatch(r"\w{1,1024}", name, re.ASCII):
             raise ToolError(
-                f"invalid argument: the name of a dataset has letters, digits and underscores only, got {echo(name)}"
+                f"invalid argument: a dataset name must consist of letters, digits and underscores, got {echo(name)}"
             )
         return name
 
@@ -115,7 +115,7 @@ class GoogleSQL(Warehouse):
             "TABLE_OPTIONS": self._options,
         }  # fmt: skip
         if view not in views:
-            raise ToolError(f"not found: INFORMATION_SCHEMA.{view}; there are {', '.join(views)}")
+            raise ToolError(f"not found: INFORMATION_SCHEMA.{view}; use {', '.join(views)}")
         if within is None and not table.db and view != "SCHEMATA":
             raise ToolError(
                 f"invalid argument: INFORMATION_SCHEMA.{view} must be qualified with a dataset or region"

@@ -1,4 +1,4 @@
-"""Rewrites of GoogleSQL that SQLGlot does not translate for DuckDB."""
+"""Rewrites of GoogleSQL expressions that SQLGlot does not translate to DuckDB's dialect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentgym.office.warehouse.dialects.trees import (
 )
 from agentgym.text.tools import ToolError
 
-# SQLGlot does not know these functions; DuckDB has them with the same meaning.
+# Functions that SQLGlot does not know and DuckDB supports with the same meaning.
 FUNCTIONS = frozenset(
     "error bit_count ascii chr array_reverse array_first array_last unicode cbrt".split()
 )
@@ -28,10 +28,10 @@ _PARTS = {
     "DATE": "CAST({0} AS DATE)", "TIME": "CAST({0} AS TIME)",
     "MICROSECOND": "extract(microseconds FROM {0}) % 1000000", "MILLISECOND": "extract(milliseconds FROM {0}) % 1000",
 }  # fmt: skip
-# Names of a week's first day, starting with DuckDB's.
+# Possible first days of a week, starting with DuckDB's default.
 _DAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
 _WEEKS = {"WEEK": "SUNDAY", "ISOWEEK": "MONDAY"}
-# Format elements with the same meaning in DuckDB. SQLGlot spells out other elements, such as `%F`.
+# Format elements with the same meaning in DuckDB. SQLGlot expands others, such as `%F`.
 _ELEMENTS = frozenset(f"%{letter}" for letter in "AaBbdHIjMmpSUuWwYy%") | {"%f", "%-d"}
 _ELEMENT = re.compile(r"%-?.?", re.DOTALL)
 
@@ -59,18 +59,18 @@ def _type(node: Node) -> Node:
 def _without_limit(node: Node) -> Node:
     limit = node.find(exp.Limit)
     if limit is not None and limit.find_ancestor(exp.AggFunc) is node:
-        raise ToolError("not supported: LIMIT within an aggregate; limit a subquery")
+        raise ToolError("not supported: LIMIT within an aggregate; use LIMIT in a subquery")
     return node
 
 
 def _pivot(node: Node) -> Node:
     if not node.args.get("unpivot"):
-        raise ToolError("not supported: PIVOT; use an aggregate with IF per column")
+        raise ToolError("not supported: PIVOT; use an aggregate with IF for each column")
     return node
 
 
 def _literal(node: Node) -> Node:
-    """Make a number with a point a FLOAT64 instead of DuckDB's DECIMAL, except in inserted rows."""
+    """Cast a decimal literal to FLOAT64, except in inserted rows; DuckDB would use DECIMAL."""
     holder = node.parent.parent if isinstance(node.parent, exp.Neg) else node.parent
     if (
         node.is_string
@@ -88,7 +88,7 @@ def _insert_row(node: Node) -> Node:
 
 
 def _substring(node: Node) -> Node:
-    """Start at the first character if the position precedes it."""
+    """Support start positions before the first character of a string."""
     return library("part", node.this, node.args["start"], node.args.get("length"))
 
 
@@ -124,14 +124,14 @@ def _trunc(kind: str) -> Callable[[Node], Node]:
 
 
 def _as_date(node: Node) -> Node:
-    """DATE_ADD and similar functions return a DATE; DuckDB's return a timestamp."""
+    """Cast to DATE, because DuckDB's DATE_ADD and similar functions return a timestamp."""
     if isinstance(node.parent, exp.Cast) and node.parent.to.is_type("date"):
         return node
     return exp.Cast(this=node.copy(), to=exp.DataType.build("DATE"))
 
 
 def _between_moments(node: Node) -> Node:
-    """TIMESTAMP_DIFF counts whole units; DuckDB's date_diff counts unit boundaries."""
+    """Count whole units, as TIMESTAMP_DIFF does; DuckDB's date_diff counts unit boundaries."""
     return duck(f"date_sub('{node.args['unit'].name}', {{1}}, {{0}})", node.this, node.expression)
 
 
@@ -140,15 +140,15 @@ def _check_format(node: Node) -> None:
     elements = _ELEMENT.findall(style.name) if isinstance(style, exp.Literal) else ["an expression"]
     for element in elements:
         if element not in _ELEMENTS:
-            raise ToolError(f"not supported: {element} in a format; use others, such as %d or %H")
+            raise ToolError(f"not supported: {element} in a format; use elements such as %d or %H")
     if node.args.get("zone"):
-        raise ToolError("not supported: a time zone beside a format; use DATETIME(time, zone)")
+        raise ToolError("not supported: a format and a time zone; use DATETIME(time, zone)")
 
 
 def _written(node: Node) -> Node:
     _check_format(node)
     item, style = node.this, node.args["format"]
-    if "%-d" in style.name:  # SQLGlot's spelling of `%e`, which pads with a blank
+    if "%-d" in style.name:  # SQLGlot's spelling of `%e`, which pads with a space
         raise ToolError("not supported: %e in a format; use %d")
     if isinstance(item, exp.TsOrDsToTime):
         item = duck("DATE '1970-01-01' + CAST({0} AS TIME)", item.this)
@@ -158,7 +158,7 @@ def _written(node: Node) -> Node:
 
 
 def _read(node: Node) -> Node:
-    """Parse a time with a format; PARSE_TIMESTAMP returns UTC."""
+    """Parse a time in the given format; the result of PARSE_TIMESTAMP is in UTC."""
     _check_format(node)
     return duck("timezone('UTC', {0})", node.copy()) if isinstance(node, exp.StrToTime) else node
 
@@ -170,7 +170,7 @@ def _string(node: Node) -> Node:
 
 
 def _from_epoch(node: Node) -> Node:
-    """TIMESTAMP_MILLIS and TIMESTAMP_MICROS return UTC times; DuckDB's return local ones."""
+    """Convert the results of TIMESTAMP_MILLIS and TIMESTAMP_MICROS to UTC."""
     return duck("timezone('UTC', {0})", node.copy()) if node.args.get("scale") else node
 
 
@@ -199,7 +199,7 @@ REWRITES: dict[type, Callable[[Node], Node]] = {
     exp.DataType: _type,
     exp.ArrayAgg: _without_limit,
     exp.GroupConcat: _without_limit,
-    # DuckDB supports it only in window functions.
+    # DuckDB supports IGNORE NULLS only in window functions.
     exp.IgnoreNulls: refuse("IGNORE NULLS; filter with WHERE"),
     exp.Unnest: refuse("WITH OFFSET; use GENERATE_ARRAY for the places", "offset"),
     exp.Pivot: _pivot,

@@ -1,7 +1,7 @@
-"""SQLGlot's parser with bounded work, and errors in a fixed order.
+"""SQLGlot's parser with bounded work and a reproducible order of errors.
 
-If code such as `DATE(DATE(…))` may be a type or a function, SQLGlot tries both, which doubles the
-work per nesting level.
+If an expression such as `DATE(DATE(…))` may be a type or a function, SQLGlot tries both, so the
+work doubles with each nesting level.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from typing import Any
 
 from sqlglot import Dialect, Parser, TokenType
 
-MAX_TOKENS = 50_000  # half the maximum characters; a token takes about 20 microseconds
-MAX_BRACKETS = 40  # nesting of brackets and CASE expressions; the parser is recursive
+MAX_TOKENS = 50_000  # parsing takes about 20 microseconds per token
+MAX_BRACKETS = 40  # maximum nesting of brackets and CASE, because the parser is recursive
 
-# Maximum average rereads per token; ordinary statements need less than one.
+# Maximum average number of rereads per token; ordinary statements need less than 1.
 _REREADS = 16
-# Rereads that every statement may use; they take a few hundredths of a second.
+# Additional tokens that the parser may reread, which takes about 0.04 seconds.
 _FEW_TOKENS = 2_000
 
 
 def parse_sql(sql: str, dialect: str) -> list[Any]:
-    """Parse a string into statement trees, with None for an empty statement.
+    """Parse SQL into a list of syntax trees, with None for empty statements.
 
-    Raises SqlglotError if it is invalid, RecursionError if it is nested too deeply or too long.
+    Raises SqlglotError for invalid SQL, and RecursionError if a statement is nested too deeply or
+    too long.
     """
     language = Dialect.get_or_raise(dialect)
     tokens = language.tokenize(sql)
@@ -58,12 +59,12 @@ def _parser_class(kind: type[Parser]) -> type[Parser]:
 
         def _retreat(self, index: int) -> None:
             self._rereads -= self._index - index
-            if self._rereads < 0:  # after one of its own errors, the parser would try alternatives
+            if self._rereads < 0:  # SQLGlot would catch a ParseError and go on
                 raise RecursionError
             super()._retreat(index)
 
         def validate_expression(self, expression: Any, args: list[Any] | None = None) -> Any:
-            # Sort, because SQLGlot's sets of required parts differ in order between processes.
+            # SQLGlot reports errors in set order, which differs between processes.
             for problem in sorted(expression.error_messages(args)):
                 self.raise_error(problem)
             return expression

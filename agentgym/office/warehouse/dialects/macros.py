@@ -1,6 +1,6 @@
 """DuckDB macros, in schema `lib`, for warehouse functions that DuckDB lacks.
 
-They are plain text, so the engine can create them without loading SQLGlot.
+The macros are strings, so the engine can create macros without importing SQLGlot.
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ MACROS: Mapping[str, tuple[str, ...]] = {
     dialect: (*_DATA[dialect], *_DATA["common"]) for dialect in ("bigquery", "snowflake")
 }
 
-# DuckDB functions that reveal details of its process. DuckDB calls most of them for names that are
-# not columns, as in `SELECT user`.
+# DuckDB functions that reveal details of the process. For most of these functions, the name alone
+# is a call, as in `SELECT user`.
 HIDDEN: Mapping[str, str] = _DATA["hidden"]

@@ -1,4 +1,4 @@
-"""Snowflake's dialect on DuckDB; unquoted names are upper-case."""
+"""Snowflake's SQL dialect, run on DuckDB; unquoted names are upper-case."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agentgym.text.tools import ToolError, echo
 
 
 class SnowSQL(Warehouse):
-    """Snowflake's dialect. Engine schemas are `DATABASE.SCHEMA`; USE changes `session`."""
+    """Snowflake's dialect. Engine schemas have names such as `DATABASE.SCHEMA`."""
 
     dialect: ClassVar[str] = "snowflake"
     functions: ClassVar[frozenset[str]] = FUNCTIONS
@@ -66,20 +66,20 @@ class SnowSQL(Warehouse):
         return ConversionResult("USE", message="Statement executed successfully.")
 
     def run(self, tree: exp.Expression, writes: bool, limit: int) -> ConversionResult:
-        """Execute a statement, or raise `ToolError` and change nothing."""
+        """Execute a statement; a `ToolError` means that nothing has changed."""
         if writes and isinstance(tree, exp.Use):
             return self.use(tree)
         return run(self, tree, writes, limit)
 
     def parse_name(self, name: str, kind: str) -> exp.Table:
-        """Parse a name."""
+        """Parse the qualified name of an object."""
         try:
             parsed = exp.to_table(name, dialect="snowflake")
         except (SqlglotError, ValueError, RecursionError):
             parsed = exp.Table()
         if not isinstance(parsed.this, exp.Identifier):
             raise ToolError(
-                f"invalid argument: {echo(name)} is no name of a {kind}; write "
+                f"invalid argument: {echo(name)} is not a valid {kind} name; write "
                 f"database.schema.{kind}"
             )
         return normalize_identifiers(parsed, dialect="snowflake")
@@ -116,9 +116,7 @@ class SnowSQL(Warehouse):
             "TABLES": self._tables, "COLUMNS": self._columns, "SCHEMATA": self._schemata, "DATABASES": self._databases,
         }  # fmt: skip
         if table.name.upper() not in views:
-            raise ToolError(
-                f"not found: INFORMATION_SCHEMA.{table.name}; there are {', '.join(views)}"
-            )
+            raise ToolError(f"not found: INFORMATION_SCHEMA.{table.name}; use {', '.join(views)}")
         return views[table.name.upper()](database)
 
     @override

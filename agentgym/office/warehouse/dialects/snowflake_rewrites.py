@@ -1,4 +1,4 @@
-"""Rewrites of Snowflake SQL that SQLGlot does not translate."""
+"""Rewrites of Snowflake expressions that SQLGlot does not translate to DuckDB's dialect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentgym.text.tools import ToolError, echo
 
 FUNCTIONS = frozenset("bit_count ascii chr contains degrees radians cbrt factorial".split())
 
-# All of Snowflake's integers have 38 digits.
+# Integer types, which all have 38 digits in Snowflake.
 _WIDE = {exp.DType.INT, exp.DType.SMALLINT, exp.DType.TINYINT}
 _TEXT = {exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR}
 
@@ -50,7 +50,7 @@ def _cast(node: Node) -> Node:
 
 
 def _values(node: Node) -> Node:
-    """Name unnamed columns COLUMN1, COLUMN2 and so on."""
+    """Name the unnamed columns of VALUES: COLUMN1, COLUMN2 and so on."""
     alias = node.args.get("alias")
     if not (alias and alias.columns) and not isinstance(node.parent, exp.Insert):
         width = (
@@ -75,8 +75,8 @@ def _to_char(node: Node) -> Node:
         return library("text", node.this)
     if not isinstance(style, exp.Literal) or not re.search("[YMDH]", style.name, re.I):
         raise ToolError(
-            f"invalid argument: the format {echo(style.sql('snowflake'))} is not supported; those "
-            "of dates are"
+            f"invalid argument: the format {echo(style.sql('snowflake'))} is not supported; only "
+            "date formats are"
         )
     match: Node = Dialect.get_or_raise("snowflake").format_time(
         exp.Literal.string(style.name.lower())
@@ -99,7 +99,7 @@ def _add(sign: str) -> Callable[[Node], Node]:
 
 
 def _diff(node: Node) -> Node:
-    """Cast both operands, which may be strings."""
+    """Cast literal operands, which may be strings, to TIMESTAMP."""
     for key in ("this", "expression"):
         if isinstance(node.args[key], exp.Literal):
             node.set(
@@ -110,12 +110,12 @@ def _diff(node: Node) -> Node:
 
 
 def _extract(node: Node) -> Node:
-    """Seconds since 1970 are whole numbers."""
+    """Convert EPOCH, the seconds since 1970, to a whole number."""
     return duck("CAST({0} AS BIGINT)", node.copy()) if node.this.name.upper() == "EPOCH" else node
 
 
 def _shift(node: Node) -> Node:
-    """Keep the type DATE when adding whole days, weeks, months or years."""
+    """Preserve the type DATE when adding days, weeks, months or years."""
     span, units = node.expression, ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
     if (
         not isinstance(span, exp.Interval)

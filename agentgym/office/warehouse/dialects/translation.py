@@ -1,7 +1,7 @@
-"""Statements in a warehouse's dialect, resolved against the catalogue and translated to DuckDB.
+"""Translation of a warehouse's SQL dialect to DuckDB.
 
-Every table must be in the catalogue, and every function in the dialect, so statements cannot reach
-the engine itself.
+Statements can use only catalogue tables and the dialect's functions, so they cannot access DuckDB's
+own tables and functions.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from agentgym.text.tools import ToolError, echo
 
 logging.getLogger("sqlglot").addHandler(
     logging.NullHandler()
-)  # otherwise SQLGlot warns on standard error
+)  # otherwise SQLGlot prints warnings to stderr
 
-# SQLGlot raises these for some invalid SQL.
+# Errors that SQLGlot raises for some invalid SQL.
 _PARSER_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 READS = (exp.Query, exp.Values, exp.Show, exp.Describe)  # Statements that return records
 
 
 class Warehouse(ABC):
-    """Runs statements of a dialect on an engine, at a fixed time."""
+    """Base class for SQL dialects, whose statements run at a fixed time."""
 
     dialect: ClassVar[str]
     functions: ClassVar[frozenset[str]]
@@ -53,33 +53,33 @@ class Warehouse(ABC):
         self.engine = engine
         self.now = now
 
-    # A dialect overrides these hooks.
+    # Hooks that each dialect overrides.
 
     @abstractmethod
     def resolve_table(self, table: exp.Table) -> TableName:
-        """Return the engine's name for a table, which need not exist."""
+        """Return the engine's name for a table, even if the table does not exist."""
 
     @abstractmethod
     def information_schema(self, table: exp.Table) -> View | None:
-        """Return an information schema view's columns and records, or None."""
+        """Return an information schema view, or None for other tables."""
 
     @abstractmethod
     def default_column_name(self, item: exp.Expression, number: int) -> str:
-        """Return the name of an unnamed query column."""
+        """Return the name of a query column without an alias."""
 
     def show(self, tree: exp.Expression) -> Rows:
-        """Return the records of DESCRIBE."""
+        """Return the result of a SHOW or DESCRIBE statement."""
         raise ToolError(
-            f"invalid argument: {tree.key.upper()} is not a statement of {self.dialect}; query "
+            f"invalid argument: {self.dialect} does not support {tree.key.upper()}; query "
             "INFORMATION_SCHEMA"
         )
 
     @abstractmethod
     def parse_command(self, text: str) -> exp.Expression | None:
-        """Parse a statement unknown to SQLGlot; return None for others."""
+        """Parse a statement that SQLGlot cannot parse; return None for other statements."""
 
     def reads(self, tree: exp.Expression) -> bool:
-        """Return whether a statement is only a query, SHOW or DESCRIBE."""
+        """Return whether a statement only reads data: a query, SHOW or DESCRIBE."""
         return (
             isinstance(tree, READS)
             and not tree.find(exp.DML, exp.DDL, exp.Command, exp.Into)
@@ -87,16 +87,16 @@ class Warehouse(ABC):
         )
 
     def kind(self, tree: exp.Expression) -> str:
-        """Return a statement's kind, such as INSERT or CREATE TABLE."""
+        """Return the kind of statement, such as INSERT or CREATE TABLE."""
         if isinstance(tree, exp.Command):
             return str(tree.this).upper()
         kind = tree.args.get("kind")
-        if not kind or kind is True:  # SQLGlot sets `into` to True for COPY
+        if not kind or kind is True:  # for COPY, SQLGlot sets `kind` to True
             return tree.key.upper()
         return f"{tree.key.upper()} {str(kind).upper()}"
 
     def transpile(self, tree: exp.Expression) -> None:
-        """Change a tree so that SQLGlot writes equivalent DuckDB SQL."""
+        """Apply the rewrites to a syntax tree in place."""
         try:
             # Children precede their parents.
             for node in list(tree.walk())[::-1]:
@@ -106,7 +106,7 @@ class Warehouse(ABC):
                         swap(node, new)
         except _PARSER_ERRORS:
             raise ToolError(
-                "invalid argument: the statement has a part that cannot be understood"
+                "invalid argument: the statement contains an invalid expression"
             ) from None
 
     def parse(self, sql: str) -> exp.Expression:
@@ -137,25 +137,25 @@ class Warehouse(ABC):
         trees = [tree for tree in parsed if tree is not None]
         if len(trees) != 1:
             raise ToolError(
-                f"invalid argument: one statement a call, got {len(trees)}; make a call for each"
+                f"invalid argument: a call must contain one statement, got {len(trees)}"
             )
         tree: exp.Expression = trees[0]
         return (self.parse_command(text) or tree) if isinstance(tree, exp.Command) else tree
 
     def find_table(self, table: exp.Table) -> TableName:
-        """Return the named table."""
+        """Return the engine's name of an existing table, or raise `ToolError`."""
         name = self.resolve_table(table)
         if name not in self.engine.tables:
             raise ToolError(f"not found: there is no table {'.'.join(name)}")
         return name
 
     def translate(self, tree: exp.Expression) -> tuple[str, list[TableName]]:
-        """Return DuckDB SQL and its tables; this consumes the tree."""
+        """Return DuckDB SQL and the tables that it uses; the tree is modified."""
         needed = self.prepare(tree)
         return self.to_duckdb(tree, copy=False), needed
 
     def prepare(self, tree: exp.Expression) -> list[TableName]:
-        """Prepare a tree; return its tables."""
+        """Check and rewrite a syntax tree in place; return the tables in it."""
         self.check(tree)
         self._name_columns(tree)
         needed = self._resolve(tree)
@@ -163,7 +163,7 @@ class Warehouse(ABC):
         return needed
 
     def to_duckdb(self, tree: exp.Expression, copy: bool = True) -> str:
-        """Write a tree as DuckDB SQL; without `copy`, this changes the tree."""
+        """Convert a rewritten tree to DuckDB SQL; without `copy`, the tree may change."""
         options: dict[str, Any] = {"copy": copy, "comments": False}
         try:
             return tree.sql("duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE, **options)
@@ -171,7 +171,7 @@ class Warehouse(ABC):
             raise ToolError(f"invalid argument: not supported here: {error}") from None
 
     def check(self, tree: exp.Expression) -> None:
-        """Reject unknown functions, parameters and queries of a table's past versions."""
+        """Reject unknown functions, parameters, and queries for earlier versions of tables."""
         for node in tree.walk():
             if isinstance(node, exp.Anonymous) and node.name.lower() not in self.functions:
                 raise ToolError(f"invalid argument: function not found: {echo(node.name)}")
@@ -184,8 +184,8 @@ class Warehouse(ABC):
                 )
             if isinstance(node, exp.Table) and (node.args.get("when") or node.args.get("version")):
                 raise ToolError(
-                    "invalid argument: tables are kept as they are now only; earlier versions "
-                    "cannot be read"
+                    "invalid argument: earlier versions of tables cannot be queried; query the "
+                    "current table"
                 )
 
     def _name_columns(self, tree: exp.Expression) -> None:
@@ -230,7 +230,7 @@ class Warehouse(ABC):
         return list(needed)
 
     def check_schema(self, name: str) -> None:
-        """Refuse a missing schema."""
+        """Raise `ToolError` if a schema does not exist."""
         if name not in self.engine.schemas:
             raise ToolError(
                 f"not found: there is no {'dataset' if self.dialect == 'bigquery' else 'schema'} "
@@ -238,7 +238,7 @@ class Warehouse(ABC):
             )
 
     def column_definition(self, item: exp.Expression, keys: set[str]) -> Column:
-        """Return a column as declared in a statement."""
+        """Convert a column definition to a `Column`."""
         column = Column(item.name, "VARCHAR", key=item.name.lower() in keys)
         if not isinstance(item, exp.ColumnDef) or not item.kind:
             return column
@@ -267,8 +267,8 @@ class Warehouse(ABC):
             ),
         ):
             raise ToolError(
-                f"invalid argument: column {column.name}: values that make themselves are not "
-                "supported; give them"
+                f"invalid argument: column {column.name}: generated values are not supported; "
+                "insert the values"
             )
         return (
             replace(column, comment=comment_in(kind))
@@ -277,7 +277,7 @@ class Warehouse(ABC):
         )
 
     def default_value(self, item: exp.Expression) -> str:
-        """Return an expression without tables as DuckDB SQL."""
+        """Convert a default value to DuckDB SQL; raise `ToolError` for a query."""
         holder = exp.Paren(this=item.copy())
         self.check(holder)
         if holder.find(exp.Table, exp.Query):
@@ -286,7 +286,7 @@ class Warehouse(ABC):
         return self.to_duckdb(holder.this)
 
     def set_comment(self, name: TableName, column: str, text: str) -> None:
-        """Set a table's comment or, given its name, a column's."""
+        """Set the comment of a column, or of the table if `column` is empty."""
         table = self.engine.tables[name]
         if column:
             changed = self.column_of(name, column)
@@ -300,7 +300,7 @@ class Warehouse(ABC):
             self.engine.tables[name] = replace(table, comment=text)
 
     def column_of(self, name: TableName, column: str) -> Column:
-        """Return a table's column, ignoring case."""
+        """Return the column with a given name (ignoring case), or raise `ToolError`."""
         for candidate in self.engine.tables[name].columns:
             if candidate.name.lower() == column.lower():
                 return candidate

@@ -1,4 +1,4 @@
-"""Helpers for syntax trees, and the rewrites common to both dialects."""
+"""Helpers for SQL syntax trees, and rewrites that both dialects use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sqlglot import exp
 from agentgym.office.warehouse.tables import Column, TableName
 from agentgym.text.tools import ToolError, echo
 
-# Untyped, because SQLGlot declares few attributes of its classes.
+# Nodes are untyped, because SQLGlot's classes declare few attributes.
 Node: TypeAlias = Any
 
 
 def swap(node: Node, new: Node) -> None:
-    """Replace a node; SQLGlot's `replace` visits all siblings."""
+    """Replace a node without visiting all siblings."""
     parent, key, place = node.parent, node.arg_key, node.index
     if place is None or not isinstance(parent.args[key], list):
         node.replace(new)
@@ -27,7 +27,7 @@ def swap(node: Node, new: Node) -> None:
 
 
 def is_cte(table: exp.Table) -> bool:
-    """Return whether a name is a visible common table expression."""
+    """Return whether a table name refers to a common table expression."""
     if table.args.get("db") or not table.name:
         return False
     child: Any = table
@@ -46,7 +46,7 @@ def is_cte(table: exp.Table) -> bool:
 
 
 def set_name(table: exp.Table, name: TableName, alias: str = "") -> None:
-    """Replace a table's name by the engine's."""
+    """Replace a table name with the engine's name."""
     table.set("this", exp.to_identifier(name[1], quoted=True))
     table.set("db", exp.to_identifier(name[0], quoted=True))
     table.set("catalog", None)
@@ -55,7 +55,7 @@ def set_name(table: exp.Table, name: TableName, alias: str = "") -> None:
 
 
 def comment_in(properties: Any) -> str:
-    """Return the comment (in BigQuery, the description) in properties."""
+    """Return the comment (in BigQuery, the description) from properties."""
     for item in properties.expressions if properties else []:
         if isinstance(item, exp.SchemaCommentProperty):
             return str(item.this.name)
@@ -66,7 +66,7 @@ def comment_in(properties: Any) -> str:
 
 
 def only_comment(properties: exp.Properties) -> str:
-    """Return the comment in properties; reject properties that set anything else."""
+    """Return the comment from properties; reject other properties."""
     for item in properties.expressions:
         described = isinstance(item, exp.Property) and item.name.lower() == "description"
         if not described and not isinstance(item, exp.SchemaCommentProperty):
@@ -77,13 +77,13 @@ def only_comment(properties: exp.Properties) -> str:
 
 
 def check_length(sql: str) -> str:
-    """Return a statement that is short enough to parse."""
+    """Return a statement; raise `ToolError` if it is empty or too long."""
     if not sql.strip():
         raise ToolError("invalid argument: the statement is empty")
     if len(sql) > 100_000:
         raise ToolError(
-            f"invalid argument: the statement has {len(sql)} characters, at most 100000 are "
-            f"allowed: {echo(sql)}"
+            f"invalid argument: a statement may have at most 100000 characters, got {len(sql)}: "
+            f"{echo(sql)}"
         )
     return sql
 
@@ -92,14 +92,14 @@ NOW = "CAST(getvariable('now') AS TIMESTAMPTZ)"  # the episode's current time
 
 
 def library(name: str, *arguments: Any) -> exp.Anonymous:
-    """Return a call of a `lib` function."""
+    """Return a call to a macro in the schema `lib`."""
     return exp.Anonymous(
         this=f"lib.{name}", expressions=[argument for argument in arguments if argument is not None]
     )
 
 
 def duck(text: str, *parts: Any) -> Node:
-    """Parse DuckDB SQL with tree parts for {0}, {1} and so on."""
+    """Parse DuckDB SQL, with the syntax trees `parts` in place of {0}, {1} and so on."""
     names = [f"__part{k}" for k in range(len(parts))]
     tree = exp.Paren(this=sqlglot.parse_one(text.format(*names), read="duckdb"))
     for column in list(tree.find_all(exp.Column)):
@@ -109,12 +109,12 @@ def duck(text: str, *parts: Any) -> Node:
 
 
 def default_name(column: Column) -> str | None:
-    """Return a column's default value as a statement would write it."""
+    """Return the default value of a column as SQL in the warehouse's dialect."""
     return column.default and column.default.replace(NOW, "CURRENT_TIMESTAMP()")
 
 
 def refuse(what: str, part: str = "") -> Callable[[Node], Node]:
-    """Return a rewrite that rejects a construct, either always or only if it has a given part."""
+    """Return a rewrite that rejects an expression, or only expressions with a given part."""
 
     def change(node: Node) -> Node:
         if part and not node.args.get(part):

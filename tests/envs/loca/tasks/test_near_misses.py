@@ -84,7 +84,11 @@ def of_workbooks(task: str) -> Misses:
         yield f"no {path}", no_file(path), "there is no file"
         yield f"a directory in place of {path}", folder_at(path), "is a directory"
         for name, data in {"a bomb": b"0" * 10**7, "a note": b" nothing"}.items():
-            yield f"{path} is {name}", file_of(path, b"PK\x03\x04" + data), "no workbook"
+            yield (
+                f"{path} is {name}",
+                file_of(path, b"PK\x03\x04" + data),
+                "not a readable workbook",
+            )
         sheet = open_workbook(solved(task).office.context.files.read(path)).worksheets[0]
         rows = [[cell.value for cell in row] for row in sheet.iter_rows()]
         for name, changed, words in of_rows(rows, ordered=True):
