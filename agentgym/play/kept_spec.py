@@ -1,4 +1,4 @@
-"""Env specs that survive `gymnasium.make` unchanged."""
+"""Env specs that `gymnasium.make` does not change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class KeepsSpec:
 
     @property
     def spec(self) -> EnvSpec | None:
-        """Return the env's spec without wrappers; None if it was built directly."""
+        """Return the env's spec without wrappers; None if the env was built without a spec."""
         return self._spec
 
     @spec.setter

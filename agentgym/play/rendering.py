@@ -9,7 +9,7 @@ from agentgym.text.messages import Chat, pillow
 
 _MARGIN = 8  # pixels
 _SPACING = 4  # pixels between lines
-_SCALE = 2  # the font is only 11 pixels high
+_SCALE = 2  # enlarged, because the font is 11 pixels high
 
 
 def render_chat(mode: str | None, chat: Chat, board: str) -> str | NDArray[np.uint8] | None:
