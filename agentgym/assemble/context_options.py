@@ -1,6 +1,6 @@
 """Parse context strategies with arguments, such as `clear_results:trigger=60k:keep=3+compaction`.
 
-Any strategy, or `none`, may also have arguments of the context window.
+Any strategy, including `none`, also accepts the context window's arguments.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Worlds from other packages, listed in the entry-point group `agentgym.worlds`.
 
-An entry is `module:Class`, or a module that registers worlds on import. A broken package causes a
-warning and loses only its own worlds.
+An entry names a `module:Class`, or a module that registers worlds on import. A broken package
+causes a warning and loses only its own worlds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _entries() -> Iterator[EntryPoint]:
 
 
 def import_plugins(namespace: str = "") -> list[str]:
-    """Import the modules of new entries; return the failed ones."""
+    """Import the modules of new entries; return the modules that failed."""
     broken = []
     for value, entry in list(_unused.items()):
         if namespace and namespace not in (entry.name, entry.module.partition(".")[0]):

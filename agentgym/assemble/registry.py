@@ -1,4 +1,4 @@
-"""Registry of worlds and teams, and env specs from ids with options."""
+"""Registry of worlds and teams, which also builds env specs."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def register_plugins() -> None:
 
 
 def load_plugins(namespace: str = "") -> None:
-    """Import all other packages, or one; drop broken worlds with a warning."""
+    """Import plugin packages; drop broken worlds with a warning."""
     for path in import_plugins(namespace):
         for env_id in ids_of(path):
             for table in (_worlds, _teams, gymnasium.registry):
@@ -176,8 +176,8 @@ def load_plugins(namespace: str = "") -> None:
 def resolve(env_id: str) -> str:
     """Return the full id of a world or team; raise ValueError unless exactly one matches.
 
-    `ListWorld-easy` means `agentgym/ListWorld-easy-v0`, or another package's world if the name is
-    unique. `package.module:MyWorld` names a class.
+    `ListWorld-easy` means `agentgym/ListWorld-easy-v0`, or the only other world with this name.
+    `package.module:MyWorld` names a class.
     """
     if not isinstance(env_id, str):
         raise ValueError(f"an id must be a string such as 'ListWorld', got {env_id!r}")
@@ -274,8 +274,8 @@ def spec(
         window: The context window in tokens, such as 32_000 or `32k`.
         context_options: Arguments of each strategy, of `trim` and of `budget`.
         agents: For a team, the options that differ between agents, by agent name.
-        **options: Keyword arguments of `ToolEnv` and of the world's configuration. For a team, also
-            those of `agentgym.multi.game.Game`, or `seat` and `opponents`
+        **options: Keyword arguments of `ToolEnv` and of the world's configuration. Teams also
+            accept the arguments of `agentgym.multi.game.Game`, or `seat` and `opponents`
             (`agentgym.training.rollout.seat_env.SeatEnv`).
 
     Raises:
@@ -332,7 +332,7 @@ def _bare_spec(
     for name in options.keys() & vars(config).keys():
         if isinstance(options[name], str) or isinstance(getattr(config, name), str):
             env_spec.kwargs[name] = getattr(config, name)
-    config_for_split(world, config, env_spec.kwargs.get("split"))  # raises without such a split
+    config_for_split(world, config, env_spec.kwargs.get("split"))  # checks the split
     if is_for_team and "team" not in env_spec.kwargs:
         raise ValueError(f"agents requires a team, and {env_spec.name} has one agent; {TEAM_IDS}")
     check_requirements(world.__name__, world.requirements(config))

@@ -59,7 +59,7 @@ class Layer:
     stage: Stage
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
-        """Return a spec with the wrapper's outermost package, because its file may move."""
+        """Return a spec that imports the wrapper from its outermost package; files may move."""
         name, path = self.wrapper.__name__, ""
         for part in self.wrapper.__module__.split("."):
             path = f"{path}.{part}" if path else part
@@ -83,7 +83,7 @@ def register_strategy(name: str, wrapper: AnyWrapper, stage: Stage | None = None
 
     Args:
         name: The name in `context` and `context_options`.
-        wrapper: The class, importable from its module. Its parameters are the env, the
+        wrapper: The class, importable from its module. The class accepts the env, the
             `context_options` and, for stages after `EXAMPLES`, `budget`.
         stage: The wrapper's position in the stack; by default the wrapper's attribute `stage`.
     """

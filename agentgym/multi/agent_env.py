@@ -152,7 +152,7 @@ def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, d
     if isinstance(env, ToolEnv):
         return env.chat, info
     if not isinstance(env, gymnasium.Wrapper):
-        raise TypeError(f"a seat must be a ToolEnv, maybe wrapped, got {type(env).__name__}")
+        raise TypeError(f"a seat must be a ToolEnv or its wrapper, got {type(env).__name__}")
     chat, info = refresh(env.env, info)
     if isinstance(env, gymnasium.ObservationWrapper):
         return env.observation(chat), info

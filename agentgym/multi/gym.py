@@ -19,7 +19,7 @@ class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
     """Env that plays a team, one reply per step. The observation is the chat of the next agent.
 
     `info["agent"]` names the agent that replied, and `info["task"]` counts this agent's chats in
-    the episode. The reward is the team's score, once, at the end; `info["detail"].report["team"]`
+    the episode. At the end, the reward is the team's score, and `info["detail"].report["team"]`
     contains each agent's reward.
 
     Args:

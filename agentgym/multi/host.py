@@ -121,7 +121,7 @@ class Hosting(TeamProtocol):
             team.end(reason)
 
     def take_answer(self, team: Team, text: str) -> str:
-        """Let the referee check the host's answer, then pass it on."""
+        """Let the referee check the host's answer, then forward a correct answer."""
         if not team.question:
             raise ToolError("there is no open question to answer")
         objection = self._hosted(team.worlds[HOST]).objection(text, team.answer)

@@ -199,8 +199,7 @@ class Reporting(_AgentTools):
 class Duel(TeamProtocol):
     """Protocol of rivals, each in a separate world of the same configuration and seed.
 
-    The first agent to solve the task ends the episode and earns 1; agents that solve the task in
-    the same cycle share this reward.
+    The first agents to solve the task, all in one cycle, end the episode and share a reward of 1.
     """
 
     kind = "duel"

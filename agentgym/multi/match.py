@@ -17,10 +17,10 @@ PLAYED = "The moves since your last turn:"
 
 
 class Match(TeamProtocol):
-    """Protocol of a match. Every agent has a copy of the world that shows its seat's view.
+    """Protocol of a match. Every agent has a copy of the world, seen from the agent's seat.
 
     Simultaneous moves take effect together at the end of a cycle, so nobody sees another player's
-    move in advance. A seat that uses up its turns or its failed rounds ends the match. Each agent
+    move in advance. A match ends when a seat has no turns left or fails too many rounds. Each agent
     earns its world's `SeatedWorld.payoff`.
     """
 
@@ -42,7 +42,7 @@ class Match(TeamProtocol):
         return Toolset()
 
     def toolsets(self, agent: str, world: World[Any]) -> Sequence[object]:
-        """Return the world's tools and the referee's tool; no agent has the latter."""
+        """Return the world's tools and the tool that only the referee uses."""
         return (*world.toolsets(), _Referee(_seated(world)))
 
     def notes(self, agent: str) -> str:
@@ -83,7 +83,7 @@ class Match(TeamProtocol):
         if moves.keys() == set(_movers(team)):
             for agent, world in seated.items():
                 referee = tools_of(_Referee(world))["resolve"]
-                # A logged call, so that a world re-created after a fault repeats the moves.
+                # The moves are logged as a call, so a world re-created after a fault repeats them.
                 news = carry_out(world, referee, "resolve", {"moves": moves})
                 if agent in team.unseated and agent in world.movers():
                     team.unseated.discard(agent)

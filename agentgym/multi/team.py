@@ -90,7 +90,7 @@ class Team:
         return channel.garble(text, moment)
 
     def post(self, sender: str, receiver: str, verb: str, text: str, channel: Channel) -> None:
-        """Add a text to an agent's mail; the stated length exposes imitated messages."""
+        """Add a text to an agent's mail and state its length, so fake messages are detectable."""
         if not text.strip():
             raise ToolError("the text is empty; write a message")
         room = channel.max_message - self._posted[receiver]
@@ -104,7 +104,7 @@ class Team:
         self.mail[receiver].append(f"{sender} {verb} ({len(arrived)} characters):\n{arrived}")
 
     def collect(self, agent: str) -> str:
-        """Return an agent's mail, and clear the mail."""
+        """Return an agent's mail and empty the mailbox."""
         mail, self.mail[agent], self._posted[agent] = self.mail[agent], [], 0
         return "\n\n".join(mail)
 
@@ -168,7 +168,7 @@ class TeamProtocol:
     def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
     ) -> AgentTools:
-        """Return the world tools by agent."""
+        """Return the names of each agent's world tools."""
         raise NotImplementedError
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
@@ -204,7 +204,7 @@ class TeamProtocol:
         return go()
 
     def rouse(self, team: Team) -> None:
-        """Wake one or more agents when all agents are idle and have no mail."""
+        """Wake agents if all agents are idle without mail."""
         for agent in team.agents:
             team.mail[agent].append(
                 "Everyone was waiting, so nobody would have acted again. Go on."

@@ -72,7 +72,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
     def state(self) -> Chat:
         """Return the hidden state for a central critic, as a chat with one JSON message.
 
-        It contains the cycle number, the agents that must still act, undelivered messages, and each
+        The message contains the cycle number, the next agents, undelivered messages, and each
         distinct world.
         """
         game = self.game

@@ -36,7 +36,7 @@ _STARTS = [0, *(place + 1 for place, unit in enumerate(_UNITS[:-1]) if unit == "
 
 
 def best_call(world: World[object]) -> ToolCall:
-    """Return the first optimal or else legal call; raise ValueError if optimality is undefined."""
+    """Return the first optimal or legal call; raise ValueError if optimality is undefined."""
     calls = world.optimal_calls()
     if calls is None:
         # A fallback to a legal call would report a wrong score for the oracle.
@@ -69,7 +69,7 @@ def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
     calls = wrong_calls(world) if has_hook(type(world), "legal_calls") else []
     for place in rng.permutation(len(calls))[:_READ_BACK]:
         words = world.subtask_for(calls[place], with_state)
-        # If scripted policies can parse hints of this world, they must be able to parse this hint.
+        # Scripted policies that parse hints must be able to parse this hint.
         if not has_hook(type(world), "read_subtask") or world.read_subtask(words) == calls[place]:
             return words
     best = world.optimal_calls() or ()
@@ -95,7 +95,7 @@ class Decoys:
         if next(self._others(), None) is None:
             raise ValueError(
                 f"wrong state hints need another instance of {type(world).__name__}, but all "
-                f"{_DECOYS} draws with {env.config} gave this one; allow more instances, or omit "
+                f"{_DECOYS} draws with {env.config} gave this instance; allow more, or omit "
                 "the probability after S"
             )
 

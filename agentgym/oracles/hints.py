@@ -60,8 +60,7 @@ HISTORY_NOTE = (
 class HintOracle(
     StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
 ):
-    """Wrapper that appends a hint to the newest message, at a cost independent of the chat's
-    length.
+    """Wrapper that appends a hint to the newest message, in time independent of the chat's length.
 
     Random choices depend only on the instance and the turn, so arms are paired.
 
@@ -162,7 +161,7 @@ class HintOracle(
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         chat, reward, terminated, truncated, info = self.env.step(action)
-        shown = self.observation(chat)  # before `add_faults`, which reports its faults
+        shown = self.observation(chat)  # before `add_faults`, which reports faults of this call
         return shown, reward, terminated, truncated, self.world_env.guard.add_faults(info)
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
@@ -218,8 +217,8 @@ class StateOracle(HintOracle):
     Args:
         hint_scope: `persistent` or `ephemeral`.
         whole: Whether the state replaces the history. If the hint contains only
-            `World.brief_state`, a tool then shows the rest. Team agents, whose chats contain only
-            part of the history, always have the tool.
+            `World.brief_state`, a tool shows the rest. Team agents, whose chats contain only part
+            of the history, always have the tool.
         accuracy: The probability that a hint is correct; a wrong hint is another instance's state.
         placebo: Whether to show uninformative text instead.
 
@@ -295,8 +294,8 @@ class StateOracle(HintOracle):
 class HistoryOracle(
     StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
 ):
-    """Oracle that hides the history: it shows the system message, the restated task and the newest
-    hints (LUMINA, figure 1c). At the end of the episode, the oracle shows the whole chat.
+    """Oracle that hides the history until the episode ends: it shows the system message, the
+    restated task and the newest hints (LUMINA, figure 1c).
 
     Args:
         env: An env with a `StateOracle`.
@@ -378,7 +377,7 @@ def split_hints(text: str) -> tuple[str, dict[str, str]]:
 def _take_blocks(text: str, opening: re.Pattern[str], closing: str) -> tuple[str, dict[str, str]]:
     rest: list[str] = []
     blocks: dict[str, str] = {}
-    unclosed: set[str] = set()  # searching for their closing tags again would take quadratic time
+    unclosed: set[str] = set()  # repeated searches for closing tags would take quadratic time
     position = start = 0
     while mark := opening.search(text, start):
         tag = mark[1]

@@ -243,7 +243,7 @@ class ThinkingPolicy:
     """Policy that writes the world's reasoning before another policy's calls, to teach small
     models.
 
-    Summaries and notes have no reasoning, nor have calls that follow both a plan and a state hint.
+    Summaries, notes, and calls after both a plan and a state hint have no reasoning.
 
     Example:
         >>> teacher = ThinkingPolicy(NoisyPolicy("ListWorld", 0.2))

@@ -21,7 +21,7 @@ from agentgym.world.world import World
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.wrappers.context import WARNING
 
-# More than the usual number of concurrent episodes; a parsed chat takes as much memory as a world.
+# More than the usual number of concurrent episodes; a parsed chat takes much memory.
 _MOST_CHATS = 1_024
 _MOST_VERSIONS = 4  # threads and repeated passes read different versions of a chat
 
@@ -207,7 +207,7 @@ class Readings(Generic[ReadingT]):
 
     @contextmanager
     def read(self, chat: Chat) -> Iterator[ReadingT]:
-        """Read a chat and yield its reading; raise ValueError if the chat has no task."""
+        """Yield the reading of a chat; raise ValueError if the chat has no task."""
         messages = chat.messages
         if not isinstance(messages, Messages):
             messages = Messages(messages)  # the parsed chat belongs to this buffer
@@ -215,7 +215,7 @@ class Readings(Generic[ReadingT]):
         reading = self._pop(lineage, chat, shared) or self._begin(chat)
         reading.read(chat, shared)
         yield reading
-        self._keep(lineage, reading)  # not after an error, which may corrupt it
+        self._keep(lineage, reading)  # an error discards it
 
     def _pop(self, lineage: object, chat: Chat, shared: int) -> ReadingT | None:
         with self._lock:
@@ -245,7 +245,7 @@ def _read_alike(one: Message, other: Message) -> bool:
 
 
 def read_state(world: World[object], state: str) -> bool:
-    """Load a state into a world; return False if it is empty or truncated."""
+    """Load a state into a world; return False if the state is empty or truncated."""
     if state:
         with suppress(ValueError):
             world.read_state(state)
@@ -254,6 +254,6 @@ def read_state(world: World[object], state: str) -> bool:
 
 
 def apply_result(world: World[object], call: ToolCall, result: str) -> None:
-    """Apply a result to a world, unless it was cleared or truncated."""
+    """Apply a result to a world, unless the result was cleared or truncated."""
     with suppress(ValueError, KeyError):
         world.read_result(call, result)

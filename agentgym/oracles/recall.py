@@ -45,16 +45,16 @@ class StatePages(Toolset):
         Args:
             pages: The numbers of the pages, from 1, that are not shown yet.
         """
-        # `StateOracle` answers valid requests without playing them.
+        # `StateOracle` answers valid requests without calling this tool.
         if not self.count:
             raise ToolError("the state hint is complete: there are no more pages")
         raise ToolError(
-            f"pages must be hidden pages from 1 to {self.count}, in a reply without other calls, "
+            f"pages must list hidden pages from 1 to {self.count}, in a reply without other calls, "
             f"got {pages}"
         )
 
     def describe(self, world: World[Any]) -> str:
-        """Describe a world's state; add the requested pages if the state is long."""
+        """Describe a world's state and add the requested pages."""
         brief, chars = world.brief_state(), world.state_chars()
         if chars <= len(brief):
             self.count = 0

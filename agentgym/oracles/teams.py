@@ -115,9 +115,9 @@ class _TeamReading(ChatReading):
 class TeamPolicy:
     """Policy that plays every agent of a team like one scripted policy.
 
-    In a split team, the next call is played by the agent that has its tool; the other agents send
-    this agent the state and wait. A manager delegates the calls that it cannot play. A host needs
-    only the question to answer.
+    In a split team, the agent that has the tool makes the next call; the other agents send the
+    state and wait. A manager delegates the calls that it cannot play. A host needs only the
+    question to answer.
 
     Args:
         env_id: The id of the team.

@@ -22,7 +22,7 @@ from agentgym.world.world import World
 # This text never changes, because an exception's message may reveal hidden information.
 FAULT = "the tool failed for a reason of its own, and nothing was changed; try another way"
 
-# Only longer results are logged as checksums; for a short result, a checksum saves nothing.
+# Only longer results are logged as checksums, which save nothing for short results.
 _SHORT = 80
 
 # In the traceback of a deep recursion, only both ends are useful.
@@ -34,7 +34,7 @@ class Guard:
     """Record of failures that the policy did not cause.
 
     Attributes:
-        invalid: Why the episode does not measure the policy; empty while it is valid.
+        invalid: Why the episode does not measure the policy; empty for a valid episode.
         broken: Whether a state could not be restored.
     """
 
@@ -145,7 +145,7 @@ class _Watch:
 
 def is_stop(error: BaseException) -> bool:
     """Report whether an exception is a request to stop."""
-    # Importing asyncio for its exceptions would lengthen the package's import by a tenth.
+    # Importing asyncio for its exceptions would make importing the package 10 % slower.
     asyncio = sys.modules.get("asyncio.exceptions")
     cancelled = (asyncio.CancelledError,) if asyncio else ()
     return isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, *cancelled))

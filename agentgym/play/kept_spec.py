@@ -20,7 +20,7 @@ def has_own_entry_point(spec: EnvSpec) -> bool:
 class KeepsSpec:
     """Mixin for envs that keep their first spec.
 
-    `gymnasium.make` overwrites the spec with one that mixes the wrappers' options with the env's.
+    `gymnasium.make` overwrites the spec with a mixture of the wrappers' and the env's options.
     """
 
     _spec: EnvSpec | None = None

@@ -16,12 +16,12 @@ class Reply:
 
     Attributes:
         text: The action for `env.step`.
-        prompt_ids: The prompt's token ids, if known; if they are `TokenIds`, an episode's prompts
-            share memory.
+        prompt_ids: The prompt's token ids, if known; as `TokenIds`, an episode's prompts share
+            memory.
         ids: The sampled token ids.
         logprobs: The log-probability of each id under the sampler, in nats.
-        ended: Why the policy stopped, such as `over_window`; empty if the policy replied. The
-            episode then ends with the world's current score (`StepInfo.ended`).
+        ended: Why the policy stopped, such as `over_window` (`StepInfo.ended`); the episode then
+            ends with the current score. Empty if the policy replied.
         usage: `prompt_tokens`, `completion_tokens` and `seconds` of the reply, if the policy knows
             them; recorded as `info["usage"]`.
     """
@@ -30,7 +30,7 @@ class Reply:
     prompt_ids: TokenIds | tuple[int, ...] = ()
     ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    ended: str = field(default="", compare=False)  # excluded, because the step's outcome records it
+    ended: str = field(default="", compare=False)  # the step's outcome records it
     usage: Mapping[str, float] | None = field(default=None, compare=False)
 
 

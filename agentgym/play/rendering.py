@@ -22,7 +22,7 @@ def render_chat(mode: str | None, chat: Chat, board: str) -> str | NDArray[np.ui
 
 
 def draw_text(text: str) -> NDArray[np.uint8]:
-    """Return a text as uint8 of shape `(height, width, 3)`, black on white."""
+    """Return a text as a uint8 image of shape `(height, width, 3)`, black on white."""
     font = pillow("PIL.ImageFont").load_default_imagefont()
     # The font contains only Latin-1 characters.
     text = text.encode("latin-1", "replace").decode("latin-1")

@@ -30,7 +30,7 @@ from agentgym.text.messages import Chat
 
 _HEAD = struct.Struct("<QQ")  # the newest record's number and length in bytes
 _SEEN = struct.Struct("<Q")  # the number of the last record read
-_PAGE = 4096  # a memory page; each env's first page holds both numbers above
+_PAGE = 4096  # a memory page; each env's first page contains the structs above
 _SLOT = 1 << 32  # maximum bytes of a record; untouched pages use no memory
 _SLOTS = 2  # the reader may still be using the previous record
 _PART = _SLOTS * _SLOT  # bytes per env

@@ -30,14 +30,14 @@ def trust_package(module: str) -> None:
 def trust_only(modules: Iterable[str]) -> None:
     """Restrict imports by name to agentgym's modules and installed packages' worlds.
 
-    A run folder names modules too, and its author must not choose the imports.
+    A run folder also names modules, but its author must not choose the imports.
     """
     global _trusted  # noqa: PLW0603 - a property of the process, like sys.path
     _trusted = set(modules)
 
 
 def trust_also(modules: Iterable[str]) -> None:
-    """Trust further modules, if not all are trusted."""
+    """Add trusted modules, unless all modules are trusted."""
     if _trusted is not None:
         _trusted.update(modules)
 

@@ -184,7 +184,8 @@ class Messages(Sequence[Message]):
         is_longest = len(buffer) == self._length
         if is_longest:
             buffer += new
-        # If two threads extend this version at once, the later one copies; a lock would be slower.
+        # If two threads extend this version at once, the later thread copies; a lock would be
+        # slower.
         if not is_longest or len(buffer) != length:
             buffer = _Buffer((*islice(buffer, self._length), *new))
         longest = _new(Messages)  # `_version` is inlined, because every step runs this

@@ -32,7 +32,7 @@ MAX_BLOCKS = 1_024
 # More than any office tool accepts; a list or dict takes far longer to parse than a character.
 MAX_CONTAINERS = 10_000
 MAX_TOKENS = 10_000  # tokens of a Python call, read one by one
-# The result of `explain` starts with this string if the reply does not attempt a call.
+# `explain` returns this prefix if the reply does not attempt a call.
 NO_CALL = "no tool call found"
 
 _MAX_PLAIN_CHARS = 32_768  # msgspec does not limit the length of numbers

@@ -1,7 +1,7 @@
 """Work budget that the calls of one reply share.
 
-Only SQL and programs are charged for time. Other calls are charged for steps or characters, so
-every host refuses the same calls.
+Calls other than SQL and programs are charged for steps or characters, so every host refuses the
+same calls.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from agentgym.text.tools import ToolError
 # Ten calls that use their full limits take about a minute.
 ROOM = 10.0
 
-# Short programs are free, because their time depends on the host. All other programs of a reply may
-# together take as long as one program.
+# Short programs are free, because their time depends on the host.
 _FREE_SECONDS = 1.0
 _SECONDS_PER_CALL = 12.0
 

@@ -37,8 +37,8 @@ class MissingRequirement(ImportError, RuntimeError, ValueError):
 def check_requirements(owner: str, requirements: Mapping[str, str]) -> None:
     """Check that this host meets requirements; raise MissingRequirement otherwise.
 
-    The keys are `programs` (bash and CPython in a sandbox), `bubblewrap` (the code sandbox), or
-    extras in `PACKAGES`. The values suggest an alternative to the user, or are empty.
+    Keys are `programs` (bash and CPython in a sandbox), `bubblewrap` (the code sandbox), or extras
+    in `PACKAGES`. Values suggest an alternative to the user, if any.
     """
     for name, alternative in requirements.items():
         suffix = f"; or {alternative}" if alternative else ""

@@ -76,7 +76,7 @@ class Dense:
 def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, ...]:
     """Return the indices of the `count` highest scores; `positive` drops scores of 0 or less."""
     count = min(count, len(scores))
-    # Only the best scores are sorted, so a search takes linear time in the number of documents.
+    # Sort only the best scores, so that a search takes linear time.
     least = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf
     places = np.flatnonzero((scores >= least) & (scores > 0) if positive else scores >= least)
     order = np.lexsort((places, -scores[places]))[:count]

@@ -30,7 +30,7 @@ class TokenIds(Sequence[int]):
         return version
 
     def add(self, ids: Iterable[int]) -> TokenIds:
-        """Return these ids followed by others; O(new ids) unless the buffer has other next ids."""
+        """Return these ids followed by others, in O(new ids) for the longest version."""
         new = _to_array(ids)
         with _GROWING:
             buffer = self._buffer
@@ -46,7 +46,7 @@ class TokenIds(Sequence[int]):
         return self._version(self._buffer, min(max(count, 0), self._length))
 
     def shared_prefix(self, other: Sequence[int], start: int = 0) -> int:
-        """Count the common leading ids from a position on; O(1) for two versions of one buffer."""
+        """Count the common leading ids from `start`; O(1) for two versions of one buffer."""
         size = min(self._length - start, len(other))
         if isinstance(other, TokenIds) and other._buffer is self._buffer and not start:
             return size

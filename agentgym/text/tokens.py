@@ -24,8 +24,7 @@ IMAGE_TOKENS = 765
 
 _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
-# Counts are cached, because context edits count a chat again. These limits exceed the texts of a
-# long chat and the long texts of a context window.
+# Counts are cached, because context edits count a chat again; a long chat fits into the cache.
 _CACHED_TEXTS = 4_096
 _CACHED_LONG_TEXTS = 256
 _LONG_TEXT = 8_192  # characters
@@ -209,11 +208,11 @@ def _blocks(text: str) -> Iterator[str]:
 
 @functools.cache
 def counter(name: str) -> TokenCounter:
-    """Return the counter with this name, which the whole process shares.
+    """Return the counter with this name, shared by the process.
 
     Args:
         name: `cl100k_base`, `heuristic`, or the `package.module:factory` of a `TokenCounter` with
-            this name; others raise ValueError.
+            this name; other names raise ValueError.
     """
     if name in _COUNTERS:
         return _COUNTERS[name]()

@@ -75,7 +75,7 @@ def tool(
     The method needs a Google-style docstring with an `Args:` section and type annotations: `str`,
     `int`, `float`, `bool`, `Literal`, an enum, `list`, `dict`, `Optional`, a dataclass or a
     `TypedDict`. The method returns text, `Content` or JSON-able data, and raises `ToolError` before
-    any change. A parameter `class_` is offered as `class`.
+    changing anything. A parameter `class_` is offered as `class`.
 
     Args:
         method: The method, when used without parentheses.
@@ -104,8 +104,7 @@ class Toolset:
         episode_state: The attributes that belong to the episode and to snapshots.
         tool_order: All tools in listing order; by default, definition order, followed by the parts'
             tools.
-        parts: Objects with further `@tool` methods, which use the toolset's state and have no own
-            state.
+        parts: Objects with further `@tool` methods, which share the toolset's state.
         renamed: New names for some tools.
         json_indent: The indentation of data in results; None for one line.
     """
@@ -148,7 +147,7 @@ class BoundTool(msgspec.Struct, eq=False):
     def run(
         self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], ResultT]
     ) -> ResultT:
-        """Validate the arguments and run the method; undo the call if `convert` fails."""
+        """Run the method, or raise ToolError for bad arguments; undo the call if `convert` fails."""
         try:
             checked = self.checks.validate(arguments)
         except ValidationError as error:

@@ -56,8 +56,7 @@ def suggest(value: object, choices: Iterable[str]) -> str:
     # In reverse order, so that the first of several names that differ only in case wins.
     by_key = {choice.casefold(): choice for choice in reversed([*choices])}
     key = str(value).casefold()
-    # A cutoff of 0.7 accepts one or two typos in a short name, but not names with equal endings
-    # only.
+    # A cutoff of 0.7 accepts one or two typos in a short name.
     keys = [key] if key in by_key else difflib.get_close_matches(key, by_key, n=2, cutoff=0.7)
     return f"did you mean {' or '.join(repr(by_key[key]) for key in keys)}?" if keys else ""
 

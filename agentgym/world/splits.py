@@ -1,7 +1,6 @@
 """Train and test splits of a world's instances.
 
-An instance's split depends only on `World.split_keys`, by default a digest, so splits never
-overlap.
+An instance's split depends only on `World.split_keys`, so splits never overlap.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ MIN_INSTANCES = 100
 # 64 draws contain about 47 different instances out of 100, and about 62 out of 1,000.
 _PROBES = 64
 
-# The expected number of distinct instances in 64 draws from 100 equally likely ones.
 _MIN_DISTINCT = MIN_INSTANCES * (1 - math.exp(-_PROBES / MIN_INSTANCES))
 
 _MAX_DRAWS = 500  # all draws miss a fifth of the instances with probability 10^-48

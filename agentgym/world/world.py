@@ -156,15 +156,15 @@ class World(Generic[ConfigT]):
         return None
 
     def toolsets(self) -> Sequence[object]:
-        """Return the objects that provide the `@tool` methods; override it for optional tools."""
+        """Return the objects with the `@tool` methods; override this hook for optional tools."""
         return (self,)
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Return the call implied by a reply without one, such as an answer in prose, or None."""
+        """Return the call that a reply without calls implies, such as a prose answer, or None."""
         return None
 
     def board(self) -> str:
-        """Return a text drawing of the visible state for people; empty by default."""
+        """Return a text view of the visible state for people; empty by default."""
         return ""
 
     # Hooks for oracles and labels, which depend only on the shown history and change nothing.
@@ -197,9 +197,7 @@ class World(Generic[ConfigT]):
         return phrase(call)
 
     def restate(self) -> str | None:
-        """Return the task without outdated parts, shown with `state()` when the history is hidden,
-        or None for the original task.
-        """
+        """Return the task without outdated parts, for a hidden history; None for the original task."""
         return None
 
     def reasoning(self, call: ToolCall) -> str:
@@ -207,12 +205,12 @@ class World(Generic[ConfigT]):
         return self.state()
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
-        """Return exactly the optimal next calls; empty if lost, None if optimality is undefined."""
+        """Return exactly the optimal next calls; empty if success is impossible; None if undefined."""
         return None
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
-        """Return a function that labels the next reply's calls, relative to the state before the
-        reply; the env calls the function after the reply.
+        """Return a function that, after the next reply, labels its calls relative to the state
+        before.
 
         Return None if `optimal_calls` already gives all labels.
         """
@@ -245,8 +243,7 @@ class World(Generic[ConfigT]):
     # history.
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return every call that the configuration can require; only the configuration determines
-        their order and number.
+        """Return all calls that the configuration can require, in the same order for all instances.
 
         A call that is not known yet is replaced with a call that fails.
         """

@@ -21,7 +21,7 @@ _LOW = 8 / 15  # gives 0.4 of the window for the default trigger
 
 
 class ClearThinking(ContextWrapper):
-    """Wrapper that keeps thinking only in the newest replies that contain any.
+    """Wrapper that keeps thinking only in the newest replies that contain thinking.
 
     Args:
         budget: The window.
@@ -87,7 +87,7 @@ class ClearToolResults(ContextWrapper):
         budget: The window.
         trigger: When to clear.
         target: Clearing continues down to this level; by default, 8/15 of the trigger. A low target
-            makes edits rarer; each edit rewrites the prompt.
+            makes rewrites of the prompt rarer.
         ratio: The share of uncleared results to clear each time, instead of a target (0.5 in the
             paper).
         keep: The number of newest results to keep. Results of the newest reply always stay.

@@ -188,10 +188,10 @@ class Trim(ContextWrapper):
     """Wrapper that drops the oldest turns when the view exceeds the window, then cuts the middle of
     the newest tool results.
 
-    The wrapper models a bounded window without any strategy (LOCA-bench, section 3.1). If even the
-    system message, the task and the newest turn do not fit, the step truncates the episode, and
-    `StepInfo.ended` is `context_overflow`. If the opening does not fit, the first step truncates
-    the episode without running the reply.
+    The wrapper models a bounded window without any strategy (LOCA-bench, section 3.1). If the
+    system message, the task and the newest turn do not fit, the step truncates the episode
+    (`context_overflow`). If the opening does not fit, the first step does so without running the
+    reply.
 
     Args:
         budget: The window.

@@ -40,7 +40,7 @@ class ContextRecord:
     """Token counts of one step, in `info["context"]`.
 
     Attributes:
-        phase: The kind of reply: `act`, or `summary` if the view requested one.
+        phase: The kind of reply: `act`, or `summary` if the view requested a summary.
         tokens: The visible chat.
         reused: The longest common prefix of this chat and the previous chat, which a prefix cache
             saves.
@@ -51,8 +51,8 @@ class ContextRecord:
         hidden: The results of calls made by code, which the chat does not show.
         summary: The request and the reply, if the view requested a summary.
         overflow: Whether the visible chat exceeds the usable window.
-        edit_counts: The number of edits of each strategy in this episode; an awareness report
-            counts as an edit.
+        edit_counts: The number of edits of each strategy in this episode, including awareness
+            reports.
     """
 
     counter: str
@@ -236,9 +236,8 @@ class EditMessages(ContextWrapper):
     """Wrapper that replaces the messages with the result of a function.
 
     The function receives the visible messages after the task, oldest first, and returns the
-    messages to show. The function may omit messages, replace messages with others of the same id
-    (`dataclasses.replace`), and append new messages. The next call receives this result and all
-    later messages.
+    messages to show. The function may omit messages, edit messages with `dataclasses.replace`, and
+    append new messages. The next call receives this result and all later messages.
 
     The newest reply and its results always stay, calls and results are dropped together, and edits
     that do not shorten the chat are ignored.
@@ -247,7 +246,7 @@ class EditMessages(ContextWrapper):
         edit: The function, or its path (`package.module:function`), which JSON specs require.
         budget: The window.
         trigger: When to call the function; by default at every turn.
-        lossy: Whether to warn a policy that has a memory before an edit.
+        lossy: Whether to warn a policy with a memory before each edit.
 
     Raises:
         ValueError: `edit` cannot be imported or reorders messages.

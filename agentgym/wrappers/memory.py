@@ -30,7 +30,7 @@ _MAX_CHARS = 1_000_000_000  # far more than notes can need
 class MemoryTool(StagedWrapper[Chat, str, Chat, str]):
     """Wrapper that adds a tool `memory` to view, create, edit, delete and rename text files.
 
-    The memory is empty at each reset, and snapshots contain it.
+    Each reset empties the memory; snapshots include its files.
 
     Args:
         max_file_chars: The maximum number of characters per file.

@@ -57,7 +57,7 @@ class MemoryLimits:
 
 
 def canonical(path: str) -> str:
-    """Return the canonical form of a path; raise ToolError outside the memory."""
+    """Return the canonical form of a path; raise ToolError for a path outside the memory."""
     if len(path) > _MAX_PATH_CHARS:
         raise ToolError(
             f"the path {echo(path)} is too long; use a short path such as {ROOT}/notes.md"
@@ -213,8 +213,7 @@ def _insert(files: Files, path: str, insert_line: int, insert_text: str) -> Resu
     lines = StringIO(_text(files, path)).readlines()  # only a line feed ends a line
     if type(insert_line) is not int or not 0 <= insert_line <= len(lines):
         raise ToolError(
-            f"insert_line must be in [0, {len(lines)}], the lines of {echo(path)}, "
-            f"got {echo(insert_line)}"
+            f"insert_line must be in [0, {len(lines)}] for {echo(path)}, got {echo(insert_line)}"
         )
     if not insert_text:
         raise ToolError("insert_text is empty; give the text to insert")

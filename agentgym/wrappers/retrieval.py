@@ -21,8 +21,8 @@ class Retrieval(ClearToolResults):
         budget: The window.
         trigger: When to clear.
         keep: The number of results that stay; the paper's baselines keep five.
-        embed: A function that embeds texts, `wordllama` or `package.module:function`; by default
-            BM25 measures the similarity.
+        embed: The embedding function, `wordllama` or `package.module:function`; by default, BM25
+            measures similarity.
         placeholder: The text that replaces a result.
 
     Example:

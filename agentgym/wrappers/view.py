@@ -1,7 +1,7 @@
-"""The chat with the edits of a stack's context wrappers, and exact token accounts.
+"""The chat with the edits of a stack's context wrappers, and exact token counts.
 
 An edit is an overlay entry, {message id: replacement or None}, or an insertion after a message.
-Only editing an older message costs O(view).
+Only edits of older messages take O(view) time.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class ContextView:
     2. `update` reads the env's observation under the existing edits.
     3. Each strategy, inner to outer, edits with `apply`, adds notes with `annotate`, or requests a
        summary with `ask`.
-    4. The outermost strategy reports `accounts`: `tokens` after a step equals `tokens` before it +
-       `appended` - `removed` + `inserted`.
+    4. The outermost strategy reports `accounts`: `tokens` after a step equals the previous `tokens`
+        + `appended` - `removed` + `inserted`.
 
     The view has three parts: the append-only archive, the recent messages of the newest
     `editable_tail` replies, and the env's newest message with everything after it. The newest
@@ -139,7 +139,7 @@ class ContextView:
         return self._newest[-1]
 
     def find(self, ids: Collection[str]) -> list[Message]:
-        """Return visible messages, oldest first; O(new) for the newest ones, otherwise O(view)."""
+        """Return visible messages, oldest first; O(new) for the newest, otherwise O(view)."""
         recent = [message for message in self._tail() if message.id in ids]
         if len(recent) == len(ids):
             return recent
@@ -283,7 +283,7 @@ class ContextView:
         self._book(before, self._tail())
 
     def with_note(self, message: Message, owner: str, text: str) -> Message:
-        """Return a message as `annotate` would show it."""
+        """Return a message with a note from `annotate`."""
         suffixes = self._suffixes.get(message.id, {})
         original = message.text.removesuffix("".join(suffixes.values()))
         others = [note for name, note in suffixes.items() if name != owner]

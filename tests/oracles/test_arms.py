@@ -183,8 +183,8 @@ def test_what_makes_no_sense_is_refused() -> None:
         "S P": "may contain each of P",
         "SH_": r"H \(history\) has no placebo",
         "SH0": r"H \(history\) has no wrong hints",
-        "P2": "the probability of a right hint",
-        "P.5": "the probability of a right hint",
+        "P2": "P0.5 gives correct hints",
+        "P.5": "P0.5 gives correct hints",
         "C": "communication is for teams",
     }.items():
         with pytest.raises(ValueError, match=message):
