@@ -12,7 +12,7 @@ from agentgym.text.imports import import_named
 
 
 def make_recorded(spec: str) -> gymnasium.Env[Any, Any]:
-    """Make the env of a recorded spec, using only worlds and wrappers.
+    """Make the env of a recorded spec from worlds and wrappers only.
 
     `gymnasium.make` would call any function that the spec names, such as `os:system`. Raises
     ValueError for any other entry point, ImportError for a missing or untrusted module.

@@ -269,7 +269,7 @@ class Game:
 
 
 def _addressed(chat: Chat, agent: str) -> Chat:
-    # Wrappers build new chats without the agent's name.
+    # Restore the agent's name, which wrappers drop from chats.
     return Chat(chat.messages, chat.tools, agent)
 
 

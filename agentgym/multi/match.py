@@ -83,7 +83,7 @@ class Match(TeamProtocol):
         if moves.keys() == set(_movers(team)):
             for agent, world in seated.items():
                 referee = tools_of(_Referee(world))["resolve"]
-                # The moves are logged as a call, so a world re-created after a fault repeats them.
+                # Log the moves, so that a world re-created after a fault repeats them.
                 news = carry_out(world, referee, "resolve", {"moves": moves})
                 if agent in team.unseated and agent in world.movers():
                     team.unseated.discard(agent)

@@ -47,7 +47,8 @@ class Team:
         winners: The agents that solved the task, or earned most, if they compete.
         faults: The number of rejected answers, by agent.
         question: The host's open question, or an empty string.
-        pending_end: Why the episode will end after the answer; in a duel, why the last world ended.
+        pending_end: Why the episode will end after the host's answer; in a duel, why the last world
+            ended.
         stopped_by: The agent that ended a match because it could not continue.
     """
 

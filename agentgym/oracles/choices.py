@@ -78,9 +78,9 @@ def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
 
 
 class Decoys:
-    """Source of wrong states: other instances of the split, played optimally up to the same turn.
+    """Wrong states from other instances of the split, played optimally up to the same turn.
 
-    Raises ValueError if the configuration has a single instance.
+    Raises ValueError if the configuration has only one instance.
     """
 
     def __init__(self, env: ToolEnv) -> None:

@@ -22,8 +22,8 @@ TEAM_NOTE = (
 class CommunicationOracle(HintOracle):
     """Oracle that shows a team agent the other agents' calls and results, verbatim.
 
-    A log entry stays in the message that first showed the entry. A new chat shows all entries of
-    the episode so far.
+    A log entry stays in the first message that showed it. A new chat shows all entries of the
+    episode so far.
 
     Args:
         env: The stack of an agent whose team shares a world.

@@ -71,8 +71,7 @@ class HintOracle(
         **recorded: The subclass's arguments, which specs record.
 
     Attributes:
-        note: The announcement in the system message; an empty string selects a general
-            announcement.
+        note: The announcement in the system message; a general announcement if empty.
         hooks: The hooks of `World` that provide the hint.
         wrong_hooks: Further hooks for wrong hints.
         source: The chat before this hint was added.
@@ -154,7 +153,7 @@ class HintOracle(
         if not grew:
             self._shown = Chat(tuple(observation.messages[:-1]), observation.tools)
             known = count - 1
-        elif known == count:  # a refresh after a team's cycle
+        elif known == count:  # an update after a team's cycle
             self._shown, known = self._shown.without_last(), known - 1
         self._shown = self._shown.add(*observation.messages[known:-1], last)
         return self._shown

@@ -182,12 +182,12 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
     `info`.
 
     `optimal`: every call of the reply succeeded and was an optimal call. `alive`: success was still
-        possible before the reply. `optimal` and `alive` are None after a reset, or if optimality is
-        undefined.
+    possible before the reply. `optimal` and `alive` are None after a reset, or if optimality is
+    undefined.
 
     `labels`: the world's label for each call, or `invalid` for a failed call. If
-        `World.labels_decide`, a reply is optimal if its labels are `optimal` or `neutral`, and at
-        least one is `optimal`.
+    `World.labels_decide`, a reply is optimal if its labels are `optimal` or `neutral`, and at
+    least one is `optimal`.
 
     Example:
         >>> env = StepOptimality(gymnasium.make("agentgym/ListWorld-v0"))

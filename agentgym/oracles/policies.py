@@ -195,8 +195,8 @@ class Deficits(Config):
 class ControlPolicy(ScriptedPolicy):
     """Policy that plays optimally except for its deficits.
 
-    The policy is the positive control of an oracle ablation, which must find exactly these
-    deficits. The policy follows plan hints and takes the state from state hints.
+    This positive control of an oracle ablation has known deficits, which the ablation must find.
+    The policy follows plan hints and takes the state from state hints.
     """
 
     hooks = NoisyPolicy.hooks

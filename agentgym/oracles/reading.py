@@ -59,7 +59,7 @@ class PastCalls:
             self.events.append((self._calls[message.call_id], "\n".join(lines)))
 
     def replace_newest(self, text: str) -> None:
-        """Read the newest message again, with another text."""
+        """Replace the newest message's text and read the message again."""
         newest = self._newest
         if newest is None or newest.role == "assistant":  # the calls of a reply never change
             return
@@ -161,7 +161,7 @@ class ChatReading:
         self._own = tuple(messages[shared:])
 
     def take(self, message: Message, before: str) -> None:
-        """Read a message, given the text before it."""
+        """Read a message; `before` is the previous message's text."""
         if message.text.startswith(SUMMARY_FOLLOWS):
             self.summary = split_hints(f"\n\n{before}")[1].get("state", "")
             self.past = PastCalls()
@@ -207,7 +207,7 @@ class Readings(Generic[ReadingT]):
 
     @contextmanager
     def read(self, chat: Chat) -> Iterator[ReadingT]:
-        """Yield the reading of a chat; raise ValueError if the chat has no task."""
+        """Read a chat and yield the result; raise ValueError if the chat has no task."""
         messages = chat.messages
         if not isinstance(messages, Messages):
             messages = Messages(messages)  # the parsed chat belongs to this buffer

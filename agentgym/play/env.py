@@ -48,9 +48,9 @@ DEFAULT_RESULT_CHARS = 1_000_000
 # Shorter results are not charged to the reply's work, because counting would cost too much.
 _SHORT_RESULT = 10_000
 
-# All episodes share these objects, because building a `StepInfo` takes as long as a call.
+# Shared objects, because building a `StepInfo` takes as long as a call.
 _QUIET = {0: StepInfo(), 1: StepInfo(calls=1)}
-# The error of a reply that attempts no call starts with this string.
+# Prefix of the error for a reply without a call.
 _PROSE = f"error: {NO_CALL}"
 
 

@@ -72,7 +72,7 @@ class SharedChats(Sequence[Chat]):
                 "shared_memory=False"
             )
         _write(self._file, data, _slot(start, number + 1))
-        # Written last, because a reader must find a complete record.
+        # The head is written last, so that readers find complete records.
         _write(self._file, _HEAD.pack(number + 1, len(data)), start)
         self._chats[index], self._numbers[index] = chat, number + 1
 
@@ -122,7 +122,7 @@ class SharedChats(Sequence[Chat]):
 
 
 class BatchedChatSpace(Tuple):  # type: ignore[type-arg]  # it is generic in new releases only
-    """Space of the chats of a vector env."""
+    """Chat space of a vector env."""
 
     def contains(self, x: Any) -> bool:
         return super().contains(tuple(x) if isinstance(x, SharedChats) else x)

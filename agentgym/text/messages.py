@@ -219,7 +219,7 @@ class Messages(Sequence[Message]):
             at = other._at
             if other._buffer is self._buffer:
                 start = min(self._length, other._length)
-        rest = range(start, min(len(self), len(other)))  # compare the rest one by one
+        rest = range(start, min(len(self), len(other)))
         for mine, theirs in zip(map(self._at, rest), map(at, rest), strict=True):
             if mine is not theirs and mine != theirs:
                 break

@@ -31,7 +31,7 @@ MAX_REPLY_CHARS = 1_000_000
 MAX_BLOCKS = 1_024
 # More than any office tool accepts; a list or dict takes far longer to parse than a character.
 MAX_CONTAINERS = 10_000
-MAX_TOKENS = 10_000  # tokens of a Python call, read one by one
+MAX_TOKENS = 10_000  # limit for Python calls, which are read token by token
 # `explain` returns this prefix if the reply does not attempt a call.
 NO_CALL = "no tool call found"
 
@@ -234,7 +234,7 @@ def _call(body: str, call_id: str) -> ToolCall:
 
 
 def _plain_call(body: str, call_id: str) -> ToolCall | None:
-    """Read a call with msgspec; return None if only `_call` can decide.
+    """Read a call with msgspec; return None if the call requires `_call`.
 
     msgspec silently drops repeated names; the dict's `str` then has fewer colons than the JSON
     text.

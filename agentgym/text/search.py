@@ -87,12 +87,13 @@ def unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
     """Scale vectors to length 1; zero vectors stay zero."""
     array = np.asarray(vectors, np.float32)
     lengths = np.linalg.norm(array, axis=1, keepdims=True)
-    # Zero vectors have no direction, and division by zero would give NaN.
+    # Avoid division by zero.
     return cast("NDArray[np.float32]", array / np.where(lengths > 0, lengths, 1))
 
 
 def load_embed(name: str) -> Embed:
-    """Return the embedding `wordllama` or `package.module:function`, or raise ValueError."""
+    """Return the embedding function `wordllama` or `package.module:function`, or raise
+    ValueError."""
     if name == "wordllama":
         return _wordllama()
     module, _, attribute = name.partition(":")

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
 import msgspec
 from pydantic_core import ValidationError, to_jsonable_python
 
-# The maximum JSON length of a call's arguments; it exceeds every task file and is fast to validate.
+# Maximum JSON length of a call's arguments: more than any task's file, and fast to validate.
 MAX_CALL_CHARS = 262_144
 
 # Far below the recursion limit of JSON decoders.
@@ -91,7 +91,7 @@ def tool(
 
 
 def tool_with_schema(schema: Tool, method: MethodT) -> MethodT:
-    """Offer a method with a given schema; a call passes its arguments unchecked."""
+    """Offer a method with a given schema; its arguments are not validated."""
     method.__agentgym_tool__ = (schema.name, schema.final)  # type: ignore[attr-defined]
     method.__agentgym_schema__ = schema  # type: ignore[attr-defined]
     return method
@@ -147,7 +147,7 @@ class BoundTool(msgspec.Struct, eq=False):
     def run(
         self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], ResultT]
     ) -> ResultT:
-        """Run the method, or raise ToolError for bad arguments; undo the call if `convert` fails."""
+        """Run the method, or raise ToolError for bad arguments; undo it if `convert` fails."""
         try:
             checked = self.checks.validate(arguments)
         except ValidationError as error:

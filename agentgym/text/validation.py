@@ -47,7 +47,7 @@ def check_reset(options: Mapping[str, object] | None, known: Iterable[str]) -> N
     if options or not isinstance(options, (NoneType, Mapping)):
         raise ValueError(
             f"reset takes no options, got {options!r}; options of the world hold for all "
-            f"episodes, so give them to make: {', '.join(known)}"
+            f"episodes, so pass them to make: {', '.join(known)}"
         )
 
 

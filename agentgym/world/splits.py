@@ -29,7 +29,7 @@ _MIN_DISTINCT = MIN_INSTANCES * (1 - math.exp(-_PROBES / MIN_INSTANCES))
 
 _MAX_DRAWS = 500  # all draws miss a fifth of the instances with probability 10^-48
 
-# The results of probes; each process probes a configuration only once.
+# Cached results of probes, by world and configuration.
 _enough: dict[tuple[type[World[Any]], str], bool] = {}
 
 

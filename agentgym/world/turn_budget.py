@@ -15,7 +15,7 @@ from agentgym.world.config import Config
 # Below 1, no policy can succeed; above 100, the budget has no effect.
 BudgetFactor = Annotated[float, Field(ge=1.0, le=100.0)]
 
-# This number exceeds the turns of any episode.
+# More turns than any episode has.
 BudgetSlack = Annotated[int, Field(ge=0, le=1_000_000)]
 
 

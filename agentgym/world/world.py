@@ -22,7 +22,6 @@ ConfigT = TypeVar("ConfigT")
 
 SplitName = Literal["train", "test"]
 
-# This example is the shortest world that implements all hooks.
 _EXAMPLE = "an example is in agentgym/envs/lumina/list_world.py"
 
 
@@ -170,7 +169,7 @@ class World(Generic[ConfigT]):
     # Hooks for oracles and labels, which depend only on the shown history and change nothing.
 
     def state(self) -> str:
-        """Return the belief state in words: enough for optimal play, but naming no action."""
+        """Return the belief state in words: enough for optimal play, but without naming actions."""
         raise MissingHook(type(self), "state")
 
     def brief_state(self) -> str:
@@ -197,7 +196,7 @@ class World(Generic[ConfigT]):
         return phrase(call)
 
     def restate(self) -> str | None:
-        """Return the task without outdated parts, for a hidden history; None for the original task."""
+        """Return the task without outdated parts, for a hidden history; None keeps the task."""
         return None
 
     def reasoning(self, call: ToolCall) -> str:
@@ -205,7 +204,7 @@ class World(Generic[ConfigT]):
         return self.state()
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
-        """Return exactly the optimal next calls; empty if success is impossible; None if undefined."""
+        """Return exactly the optimal next calls; empty if the task is lost, None if undefined."""
         return None
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
@@ -287,7 +286,7 @@ class World(Generic[ConfigT]):
         return self.max_turns - self.turn
 
 
-# Attributes that every world has; these do not define the instance.
+# Attributes of every world that do not define its instance.
 COMMON = {
     *("config", "instance_seed", "call_log", "rng", "instance"),
     *("done", "turn", "max_turns", "max_calls"),

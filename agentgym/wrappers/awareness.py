@@ -15,7 +15,7 @@ from agentgym.wrappers.context import ContextWrapper
 
 _OWNER = "awareness"
 _SLACK = 12  # tokens; the line may be split differently after a message
-_TRIES = 8  # rounds; the usage converges after two or three, or alternates
+_TRIES = 8  # rounds; the usage alternates or converges after two or three rounds
 
 
 class ContextAwareness(ContextWrapper):

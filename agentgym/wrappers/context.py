@@ -30,7 +30,7 @@ MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
 _NEAR = 0.9
 # The share below which a strategy counts as idle; episodes rarely differ tenfold in length.
 _IDLE = 0.1
-# Reported idle strategies with window and trigger; a process reports each only once.
+# Idle strategies, with window and trigger, that this process has already reported.
 _IDLERS: set[tuple[str, int, str]] = set()
 _SLACK = 4  # joining two texts may add a few tokens
 
@@ -121,7 +121,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return level >= (_NEAR if self.lossy and self.has_memory else 1)
 
     def may_edit(self, level: float) -> bool:
-        """Report whether to edit now; call this method only if there is something to edit.
+        """Report whether to edit now; call this only before an edit.
 
         A policy with a memory is warned first and gets one turn.
         """
@@ -257,7 +257,7 @@ class EditMessages(ContextWrapper):
         >>> env = EditMessages(agentgym.make("ListWorld"), keep_last_ten)
     """
 
-    stage = Stage.CLEAR_TOOL_RESULTS  # before compaction, which may become unnecessary
+    stage = Stage.CLEAR_TOOL_RESULTS  # before compaction, to save summaries
 
     def __init__(
         self,

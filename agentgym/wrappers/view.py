@@ -52,12 +52,12 @@ class ContextView:
 
     A step proceeds as follows:
 
-    1. `begin_step` opens the accounts.
-    2. `update` reads the env's observation under the existing edits.
+    1. `begin_step` resets the token counts.
+    2. `update` reads the env's observation and reapplies earlier edits.
     3. Each strategy, inner to outer, edits with `apply`, adds notes with `annotate`, or requests a
        summary with `ask`.
     4. The outermost strategy reports `accounts`: `tokens` after a step equals the previous `tokens`
-        + `appended` - `removed` + `inserted`.
+       + `appended` - `removed` + `inserted`.
 
     The view has three parts: the append-only archive, the recent messages of the newest
     `editable_tail` replies, and the env's newest message with everything after it. The newest
@@ -116,7 +116,7 @@ class ContextView:
         self.begin_step()
 
     def begin_step(self, phase: Literal["act", "summary"] = "act") -> None:
-        """Open the accounts of a step."""
+        """Reset the token counts for a step."""
         self.accounts = StepAccounts(phase)
         self._previous = self.chat
 
