@@ -152,7 +152,7 @@ def test_none_a_sequence_and_a_text_of_tokens_are_understood() -> None:
 def test_options_of_a_reset_are_refused(env_id: str) -> None:
     env: gymnasium.Env[Any, Any] = agentgym.make(env_id)
     env.reset(seed=1, options={})
-    with pytest.raises(ValueError, match=r"got .*'nonsense': 3.*give them to make: .*items"):
+    with pytest.raises(ValueError, match=r"got .*'nonsense': 3.*pass them to make: .*items"):
         env.reset(options={"items": 4, "nonsense": 3})
 
 
