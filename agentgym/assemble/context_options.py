@@ -107,7 +107,7 @@ def check_arguments(
             )
 
 
-@functools.lru_cache(maxsize=256)  # inspecting a signature takes as long as making a spec
+@functools.lru_cache(maxsize=256)  # inspecting a signature takes as long as creating a spec
 def _parameters_of(factory: Callable[..., Any]) -> Mapping[str, Any] | None:
     parameters = inspect.signature(factory).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):

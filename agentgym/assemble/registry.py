@@ -92,7 +92,7 @@ def register(
     Args:
         world: The class, or its path `module:Class`, which is imported on first use.
         presets: Options of the world and of `ToolEnv`, by preset name.
-        teams: Further kinds of teams that can play the world; see `TEAMS`.
+        teams: Additional kinds of teams that can play the world; see `TEAMS`.
         namespace: The first part of the ids.
 
     Raises:

@@ -121,7 +121,7 @@ def register_oracle(
         wrapper: The class, with an attribute `stage`.
         arguments: A function that returns the wrapper's arguments for an arm.
         needs: The letter of the oracle that this one requires.
-        reason: Why this oracle requires the other one.
+        reason: Why this oracle requires the other oracle.
     """
     _oracles[letter] = Oracle(Layer(name, wrapper, wrapper.stage), arguments, needs, reason)  # type: ignore[attr-defined]
 

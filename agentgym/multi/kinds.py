@@ -199,7 +199,7 @@ class Reporting(_AgentTools):
 class Duel(TeamProtocol):
     """Protocol of rivals, each in a separate world of the same configuration and seed.
 
-    The first agents to solve the task, all in one cycle, end the episode and share a reward of 1.
+    The agents that solve the task in the earliest cycle end the episode and share a reward of 1.
     """
 
     kind = "duel"

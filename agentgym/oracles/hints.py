@@ -153,7 +153,7 @@ class HintOracle(
         if not grew:
             self._shown = Chat(tuple(observation.messages[:-1]), observation.tools)
             known = count - 1
-        elif known == count:  # an update after a team's cycle
+        elif known == count:  # updated after a team's cycle
             self._shown, known = self._shown.without_last(), known - 1
         self._shown = self._shown.add(*observation.messages[known:-1], last)
         return self._shown

@@ -88,7 +88,7 @@ def parse(
     `tools` provides the names of positional arguments in a Python call; `turn` becomes part of the
     ids.
     """
-    # This shortcut halves the time of parsing, which every step does.
+    # This shortcut halves the parsing time of each step.
     is_short = len(text) <= _MAX_PLAIN_CHARS and text.isascii()
     if is_short and dialect != "python" and (common := _COMMON.fullmatch(text)):
         thought, prose, body = common.groups("")

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:
-    """Content of `info["detail"]`, in a step's result and in a trajectory.
+    """Content of `info["detail"]` in step results and trajectories.
 
     Fields are attributes or keys: `detail.ended` is `detail["ended"]`.
 

@@ -52,7 +52,7 @@ class World(Generic[ConfigT]):
         prose_fails: Whether a reply without an attempted call counts as a failed round.
         roles: The tools of each role in a team, by lower-case role names (`agentgym.multi`). The
             first role has all unlisted tools. By default, a `closer` has the tools that end the
-            task and an `actor` the rest.
+            task, and an `actor` has the rest.
         max_failed_rounds: The number of consecutive failed rounds that ends the episode; None for
             no limit.
         horizon_unit: The unit of `config_for_horizon`, for axis labels.

@@ -37,7 +37,7 @@ class Compaction(ContextWrapper):
     """Wrapper that replaces older turns with a summary.
 
     By default, the view requests the summary, and the policy writes it in a separate step. That
-    step uses no turn, has reward 0, and is recorded and trained like any other. A rule-based
+    step uses no turn, has reward 0, and is recorded and trained like any other step. A rule-based
     summary replaces a summary that is empty or longer than the text it replaces.
 
     Args:
