@@ -1,4 +1,4 @@
-"""Configurations, whose declarations give validation, errors and JSON Schemas."""
+"""Configurations, whose fields define validation, errors and JSON Schemas."""
 
 from __future__ import annotations
 
