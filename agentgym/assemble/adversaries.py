@@ -8,7 +8,7 @@ from typing import Any
 from agentgym.play.policy import Policy
 from agentgym.world.world import World
 
-# Makes a policy for the id of a world or a preset.
+# Creates a policy from the id of a world or preset.
 PolicyFactory = Callable[[str], Policy]
 
 _adversaries: dict[type[World[Any]], dict[str, PolicyFactory]] = {}

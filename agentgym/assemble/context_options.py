@@ -1,6 +1,6 @@
 """Parse context strategies with arguments, such as `clear_results:trigger=60k:keep=3+compaction`.
 
-The window's arguments may follow any strategy, or `none`.
+Any strategy, including `none`, also accepts the context window's arguments.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from agentgym.text.validation import list_names, parse_count
 
-# The window arguments that all strategies of a stack share.
+# The context window's arguments, which all strategies of a stack share.
 BUDGET: Mapping[str, Any] = {"window": int, "reserve_output": int, "counter": str}
 _NOT_KNOBS = ("self", "env", "env_id", "budget")
 
-# A string joined by `+`, or a sequence.
+# Context strategies, joined by `+` or as a sequence.
 Context = str | Sequence[str] | None
 
 
 def join_context(context: Context) -> str:
-    """Join context strategies into one string; empty for None."""
+    """Join context strategies into one string; return an empty string for None."""
     if context is None or isinstance(context, str):
         return context or ""
     if not isinstance(context, (list, tuple)) or not all(isinstance(part, str) for part in context):
         raise ValueError(
-            "context must be the names of strategies, as 'clear_results+compaction' or "
+            "context must name strategies, such as 'clear_results+compaction' or "
             f"['clear_results', 'compaction'], got {context!r}"
         )
     return "+".join(context)
@@ -41,7 +41,7 @@ def split_context(context: str) -> list[tuple[str, dict[str, str]]]:
 
 
 def split_arguments(text: str) -> tuple[str, dict[str, str]]:
-    """Split a name from its arguments: `noisy:p=0.1` is `noisy` with `p`.
+    """Split `noisy:p=0.1` into the name `noisy` and the argument `p`.
 
     A part without `=` belongs to the part before it, so names and values may contain a `:`.
     """
@@ -82,7 +82,7 @@ def read_context_arguments(
 def read_arguments(
     owner: str, factory: Callable[..., Any], texts: Mapping[str, str], more: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Parse the arguments of a class or function by its annotations; errors also offer `more`."""
+    """Parse the arguments of a class or function; errors also list the options in `more`."""
     check_arguments(owner, factory, texts, more)
     function = cast(Any, factory)
     if isinstance(factory, type) and not is_dataclass(factory):
@@ -94,7 +94,7 @@ def read_arguments(
 def check_arguments(
     owner: str, factory: Callable[..., Any], names: Iterable[str], more: Sequence[str] = ()
 ) -> None:
-    """Raise `ValueError` if a class or function lacks an argument."""
+    """Raise `ValueError` for an argument that the class or function does not accept."""
     known = _parameters_of(factory)
     if known is None:
         return
@@ -107,7 +107,7 @@ def check_arguments(
             )
 
 
-@functools.lru_cache(maxsize=256)  # parsing a signature takes as long as making a spec
+@functools.lru_cache(maxsize=256)  # inspecting a signature takes as long as creating a spec
 def _parameters_of(factory: Callable[..., Any]) -> Mapping[str, Any] | None:
     parameters = inspect.signature(factory).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):

@@ -21,7 +21,7 @@ class EntryPoint:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Return the env's metadata; Gymnasium reads the render modes."""
+        """Return the env's metadata, from which Gymnasium reads the render modes."""
         return env_metadata(self.env_id)
 
     def __call__(self, **options: Any) -> gymnasium.Env[Any, Any]:

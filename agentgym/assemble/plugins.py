@@ -1,7 +1,7 @@
-"""Worlds of other packages, named in the entry-point group `agentgym.worlds`.
+"""Worlds from other packages, listed in the entry-point group `agentgym.worlds`.
 
-An entry is `module:Class`, or a module that registers worlds on import. A broken package causes a
-warning and loses only its own worlds.
+An entry names a `module:Class`, or a module that registers worlds on import. A broken package
+causes a warning and loses only its own worlds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agentgym.world.world import load_world, world_path
 
 GROUP = "agentgym.worlds"
 
-# Entries whose modules have not been imported yet, by value.
+# The entries whose modules have not been imported yet.
 _unused: dict[str, EntryPoint] = {}
 
 
@@ -37,7 +37,7 @@ def _entries() -> Iterator[EntryPoint]:
     try:
         yield from entry_points(group=GROUP)
     except Exception:  # noqa: BLE001 - the metadata are files of anyone
-        # Find the broken package and read the others.
+        # Read each package separately, so that a broken one does not hide the others.
         for package in distributions():
             try:
                 yield from package.entry_points.select(group=GROUP)
@@ -46,7 +46,7 @@ def _entries() -> Iterator[EntryPoint]:
 
 
 def import_plugins(namespace: str = "") -> list[str]:
-    """Import the modules of new entries; return the failed ones."""
+    """Import the modules of new entries; return the modules that failed."""
     broken = []
     for value, entry in list(_unused.items()):
         if namespace and namespace not in (entry.name, entry.module.partition(".")[0]):

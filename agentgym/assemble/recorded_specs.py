@@ -12,10 +12,10 @@ from agentgym.text.imports import import_named
 
 
 def make_recorded(spec: str) -> gymnasium.Env[Any, Any]:
-    """Make the env of a recorded spec, using only worlds and wrappers.
+    """Make the env of a recorded spec from worlds and wrappers only.
 
     `gymnasium.make` would call any function that the spec names, such as `os:system`. Raises
-    ValueError for another kind of entry point, ImportError for a missing or untrusted module.
+    ValueError for any other entry point, ImportError for a missing or untrusted module.
     """
     env_spec = EnvSpec.from_json(spec)
     if env_spec.entry_point not in ENTRY_POINTS:
@@ -35,4 +35,4 @@ def _check_wrapper(path: str) -> None:
     module, _, name = path.partition(":")
     wrapper = getattr(import_named(module), name, None)
     if not (isinstance(wrapper, type) and issubclass(wrapper, gymnasium.Wrapper)):
-        raise ValueError(f"the spec has the wrapper {path!r}, which is no gymnasium.Wrapper")
+        raise ValueError(f"the spec has the wrapper {path!r}, which is not a gymnasium.Wrapper")

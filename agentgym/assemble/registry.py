@@ -1,4 +1,4 @@
-"""Registry of worlds and teams, and env specs from ids with options."""
+"""Registry of worlds and teams, which also builds env specs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NAMESPACE = "agentgym/"
 _NAMESPACES = re.compile(r"[\w-]+", re.ASCII)
 _ENV, _TEAM_ENV = "agentgym.play.env:ToolEnv", "agentgym.multi.gym:TeamEnv"
 _SEAT_ENV = "agentgym.training.rollout.seat_env:SeatEnv"
-# Not `_SEAT_ENV`: recorded specs must not choose the policies that run.
+# `_SEAT_ENV` is missing, because a recorded spec must not choose the policies that run.
 ENTRY_POINTS = (_ENV, _TEAM_ENV)
 # Keyword arguments of `ToolEnv` and of teams, not of worlds.
 _ENV_OPTIONS = (
@@ -92,14 +92,14 @@ def register(
     Args:
         world: The class, or its path `module:Class`, which is imported on first use.
         presets: Options of the world and of `ToolEnv`, by preset name.
-        teams: Further kinds of teams that can play the world; see `TEAMS`.
+        teams: Additional kinds of teams that can play the world; see `TEAMS`.
         namespace: The first part of the ids.
 
     Raises:
         ValueError: A preset option, a path or the namespace is invalid, or a hook is missing.
     """
     if not _NAMESPACES.fullmatch(namespace):
-        raise ValueError(f"namespace must be letters, digits, _ and -, got {namespace!r}")
+        raise ValueError(f"namespace may contain only letters, digits, _ and -, got {namespace!r}")
     path = world_path(world)
     name = path.rpartition(":")[2] if isinstance(world, str) else world.__name__
     if not isinstance(world, str):
@@ -145,7 +145,7 @@ def teams() -> list[Entry]:
 
 
 def is_team(env_id: str) -> bool:
-    """Report whether an id is a team's; raise ValueError for an unknown id."""
+    """Report whether an id belongs to a team; raise ValueError for an unknown id."""
     return resolve(env_id) in _teams
 
 
@@ -154,8 +154,8 @@ def one_agent_spec(env_id: str, **options: Any) -> EnvSpec:
     env_spec = spec(env_id, **options)
     if env_spec.entry_point == _TEAM_ENV:
         raise ValueError(
-            f"{env_spec.name} is a team, and this bridge plays one agent; give its seat, and the "
-            "policies of the others as opponents={'player_1': 'oracle'}"
+            f"{env_spec.name} is a team, and this bridge plays one agent; name its seat and the "
+            "other agents' policies, such as opponents={'player_1': 'oracle'}"
         )
     return env_spec
 
@@ -166,7 +166,7 @@ def register_plugins() -> None:
 
 
 def load_plugins(namespace: str = "") -> None:
-    """Import all other packages, or one; drop broken worlds with a warning."""
+    """Import plugin packages; drop broken worlds with a warning."""
     for path in import_plugins(namespace):
         for env_id in ids_of(path):
             for table in (_worlds, _teams, gymnasium.registry):
@@ -174,13 +174,13 @@ def load_plugins(namespace: str = "") -> None:
 
 
 def resolve(env_id: str) -> str:
-    """Return the full id of a world or team; raise ValueError unless there is exactly one.
+    """Return the full id of a world or team; raise ValueError unless exactly one matches.
 
-    `ListWorld-easy` means `agentgym/ListWorld-easy-v0`, or another package's world if the name is
-    unique. `package.module:MyWorld` names a class.
+    `ListWorld-easy` means `agentgym/ListWorld-easy-v0`, or the only other world with this name.
+    `package.module:MyWorld` names a class.
     """
     if not isinstance(env_id, str):
-        raise ValueError(f"an id must be a text such as 'ListWorld', got {env_id!r}")
+        raise ValueError(f"an id must be a string such as 'ListWorld', got {env_id!r}")
     if ":" in env_id:
         full = _resolve_in_module(env_id)
     else:
@@ -196,7 +196,7 @@ def resolve(env_id: str) -> str:
     near = [_short(entry.id) for entry in (*worlds(presets=True), *teams())]
     remedy = list_names(_short(env_id.rpartition(":")[2]), names, "worlds", near)
     raise ValueError(
-        f"there is no world {env_id!r}; {remedy}; refer to your own as package.module:MyWorld"
+        f"there is no world {env_id!r}; {remedy}; name your own world as package.module:MyWorld"
     )
 
 
@@ -261,22 +261,22 @@ def spec(
     Args:
         env_id: The id, full or short.
         oracles: Letters in any order: P (plan), S (state), H (history, needs S) and, for teams, C
-            (communication). After P or S, a number is the probability of a right hint (`P0.5`).
+            (communication). After P or S, a number is the probability of a correct hint (`P0.5`).
             After any letter but H, `_` gives a placebo of the same length.
         hint_scope: `persistent` hints stay in the chat; `ephemeral` hints show on the newest
             message only.
-        oracle_options: Arguments of the oracles' wrappers by letter, such as `{"H":
-            {"keep_last_error": True}}`; inactive oracles are ignored.
+        oracle_options: Wrapper arguments by oracle letter, such as `{"H": {"keep_last_error":
+            True}}`; arguments of inactive oracles are ignored.
         shots: The number of solved examples before the task.
         labels: Whether `info` contains `StepOptimality` labels.
         wrappers: Further wrappers, inner to outer, between the oracles and the examples.
         context: Context strategies, joined by `+` or as a sequence; see `strategies`.
         window: The context window in tokens, such as 32_000 or `32k`.
-        context_options: Arguments by strategy, including `trim` and `budget`.
-        agents: For a team, overrides by agent name.
-        **options: Keyword arguments of `ToolEnv` and of the world's configuration; for a team also
-            of `agentgym.multi.game.Game`, or `seat` and `opponents`: frozen policies that play the
-            other seats (`agentgym.training.rollout.seat_env.SeatEnv`).
+        context_options: Arguments of each strategy, of `trim` and of `budget`.
+        agents: For a team, the options that differ between agents, by agent name.
+        **options: Keyword arguments of `ToolEnv` and of the world's configuration. Teams also
+            accept the arguments of `agentgym.multi.game.Game`, or `seat` and `opponents`
+            (`agentgym.training.rollout.seat_env.SeatEnv`).
 
     Raises:
         ValueError: The id, an arm or an option is invalid, or the world lacks a hook
@@ -328,11 +328,11 @@ def _bare_spec(
     world = load_world(env_spec.kwargs["world"])
     own = {name: value for name, value in env_spec.kwargs.items() if name not in others}
     config = make_config(world, own, (*others, *(spec.__kwdefaults__ or ())))
-    # "8k" becomes 8000 in the spec too, and a dataset its path.
+    # The spec stores converted values: 8000 for "8k", and the path of a dataset.
     for name in options.keys() & vars(config).keys():
         if isinstance(options[name], str) or isinstance(getattr(config, name), str):
             env_spec.kwargs[name] = getattr(config, name)
-    config_for_split(world, config, env_spec.kwargs.get("split"))  # raises if it has no such split
+    config_for_split(world, config, env_spec.kwargs.get("split"))  # checks the split
     if is_for_team and "team" not in env_spec.kwargs:
         raise ValueError(f"agents requires a team, and {env_spec.name} has one agent; {TEAM_IDS}")
     check_requirements(world.__name__, world.requirements(config))
@@ -352,7 +352,7 @@ def _team_stacks(
     for agent, own in agents.items():
         if unknown := [name for name in own if name not in shared]:
             remedy = list_names(unknown[0], tuple(shared), "options of agents")
-            raise ValueError(f"{agent} cannot have its own {unknown[0]!r}; {remedy}")
+            raise ValueError(f"{agent} cannot have a separate option {unknown[0]!r}; {remedy}")
     return {
         agent: build_stack(world, is_team=True, shots=shots, **{**shared, **own})
         for agent, own in {"": {}, **agents}.items()

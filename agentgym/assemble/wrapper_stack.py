@@ -33,15 +33,15 @@ from agentgym.text.validation import (
 from agentgym.world.world import World, check_hooks
 
 HINT_SCOPES = ("persistent", "ephemeral")
-# LOCA-bench's comparison uses this window.
+# LOCA-bench compares context strategies with this window.
 WINDOW = 128_000
 
 AnyWrapper = type[gymnasium.Wrapper[Any, Any, Any, Any]]
 
-# Maps an arm's letters without suffixes, and a hint scope, to a wrapper's arguments.
+# Maps an arm's letters, without suffixes, and a hint scope to a wrapper's arguments.
 ArmArguments = Callable[[str, str], Mapping[str, Any]]
 
-# Shows a placebo instead of hints.
+# The suffix that replaces an oracle's hints with a placebo.
 PLACEBO = "_"
 _HINT = re.compile(rf"([A-Z])({PLACEBO}|0\.[0-9]{{1,6}}|1\.0{{1,6}}|[01])?")
 
@@ -59,7 +59,7 @@ class Layer:
     stage: Stage
 
     def spec(self, arguments: Mapping[str, Any]) -> WrapperSpec:
-        """Specs name the wrapper by its outermost package, because its file may move."""
+        """Return a spec that imports the wrapper from its outermost package; files may move."""
         name, path = self.wrapper.__name__, ""
         for part in self.wrapper.__module__.split("."):
             path = f"{path}.{part}" if path else part
@@ -70,7 +70,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """A registered oracle, with the oracle that it requires, and why."""
+    """A registered oracle, with the oracle that it requires and the reason."""
 
     layer: Layer
     arguments: ArmArguments
@@ -83,9 +83,9 @@ def register_strategy(name: str, wrapper: AnyWrapper, stage: Stage | None = None
 
     Args:
         name: The name in `context` and `context_options`.
-        wrapper: The class, importable from its module. It accepts the env, the `context_options`
-            and, after the examples' stage, `budget`, like `ContextWrapper`.
-        stage: The wrapper's position; by default its attribute `stage`.
+        wrapper: The class, importable from its module. The class accepts the env, the
+            `context_options` and, for stages after `EXAMPLES`, `budget`.
+        stage: The wrapper's position in the stack; by default the wrapper's attribute `stage`.
     """
     if not name.isidentifier() or name in ("none", "budget", *_options):
         raise ValueError(
@@ -119,9 +119,9 @@ def register_oracle(
         letter: The oracle's capital letter in an arm.
         name: The oracle's name in errors.
         wrapper: The class, with an attribute `stage`.
-        arguments: Returns the wrapper's arguments in an arm.
+        arguments: A function that returns the wrapper's arguments for an arm.
         needs: The letter of the oracle that this one requires.
-        reason: Why it requires that oracle.
+        reason: Why this oracle requires the other oracle.
     """
     _oracles[letter] = Oracle(Layer(name, wrapper, wrapper.stage), arguments, needs, reason)  # type: ignore[attr-defined]
 
@@ -160,7 +160,7 @@ def check_arm(oracles: str | None) -> str:
 def _read_arm(oracles: str | None) -> dict[str, str]:
     text = "" if oracles in (None, "none") else oracles
     if not isinstance(text, str):
-        raise ValueError(f"oracles must be a text such as 'SP', or None, got {oracles!r}")
+        raise ValueError(f"oracles must be a string such as 'SP', or None, got {oracles!r}")
     parts = _HINT.findall(text)
     arm = {letter: _shorten(suffix) for letter, suffix in parts}
     is_complete = "".join(map("".join, parts)) == text
@@ -170,9 +170,9 @@ def _read_arm(oracles: str | None) -> dict[str, str]:
         near = dict.fromkeys(letter for letter in text.upper() if letter in _oracles)
         close = suggest(text, ["".join(near)])
         raise ValueError(
-            f"oracles must be letters of {known}, each at most once, got {oracles!r}; "
-            f"{close}{' ' if close else ''}a letter may be followed by the probability of a right hint (P0.5), or by "
-            f"{PLACEBO} for a placebo (P{PLACEBO})"
+            f"oracles may contain each of {known} at most once, got {oracles!r}; "
+            f"{close}{' ' if close else ''}P0.5 gives correct hints with probability 0.5, "
+            f"P{PLACEBO} a placebo"
         )
     for letter, suffix in arm.items():
         oracle = _oracles[letter]
@@ -208,7 +208,7 @@ def _check_variant(oracles: str, letter: str, option: str) -> None:
 
 
 def check_context(context: Context) -> tuple[str, ...]:
-    """Return the strategies in a context; raise ValueError for an unknown or repeated one."""
+    """Return the strategies in a context; raise ValueError for an unknown or repeated strategy."""
     parts = split_context(join_context(context))
     if len(parts) == 1 and parts[0][0] in ("", "none"):
         return ()
@@ -263,7 +263,7 @@ def build_stack(
                 f"oracles {oracles!r}: {layer.name} is for teams, and {world.__name__} has "
                 "one agent; make a team such as ListWorld-team"
             )
-    layers.sort(key=lambda pair: pair[0].stage)  # stable: within a stage, the order of registration
+    layers.sort(key=lambda pair: pair[0].stage)  # stable: layers of a stage keep their order
     inner = [layer.spec(arguments) for layer, arguments in layers if layer.stage < Stage.EXAMPLES]
     outer = [layer.spec(arguments) for layer, arguments in layers if layer.stage >= Stage.EXAMPLES]
     return [*inner, *wrappers, *outer]
@@ -325,7 +325,7 @@ def _context_layers(
     layers = [_options["trim"], *(layer for name, layer in _strategies.items() if name in names)]
     arguments = {layer.name: dict(options.get(layer.name, {})) for layer in layers}
     edits = (layer for layer in layers if layer.stage > Stage.EXAMPLES)
-    innermost = min(edits, key=lambda layer: layer.stage).name  # its budget applies to all
+    innermost = min(edits, key=lambda layer: layer.stage).name  # sets the budget of all strategies
     arguments[innermost]["budget"] = {**options.get("budget", {}), "window": size}
     return [(layer, arguments[layer.name]) for layer in layers]
 

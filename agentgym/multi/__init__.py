@@ -1,4 +1,4 @@
 """Teams: worlds played by several agents.
 
-It may import `text`, `world` and `play`.
+This layer may import `text`, `world` and `play`.
 """

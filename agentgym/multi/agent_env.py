@@ -21,8 +21,8 @@ from agentgym.world.world import World
 class AgentEnv(ToolEnv):
     """Env of one agent, with its own chat, some of the world's tools and the team's tools.
 
-    `took_turn` states whether the last reply used a turn of the world's budget; `game_arguments`
-    make a second `Game` like the agent's.
+    `took_turn` states whether the last reply used a turn of the world's budget. `game_arguments`
+    are the arguments of the agent's `Game`.
     """
 
     sees_all: ClassVar[bool] = False
@@ -50,8 +50,8 @@ class AgentEnv(ToolEnv):
         tools = tools_of(*self.protocol.toolsets(self.agent, world))
         if twice := tools.keys() & self._team_tools:
             raise ValueError(
-                f"the world has a tool called {sorted(twice)[0]}, which a team has too; rename it "
-                "to play in a team"
+                f"the world and the team both have a tool {sorted(twice)[0]}; rename the tool of "
+                "the world"
             )
         own = {name: tools[name] for name in tools if name in self.protocol.agents[self.agent]}
         return {**own, **tools_of(self._team_toolset)}
@@ -69,7 +69,7 @@ class AgentEnv(ToolEnv):
         return self.protocol.restated_task(self.agent, self.team)
 
     def _moment(self, world: World[Any]) -> str:
-        # Different moments, or rivals would make the same random choices.
+        # With equal moments, rivals would make the same random choices.
         rival = "" if self.protocol.one_world else f"-{self.agent}"
         return f"{world.instance}{rival}:{world.turn}"
 
@@ -87,7 +87,7 @@ class AgentEnv(ToolEnv):
             raise ToolError("the episode has ended; this call was not run")
         with self.team.transaction():
             if name in self._team_tools and name in tools:
-                # A host's answer is not a world call; the world may have ended before it.
+                # A host's answer is not a world call, so it is allowed after the world has ended.
                 result: str = tools[name](arguments)
                 return result
             go = partial(super()._run, world, tools, name, arguments)
@@ -125,18 +125,18 @@ class AgentEnv(ToolEnv):
         if self.guard.broken:
             self.team.end("fault")
         elif reason := super()._ended(world):
-            with self.guard.watch("score", "the scorer broke"):  # a duel's outcome uses the score
+            with self.guard.watch("score", "the scorer broke"):  # a duel's outcome needs a score
                 self.protocol.finished(self.agent, self.team, reason)
         return ""
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
-        """End the team's episode at the end of the cycle."""
+        """End the team's episode after this cycle."""
         self.team.end(reason)
         detail = StepInfo(failed_rounds=self._failed_rounds, ended=reason)
         return self.chat, 0.0, False, False, {**self._info(self.world, 0, 0), "detail": detail}
 
     def receive(self, text: str) -> None:
-        """Append a text to the chat."""
+        """Append a message to the chat."""
         self._deliveries += 1
         self.chat = self.chat.add(
             Message("user", text, id=f"mail:{self._deliveries}", moment=self._moment(self.world))
@@ -148,11 +148,11 @@ class AgentEnv(ToolEnv):
 
 
 def refresh(env: gymnasium.Env[Any, Any], info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-    """Return a stack's observation and info after an external change."""
+    """Return a stack's observation and info after a change from outside."""
     if isinstance(env, ToolEnv):
         return env.chat, info
     if not isinstance(env, gymnasium.Wrapper):
-        raise TypeError(f"a seat is a ToolEnv in wrappers, got {type(env).__name__}")
+        raise TypeError(f"a seat must be a ToolEnv or its wrapper, got {type(env).__name__}")
     chat, info = refresh(env.env, info)
     if isinstance(env, gymnasium.ObservationWrapper):
         return env.observation(chat), info

@@ -15,7 +15,7 @@ MAX_MESSAGE = 16_384
 
 # Longer runs of characters count as several words; otherwise a text without spaces would be free.
 _WORD_CHARS = 20
-# Text that announces noise in system messages.
+# The text that announces noise in system messages.
 NOISE_NOTE = "Words of a message may be lost or swapped on the way."
 _WORD = re.compile(rf"(\S{{1,{_WORD_CHARS}}})")
 
@@ -26,8 +26,10 @@ class Channel:
 
     Attributes:
         max_message: The maximum number of characters that an agent can receive per cycle.
-        message_words: The words that each agent may send per episode; None for no limit.
-        message_noise: The probability, in [0, 1], that a word is lost or swapped with the next.
+        message_words: The maximum number of words that an agent may send per episode; None for no
+            limit.
+        message_noise: The probability, in [0, 1], that a word is lost or swapped with the next
+            word.
     """
 
     max_message: int = MAX_MESSAGE
@@ -54,7 +56,7 @@ class Channel:
         return note
 
     def garble(self, text: str, moment: str) -> str:
-        """Return the text as received; the moment determines the noise."""
+        """Return the text with random noise; the moment seeds the noise."""
         if not self.message_noise:
             return text
         rng = np.random.default_rng(zlib.crc32(f"{moment}:noise".encode()))
@@ -70,5 +72,5 @@ class Channel:
 
 
 def count_words(text: str) -> int:
-    """Return the number of words, each of at most 20 characters."""
+    """Count the words of a text; a word longer than 20 characters counts as several."""
     return len(_WORD.findall(text))

@@ -29,14 +29,14 @@ PROTOCOLS: Mapping[str, type[TeamProtocol]] = {
 }
 _ENV_OPTIONS = ("dialect", "parallel_calls", "max_failed_rounds", "max_result_chars", "on_fault")
 _PROTOCOL_OPTIONS = ("roles", "reward", "max_message", "message_words", "message_noise")
-_TERMINAL = ("world", "failed_rounds", "referee")  # reasons that terminate; others truncate
+_TERMINAL = ("world", "failed_rounds", "referee")  # other reasons truncate the episode
 
 
 class Game:
     """Loop that plays a team's episodes.
 
-    In each cycle, every agent that is awake at the start gives one reply, which is played at once.
-    Messages and the end of the episode reach everyone at the end of the cycle.
+    In each cycle, every agent that is awake at the start gives one reply, which takes effect at
+    once. Messages and the end of the episode reach everyone at the end of the cycle.
 
     Args:
         world: The world's class or path.
@@ -49,7 +49,7 @@ class Game:
             keyword arguments of `ToolEnv`, and options of the world.
 
     Attributes:
-        agents: The names, in turn order.
+        agents: The agents' names, in turn order.
         rewards: The reward of each agent, after the end of the episode.
         score: The team's score, after the end of the episode.
     """
@@ -134,16 +134,16 @@ class Game:
         return [] if self.over or self.team.ended else self._asked
 
     def play(self, agent: str, action: str) -> None:
-        """Play the reply of an agent; raise ValueError out of turn."""
+        """Run an agent's reply; raise ValueError if it is not the agent's turn."""
         if not self._running or self.over:
             raise ResetNeeded("there is no running episode: call reset() before the next step()")
         if not isinstance(action, str):
             raise TypeError(
-                f"an action must be the agent's text (str), got {type(action).__name__}"
+                f"an action must be the agent's reply (str), got {type(action).__name__}"
             )
         if agent not in self.due:
             raise ValueError(
-                f"{agent!r} is not due; due in this cycle: {', '.join(self.due) or 'nobody'}"
+                f"{agent!r} must not act now; agents to act: {', '.join(self.due) or 'none'}"
             )
         self._asked = [name for name in self._asked if name != agent]
         agent_env = self.agent_envs[agent]
@@ -259,7 +259,7 @@ class Game:
         scored: dict[int, tuple[float | None, Mapping[str, Any] | None]] = {}
         self._reports: dict[str, Mapping[str, Any]] = {}
         for agent, world in self.team.worlds.items():
-            if id(world) not in scored:  # a shared world is scored once
+            if id(world) not in scored:  # agents may share a world
                 scored[id(world)] = self.agent_envs[agent].guard.score(world)
             self._reports[agent] = scored[id(world)][1] or {}
         if any(agent_env.guard.broken for agent_env in self.agent_envs.values()):
@@ -269,7 +269,7 @@ class Game:
 
 
 def _addressed(chat: Chat, agent: str) -> Chat:
-    # Wrappers build new chats without the agent's name.
+    # Restore the agent's name, which wrappers drop from chats.
     return Chat(chat.messages, chat.tools, agent)
 
 

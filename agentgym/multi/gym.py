@@ -16,11 +16,11 @@ from agentgym.text.validation import check_choice, check_reset
 
 
 class TeamEnv(KeepsSpec, gymnasium.Env[Chat, str]):
-    """Env that plays a team reply by reply. The observation is the chat of the next agent.
+    """Env that plays a team, one reply per step. The observation is the chat of the next agent.
 
-    `info["agent"]` names the agent whose reply was played, and `info["task"]` counts its chats in
-    this episode. The reward is the team's score, once, at the end;
-    `info["detail"].report["team"]` contains each agent's reward.
+    `info["agent"]` names the agent that replied, and `info["task"]` counts this agent's chats in
+    the episode. At the end, the reward is the team's score, and `info["detail"].report["team"]`
+    contains each agent's reward.
 
     Args:
         render_mode: `ansi` renders the chats of all agents as text.

@@ -11,13 +11,13 @@ from agentgym.text.tools import ToolError, Toolset, tool, tools_of
 from agentgym.world.world import World
 
 HOST, GUESSER = "host_0", "guesser_0"
-MOST_FAULTS = 3  # a single wrong answer may be a slip
+MOST_FAULTS = 3  # one wrong answer may be an oversight
 ANSWERS = f"{HOST} answers:"
 
 
 @runtime_checkable
 class Hosted(Protocol):
-    """World whose results a host must work out without the world."""
+    """World whose results a host must work out from the questions alone."""
 
     def host_rules(self) -> str:
         """Return the rules for the host."""
@@ -30,18 +30,18 @@ class Hosted(Protocol):
 
     @classmethod
     def host_reply(cls, question: str) -> str:
-        """Return a scripted host's answer, from the question alone; or raise ValueError."""
+        """Return a scripted host's answer to the question, or raise ValueError."""
 
     def objection(self, answer: str, result: str) -> str:
-        """Return the error in a host's answer; empty if it is right."""
+        """Describe the error in a host's answer; return an empty string for a correct answer."""
 
 
 class Hosting(TeamProtocol):
     """Protocol of a hosted game: the host answers the guesser's guesses and questions.
 
     The host must replace an answer that the referee rejects; the third rejection ends the episode.
-    The host sees a question instead of the task, and earns the guesser's share, or nothing after a
-    rejection.
+    The host sees a question instead of the task, and earns the same as the guesser, or nothing
+    after a rejection.
     """
 
     kind = "host"
@@ -121,7 +121,7 @@ class Hosting(TeamProtocol):
             team.end(reason)
 
     def take_answer(self, team: Team, text: str) -> str:
-        """Let the referee check the host's answer, then pass it on."""
+        """Let the referee check the host's answer, then forward a correct answer."""
         if not team.question:
             raise ToolError("there is no open question to answer")
         objection = self._hosted(team.worlds[HOST]).objection(text, team.answer)

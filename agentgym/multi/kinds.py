@@ -89,8 +89,9 @@ class Talk(_AgentTools):
 class Management(TeamProtocol):
     """Protocol of a manager who delegates to workers.
 
-    A worker starts a new chat with each sub-task and ends it with a report. By default the manager
-    has the tools that end the task, and one worker has the others. The manager can always continue.
+    A worker starts a new chat for each sub-task and ends the sub-task with a report. By default the
+    manager has the tools that end the task, and one worker has the others. The manager can always
+    continue.
     """
 
     kind = "manager"
@@ -106,7 +107,7 @@ class Management(TeamProtocol):
         agents = read_roles(roles, tools)
         if next(iter(agents)) != MANAGER:
             raise ValueError(
-                f"the first role of this team is the manager, got {next(iter(agents))}"
+                f"the first role of this team must be the manager, got {next(iter(agents))}"
             )
         return agents
 
@@ -164,11 +165,11 @@ class Delegation(_AgentTools):
         """
         team = self._team
         if not task.strip():
-            raise ToolError("the sub-task is empty; say what is to be done")
+            raise ToolError("the sub-task is empty; describe what to do")
         limit = self._channel.max_message
         if len(task) > limit:
             raise ToolError(
-                f"a sub-task may have {limit} characters, got {len(task)}; say it shorter"
+                f"a sub-task may have at most {limit} characters, got {len(task)}; shorten the text"
             )
         free = team.idle - team.restarting - {MANAGER}
         if not free:
@@ -198,8 +199,7 @@ class Reporting(_AgentTools):
 class Duel(TeamProtocol):
     """Protocol of rivals, each in a separate world of the same configuration and seed.
 
-    The first agent to solve it ends the episode and earns 1; agents that solve it in the same cycle
-    share the reward.
+    The agents that solve the task in the earliest cycle end the episode and share a reward of 1.
     """
 
     kind = "duel"

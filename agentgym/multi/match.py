@@ -17,11 +17,11 @@ PLAYED = "The moves since your last turn:"
 
 
 class Match(TeamProtocol):
-    """Protocol of a match. Every agent has a copy of the world that shows its seat's view.
+    """Protocol of a match. Every agent has a copy of the world, seen from the agent's seat.
 
-    A move takes effect at the end of the cycle in which the last mover moves, so nobody sees
-    another player's move before making a simultaneous one. A seat that runs out of turns, or of
-    failed rounds, ends the match. Each agent earns its world's `SeatedWorld.payoff`.
+    Simultaneous moves take effect together at the end of a cycle, so nobody sees another player's
+    move in advance. A match ends when a seat has no turns left or fails too many rounds. Each agent
+    earns its world's `SeatedWorld.payoff`.
     """
 
     kind = "match"
@@ -31,7 +31,7 @@ class Match(TeamProtocol):
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
     ) -> AgentTools:
         if not issubclass(world, SeatedWorld):
-            raise ValueError(f"{world.__name__} has one seat; a match needs a SeatedWorld")
+            raise ValueError(f"{world.__name__} has one seat; a match requires a SeatedWorld")
         if roles is not None:
             raise ValueError(
                 f"the seats of a match are fixed: {', '.join(world.players)}; omit roles"
@@ -42,7 +42,7 @@ class Match(TeamProtocol):
         return Toolset()
 
     def toolsets(self, agent: str, world: World[Any]) -> Sequence[object]:
-        """Return the world's tools, and the referee's tool, which no agent has."""
+        """Return the world's tools and the tool that only the referee uses."""
         return (*world.toolsets(), _Referee(_seated(world)))
 
     def notes(self, agent: str) -> str:
@@ -83,11 +83,11 @@ class Match(TeamProtocol):
         if moves.keys() == set(_movers(team)):
             for agent, world in seated.items():
                 referee = tools_of(_Referee(world))["resolve"]
-                # The call log replays the moves if a fault re-creates the world.
+                # Log the moves, so that a world re-created after a fault repeats them.
                 news = carry_out(world, referee, "resolve", {"moves": moves})
                 if agent in team.unseated and agent in world.movers():
                     team.unseated.discard(agent)
-                    team.restarting.add(agent)  # the other seat's task includes the moves so far
+                    team.restarting.add(agent)  # the task lists all earlier moves
                 elif news:
                     team.mail[agent].append(f"{PLAYED}\n{news}")
             if next(iter(seated.values())).done:

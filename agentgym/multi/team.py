@@ -1,4 +1,4 @@
-"""Shared state of a team, and the base of all kinds of teams."""
+"""Shared state of a team, and the base class of all kinds of teams."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from agentgym.world.world import World
 # By role or agent.
 Roles = Mapping[str, Sequence[str]]
 
-# By agent, in turn order.
+# The names of each agent's world tools, in turn order.
 AgentTools = dict[str, tuple[str, ...]]
 
 _ROLE = re.compile(r"[a-z]+(_[0-9]+)?")
-# The line above a message between agents, with the sender and the length.
+# The line above each message between agents states its sender and length.
 HEADING = re.compile(r"([a-z]+_[0-9]+) (?:tells you|reports) \(([0-9]+) characters\):\n")
 
 
@@ -36,18 +36,19 @@ class TeamAction:
 
 
 class Team:
-    """State of a team in an episode, without the world's state.
+    """State of a team's episode, except for the world's state.
 
     Attributes:
-        worlds: Each agent's world: one shared world, or separate ones.
-        mail: The texts that each agent sees at the end of the cycle.
-        idle: The agents that need not reply until they have mail.
+        worlds: Each agent's world; all agents may share one world.
+        mail: The texts that each agent receives at the end of the cycle.
+        idle: The agents that do not reply until they receive mail.
         restarting: The agents that start a new chat at the end of the cycle.
         unseated: The agents of a match that have not had their first turn.
         winners: The agents that solved the task, or earned most, if they compete.
         faults: The number of rejected answers, by agent.
         question: The host's open question, or an empty string.
-        pending_end: Why the episode will end after the answer; in a duel, why the last world ended.
+        pending_end: Why the episode will end after the host's answer; in a duel, why the last world
+            ended.
         stopped_by: The agent that ended a match because it could not continue.
     """
 
@@ -73,7 +74,7 @@ class Team:
         self.question = self.answer = self.pending_end = self.stopped_by = ""
 
     def end(self, reason: str) -> None:
-        """End the episode at the end of the cycle; the first reason counts."""
+        """End the episode after this cycle; a later reason is ignored."""
         self.ended = self.ended or reason
 
     def transmit(self, sender: str, text: str, channel: Channel) -> str:
@@ -82,7 +83,7 @@ class Team:
         if budget is not None and self.words[sender] + count > budget:
             left = budget - self.words[sender]
             raise ToolError(
-                f"you can send {left} more words in this episode, got {count}; say it shorter"
+                f"you can send {left} more words in this episode, got {count}; shorten the text"
             )
         self.messages += 1
         self.words[sender] += count
@@ -90,27 +91,27 @@ class Team:
         return channel.garble(text, moment)
 
     def post(self, sender: str, receiver: str, verb: str, text: str, channel: Channel) -> None:
-        """Add a text to an agent's mail, with its length, so it cannot imitate several messages."""
+        """Add a text to an agent's mail and state its length, so fake messages are detectable."""
         if not text.strip():
-            raise ToolError("the text is empty; say something")
+            raise ToolError("the text is empty; write a message")
         room = channel.max_message - self._posted[receiver]
         if len(text) > room:
             raise ToolError(
-                f"{receiver} can be sent {room} more characters in this cycle, got {len(text)}; "
-                "say it shorter"
+                f"{receiver} can receive {room} more characters in this cycle, got {len(text)}; "
+                "shorten the text"
             )
         arrived = self.transmit(sender, text, channel)
         self._posted[receiver] += len(text)
         self.mail[receiver].append(f"{sender} {verb} ({len(arrived)} characters):\n{arrived}")
 
     def collect(self, agent: str) -> str:
-        """Return and empty an agent's mail."""
+        """Return an agent's mail and empty the mailbox."""
         mail, self.mail[agent], self._posted[agent] = self.mail[agent], [], 0
         return "\n\n".join(mail)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Restore the team after an exception."""
+        """Restore the team's state after an exception."""
         # Actions are added after the transaction, because copying the list would be slow.
         before = {name: copy.copy(v) for name, v in vars(self).items() if name != "actions"}
         before["mail"] = {agent: list(texts) for agent, texts in self.mail.items()}
@@ -128,11 +129,12 @@ class Team:
 
 
 class TeamProtocol:
-    """Base of the kinds of teams: agents, their tools and knowledge, turns and rewards.
+    """Base class of all kinds of teams: the agents' tools, knowledge, turns and rewards.
 
     Args:
-        roles: World tools by role or agent, overriding the protocol's.
-        reward: `shared`, or a factor of the score by role or agent; others earn nothing.
+        roles: The world tools of each role or agent; by default, the protocol assigns the tools.
+        reward: `shared`, or the factors of the score that roles or agents earn; unlisted agents
+            earn nothing.
         **limits: Arguments of `Channel`.
 
     Attributes:
@@ -154,7 +156,7 @@ class TeamProtocol:
         self.channel = Channel(**limits)
         if self.channel.note and not self.talks:
             raise ValueError(
-                f"the agents of a {self.kind} send no messages; omit message_words and "
+                f"the agents of a {self.kind} cannot send messages; omit message_words and "
                 "message_noise"
             )
         bound = tools_of(*world(config, 0).toolsets())
@@ -162,12 +164,12 @@ class TeamProtocol:
         self.agents: AgentTools = self.assign_tools(world, tools, roles)
         self._factors = self._read_reward(reward)
 
-    # Hooks of a kind of team.
+    # Hooks that a kind of team implements.
 
     def assign_tools(
         self, world: type[World[Any]], tools: Mapping[str, bool], roles: Roles | None
     ) -> AgentTools:
-        """Return the world tools by agent."""
+        """Return the names of each agent's world tools."""
         raise NotImplementedError
 
     def toolset_for(self, agent: str, team: Team) -> Toolset:
@@ -203,7 +205,7 @@ class TeamProtocol:
         return go()
 
     def rouse(self, team: Team) -> None:
-        """Wake an agent if all agents are idle and have no mail."""
+        """Wake agents if all agents are idle without mail."""
         for agent in team.agents:
             team.mail[agent].append(
                 "Everyone was waiting, so nobody would have acted again. Go on."
@@ -250,7 +252,7 @@ def read_roles(roles: Roles, tools: Collection[str]) -> AgentTools:
     for role, names in roles.items():
         agent = _named(role)
         if agent in agents:
-            raise ValueError(f"roles names {agent} twice")
+            raise ValueError(f"roles must not name {agent} twice")
         if isinstance(names, str) or not all(isinstance(name, str) for name in names):
             raise ValueError(f"the tools of {agent} must be a list of names, got {names!r}")
         if unknown := [name for name in names if name not in tools]:
@@ -287,5 +289,5 @@ def list_agents(agents: Mapping[str, Iterable[str]]) -> str:
 
 def _named(role: str) -> str:
     if not isinstance(role, str) or not _ROLE.fullmatch(role):
-        raise ValueError(f"role names are lower-case, such as reader or reader_0, got {role!r}")
+        raise ValueError(f"role names must be lower-case, such as reader or reader_0, got {role!r}")
     return role if "_" in role else f"{role}_0"

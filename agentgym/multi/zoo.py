@@ -70,9 +70,9 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
 
     @override
     def state(self) -> Chat:
-        """Return the hidden state for a central critic: a chat with one message of JSON.
+        """Return the hidden state for a central critic, as a chat with one JSON message.
 
-        It contains the cycle number, the agents yet to act, undelivered messages, and each
+        The message contains the cycle number, the next agents, undelivered messages, and each
         distinct world.
         """
         game = self.game
@@ -107,7 +107,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
     @override
     def step(self, action: str | None) -> None:
         if not self.agents:
-            raise ResetNeeded("there is no agent left to step: call reset() before the next step()")
+            raise ResetNeeded("all agents are done: call reset() before the next step()")
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
             self._was_dead_step(action)
@@ -116,7 +116,7 @@ class TeamAEC(AECEnv):  # type: ignore[misc]  # it has no types
             self.game.play(agent, action)  # type: ignore[arg-type]  # it raises for other types
         elif action is not None and not isinstance(action, str):
             raise TypeError(
-                f"an action must be the agent's text (str) or None, got {type(action).__name__}"
+                f"an action must be the agent's reply (str) or None, got {type(action).__name__}"
             )
         self._cumulative_rewards[agent] = 0.0
         self._clear_rewards()

@@ -18,10 +18,10 @@ from agentgym.text.tokens import counter
 from agentgym.world.splits import draw
 from agentgym.world.world import World, has_hook, phrase
 
-_READ_BACK = 16  # tries; a wrong call's wording nearly always parses back
-_SAMPLES = 64  # draws; if all are optimal, the world has no wrong call
-_DECOYS = 8  # draws, because an instance may repeat or have the same state
-_AHEAD = 8  # more turns, because all offices start with the same empty state
+_READ_BACK = 16  # attempts; most wordings of wrong calls can be parsed
+_SAMPLES = 64  # draws; if all are optimal, give no wrong hint
+_DECOYS = 8  # draws; an instance may be drawn twice, and states may coincide
+_AHEAD = 8  # extra turns; all offices start with the same empty state
 
 _COUNTER = "cl100k_base"  # each word and period below is one token
 _TEXT = (
@@ -36,13 +36,13 @@ _STARTS = [0, *(place + 1 for place, unit in enumerate(_UNITS[:-1]) if unit == "
 
 
 def best_call(world: World[object]) -> ToolCall:
-    """Return the first optimal call, else the first legal one; raise ValueError without optima."""
+    """Return the first optimal or legal call; raise ValueError if optimality is undefined."""
     calls = world.optimal_calls()
     if calls is None:
-        # A legal call would be mistaken for the oracle's, and its score for the oracle's score.
+        # A fallback to a legal call would report a wrong score for the oracle.
         raise ValueError(
-            f"{type(world).__name__} has no oracle for this chat, which does not tell where its data "
-            "is; play the oracle in the process that made the env, or play another policy"
+            f"{type(world).__name__} has no oracle for this chat, which omits the data's path; "
+            "run the oracle in the process that made the env, or use another policy"
         )
     return next(iter(calls or world.legal_calls()))
 
@@ -69,7 +69,7 @@ def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
     calls = wrong_calls(world) if has_hook(type(world), "legal_calls") else []
     for place in rng.permutation(len(calls))[:_READ_BACK]:
         words = world.subtask_for(calls[place], with_state)
-        # If scripted policies can play this world, they must understand the hint.
+        # Scripted policies that parse hints must be able to parse this hint.
         if not has_hook(type(world), "read_subtask") or world.read_subtask(words) == calls[place]:
             return words
     best = world.optimal_calls() or ()
@@ -78,10 +78,9 @@ def wrong_plan(env: ToolEnv, with_state: bool, rng: np.random.Generator) -> str:
 
 
 class Decoys:
-    """Other instances of the split, played optimally up to the same turn, as sources of wrong
-    states.
+    """Wrong states from other instances of the split, played optimally up to the same turn.
 
-    Raises ValueError if the configuration has a single instance.
+    Raises ValueError if the configuration has only one instance.
     """
 
     def __init__(self, env: ToolEnv) -> None:
@@ -89,19 +88,19 @@ class Decoys:
         self._drawn: list[ToolEnv] = []
         world = env.world
         self._instance = world.instance
-        # In a chat that starts mid-episode, the world has advanced since its key was readable.
+        # `instance_key` is valid only at turn 0, so a world in mid-episode is drawn again.
         first = world if world.turn == 0 else draw(type(world), env.config, world.instance_seed)
         self._key = first.instance_key()
         self._draws = 0
         if next(self._others(), None) is None:
             raise ValueError(
-                f"wrong state hints need another instance of {type(world).__name__}, and all of "
-                f"{_DECOYS} draws with {env.config} were this one; allow more instances, or leave "
-                "out the probability after S"
+                f"wrong state hints need another instance of {type(world).__name__}, but all "
+                f"{_DECOYS} draws with {env.config} gave this instance; allow more, or omit "
+                "the probability after S"
             )
 
     def state(self, describe: Callable[[World[Any]], str]) -> str:
-        """Return another instance's state that differs; empty if all agree."""
+        """Return a different state from another instance; empty if all states are equal."""
         right, turn = describe(self._env.world), self._env.world.turn
         for decoy in self._others():
             while decoy.world.turn < turn and not decoy.over:

@@ -22,11 +22,12 @@ TEAM_NOTE = (
 class CommunicationOracle(HintOracle):
     """Oracle that shows a team agent the other agents' calls and results, verbatim.
 
-    Each entry stays with its message. A new chat shows all entries of the episode so far.
+    A log entry stays in the first message that showed it. A new chat shows all entries of the
+    episode so far.
 
     Args:
         env: The stack of an agent whose team shares a world.
-        placebo: Whether to show text without content instead of the log.
+        placebo: Whether to show uninformative text instead of the log.
 
     Example:
         >>> env = agentgym.make("ListWorld-team", oracles="C")

@@ -60,19 +60,18 @@ HISTORY_NOTE = (
 class HintOracle(
     StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
 ):
-    """Wrapper that appends a hint to the newest message, at a cost independent of the chat's
-    length.
+    """Wrapper that appends a hint to the newest message, in time independent of the chat's length.
 
     Random choices depend only on the instance and the turn, so arms are paired.
 
     Args:
         hint_scope: `persistent` or `ephemeral`.
-        accuracy: The probability, in [0, 1], that a hint is right.
-        placebo: Whether to show text of the same length without content.
-        **recorded: Arguments of the subclass, for specs.
+        accuracy: The probability, in [0, 1], that a hint is correct.
+        placebo: Whether to show uninformative text of the same length instead.
+        **recorded: The subclass's arguments, which specs record.
 
     Attributes:
-        note: The announcement in the system message; empty for a general one.
+        note: The announcement in the system message; a general announcement if empty.
         hooks: The hooks of `World` that provide the hint.
         wrong_hooks: Further hooks for wrong hints.
         source: The chat before this hint was added.
@@ -100,7 +99,7 @@ class HintOracle(
         if accuracy < 1.0 and (placebo or not self.wrong_hooks):
             why = "a placebo is neither right nor wrong" if placebo else "it has no wrong hints"
             raise ValueError(
-                f"{type(self).__name__} takes no accuracy, got {accuracy}: {why}; leave it out"
+                f"{type(self).__name__} does not accept accuracy={accuracy}: {why}; omit accuracy"
             )
         variant: dict[str, Any] = {"accuracy": accuracy} if accuracy < 1.0 else {}
         if placebo:
@@ -126,7 +125,7 @@ class HintOracle(
         raise NotImplementedError
 
     def wrong_text(self, rng: np.random.Generator) -> str:
-        """Draw a wrong hint; empty if the world has none."""
+        """Draw a wrong hint; return an empty string if the world has none."""
         raise NotImplementedError
 
     def begin(self) -> None:
@@ -154,14 +153,14 @@ class HintOracle(
         if not grew:
             self._shown = Chat(tuple(observation.messages[:-1]), observation.tools)
             known = count - 1
-        elif known == count:  # runs at the end of a team's cycle
+        elif known == count:  # updated after a team's cycle
             self._shown, known = self._shown.without_last(), known - 1
         self._shown = self._shown.add(*observation.messages[known:-1], last)
         return self._shown
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
         chat, reward, terminated, truncated, info = self.env.step(action)
-        shown = self.observation(chat)  # first, because its faults belong to this step
+        shown = self.observation(chat)  # before `add_faults`, which reports faults of this call
         return shown, reward, terminated, truncated, self.world_env.guard.add_faults(info)
 
     def reset(self, **options: Any) -> tuple[Chat, dict[str, Any]]:
@@ -178,9 +177,9 @@ class PlanOracle(HintOracle):
     Args:
         hint_scope: `persistent` or `ephemeral`.
         with_state: Whether the policy also sees the state, to which the step may refer.
-        accuracy: The probability that a hint is right; a wrong one asks for a legal, non-optimal
+        accuracy: The probability that a hint is correct; a wrong hint asks for a legal, non-optimal
             call.
-        placebo: Whether to show text without content instead.
+        placebo: Whether to show uninformative text instead.
 
     Example:
         >>> env = PlanOracle(gymnasium.make("agentgym/ListWorld-v0"))
@@ -216,11 +215,11 @@ class StateOracle(HintOracle):
 
     Args:
         hint_scope: `persistent` or `ephemeral`.
-        whole: Whether the state replaces the history. A tool then shows the rest of a brief state
-            (`World.brief_state`). Team agents, whose chats contain only part of the history, always
-            have the tool.
-        accuracy: The probability that a hint is right; a wrong one is another instance's state.
-        placebo: Whether to show text without content instead.
+        whole: Whether the state replaces the history. If the hint contains only
+            `World.brief_state`, a tool shows the rest. Team agents, whose chats contain only part
+            of the history, always have the tool.
+        accuracy: The probability that a hint is correct; a wrong hint is another instance's state.
+        placebo: Whether to show uninformative text instead.
 
     Example:
         >>> env = StateOracle(gymnasium.make("agentgym/ListWorld-v0"))
@@ -263,7 +262,7 @@ class StateOracle(HintOracle):
         return self._pages.describe(world) if self._offers_pages else world.brief_state()
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play a reply; one that only requests pages of the state uses no turn."""
+        """Run a reply; a reply that only requests pages of the state uses no turn."""
         if self._pages.count and not self.world_env.over and isinstance(action, str):
             if TOOL in action and self._pages.request(self._parse(action)):
                 return self._show_pages()
@@ -294,8 +293,8 @@ class StateOracle(HintOracle):
 class HistoryOracle(
     StagedWrapper[Chat, str, Chat, str], gymnasium.ObservationWrapper[Chat, str, Chat]
 ):
-    """Oracle that shows only the system message, the restated task and the newest hints; at the end
-    of the episode it shows the whole chat (LUMINA, figure 1c).
+    """Oracle that hides the history until the episode ends: it shows the system message, the
+    restated task and the newest hints (LUMINA, figure 1c).
 
     Args:
         env: An env with a `StateOracle`.
@@ -330,17 +329,17 @@ class HistoryOracle(
             task = replace(task, text=restated)
         if self.keep_last_error and newest.id != TASK_ID and newest.text.startswith("error:"):
             task = replace(task, text=f"{task.text}\n\nYour last reply failed. {newest.text}")
-        # The task describes the present, so it takes the newest message's moment.
+        # The restated task is current, so give the task message the newest moment.
         task = replace(task, moment=source.moment())
         return Chat((*prefix[:-1], with_hints(task, self.hints)), source.tools)
 
 
-# LUMINA, section 4.3, in the order of its figures; history needs state.
+# The arms of LUMINA's section 4.3, in the order of the figures; H requires S.
 ARMS = ("", "S", "P", "SP", "SH", "SPH")
 
 
 def sort_arms(arms: Iterable[str]) -> list[str]:
-    """Return the arms without duplicates, the paper's first."""
+    """Return the arms without duplicates, starting with the paper's arms."""
     mine = set(arms)
     return [arm for arm in ARMS if arm in mine] + sorted(mine.difference(ARMS))
 
@@ -367,7 +366,7 @@ def with_hints(message: Message, hints: list[HintOracle]) -> Message:
 
 
 def split_hints(text: str) -> tuple[str, dict[str, str]]:
-    """Split a text into the world's words and the hints by tag."""
+    """Split a message into the world's text and the hints, by tag."""
     if "\n\n<" not in text:
         return text, {}
     said, hints = _take_blocks(text, _HINT, "\n</{}>")
@@ -377,7 +376,7 @@ def split_hints(text: str) -> tuple[str, dict[str, str]]:
 def _take_blocks(text: str, opening: re.Pattern[str], closing: str) -> tuple[str, dict[str, str]]:
     rest: list[str] = []
     blocks: dict[str, str] = {}
-    unclosed: set[str] = set()  # searching for their closing tags again would take quadratic time
+    unclosed: set[str] = set()  # repeated searches for closing tags would take quadratic time
     position = start = 0
     while mark := opening.search(text, start):
         tag = mark[1]

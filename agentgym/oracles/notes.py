@@ -28,7 +28,7 @@ def choose_memory_call(parsed: ParsedChat, describe: Callable[[], str]) -> ToolC
     used = [event for event in parsed.past.events if event and event[0].name == _TOOL]
     newest = used[-1][0].arguments if used else {}
     read_back = newest.get("command") == "view" and newest.get("path") == NOTE
-    # A note that was read back lacks the later calls.
+    # After reading a note, save it again with the later calls.
     if parsed.warned or read_back:
         return ToolCall(_TOOL, {"command": "create", "path": NOTE, "file_text": describe()})
     if not used and not parsed.summary:
@@ -39,7 +39,7 @@ def choose_memory_call(parsed: ParsedChat, describe: Callable[[], str]) -> ToolC
 
 
 def recall_from_note(kind: type[World[Any]], parsed: ParsedChat) -> World[object] | None:
-    """Return the world that the newest visible note and the later calls imply, or None."""
+    """Return the world implied by the newest visible note and the calls after it, or None."""
     events = parsed.past.events
     for place in reversed(range(len(events))):
         event = events[place]
@@ -51,7 +51,7 @@ def recall_from_note(kind: type[World[Any]], parsed: ParsedChat) -> World[object
         if event[0].arguments["command"] == "create":
             world.turn += 1
             events = events[place + 1 :]
-        # A note that had to be read back is older than every visible call.
+        # If the note was read with `view`, all visible calls are newer than the note.
         for later in events:
             if later is None:
                 world.turn += 1

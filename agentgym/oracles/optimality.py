@@ -23,7 +23,7 @@ from agentgym.text.parsing import parse, render
 from agentgym.text.validation import check_int
 from agentgym.world.world import World, check_defined, check_hooks, has_hook, world_path
 
-EXAMPLE_SEED = 2**31  # far above the seeds that runs use
+EXAMPLE_SEED = 2**31  # larger than the seeds of usual runs
 
 TASK_FOLLOWS = "The example ends here. What follows is another task."
 
@@ -33,9 +33,9 @@ class InContextExamples(
 ):
     """Wrapper that adds solved examples between the system message and the task.
 
-    Each example is another instance, solved by optimal calls in a second env of the same spec: the
-    observations as first seen, each followed by the world's reasoning and the call. In a team,
-    `TeamPolicy` solves the instance, and each agent sees its own final chat.
+    Each example shows another instance, solved by optimal calls in a second env of the same spec.
+    Each observation is followed by the world's reasoning and the call. In a team, `TeamPolicy`
+    solves the instance, and each agent sees its own final chat.
 
     Args:
         env: The env, with its oracles.
@@ -53,8 +53,8 @@ class InContextExamples(
         agent_env = env.unwrapped
         if env.spec is None and not isinstance(agent_env, AgentEnv):
             raise ValueError(
-                "InContextExamples needs an env made by gymnasium.make: it makes a second one from "
-                "its spec"
+                "InContextExamples requires an env from gymnasium.make, because a second env with "
+                "the same spec plays the examples"
             )
         super().__init__(env, shots=shots)
         check_hooks(self.world_env.world_class, self.hooks)
@@ -99,7 +99,7 @@ def _roll(env: gymnasium.Env[Any, Any], shot: int) -> list[Message]:
             messages += results
     if inner.world.score() < 1.0:
         raise ValueError(
-            f"the optimal calls of {type(inner.world).__name__} do not solve the seed "
+            f"the optimal calls of {type(inner.world).__name__} do not solve seed "
             f"{EXAMPLE_SEED + shot}"
         )
     return _close_example(messages, shot)
@@ -117,7 +117,7 @@ def _roll_team(agent_env: AgentEnv, shot: int) -> list[Message]:
         if due != agent:
             game.play(due, text)
         else:
-            if game.infos[agent]["task"] != task:  # a new chat, for a worker's next sub-task
+            if game.infos[agent]["task"] != task:  # a worker's new sub-task
                 task, messages = game.infos[agent]["task"], []
             messages += _newest(chat)
             calls, start = parse(text, game.dialect).calls, len(mine.chat.messages)
@@ -127,7 +127,7 @@ def _roll_team(agent_env: AgentEnv, shot: int) -> list[Message]:
             messages.append(mine.chat.messages[start])
         game.advance()
     if game.score < 1.0:
-        raise ValueError(f"TeamPolicy does not solve the seed {EXAMPLE_SEED + shot} of this team")
+        raise ValueError(f"TeamPolicy does not solve seed {EXAMPLE_SEED + shot} of this team")
     if not messages:  # this agent never replied
         return []
     return _close_example([*messages, *_newest(game.chats[agent])], shot)
@@ -181,12 +181,13 @@ class StepOptimality(StagedWrapper[Chat, str, Chat, str]):
     """Wrapper that adds `optimal`, `alive` and, if `World.label_calls` is defined, `labels` to
     `info`.
 
-    `optimal`: every call of the reply succeeded and was among the optimal ones. `alive`: success
-    was still possible before the reply. Both are None after a reset, or if optimality is undefined.
+    `optimal`: every call of the reply succeeded and was an optimal call. `alive`: success was still
+    possible before the reply. `optimal` and `alive` are None after a reset, or if optimality is
+    undefined.
 
     `labels`: the world's label for each call, or `invalid` for a failed call. If
-    `World.labels_decide`, a reply is optimal if some label is `optimal` and the rest are `optimal`
-    or `neutral`.
+    `World.labels_decide`, a reply is optimal if its labels are `optimal` or `neutral`, and at
+    least one is `optimal`.
 
     Example:
         >>> env = StepOptimality(gymnasium.make("agentgym/ListWorld-v0"))

@@ -41,8 +41,8 @@ class ScriptedPolicy:
 
     Args:
         env_id: The id of the world or of a preset.
-        seed: Seeds the random choices.
-        dialect: The form of the calls; `auto` uses the form that the env asks for.
+        seed: The seed of the random choices.
+        dialect: The format of calls; `auto` uses the format that the system message requests.
         notes: Whether to save the state with `MemoryTool`, if the chat offers it, before older
             messages are removed.
     """
@@ -70,7 +70,7 @@ class ScriptedPolicy:
 
     @contextmanager
     def read(self, chat: Chat) -> Iterator[ParsedChat]:
-        """Lend the parsed contents of a chat, valid until its next version."""
+        """Yield the parsed chat, which changes when the policy reads the next observation."""
         with self._readings.read(chat) as reading:
             yield reading.parsed(chat)
 
@@ -96,7 +96,7 @@ class ScriptedPolicy:
         return self.recall(parsed)
 
     def recall(self, parsed: ParsedChat) -> World[object]:
-        """Return the world that a hint, or the summary and history, describe."""
+        """Return the world described by a hint, a note, or the summary and the calls after it."""
         if state := whole_state(parsed.hints.get("state", "")):
             world = read_task(self.world, parsed.task)
             if read_state(world, state):
@@ -106,7 +106,7 @@ class ScriptedPolicy:
         return parsed.past.world(self.world, parsed.task, parsed.summary)
 
     def draw(self, parsed: ParsedChat) -> np.random.Generator:
-        """Return a random generator for this moment, equal in every arm.
+        """Return a random generator for this moment, identical in all arms.
 
         In chats parsed from plain text, the task and the number of replies replace the moment.
         """
@@ -130,7 +130,7 @@ class OraclePolicy(ScriptedPolicy):
 
 
 class RandomPolicy(ScriptedPolicy):
-    """Policy that plays random calls, legal ones if possible."""
+    """Policy that plays random calls, and only legal calls if the world lists them."""
 
     hooks = ()
 
@@ -179,12 +179,12 @@ class Deficits(Config):
     """Deficits of an agent, as probabilities in [0, 1].
 
     Attributes:
-        planning: The probability of a wrong call although the state is known; a plan hint in the
-            newest message removes this deficit.
-        tracking: The probability, drawn at each step, of forgetting each change since the state was
-            last shown; a state hint in the newest message removes this deficit.
-        distraction: The probability, for each reply in the history, of playing a random call;
-            pruning the history removes this deficit.
+        planning: The probability that a call is wrong even if the state is known; a plan hint in
+            the newest message prevents this.
+        tracking: The probability that the agent forgets a tool result, drawn anew at each step; a
+            state hint in the newest message prevents this.
+        distraction: The probability, per reply in the history, that the next call is random;
+            removing the history prevents this.
     """
 
     planning: Share = 0.0
@@ -195,8 +195,8 @@ class Deficits(Config):
 class ControlPolicy(ScriptedPolicy):
     """Policy that plays optimally except for its deficits.
 
-    It is the positive control of an oracle ablation, which must find exactly these deficits. It
-    follows plan hints instead of planning, and takes the state from hints.
+    This positive control of an oracle ablation has known deficits, which the ablation must find.
+    The policy follows plan hints and takes the state from state hints.
     """
 
     hooks = NoisyPolicy.hooks
@@ -209,7 +209,7 @@ class ControlPolicy(ScriptedPolicy):
 
     def act(self, parsed: ParsedChat) -> ToolCall:
         world = self.recall(parsed)
-        # Separate streams, because one deficit must not shift another's draws.
+        # Each deficit has its own random stream, so that no deficit changes another's draws.
         distracted, planning, tracking = self.draw(parsed).spawn(3)
         if distracted.random() >= (1 - self.deficits.distraction) ** parsed.past.turns:
             return choose(world.legal_calls(), distracted)
@@ -243,7 +243,7 @@ class ThinkingPolicy:
     """Policy that writes the world's reasoning before another policy's calls, to teach small
     models.
 
-    Summaries, notes, and calls after a plan and a state hint have no reasoning.
+    Summaries, notes, and calls after both a plan and a state hint have no reasoning.
 
     Example:
         >>> teacher = ThinkingPolicy(NoisyPolicy("ListWorld", 0.2))

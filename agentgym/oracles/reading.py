@@ -21,13 +21,13 @@ from agentgym.world.world import World
 from agentgym.wrappers.compaction import SUMMARY_FOLLOWS, SUMMARY_REQUEST
 from agentgym.wrappers.context import WARNING
 
-# More episodes than a process plays at once; a parsed chat is as large as a world.
+# More than the usual number of concurrent episodes; a parsed chat takes much memory.
 _MOST_CHATS = 1_024
 _MOST_VERSIONS = 4  # threads and repeated passes read different versions of a chat
 
 
 class PastCalls:
-    """The successful calls with their results, and the world that they imply.
+    """The successful calls with their results, and the world that results from the calls.
 
     Attributes:
         events: Each call with its result, in order; None at the start of a turn.
@@ -38,7 +38,7 @@ class PastCalls:
         self.turns = 0
         self._calls: dict[str, ToolCall] = {}
         self._newest: Message | None = None
-        self._newest_event = 0  # the index of the newest message's event, present or not
+        self._newest_event = 0  # where the newest message's event is, if any
         self._world: World[object] | None = None
         self._origin: tuple[object, ...] = ()
         self._applied = 0
@@ -59,7 +59,7 @@ class PastCalls:
             self.events.append((self._calls[message.call_id], "\n".join(lines)))
 
     def replace_newest(self, text: str) -> None:
-        """Reread the newest message, if any, with another text."""
+        """Replace the newest message's text and read the message again."""
         newest = self._newest
         if newest is None or newest.role == "assistant":  # the calls of a reply never change
             return
@@ -69,16 +69,16 @@ class PastCalls:
         self.take(replace(newest, text=text))
 
     def world(self, kind: type[World[Any]], task: str, state: str) -> World[object]:
-        """Return the world after these calls, starting from the task's state or the given one.
+        """Return the world after these calls, starting from the task and, if given, a state.
 
-        The next call with equal arguments returns the same object, with later events applied.
+        A later call with equal arguments updates and returns the same object.
         """
         origin = (kind, task, state)
         world = self._world
         if world is None or origin != self._origin:
             world, self._applied = read_task(kind, task), 0
             read_state(world, state)
-        self._world = None  # a hook that raises may leave the world half-updated
+        self._world = None  # if a hook raises, the world is inconsistent
         for event in self.events[self._applied :]:
             if event is None:
                 world.turn += 1
@@ -95,7 +95,7 @@ def read_task(kind: type[World[Any]], task: str) -> World[Any]:
     except (LookupError, ValueError) as error:
         raise ValueError(
             f"{kind.__name__}.read_task cannot read the task {task[:60]!r} ({type(error).__name__}: {error}); a "
-            "scripted policy plays only the world that it was made for"
+            "scripted policy plays only the world that it was created for"
         ) from error
 
 
@@ -107,9 +107,9 @@ class ParsedChat:
         task: The text of the task message, without hints.
         hints: The newest message's hints, by tag.
         past: The calls after the task, or after the summary if there is one.
-        summary: The state in the policy's last summary; empty without one.
+        summary: The state in the policy's last summary; empty if there is none.
         summarize: Whether the chat requests a summary instead of a call.
-        warned: Whether the newest message warns that older ones will be removed.
+        warned: Whether the newest message warns that older messages will be removed.
     """
 
     task: str
@@ -145,14 +145,14 @@ class ChatReading:
         self._own: tuple[Message, ...] = ()
 
     def fits(self, chat: Chat, shared: int) -> bool:
-        """Report whether a version starts with the messages already read."""
+        """Report whether a chat starts with the messages already read."""
         if shared < self._shared or len(chat.messages) < self.position:
             return False
         theirs = chat.messages[self._shared : self._shared + len(self._own)]
         return all(map(_read_alike, self._own, theirs))
 
     def read(self, chat: Chat, shared: int = 0) -> None:
-        """Read a version's new messages; its first `shared` messages are in the shared buffer."""
+        """Read a chat's new messages; the first `shared` messages are in the shared buffer."""
         messages = chat.messages
         for number in range(self.position, len(messages)):
             before = messages[number - 1].text if number > self._pinned else ""
@@ -161,7 +161,7 @@ class ChatReading:
         self._own = tuple(messages[shared:])
 
     def take(self, message: Message, before: str) -> None:
-        """Read a message, given the text before it."""
+        """Read a message; `before` is the previous message's text."""
         if message.text.startswith(SUMMARY_FOLLOWS):
             self.summary = split_hints(f"\n\n{before}")[1].get("state", "")
             self.past = PastCalls()
@@ -169,7 +169,7 @@ class ChatReading:
             self.past.take(message)
 
     def parsed(self, chat: Chat) -> ParsedChat:
-        """Return the contents of the last version; they change with the next one."""
+        """Return the contents of the chat that was read last; the next `read` changes them."""
         return ParsedChat(
             task=self._task,
             hints=split_hints(self._newest_observation(chat).text)[1],
@@ -195,7 +195,7 @@ ReadingT = TypeVar("ReadingT", bound=ChatReading)
 
 
 class Readings(Generic[ReadingT]):
-    """Parsed chats of a policy, shared by threads. Copies and pickles start without any."""
+    """Parsed chats of a policy, shared by threads. Copies and pickles are empty."""
 
     def __init__(self, begin: Callable[[Chat], ReadingT]) -> None:
         self._begin = begin
@@ -207,7 +207,7 @@ class Readings(Generic[ReadingT]):
 
     @contextmanager
     def read(self, chat: Chat) -> Iterator[ReadingT]:
-        """Lend the reading of a chat up to its newest message; raise ValueError without a task."""
+        """Read a chat and yield the result; raise ValueError if the chat has no task."""
         messages = chat.messages
         if not isinstance(messages, Messages):
             messages = Messages(messages)  # the parsed chat belongs to this buffer
@@ -215,7 +215,7 @@ class Readings(Generic[ReadingT]):
         reading = self._pop(lineage, chat, shared) or self._begin(chat)
         reading.read(chat, shared)
         yield reading
-        self._keep(lineage, reading)  # skip this after an error, which may leave it half-updated
+        self._keep(lineage, reading)  # an error discards it
 
     def _pop(self, lineage: object, chat: Chat, shared: int) -> ReadingT | None:
         with self._lock:
@@ -245,7 +245,7 @@ def _read_alike(one: Message, other: Message) -> bool:
 
 
 def read_state(world: World[object], state: str) -> bool:
-    """Load a state into a world; return False if it is empty or truncated."""
+    """Load a state into a world; return False if the state is empty or truncated."""
     if state:
         with suppress(ValueError):
             world.read_state(state)
@@ -254,6 +254,6 @@ def read_state(world: World[object], state: str) -> bool:
 
 
 def apply_result(world: World[object], call: ToolCall, result: str) -> None:
-    """Apply a result to a world, unless it was cleared or truncated."""
+    """Apply a result to a world, unless the result was cleared or truncated."""
     with suppress(ValueError, KeyError):
         world.read_result(call, result)

@@ -45,16 +45,16 @@ class StatePages(Toolset):
         Args:
             pages: The numbers of the pages, from 1, that are not shown yet.
         """
-        # `StateOracle` answers valid requests without playing them.
+        # `StateOracle` answers valid requests without calling this tool.
         if not self.count:
-            raise ToolError("the state hint is whole: it has no further pages")
+            raise ToolError("the state hint is complete: there are no more pages")
         raise ToolError(
-            f"{TOOL} shows pages 1 to {self.count}, those that are not shown yet, in a reply that "
-            f"calls nothing else; got {pages}"
+            f"pages must list hidden pages from 1 to {self.count}, in a reply without other calls, "
+            f"got {pages}"
         )
 
     def describe(self, world: World[Any]) -> str:
-        """Describe a world's state, with the requested pages if long."""
+        """Describe a world's state and add the requested pages."""
         brief, chars = world.brief_state(), world.state_chars()
         if chars <= len(brief):
             self.count = 0
@@ -69,7 +69,7 @@ class StatePages(Toolset):
         return "".join(parts)
 
     def request(self, reply: Message) -> bool:
-        """Show the requested pages; return False if there are no new ones."""
+        """Show the requested pages; return False if the reply requests no new page."""
         asked = set(self.shown)
         for call in reply.calls:
             pages = call.arguments.get("pages")
@@ -86,7 +86,7 @@ class StatePages(Toolset):
 
 
 def missing_pages(hint: str) -> Sequence[int]:
-    """Return the page numbers that a state hint omits."""
+    """Return the numbers of the pages that a state hint omits."""
     return _read(hint)[1]
 
 

@@ -27,7 +27,7 @@ _MINE, _THEIRS = "It is my turn.", "It is another agent's turn."
 _YOU = re.compile(r"You are ([a-z]+_[0-9]+)[.,]")
 _AGENT = re.compile(r"^- ([a-z]+_[0-9]+): (.*)$", re.MULTILINE)
 _HOST = "\n# Host\nYou are host_0"
-# A host's answer, or the moves of a match, replace the provisional result of a call.
+# These headings start messages that replace the provisional result of a call.
 _FINAL = re.compile(r"(?:host_0 answers|The moves since your last turn):\n")
 _ROOM = re.compile(r"you send another agent at most ([0-9]{1,9}) characters")
 _PART = re.compile(r"<part ([0-9]{1,6}) of ([0-9]{1,6})>\n(.*)\n</part>", re.DOTALL)
@@ -36,7 +36,7 @@ _PART_TAGS = len("<part 1000 of 1000>\n\n</part>")
 
 
 class _TeamReading(ChatReading):
-    """State of a team agent's chat, and whose turn it is.
+    """State of a team agent's chat, including whether it is the agent's turn.
 
     Attributes:
         has_floor: Whether it is the agent's turn; None if unknown.
@@ -81,7 +81,7 @@ class _TeamReading(ChatReading):
             self.begun = part[3]
         elif self.parts == (number - 1, count):
             self.begun += part[3]
-        else:  # a part is missing from the chat, so keep the older state
+        else:  # a part is missing, so keep the older state
             number = count + 1
         self.parts = (number, count)
         if number == count:
@@ -106,7 +106,7 @@ class _TeamReading(ChatReading):
         self.has_floor, self.parts_sent = unfinished, int(part[1]) if part and unfinished else 0
 
     def take_state(self, text: str) -> None:
-        # Unclosed blocks at the end would be searched repeatedly.
+        # The pattern would scan unclosed blocks at the end repeatedly.
         closed, end, _ = text.rpartition(_STATE_END)
         if states := _STATE.findall(closed + end):
             self.summary, self.past = states[-1], PastCalls()
@@ -115,15 +115,15 @@ class _TeamReading(ChatReading):
 class TeamPolicy:
     """Policy that plays every agent of a team like one scripted policy.
 
-    In a split team, the agent with the tool for the next call plays it; the others send it the
-    state and wait. A manager delegates the calls that it cannot play. A host answers from the
-    question alone.
+    In a split team, the agent that has the tool makes the next call; the other agents send the
+    state and wait. A manager delegates the calls that it cannot play. A host needs only the
+    question to answer.
 
     Args:
         env_id: The id of the team.
         player: The policy that chooses the calls; by default `OraclePolicy`.
-        dialect: The form of the calls.
-        patience: The maximum turns of a sub-task.
+        dialect: The format of calls.
+        patience: The maximum number of turns of a sub-task.
 
     Example:
         >>> policy = TeamPolicy("ListWorld-team")
@@ -215,7 +215,7 @@ def _tag(world: World[Any]) -> str:
 def _message(state: str, view: _TeamReading, room: int) -> tuple[str, bool]:
     if not room or len(state) <= room:
         return state, True
-    if view.has_floor is None:  # a hint shows the state to everyone
+    if view.has_floor is None:  # a hint shows all agents the state
         return "It is your turn.", True
     size = max(1, room - _PART_TAGS)
     count, start = -(-len(state) // size), view.parts_sent * size

@@ -1,4 +1,4 @@
 """Play: the env that plays any world, its error guard, spaces and rendering.
 
-The core's third layer, which may import `text` and `world`.
+This third layer of the core may import `text` and `world`.
 """

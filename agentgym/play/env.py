@@ -36,21 +36,21 @@ from agentgym.world.splits import config_for_split, draw_instance
 from agentgym.world.step_info import NestedCall, StepInfo
 from agentgym.world.world import SplitName, World, load_world
 
-# Further calls of a reply return an error, which bounds the time of a step.
+# A reply's further calls return an error, which limits the time of a step.
 MAX_CALLS = 128
 
 # Errors stay in the context, so keep them short.
 MAX_ERROR_CHARS = 2_000
 
-# About 250,000 tokens, more than the oracle reads at once in any office.
+# About 250,000 tokens, more than the longest result that the oracle reads in an office.
 DEFAULT_RESULT_CHARS = 1_000_000
 
-# Shorter results are not charged, because counting them would take longer than keeping them.
+# Shorter results are not charged to the reply's work, because counting would cost too much.
 _SHORT_RESULT = 10_000
 
-# Shared, because building a `StepInfo` costs as much as a call.
+# Shared objects, because building a `StepInfo` takes as long as a call.
 _QUIET = {0: StepInfo(), 1: StepInfo(calls=1)}
-# Marks a reply without an attempted call.
+# Prefix of the error for a reply without a call.
 _PROSE = f"error: {NO_CALL}"
 
 
@@ -58,20 +58,20 @@ class ToolEnv(ToolHost):
     """Env that plays a world: it parses a reply, runs its calls and shows the results.
 
     Every text is a valid action. The reward is the world's score, given once, at the end. The
-    episode terminates when the world has ended and is truncated when the turn budget is used up,
-    checked in this order, so the last turn may succeed.
+    episode terminates when the world has ended. Otherwise, it is truncated when the turn budget is
+    used up, so the last turn may still succeed.
 
     After an unexpected exception of a tool or the scorer, the call returns an error, the world is
     restored, and `StepInfo.faults` contains the exception.
 
     Args:
         world: The world's class or path (`"package.module:Class"`).
-        dialect: The form of calls: `auto`, `json` or `python` (see `agentgym.text.parsing`).
+        dialect: The format of calls: `auto`, `json` or `python` (see `agentgym.text.parsing`).
         parallel_calls: Whether one reply may contain several calls, if the world allows it.
-        max_failed_rounds: The consecutive replies without a successful call that end the episode;
-            `world` uses `World.max_failed_rounds`, None disables the limit.
-        max_result_chars: The maximum characters of a tool result outside code; a longer one is cut,
-            with a notice.
+        max_failed_rounds: The episode ends after this number of consecutive replies without a
+            successful call; `world` uses `World.max_failed_rounds`, None disables the limit.
+        max_result_chars: The maximum number of characters of a tool result in the chat; a longer
+            result is cut, with a notice.
         on_fault: `report` or `raise` unexpected exceptions of a tool or the scorer.
         render_mode: `ansi` renders the chat and the board as text, `rgb_array` the board as a
             picture.
@@ -79,9 +79,9 @@ class ToolEnv(ToolHost):
         **config: Fields of the world's `Config`.
 
     Attributes:
-        most_calls: The maximum calls per reply; None for no limit.
-        instance_key: The key of the instance if there is a split, else empty.
-        sees_all: Whether the agent's chat contains everything the world has shown.
+        most_calls: The maximum number of calls per reply; None for no limit.
+        instance_key: The key of the instance; empty without a split.
+        sees_all: Whether the agent's chat contains all results of the world.
 
     Raises:
         ValueError: An option is invalid, or a split has too few instances.
@@ -172,7 +172,7 @@ class ToolEnv(ToolHost):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Chat, dict[str, Any]]:
-        """Start an episode; configuration and seed determine the instance."""
+        """Start an episode; the configuration and the seed determine the instance."""
         check_reset(options, vars(self.config))
         super().reset(seed=seed)
         self.close()
@@ -199,11 +199,11 @@ class ToolEnv(ToolHost):
         return self.chat, self._info(world, 0, 0)
 
     def step(self, action: str) -> tuple[Chat, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Play one reply; raise ResetNeeded without a running episode."""
+        """Run one reply; raise ResetNeeded if no episode is running."""
         world = self._running_world("call reset() before the next step()")
         if not isinstance(action, str):
             raise TypeError(
-                f"an action must be the policy's text (str), got {type(action).__name__}"
+                f"an action must be the policy's reply (str), got {type(action).__name__}"
             )
         reply, turn = self._read(world, action)
         if len(reply.calls) > 1:
@@ -247,7 +247,7 @@ class ToolEnv(ToolHost):
         moment = self._moment(world)
         if not reply.calls:
             problem = explain(action, self.dialect, self._schemas)
-            if not problem:  # the calls are readable, but there are too many
+            if not problem:  # the calls are valid but too many
                 several = "" if self.most_calls in (None, 1) else f", or up to {self.most_calls}"
                 problem = f"this world takes one call in each reply{several}; none was run"
             return [Message("user", f"error: {problem}", id=f"{turn}:1", moment=moment)], 1
@@ -257,7 +257,7 @@ class ToolEnv(ToolHost):
             try:
                 if k > MAX_CALLS:
                     raise ToolError(
-                        f"one reply may hold at most {MAX_CALLS} calls; this one was not run"
+                        f"one reply may contain at most {MAX_CALLS} calls; this call was not run"
                     )
                 if k > 1:
                     reply_work.check_room()
@@ -277,7 +277,8 @@ class ToolEnv(ToolHost):
     def call(self, name: str, arguments: Mapping[str, Any], *, nested: bool = False) -> Content:
         """Run one call outside the chat, for code, TRL or an MCP server.
 
-        With `nested`, `StepInfo.nested` lists it. Raises `ToolError` if the tool rejected the call.
+        With `nested`, `StepInfo.nested` lists the call. Raises `ToolError` if the tool rejected the
+        call.
         """
         self._running_world("call reset() before call()")
         check_jsonable(arguments)
@@ -304,7 +305,7 @@ class ToolEnv(ToolHost):
         return content
 
     def truncate(self, reason: str) -> tuple[Chat, float, bool, bool, dict[str, Any]]:
-        """End the episode with the current score and this `StepInfo.ended`."""
+        """End the episode with the current score; `reason` becomes `StepInfo.ended`."""
         self._running_world("call reset() before truncate()")
         return self._end(reason)
 
@@ -339,7 +340,7 @@ class ToolEnv(ToolHost):
             if not bound.restores and any(
                 bound.owner is each and episode_state(each) for each in self._mounted
             ):
-                raise RollbackError(f"{name} has no transactions")
+                raise RollbackError(f"{name} does not support transactions")
             if len(world.call_log) != calls or (name in self._own and not bound.restores):
                 self._replace_world(self._rebuilt(world, calls))
             return
@@ -413,12 +414,12 @@ class ToolEnv(ToolHost):
 
 
 def clone(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Return an independent copy of an env and its wrappers."""
+    """Return an independent copy of an env with its wrappers."""
     return copy.deepcopy(env)
 
 
 def tool_env(env: gymnasium.Env[Any, Any]) -> ToolEnv:
-    """Return the `ToolEnv` inside wrappers; in a team, that of the env's `seat`."""
+    """Return the `ToolEnv` inside wrappers; in a team, the seat's `ToolEnv`."""
     inner = getattr(env.unwrapped, "agent_env", env.unwrapped)
     if not isinstance(inner, ToolEnv):
         raise TypeError(

@@ -19,13 +19,13 @@ from agentgym.world.call_record import CallRecord
 from agentgym.world.step_info import Fault, StepInfo
 from agentgym.world.world import World
 
-# Constant, because an exception's text may reveal hidden information.
+# This text never changes, because an exception's message may reveal hidden information.
 FAULT = "the tool failed for a reason of its own, and nothing was changed; try another way"
 
-# Longer results are logged as checksums; for short ones, a checksum costs more than it saves.
+# Only longer results are logged as checksums, which save nothing for short results.
 _SHORT = 80
 
-# Both ends of a deep recursion's traceback contain everything useful.
+# In the traceback of a deep recursion, only both ends are useful.
 _MAX_TRACEBACK_CHARS = 10_000
 _MAX_CAUSE_CHARS = 200
 
@@ -34,7 +34,7 @@ class Guard:
     """Record of failures that the policy did not cause.
 
     Attributes:
-        invalid: Why the episode does not measure the policy; empty while it is valid.
+        invalid: Why the episode does not measure the policy; empty for a valid episode.
         broken: Whether a state could not be restored.
     """
 
@@ -80,11 +80,11 @@ class Guard:
             return None, None
         with self.watch("score", "the scorer broke"):
             score, report = float(world.score()), world.report()
-            if not 0.0 <= score <= 1.0:  # NaN also fails this check
+            if not 0.0 <= score <= 1.0:  # NaN is rejected too
                 raise ValueError(
                     f"{type(world).__name__}.score must return a number in [0, 1], got {score}"
                 )
-            json.dumps(report, allow_nan=False)  # logs must be able to store it
+            json.dumps(report, allow_nan=False)  # logs store the report as JSON
             return score, report or None
         return None, None
 
@@ -92,7 +92,7 @@ class Guard:
 def carry_out(
     world: World[Any], bound: BoundTool, name: str, arguments: Mapping[str, Any]
 ) -> str | Content:
-    """Run a world's tool and log the call; raise ToolError if the tool rejects it."""
+    """Run a world's tool and log the call; raise ToolError if the tool rejects the call."""
     convert = partial(_show, world, ToolCall(name, arguments)) if world.observes else to_content
     answer = bound.run(arguments, convert)
     if bound.schema.final:
@@ -136,7 +136,7 @@ class _Watch:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if error is None or isinstance(error, self._passes) or is_stop(error):
             return False
-        # Some exceptions quote whole prompts.
+        # Cut the message, because some exceptions quote whole prompts.
         cause = f"{type(error).__name__}: {error}"[:_MAX_CAUSE_CHARS]
         invalid = f"{self._invalid} ({cause})" if self._invalid else ""
         self._guard.record(self._tool, error, invalid)
@@ -145,7 +145,7 @@ class _Watch:
 
 def is_stop(error: BaseException) -> bool:
     """Report whether an exception is a request to stop."""
-    # Importing asyncio for its exceptions would lengthen the package's import by a tenth.
+    # Importing asyncio for its exceptions would make importing the package 10 % slower.
     asyncio = sys.modules.get("asyncio.exceptions")
     cancelled = (asyncio.CancelledError,) if asyncio else ()
     return isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, *cancelled))

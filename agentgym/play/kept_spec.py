@@ -1,4 +1,4 @@
-"""Env specs that survive `gymnasium.make` unchanged."""
+"""Env specs that `gymnasium.make` does not change."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def has_own_entry_point(spec: EnvSpec) -> bool:
 class KeepsSpec:
     """Mixin for envs that keep their first spec.
 
-    `gymnasium.make` overwrites the spec with one that mixes the wrappers' options with the env's.
+    `gymnasium.make` overwrites the spec with a mixture of the wrappers' and the env's options.
     """
 
     _spec: EnvSpec | None = None
 
     @property
     def spec(self) -> EnvSpec | None:
-        """Return the env's spec without wrappers; None if it was built directly."""
+        """Return the env's spec without wrappers; None if the env was built without a spec."""
         return self._spec
 
     @spec.setter

@@ -16,12 +16,12 @@ class Reply:
 
     Attributes:
         text: The action for `env.step`.
-        prompt_ids: The prompt's token ids, if known; if they are `TokenIds`, an episode's prompts
-            share memory.
+        prompt_ids: The prompt's token ids, if known; as `TokenIds`, an episode's prompts share
+            memory.
         ids: The sampled token ids.
-        logprobs: Their log-probabilities under the sampler, in nats, one per id.
-        ended: Why the policy stopped, such as `over_window`: the episode then ends with the world's
-            current score (`StepInfo.ended`). Empty if it replied.
+        logprobs: The log-probability of each id under the sampler, in nats.
+        ended: Why the policy stopped, such as `over_window` (`StepInfo.ended`); the episode then
+            ends with the current score. Empty if the policy replied.
         usage: `prompt_tokens`, `completion_tokens` and `seconds` of the reply, if the policy knows
             them; recorded as `info["usage"]`.
     """
@@ -30,7 +30,7 @@ class Reply:
     prompt_ids: TokenIds | tuple[int, ...] = ()
     ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
-    ended: str = field(default="", compare=False)  # recorded with the step's outcome
+    ended: str = field(default="", compare=False)  # the step's outcome records it
     usage: Mapping[str, float] | None = field(default=None, compare=False)
 
 
@@ -48,7 +48,7 @@ class PolicyError(RuntimeError):
     The episode then gets no score.
     """
 
-    # True stops the run, because every later request would fail too.
+    # A fatal error stops the run, because every later request would fail too.
     fatal: ClassVar[bool] = False
-    # One entry per chat if only some failed; empty if the whole batch failed.
+    # One entry per chat if only some chats failed; empty if the whole batch failed.
     replies: Sequence[Reply | PolicyError] = ()

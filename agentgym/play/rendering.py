@@ -9,7 +9,7 @@ from agentgym.text.messages import Chat, pillow
 
 _MARGIN = 8  # pixels
 _SPACING = 4  # pixels between lines
-_SCALE = 2  # the font is only 11 pixels high
+_SCALE = 2  # enlarged, because the font is 11 pixels high
 
 
 def render_chat(mode: str | None, chat: Chat, board: str) -> str | NDArray[np.uint8] | None:
@@ -22,7 +22,7 @@ def render_chat(mode: str | None, chat: Chat, board: str) -> str | NDArray[np.ui
 
 
 def draw_text(text: str) -> NDArray[np.uint8]:
-    """Return a text as uint8 of shape `(height, width, 3)`, black on white."""
+    """Return a text as a uint8 image of shape `(height, width, 3)`, black on white."""
     font = pillow("PIL.ImageFont").load_default_imagefont()
     # The font contains only Latin-1 characters.
     text = text.encode("latin-1", "replace").decode("latin-1")

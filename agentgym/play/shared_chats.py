@@ -28,9 +28,9 @@ from gymnasium.vector.utils import (
 from agentgym.play.spaces import ChatSpace
 from agentgym.text.messages import Chat
 
-_HEAD = struct.Struct("<QQ")  # sequence number of the newest record, and its length in bytes
-_SEEN = struct.Struct("<Q")  # sequence number of the last record read
-_PAGE = 4096  # a memory page; the first page of each env contains the head and the last number read
+_HEAD = struct.Struct("<QQ")  # the newest record's number and length in bytes
+_SEEN = struct.Struct("<Q")  # the number of the last record read
+_PAGE = 4096  # a memory page; each env's first page contains the structs above
 _SLOT = 1 << 32  # maximum bytes of a record; untouched pages use no memory
 _SLOTS = 2  # the reader may still be using the previous record
 _PART = _SLOTS * _SLOT  # bytes per env
@@ -39,10 +39,9 @@ _PART = _SLOTS * _SLOT  # bytes per env
 class SharedChats(Sequence[Chat]):
     """The newest chat of each env of a vector env, written by other processes.
 
-    A deep copy is a tuple of the current chats. A record is the difference from the previous one,
-    or a whole chat if the reader missed a record. Raises CustomSpaceError if the system cannot pass
-    an
-    open file.
+    A deep copy gives a tuple of the current chats. A record contains the new messages, or the whole
+    chat if the reader missed a record. Raises CustomSpaceError if the system cannot pass an open
+    file.
     """
 
     def __init__(self, count: int, file: int | None = None) -> None:
@@ -73,7 +72,7 @@ class SharedChats(Sequence[Chat]):
                 "shared_memory=False"
             )
         _write(self._file, data, _slot(start, number + 1))
-        # Written last, because a reader must find a complete record.
+        # The head is written last, so that readers find complete records.
         _write(self._file, _HEAD.pack(number + 1, len(data)), start)
         self._chats[index], self._numbers[index] = chat, number + 1
 
@@ -123,7 +122,7 @@ class SharedChats(Sequence[Chat]):
 
 
 class BatchedChatSpace(Tuple):  # type: ignore[type-arg]  # it is generic in new releases only
-    """The chats of a vector env."""
+    """Chat space of a vector env."""
 
     def contains(self, x: Any) -> bool:
         return super().contains(tuple(x) if isinstance(x, SharedChats) else x)

@@ -14,7 +14,7 @@ from agentgym.text.tools import Tool
 
 
 class ChatSpace(Space[Chat]):
-    """All chats; membership checks only the type, in O(1)."""
+    """Space of all chats; a membership check looks only at the type, in O(1)."""
 
     def __init__(self, seed: int | np.random.Generator | None = None) -> None:
         super().__init__(seed=seed)
@@ -37,7 +37,7 @@ class ChatSpace(Space[Chat]):
 
 
 class ActionSpace(Space[str]):
-    """All texts. A sample is a call that fits the tools' schemas, in the env's dialect."""
+    """All texts. A sample is a call that matches a tool's schema, in the env's dialect."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ActionSpace(Space[str]):
         seed: int | np.random.Generator | None = None,
     ) -> None:
         if not tools:
-            raise ValueError("an action space needs at least one tool for sampling calls")
+            raise ValueError("an action space requires at least one tool to sample calls")
         self.tools = tuple(tools)
         self.dialect = dialect
         super().__init__(seed=seed)
@@ -72,7 +72,7 @@ class ActionSpace(Space[str]):
 
 
 def sample_call(tools: Sequence[Tool], rng: np.random.Generator) -> ToolCall:
-    """Return a random call that fits its tool's schema."""
+    """Return a random call that matches its tool's schema."""
     tool = tools[int(rng.integers(len(tools)))]
     return ToolCall(tool.name, _sample(tool.parameters, tool.parameters, rng))
 

@@ -1,4 +1,4 @@
-"""The lasting parts of an env: its world, tools and snapshots."""
+"""The persistent parts of an env: world, tools and snapshots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentgym.text.tools import BoundTool, Tool, Toolset, tools_of
 from agentgym.text.validation import list_names
 from agentgym.world.world import World
 
-# Gymnasium creates the random generator at the first reset, so an env may lack one.
+# An env has no random generator before the first reset, when Gymnasium creates it.
 _EPISODE = (
     *("_world", "_over", "_failed_rounds", "guard", "instance_key"),
     *("chat", "_np_random", "_np_random_seed"),
@@ -34,7 +34,7 @@ class Snapshot:
 
 
 class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
-    """Base of `ToolEnv`: a world with its own and mounted tools."""
+    """Base class of `ToolEnv`: a world with its own tools and mounted tools."""
 
     def __init__(
         self, world_class: type[World[Any]], config: Any, dialect: Dialect, parallel_calls: bool
@@ -65,7 +65,7 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """Return the schemas that the policy sees, mounted tools last."""
+        """Return the schemas that the policy sees; mounted tools come last."""
         return self._schemas
 
     @property
@@ -74,12 +74,12 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
         return tuple(bound.schema for bound in self._tools.values())
 
     def mount(self, toolset: object, notes: str = "", code_only: Iterable[str] = ()) -> None:
-        """Add the `@tool` methods of another object from the next reset on.
+        """Add another object's `@tool` methods, starting with the next reset.
 
         Args:
             toolset: The owner of the tools; `Toolset.begin` is called at each reset.
             notes: Text for the system message, after the tool documentation.
-            code_only: Tools that only `call` runs, hidden from the policy.
+            code_only: Tools that the policy does not see and only `call` can run.
         """
         if doubled := self._tools.keys() & tools_of(toolset).keys():
             raise ValueError(
@@ -100,7 +100,7 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
         self.action_space = ActionSpace(self._schemas, self.dialect)
 
     def announce(self, *notes: str) -> None:
-        """Append text to the system message from the next reset on."""
+        """Append text to the system message, starting with the next reset."""
         self._notes = (*self._notes, *notes)
         self._bind(self._world or self.world_class(self.config, 0))
 
@@ -130,12 +130,12 @@ class ToolHost(KeepsSpec, gymnasium.Env[Chat, str]):
     def snapshot(self) -> Snapshot:
         """Return the episode's state for `restore`, here or in an env with equal options.
 
-        It excludes wrappers: branch a whole stack with `agentgym.clone`.
+        A snapshot excludes wrappers; to branch a whole stack, use `agentgym.clone`.
         """
         return Snapshot(copy.deepcopy(self._state()))
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Return to a snapshot, which stays usable."""
+        """Restore a snapshot; it can be restored again."""
         state = copy.deepcopy(dict(snapshot.state))
         for toolset, attributes in zip(self._mounted, state.pop("_mounted"), strict=True):
             vars(toolset).update(attributes)

@@ -1,4 +1,4 @@
 """Text: messages, tools, schemas, parsing, prompts and tokens.
 
-The lowest layer, which imports nothing else from agentgym.
+This lowest layer imports nothing else from agentgym.
 """

@@ -1,4 +1,4 @@
-"""Import of modules that users, packages and runs name."""
+"""Imports of modules that users, packages or runs name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _trusted: set[str] | None = None
 
 
 class UntrustedModule(ImportError):
-    """Error for a module that only a file names; it explains how to allow the import."""
+    """Error for a module that only a file names; the message explains how to allow the import."""
 
 
 def trust_package(module: str) -> None:
@@ -30,14 +30,14 @@ def trust_package(module: str) -> None:
 def trust_only(modules: Iterable[str]) -> None:
     """Restrict imports by name to agentgym's modules and installed packages' worlds.
 
-    A run folder names modules too, and its author must not choose the imports.
+    A run folder also names modules, but its author must not choose the imports.
     """
     global _trusted  # noqa: PLW0603 - a property of the process, like sys.path
     _trusted = set(modules)
 
 
 def trust_also(modules: Iterable[str]) -> None:
-    """Trust further modules, if not all are trusted."""
+    """Add trusted modules, unless all modules are trusted."""
     if _trusted is not None:
         _trusted.update(modules)
 
@@ -70,5 +70,5 @@ def _check_trusted(module: str, trusted: set[str]) -> None:
     if module not in trusted:
         raise UntrustedModule(_HOW_TO_TRUST.format(module=module))
     if str(Path.cwd()) not in sys.path:
-        # The folder comes last, because none of its files may replace an installed module.
+        # The folder comes last, so that its files cannot replace installed modules.
         sys.path.append(str(Path.cwd()))

@@ -47,14 +47,14 @@ def _dataclass_fields(owner: type[msgspec.Struct]) -> dict[str, dataclasses.Fiel
 class Record(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Frozen record, supported by `dataclasses.replace`, `fields` and `asdict`.
 
-    Building a msgspec struct takes a tenth of a frozen dataclass's time.
+    A msgspec struct is built ten times faster than a frozen dataclass.
     """
 
     __dataclass_fields__: ClassVar[Any] = _DataclassFields()
 
 
 class ToolCall(Record, frozen=True):
-    """A policy's call; `id` pairs it with its result and does not affect equality."""
+    """A policy's call of a tool; `id` links the call to its result and does not affect equality."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -88,7 +88,7 @@ def pillow(module: str = "PIL") -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ImportError(f"pictures need Pillow: {install_command('images')}") from error
+        raise ImportError(f"pictures require Pillow: {install_command('images')}") from error
 
 
 class Content(Record, frozen=True):
@@ -105,7 +105,7 @@ class Message(Record, frozen=True):
         role: `system`, `user`, `assistant` or `tool`.
         text: The text, without thinking and call markup.
         call_id: The call that a tool message answers.
-        id: Deterministic and unique in its chat: `"{turn}:{k}"`, or `"{wrapper}:{k}"` for a
+        id: A deterministic id, unique in the chat: `"{turn}:{k}"`, or `"{wrapper}:{k}"` for a
             wrapper's message.
         raw: An assistant's exact text.
         moment: `"{digest}:{turn}"`, which seeds scripted policies' choices; models never see it.
@@ -184,7 +184,8 @@ class Messages(Sequence[Message]):
         is_longest = len(buffer) == self._length
         if is_longest:
             buffer += new
-        # If two threads extend this version at once, the later one copies; a lock would be slower.
+        # If two threads extend this version at once, the later thread copies; a lock would be
+        # slower.
         if not is_longest or len(buffer) != length:
             buffer = _Buffer((*islice(buffer, self._length), *new))
         longest = _new(Messages)  # `_version` is inlined, because every step runs this
@@ -192,7 +193,7 @@ class Messages(Sequence[Message]):
         return longest
 
     def with_last(self, *messages: Message) -> Messages:
-        """Return this sequence followed by messages that later versions do not share."""
+        """Return this sequence followed by messages that are not added to the shared buffer."""
         return self._version(self._buffer, self._length, (*self._tail, *messages))
 
     def without_last(self) -> Messages:
@@ -207,7 +208,7 @@ class Messages(Sequence[Message]):
         return self._version(self._buffer, min(count, self._length), tail)
 
     def lineage(self) -> tuple[object, int]:
-        """Return the shared buffer, and how many of its messages belong to this version."""
+        """Return the shared buffer, and the number of its messages in this version."""
         return self._buffer, self._length
 
     def shared_prefix(self, other: Sequence[Message]) -> int:
@@ -218,7 +219,7 @@ class Messages(Sequence[Message]):
             at = other._at
             if other._buffer is self._buffer:
                 start = min(self._length, other._length)
-        rest = range(start, min(len(self), len(other)))  # stop at the first difference
+        rest = range(start, min(len(self), len(other)))
         for mine, theirs in zip(map(self._at, rest), map(at, rest), strict=True):
             if mine is not theirs and mine != theirs:
                 break
@@ -234,7 +235,7 @@ class Messages(Sequence[Message]):
             return tuple(self._at(i) for i in range(*index.indices(len(self))))
         position = index + len(self) if index < 0 else index
         if not 0 <= position < len(self):
-            raise IndexError(f"message {index} of a chat of {len(self)}")
+            raise IndexError(f"the chat has {len(self)} messages, got index {index}")
         return self._at(position)
 
     def _at(self, position: int) -> Message:
@@ -291,7 +292,7 @@ class Chat(Record, frozen=True):
         return Chat(shared.add(messages), self.tools, self.agent)
 
     def with_last(self, *messages: Message) -> Chat:
-        """Return this chat followed by messages that later chats do not share."""
+        """Return this chat followed by messages that are not added to the shared buffer."""
         return Chat(self._shared().with_last(*messages), self.tools, self.agent)
 
     def without_last(self) -> Chat:
@@ -307,14 +308,14 @@ class Chat(Record, frozen=True):
         return self._shared().shared_prefix(other.messages)
 
     def pinned(self) -> int:
-        """Count the messages up to the task, which every view keeps; ValueError without a task."""
+        """Count the messages up to the task; raise ValueError if there is no task."""
         for count, message in enumerate(self.messages, 1):
             if message.id == TASK_ID:
                 return count
         raise ValueError(f"this chat has no task message (id {TASK_ID})")
 
     def moment(self) -> str:
-        """Return the newest moment; empty for a chat parsed from plain text."""
+        """Return the newest message's moment; empty for a chat parsed from plain text."""
         for place in range(len(self.messages) - 1, -1, -1):
             if moment := self.messages[place].moment:
                 return moment
@@ -332,9 +333,9 @@ class Chat(Record, frozen=True):
     def to_openai(self, *, json_arguments: bool = True) -> list[dict[str, Any]]:
         """Return the messages as chat-completions dicts, with pictures as data URLs.
 
-        A tool result's pictures follow in a user message, because the API allows none in tool
-        messages. `json_arguments=False` gives call arguments as objects, as in transformers' chat
-        templates.
+        A tool result's pictures follow in a user message, because the API rejects pictures in tool
+        messages. `json_arguments=False` returns call arguments as objects, which transformers' chat
+        templates expect.
         """
         dicts: list[dict[str, Any]] = []
         for is_tool, run in groupby(self.messages, key=lambda message: message.role == "tool"):

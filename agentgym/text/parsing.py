@@ -1,9 +1,10 @@
 """Parse tool calls from model replies, and render calls as text.
 
-The dialect `python` is one call in a ```` ```python ```` block (LUMINA, appendix A), and `json` one
-or several `<tool_call>{"name": …, "arguments": …}</tool_call>` (Hermes and Qwen). `json` and
-`auto`, which accepts either, also read one call that stands alone or in a ```` ```json ```` block,
-and arguments as a string (OpenAI). Parsing never raises, takes linear time and evaluates nothing.
+In the dialect `python`, a reply contains one call in a ```` ```python ```` block (LUMINA, appendix
+A). In `json`, it contains one or more `<tool_call>{"name": …, "arguments": …}</tool_call>` (Hermes
+and Qwen). `auto` accepts both. A call for `json` or `auto` may also stand alone or in a ````
+```json ```` block, and its arguments may be a string (OpenAI). Parsing never raises, takes linear
+time and evaluates no code.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ DIALECTS: tuple[str, ...] = get_args(Dialect)
 MAX_REPLY_CHARS = 1_000_000
 # More calls than any env executes, and still fast to parse.
 MAX_BLOCKS = 1_024
-# More than any office tool accepts; parsing a list or dict costs far more than a character.
+# More than any office tool accepts; a list or dict takes far longer to parse than a character.
 MAX_CONTAINERS = 10_000
-MAX_TOKENS = 10_000  # tokens of a Python call, read one by one
-# `explain` starts with this if the reply does not attempt a call.
+MAX_TOKENS = 10_000  # limit for Python calls, which are read token by token
+# `explain` returns this prefix if the reply does not attempt a call.
 NO_CALL = "no tool call found"
 
 _MAX_PLAIN_CHARS = 32_768  # msgspec does not limit the length of numbers
@@ -46,7 +47,7 @@ _COMMON = re.compile(
 _UNTAGGED = re.compile(r'\s*\{\s*"(?:name|arguments)"\s*:')
 _CLOSER = {"<think>": "</think>", "<tool_call>": "</tool_call>"}
 _FENCE = "```"
-_LITERALS = "a block holds one call, and its arguments are Python literals"
+_LITERALS = "a block must contain one call whose arguments are Python literals"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CALL = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*\((.*)\)\s*", re.DOTALL)
 _TOKEN = re.compile(
@@ -60,7 +61,7 @@ _TOKEN = re.compile(
   )""",
     re.VERBOSE | re.DOTALL,
 )
-# The next bracket outside strings; an unclosed string runs to the end.
+# Finds the next bracket outside strings; an unclosed string extends to the end.
 _BRACKET = re.compile(r'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+(?:"|\\?\Z))*+([\[\]{}])', re.DOTALL)
 _CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
@@ -87,7 +88,7 @@ def parse(
     `tools` provides the names of positional arguments in a Python call; `turn` becomes part of the
     ids.
     """
-    # A shortcut that takes half the time of `_read`, because parsing runs once per step.
+    # This shortcut halves the parsing time of each step.
     is_short = len(text) <= _MAX_PLAIN_CHARS and text.isascii()
     if is_short and dialect != "python" and (common := _COMMON.fullmatch(text)):
         thought, prose, body = common.groups("")
@@ -98,12 +99,12 @@ def parse(
 
 
 def explain(text: str, dialect: Dialect = "auto", tools: Sequence[Tool] = ()) -> str:
-    """Return why `parse` finds no call, worded for the model."""
+    """Explain to the model why `parse` finds no call."""
     return _read(text, dialect, tools, 0)[1]
 
 
 def render(call: ToolCall, dialect: Dialect = "auto") -> str:
-    """Return the text that `parse` reads."""
+    """Return a call as text that `parse` can read."""
     if dialect == "python":
         pairs = [f"{name}={_python_literal(value)}" for name, value in call.arguments.items()]
         return f"```python\n{call.name}({', '.join(pairs)})\n```"
@@ -219,24 +220,24 @@ def _call(body: str, call_id: str) -> ToolCall:
     data = _load(body.strip())
     is_call = isinstance(data, dict) and not data.keys() - {"name", "arguments"}
     if not is_call or not isinstance(data.get("name"), str):
-        raise _Unreadable('a call is a JSON object {"name": "<tool>", "arguments": {…}}')
+        raise _Unreadable('a call must be a JSON object {"name": "<tool>", "arguments": {…}}')
     name, arguments = data["name"], data.get("arguments", {})
     if not _NAME.fullmatch(name):
-        raise _Unreadable(f"a tool name is ASCII letters, digits and _, got {echo(name)}")
+        raise _Unreadable(f"a tool name must be ASCII letters, digits and _, got {echo(name)}")
     if isinstance(arguments, str):
         arguments = _load(arguments.strip())
     if not isinstance(arguments, dict):
-        raise _Unreadable(f'"arguments" is a JSON object, got {echo(arguments)}')
+        raise _Unreadable(f'"arguments" must be a JSON object, got {echo(arguments)}')
     if "\\u" in body or "\0" in body or not body.isascii():
         check_jsonable({name: arguments})
     return ToolCall(name, arguments, call_id)
 
 
 def _plain_call(body: str, call_id: str) -> ToolCall | None:
-    """Read a call with msgspec; return None if `_call` must look closer.
+    """Read a call with msgspec; return None if the call requires `_call`.
 
-    msgspec silently keeps the last member of a repeated name; the `str` of the dict then has fewer
-    colons than its JSON text.
+    msgspec silently drops repeated names; the dict's `str` then has fewer colons than the JSON
+    text.
     """
     if "\\u" in body or body.count("{") + body.count("[") > MAX_DEPTH:
         return None
@@ -245,7 +246,7 @@ def _plain_call(body: str, call_id: str) -> ToolCall | None:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
     name, arguments = plain.name, plain.arguments
-    colons = body.count(":") - 2  # without the colons of `name` and `arguments`
+    colons = body.count(":") - 2  # minus the colons of `name` and `arguments`
     if colons != len(arguments) and colons != str(arguments).count(":"):
         return None
     if not (name.isascii() and name.isidentifier()):
@@ -255,19 +256,17 @@ def _plain_call(body: str, call_id: str) -> ToolCall | None:
 
 def _load(body: str) -> Any:
     if len(body) > MAX_CALL_CHARS:
-        raise _Unreadable(
-            f"a call is {len(body)} characters long, at most {MAX_CALL_CHARS} are allowed"
-        )
+        raise _Unreadable(f"a call may have at most {MAX_CALL_CHARS} characters, got {len(body)}")
     if body.count("[") + body.count("{") > MAX_DEPTH:
         _check_containers(body)
     try:
         data, end = _DECODER.raw_decode(body)
     except ToolError:
         raise
-    except ValueError as error:  # JSONDecodeError, or int() of more than 4,300 digits
+    except ValueError as error:  # invalid JSON, or more than 4,300 digits for int()
         raise _Unreadable(f"a call is not valid JSON: {error.args[0][:120]}") from None
     if end != len(body):
-        raise _Unreadable(f"a call is followed by more text: {echo(body[end : end + 60])}")
+        raise _Unreadable(f"unexpected text after a call: {echo(body[end : end + 60])}")
     return data
 
 
@@ -289,9 +288,9 @@ def _check_containers(body: str) -> None:
         depth += step
         count += step > 0
         if depth > MAX_DEPTH:
-            raise _Unreadable(f"a call nests deeper than {MAX_DEPTH}")
+            raise _Unreadable(f"a call may nest at most {MAX_DEPTH} levels deep")
         if count > MAX_CONTAINERS:
-            raise _Unreadable(f"a call holds more than {MAX_CONTAINERS} lists and objects")
+            raise _Unreadable(f"a call may contain at most {MAX_CONTAINERS} lists and objects")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -315,13 +314,11 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, pars
 
 def _python_to_json(fence: str, tools: Sequence[Tool]) -> str:
     if len(fence) > MAX_CALL_CHARS:
-        raise _Unreadable(
-            f"a call is {len(fence)} characters long, at most {MAX_CALL_CHARS} are allowed"
-        )
+        raise _Unreadable(f"a call may have at most {MAX_CALL_CHARS} characters, got {len(fence)}")
     call = _CALL.fullmatch(fence)
     if call is None:
         raise _Unreadable(
-            "a ```python block holds exactly one call, such as tool_name(argument=value)"
+            "a ```python block must contain exactly one call, such as tool_name(argument=value)"
         )
     name, inside = call.groups()
     return f'{{"name": "{name}", "arguments": {{{_arguments(inside, name, tools)}}}}}'
@@ -333,7 +330,7 @@ def _arguments(inside: str, tool: str, tools: Sequence[Tool]) -> str:
     expects_argument = True
     for kind, value in _tokens(inside):
         if kind == "key" and depth:
-            raise _Unreadable("= may only follow the name of an argument")
+            raise _Unreadable("= may only follow an argument's name")
         if expects_argument and depth == 0:
             out.append(f'"{value}":' if kind == "key" else _positional(count, tool, tools))
             count += 1
@@ -341,7 +338,7 @@ def _arguments(inside: str, tool: str, tools: Sequence[Tool]) -> str:
         if kind == "sign":
             depth += (value in "[{") - (value in "]}")
             if depth > MAX_DEPTH:
-                raise _Unreadable(f"a call nests deeper than {MAX_DEPTH}")
+                raise _Unreadable(f"a call may nest at most {MAX_DEPTH} levels deep")
             if value in "]}" and out[-1] == ",":
                 out.pop()  # Python allows a comma before the bracket, JSON does not
         if kind != "key":
@@ -364,7 +361,7 @@ def _tokens(inside: str) -> Iterator[tuple[str, str]]:
         kind = str(token.lastgroup)
         yield kind, token[kind]
     if position < end:
-        raise _Unreadable(f"a call holds more than {MAX_TOKENS} names, values and signs")
+        raise _Unreadable(f"a call may contain at most {MAX_TOKENS} names, values and symbols")
 
 
 def _json_token(kind: str, value: str) -> str:
@@ -399,7 +396,7 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 def _python_literal(value: Any) -> str:
-    # Backquotes would close the block.
+    # Escape backquotes, which would close the block.
     if isinstance(value, Mapping):
         items = [f"{_python_literal(k)}: {_python_literal(v)}" for k, v in value.items()]
         return f"{{{', '.join(items)}}}"

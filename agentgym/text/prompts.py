@@ -16,9 +16,9 @@ _FENCE = "one call in a Python code block"
 
 
 def document_tools(tools: Sequence[Tool], dialect: Dialect, most_calls: int | None) -> str:
-    """Return the tools as JSON function schemas, and the form of calls in the dialect.
+    """Return the tools as JSON function schemas, and the call format of the dialect.
 
-    `most_calls` is the maximum number per reply; None for no limit.
+    `most_calls` is the maximum number of calls per reply; None for no limit.
     """
     schemas = "\n".join(
         json.dumps(tool.to_openai()["function"], ensure_ascii=False) for tool in tools
@@ -59,5 +59,5 @@ def without_written_calls(system: str) -> str:
 
 
 def read_dialect(system: str) -> Dialect:
-    """Return the dialect that a system message asks for."""
+    """Return the dialect that a system message requests."""
     return "python" if f"\nWrite {_FENCE}" in system.rpartition(_HEADING)[2] else "auto"

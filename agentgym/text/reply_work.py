@@ -1,7 +1,7 @@
-"""The work that the calls of one reply share.
+"""Work budget that the calls of one reply share.
 
-Shares count steps or characters, so every host refuses the same calls; only SQL and programs count
-time.
+Calls other than SQL and programs are charged for steps or characters, so every host refuses the
+same calls.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from contextlib import contextmanager
 
 from agentgym.text.tools import ToolError
 
-# Ten calls at their limits take about a minute.
+# Ten calls that use their full limits take about a minute.
 ROOM = 10.0
 
-# A short program is free, because its time depends on the host; all others together may take as
-# long as one program may.
+# Short programs are free, because their time depends on the host.
 _FREE_SECONDS = 1.0
 _SECONDS_PER_CALL = 12.0
 
@@ -43,19 +42,19 @@ def shared_room() -> Iterator[None]:
 
 
 def spend(share: float) -> None:
-    """Charge a share of one call's limit to the reply."""
+    """Charge the reply a share of one call's limit."""
     _room.left -= share
 
 
 def spend_seconds(seconds: float) -> None:
-    """Charge a program's time to the reply."""
+    """Charge the reply a program's time."""
     _room.left -= max(0.0, seconds - _FREE_SECONDS) / _SECONDS_PER_CALL
 
 
 def check_room() -> None:
-    """Raise `ToolError` if the reply has used up its work."""
+    """Raise `ToolError` if the reply has used up its work budget."""
     if _room.left <= 0:
         raise ToolError(
-            "limit exceeded: the calls of this reply have used up their work, and this one was not "
-            "run; send it in the next reply"
+            "limit exceeded: this call was not run, because earlier calls of the reply used up the "
+            "work budget; send the call in the next reply"
         )

@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType
 
-# Import names by extra.
+# The import names of each extra's packages.
 PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "code": ("pydantic_monty",),
@@ -31,16 +31,14 @@ def install_command(extra: str) -> str:
 
 
 class MissingRequirement(ImportError, RuntimeError, ValueError):
-    """Error of a host that lacks packages (`ImportError`) or programs (`RuntimeError`), which the
-    user can fix (`ValueError`).
-    """
+    """Error for missing packages (`ImportError`) or programs (`RuntimeError`)."""
 
 
 def check_requirements(owner: str, requirements: Mapping[str, str]) -> None:
     """Check that this host meets requirements; raise MissingRequirement otherwise.
 
-    Requirements map a name to an alternative for the user, possibly empty: `programs` (bash and
-    CPython in a sandbox), `bubblewrap` (the code sandbox), or an extra in `PACKAGES`.
+    Keys are `programs` (bash and CPython in a sandbox), `bubblewrap` (the code sandbox), or extras
+    in `PACKAGES`. Values suggest an alternative to the user, if any.
     """
     for name, alternative in requirements.items():
         suffix = f"; or {alternative}" if alternative else ""
@@ -54,7 +52,7 @@ def check_requirements(owner: str, requirements: Mapping[str, str]) -> None:
                 import_module(_CHECKING_MODULES[name]).check()
             except (ImportError, RuntimeError) as error:
                 raise MissingRequirement(
-                    f"{owner} cannot be made on this host: {error}{suffix}"
+                    f"{owner} cannot be created on this host: {error}{suffix}"
                 ) from error
 
 

@@ -10,9 +10,9 @@ from docstring_parser import parse as parse_docstring
 from pydantic import ConfigDict, Field, TypeAdapter
 from typing_extensions import TypedDict
 
-# Strict, because values must never be converted silently: True is not 1, "2" is not 2.
+# Strict mode, so that values are never converted silently, such as True to 1 or "2" to 2.
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-_make_shape: Any = TypedDict  # type checkers accept only the literal form
+_make_shape: Any = TypedDict  # type checkers reject computed fields
 
 
 def strict_adapter(name: str, types: Mapping[str, Any]) -> TypeAdapter[dict[str, Any]]:

@@ -21,7 +21,7 @@ Embed = Callable[[list[str]], NDArray[np.floating[Any]]]
 """Function that embeds texts as float vectors of shape `(texts, dimensions)`."""
 
 _TOKEN = re.compile(r"[a-z0-9]+")
-_BATCH = 1024  # bounds the memory of a large database
+_BATCH = 1024  # limits memory use with many documents
 
 
 class Lexical:
@@ -76,7 +76,7 @@ class Dense:
 def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, ...]:
     """Return the indices of the `count` highest scores; `positive` drops scores of 0 or less."""
     count = min(count, len(scores))
-    # Sorting only the best scores keeps a search linear in the documents.
+    # Sort only the best scores, so that a search takes linear time.
     least = np.partition(scores, len(scores) - count)[len(scores) - count] if count else np.inf
     places = np.flatnonzero((scores >= least) & (scores > 0) if positive else scores >= least)
     order = np.lexsort((places, -scores[places]))[:count]
@@ -84,15 +84,15 @@ def rank(scores: NDArray[np.float32], count: int, positive: bool) -> tuple[int, 
 
 
 def unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-    """Scale vectors to length 1; zero vectors stay."""
+    """Scale vectors to length 1; zero vectors stay zero."""
     array = np.asarray(vectors, np.float32)
     lengths = np.linalg.norm(array, axis=1, keepdims=True)
-    # Zero vectors have no direction, and division by zero would give NaN.
+    # Avoid division by zero.
     return cast("NDArray[np.float32]", array / np.where(lengths > 0, lengths, 1))
 
 
 def load_embed(name: str) -> Embed:
-    """Return the embedding `wordllama` or `package.module:function`, or raise ValueError."""
+    """Return the embedding function of this name or path, or raise ValueError."""
     if name == "wordllama":
         return _wordllama()
     module, _, attribute = name.partition(":")
@@ -115,7 +115,7 @@ def _wordllama() -> Embed:
         raise ValueError(
             f"embed 'wordllama' needs its extra: {install_command('embed')}"
         ) from error
-    # The package folder has a cache's layout; without it, wordllama would download the files.
+    # The package folder serves as the cache, so wordllama does not download the files.
     model = package.WordLlama.load(
         cache_dir=Path(str(package.__file__)).parent, disable_download=True
     )

@@ -1,4 +1,4 @@
-"""Token ids of successive prompts with shared memory."""
+"""Token ids of successive prompts, which share memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-# Held while a buffer grows, because several threads may extend versions of one prompt.
+# A lock for growing buffers, because several threads may extend versions of one prompt.
 _GROWING = threading.Lock()
 
 
@@ -30,7 +30,7 @@ class TokenIds(Sequence[int]):
         return version
 
     def add(self, ids: Iterable[int]) -> TokenIds:
-        """Return these ids followed by others, in O(new ids) if only equal ids follow them yet."""
+        """Return these ids followed by others, in O(new ids) for the longest version."""
         new = _to_array(ids)
         with _GROWING:
             buffer = self._buffer
@@ -46,7 +46,7 @@ class TokenIds(Sequence[int]):
         return self._version(self._buffer, min(max(count, 0), self._length))
 
     def shared_prefix(self, other: Sequence[int], start: int = 0) -> int:
-        """Count the common leading ids from a position on; O(1) for two versions of one buffer."""
+        """Count the common leading ids from `start`; O(1) for two versions of one buffer."""
         size = min(self._length - start, len(other))
         if isinstance(other, TokenIds) and other._buffer is self._buffer and not start:
             return size
@@ -67,7 +67,7 @@ class TokenIds(Sequence[int]):
             return tuple(map(self._buffer.__getitem__, range(start, stop, step)))
         place = index + self._length if index < 0 else index
         if not 0 <= place < self._length:
-            raise IndexError(f"id {index} of {self._length}")
+            raise IndexError(f"the sequence has {self._length} ids, got index {index}")
         return self._buffer[place]
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class TokenIds(Sequence[int]):
         return self._length == len(other) == self.shared_prefix(other)
 
     def __hash__(self) -> int:
-        return hash(tuple(self))  # equals the hash of an equal tuple
+        return hash(tuple(self))  # equal tuples must have the same hash
 
     def __repr__(self) -> str:
         return f"TokenIds({list(self)!r})"

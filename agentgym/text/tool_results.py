@@ -13,12 +13,12 @@ from agentgym.text.tools import BoundTool
 
 
 def run_tool(bound: BoundTool, arguments: Mapping[str, Any]) -> str | Content:
-    """Run a tool that belongs to no world."""
+    """Run a tool that does not belong to a world."""
     return bound.run(arguments, to_content)
 
 
 def to_content(result: Any, indent: int | None) -> str | Content:
-    """Convert a tool result: text and content stay, other data becomes JSON."""
+    """Convert a tool result: text and `Content` stay unchanged, other data becomes JSON."""
     if isinstance(result, (str, Content)):
         return result
     text = json.dumps(result, ensure_ascii=False)
@@ -32,7 +32,7 @@ def to_content(result: Any, indent: int | None) -> str | Content:
 
 
 def cut_result(text: str, limit: int) -> str:
-    """Return the beginning of a tool result and a notice with the omitted length."""
+    """Return the beginning of a tool result, with a notice about the omitted length."""
     return (
         f"{text[:limit]}\n[result cut: this is the first {limit:,} of {len(text):,} characters; "
         "ask for less at a time]"

@@ -17,13 +17,13 @@ from typing import Any, ClassVar, NotRequired, TypeVar, get_type_hints, overload
 import msgspec
 from pydantic_core import ValidationError, to_jsonable_python
 
-# JSON characters of a call's arguments: more than any task's file, and fast to validate.
+# Maximum JSON length of a call's arguments: more than any task's file, and fast to validate.
 MAX_CALL_CHARS = 262_144
 
-# Far from the recursion limit of JSON decoders.
+# Far below the recursion limit of JSON decoders.
 MAX_DEPTH = 64
 
-# Errors stay in the context, so they quote little.
+# Errors stay in the context, so they quote only short values.
 _ECHO_CHARS = 120
 _LISTED_CHARS = 300  # room for about forty names
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # an escaped NUL in JSON text
@@ -46,7 +46,7 @@ class RollbackError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Schema of a tool; a successful call of a `final` one ends the episode."""
+    """Schema of a tool; a successful call of a `final` tool ends the episode."""
 
     name: str
     description: str
@@ -74,13 +74,13 @@ def tool(
 
     The method needs a Google-style docstring with an `Args:` section and type annotations: `str`,
     `int`, `float`, `bool`, `Literal`, an enum, `list`, `dict`, `Optional`, a dataclass or a
-    `TypedDict`. It returns text, `Content` or JSON-able data, and raises `ToolError` before it
-    changes anything. A parameter `class_` is offered as `class`.
+    `TypedDict`. The method returns text, `Content` or JSON-able data, and raises `ToolError` before
+    changing anything. A parameter `class_` is offered as `class`.
 
     Args:
         method: The method, when used without parentheses.
         final: Whether a successful call ends the episode.
-        name: The name of the tool; by default the method's.
+        name: The tool's name; by default the method's name.
     """
 
     def mark(function: MethodT) -> MethodT:
@@ -91,21 +91,20 @@ def tool(
 
 
 def tool_with_schema(schema: Tool, method: MethodT) -> MethodT:
-    """Offer a method with a given schema; a call passes its arguments unchecked."""
+    """Offer a method with a given schema; its arguments are not validated."""
     method.__agentgym_tool__ = (schema.name, schema.final)  # type: ignore[attr-defined]
     method.__agentgym_schema__ = schema  # type: ignore[attr-defined]
     return method
 
 
 class Toolset:
-    """Tools mounted on an env in addition to its world's.
+    """Tools mounted on an env in addition to the world's tools.
 
     Attributes:
         episode_state: The attributes that belong to the episode and to snapshots.
-        tool_order: All tools in listing order; by default, definition order with the parts' tools
-            last.
-        parts: Objects with further `@tool` methods; they use the toolset's state and keep none
-            themselves.
+        tool_order: All tools in listing order; by default, definition order, followed by the parts'
+            tools.
+        parts: Objects with further `@tool` methods, which share the toolset's state.
         renamed: New names for some tools.
         json_indent: The indentation of data in results; None for one line.
     """
@@ -126,8 +125,8 @@ class Toolset:
     def transaction(self) -> AbstractContextManager[None] | None:
         """Return a context manager that restores the episode's state after an exception.
 
-        It raises `RollbackError` if it cannot. If it is None, a tool must reject a call before it
-        changes anything.
+        The context manager raises `RollbackError` if it cannot restore the state. Without a context
+        manager (None), tools must reject a call before any change.
         """
         return None
 
@@ -148,7 +147,7 @@ class BoundTool(msgspec.Struct, eq=False):
     def run(
         self, arguments: Mapping[str, Any], convert: Callable[[Any, int | None], ResultT]
     ) -> ResultT:
-        """Run the method on valid arguments or raise ToolError; undo it if `convert` fails."""
+        """Run the method, or raise ToolError for bad arguments; undo it if `convert` fails."""
         try:
             checked = self.checks.validate(arguments)
         except ValidationError as error:
@@ -172,7 +171,7 @@ class _ArgumentCheck:
         self.schema = _without_titles(adapter.json_schema())
         self._name = name
         self._names = ", ".join(fields) or "none"
-        # Strict pydantic builds enums and dataclasses only from JSON.
+        # In strict mode, pydantic builds enums and dataclasses only from JSON.
         validator = adapter.validator
         self.validate: Callable[[Any], dict[str, Any]] = validator.validate_python
         if "$defs" in self.schema:
@@ -213,7 +212,7 @@ def _with_underscores(
 
 
 def echo(value: object) -> str:
-    """Return a value as JSON text short enough for an error."""
+    """Return a value as JSON text, shortened for an error message."""
     text = json.dumps(value, default=repr)
     return text if len(text) <= _ECHO_CHARS else f"{text[:_ECHO_CHARS]}… ({len(text)} characters)"
 
@@ -238,7 +237,7 @@ def nests_deeper(value: object, levels: int) -> bool:
     """Report whether lists and dicts nest deeper than JSON encoders may go."""
     layer = [value]
     for _ in range(levels):
-        nested: dict[int, object] = {}  # by identity, so shared values are visited once
+        nested: dict[int, object] = {}  # by identity, to visit shared values once
         for item in layer:
             children = item.values() if isinstance(item, dict) else item
             if isinstance(item, (dict, list, tuple)):
@@ -252,18 +251,16 @@ def nests_deeper(value: object, levels: int) -> bool:
 def check_jsonable(arguments: Mapping[str, Any]) -> None:
     """Raise `ToolError` if arguments are too large or not JSON."""
     if nests_deeper(arguments, MAX_DEPTH):
-        raise ToolError(f"arguments nest deeper than {MAX_DEPTH}")
+        raise ToolError(f"arguments may nest at most {MAX_DEPTH} levels deep")
     try:
         text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
         text.encode("utf-8")
     except (TypeError, ValueError, RecursionError):
         raise ToolError(
-            "arguments must be JSON: no NaN, no Infinity, no lone surrogate, no other object"
+            "arguments must be valid JSON, without NaN, Infinity and lone surrogates"
         ) from None
     if len(text) > MAX_CALL_CHARS:
-        raise ToolError(
-            f"arguments are {len(text)} characters long, at most {MAX_CALL_CHARS} are allowed"
-        )
+        raise ToolError(f"arguments may have at most {MAX_CALL_CHARS} characters, got {len(text)}")
     if _NUL.search(text):
         raise ToolError("arguments must not contain the NUL character")
 
@@ -302,7 +299,7 @@ def _composed_tools(
         for attribute, schema, checks in _class_tools(part):
             if schema.name in tools:
                 raise TypeError(
-                    f"{owners[0].__qualname__} has two tools called {schema.name}; remove or "
+                    f"{owners[0].__qualname__} has two tools named {schema.name}; remove or "
                     "rename one"
                 )
             if new := new_names.get(schema.name):
@@ -339,9 +336,7 @@ def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
     document = read_docstring(inspect.getdoc(method) or "")
     description = "\n".join(filter(None, [document.short_description, document.long_description]))
     if not description:
-        raise TypeError(
-            f"the tool {method.__qualname__} needs a docstring: it is what the policy reads"
-        )
+        raise TypeError(f"the tool {method.__qualname__} needs a docstring, which the policy reads")
     texts = {parameter.arg_name: parameter.description or "" for parameter in document.params}
     hints = get_type_hints(method, include_extras=True)
     parameters = list(inspect.signature(method).parameters.values())[1:]
@@ -350,8 +345,7 @@ def _describe(method: Callable[..., Any]) -> tuple[Tool, _ArgumentCheck]:
         checks = _ArgumentCheck(name, fields)
     except PydanticUserError as error:
         raise TypeError(
-            f"the tool {method.__qualname__} has an annotation that no JSON Schema describes: "
-            f"{error}"
+            f"the tool {method.__qualname__} has an annotation without a JSON Schema: {error}"
         ) from error
     for parameter in parameters:
         if parameter.default is not parameter.empty and parameter.default is not None:
@@ -385,7 +379,7 @@ def _field(
 
 
 def _without_titles(schema: Any) -> Any:
-    # A property named `title` stays.
+    # Keep a property named `title`.
     if isinstance(schema, list):
         return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):

@@ -43,20 +43,20 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
 
 
 def check_reset(options: Mapping[str, object] | None, known: Iterable[str]) -> None:
-    """Raise `ValueError` if a reset gets options."""
+    """Raise `ValueError` if `reset` receives options."""
     if options or not isinstance(options, (NoneType, Mapping)):
         raise ValueError(
             f"reset takes no options, got {options!r}; options of the world hold for all "
-            f"episodes, so give them to make: {', '.join(known)}"
+            f"episodes, so pass them to make: {', '.join(known)}"
         )
 
 
 def suggest(value: object, choices: Iterable[str]) -> str:
-    """Return a question that suggests close choices, if any."""
-    # Reversed, so that the first of several names that differ only in case wins.
+    """Return a question that suggests similar choices, if there are any."""
+    # In reverse order, so that the first of several names that differ only in case wins.
     by_key = {choice.casefold(): choice for choice in reversed([*choices])}
     key = str(value).casefold()
-    # 0.7 accepts one or two wrong letters in a short name, but not merely equal endings.
+    # A cutoff of 0.7 accepts one or two typos in a short name.
     keys = [key] if key in by_key else difflib.get_close_matches(key, by_key, n=2, cutoff=0.7)
     return f"did you mean {' or '.join(repr(by_key[key]) for key in keys)}?" if keys else ""
 

@@ -1,4 +1,4 @@
 """Worlds: the base class, configurations, splits, digests and step info.
 
-The core's second layer, which may import `text`.
+This second layer of the core may import `text`.
 """

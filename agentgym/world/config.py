@@ -1,4 +1,4 @@
-"""Configurations, whose declarations give validation, errors and JSON Schemas."""
+"""Configurations, whose fields define validation, errors and JSON Schemas."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-# pydantic's bounds type; pydantic's `Field` is slow to import
+# pydantic's type for bounds, because `pydantic.Field` is slow to import
 from annotated_types import Interval
 from pydantic_core import ValidationError, core_schema, to_jsonable_python
 
@@ -29,7 +29,7 @@ CallsPerTurn = Annotated[int, Interval(ge=1, le=128)]
 
 
 class Config:
-    """Base of frozen dataclasses that validate their fields against their annotations.
+    """Base class for frozen dataclasses that validate fields against annotations.
 
     Declare bounds as in pydantic, describe each option under `Attributes:`, and override
     `__post_init__` to check several options together. Invalid values raise ValueError.

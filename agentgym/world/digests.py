@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-_HEX_DIGITS = 32  # 128 bits: instances never collide by chance
+_HEX_DIGITS = 32  # 128 bits, against chance collisions
 
 # Types whose `repr` determines the value.
 _PRINTED = (bytes, complex, date, time, timedelta, Decimal, Fraction, PurePath, Enum)
@@ -32,7 +32,7 @@ def digest(value: object) -> str:
 
 
 def plain_attributes(value: object) -> dict[str, Any]:
-    """Return an object's attributes as JSON-able data, without those that `digest` refuses."""
+    """Return an object's attributes as JSON-able data, except attributes that `digest` rejects."""
     plain = {}
     for name, attribute in _attributes(value).items():
         try:

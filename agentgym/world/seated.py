@@ -25,17 +25,16 @@ WAIT = "Wait for the other player's move."
 class SeatedWorld(World[ConfigT]):
     """World in which each player's moves affect everyone's situation.
 
-    A single agent plays one seat, and scripted moves by other seats follow its own.
-    In a match
-    (`agentgym.multi.match`), every seat has a copy of the world. Tools check a move and return
-    `self.make_move(...)`.
+    A single agent plays one seat; scripted moves of the other seats follow each of the agent's
+    moves. In a match (`agentgym.multi.match`), every seat has a copy of the world. Tools check a
+    move and return `self.make_move(...)`.
 
     Attributes:
         players: The seats, in turn order.
         seat: The player whose view this world shows.
         in_match: Whether agents play all seats.
         pending: This seat's move that has not been played yet, or None.
-        stopped_by: The player who ended a match early by running out of turns, if any.
+        stopped_by: The player who used up all turns and so ended a match early, if any.
     """
 
     players: ClassVar[tuple[str, ...]] = ("player_0", "player_1")
@@ -49,16 +48,16 @@ class SeatedWorld(World[ConfigT]):
 
     @abstractmethod
     def movers(self) -> Sequence[str]:
-        """Return the players who move next, at the same time."""
+        """Return the players who make the next, simultaneous moves."""
 
     @abstractmethod
     def play(self, moves: Mapping[str, Move]) -> str:
-        """Play the movers' moves; return a line that reports them."""
+        """Play the movers' moves; return a line that reports the moves."""
 
     @abstractmethod
     def read_line(self, line: str) -> None:
-        """Apply a line of `play` to the situation, even without earlier lines; raise ValueError if
-        it does not fit.
+        """Apply a line from `play`, even if earlier lines are missing; raise ValueError if the line
+        is invalid.
         """
 
     @abstractmethod
@@ -67,7 +66,7 @@ class SeatedWorld(World[ConfigT]):
 
     @abstractmethod
     def payoff(self) -> float:
-        """Return this seat's reward, as a share of its equilibrium value."""
+        """Return this seat's reward, relative to the seat's equilibrium value."""
 
     @property
     def is_due(self) -> bool:
@@ -78,9 +77,9 @@ class SeatedWorld(World[ConfigT]):
         self.seat, self.in_match, self._news = seat, True, []
 
     def make_move(self, move: Move) -> str:
-        """Make this seat's move; without a match, play until its next turn and report all moves."""
+        """Make this seat's move; outside a match, play on until the seat's next turn."""
         if self.pending is not None:
-            raise ToolError("you have moved; wait for the other players")
+            raise ToolError("you have already moved; wait for the other players")
         if self.in_match:
             self.pending = move
             return COMMITTED
@@ -93,7 +92,7 @@ class SeatedWorld(World[ConfigT]):
         return "\n".join(lines)
 
     def resolve(self, moves: Mapping[str, Move]) -> str:
-        """Play a match's moves; return the news for this seat, if any."""
+        """Play a match's moves; if it is this seat's turn, report all moves since its last turn."""
         self.pending = None
         self._news.append(self.play(moves))
         if not self.done and self.seat not in self.movers():

@@ -1,6 +1,6 @@
 """Train and test splits of a world's instances.
 
-An instance's digest, or its `World.split_keys`, decide its split, so the splits never overlap.
+An instance's split depends only on `World.split_keys`, so splits never overlap.
 """
 
 from __future__ import annotations
@@ -16,28 +16,27 @@ from agentgym.world.world import SplitName, World
 
 SPLITS: tuple[SplitName, ...] = ("train", "test")
 
-# A training reset then draws 1.25 instances on average.
+# With this share, a training reset draws 1.25 instances on average.
 TEST_SHARE = 0.2
 
 # With fewer instances, at most about twenty would be left for testing.
 MIN_INSTANCES = 100
 
-# 64 draws from 100 equally likely instances show about 47 different instances, from 1,000 about 62.
+# 64 draws contain about 47 different instances out of 100, and about 62 out of 1,000.
 _PROBES = 64
 
-# The expected number of distinct instances in 64 draws from 100 equally likely ones.
 _MIN_DISTINCT = MIN_INSTANCES * (1 - math.exp(-_PROBES / MIN_INSTANCES))
 
-_MAX_DRAWS = 500  # the chance that all miss a fifth of the instances is 10^-48
+_MAX_DRAWS = 500  # all draws miss a fifth of the instances with probability 10^-48
 
-# Seeds remembered per configuration and split, at about 100 bytes each.
+# A remembered seed takes about 100 bytes.
 _MAX_SEEDS = 10_000
 
-# Seeds whose instances are in the other split. Every arm and policy of an evaluation resets to the
-# same seeds, and would otherwise draw about five instances for each one in the test split.
+# Seeds whose instances are in the other split, by world, configuration and split. All arms and
+# policies of an evaluation reset to the same seeds, and skip these draws after the first time.
 _rejected: dict[tuple[type[World[Any]], str, str], set[int]] = {}
 
-# Probed configurations; each process probes each only once.
+# Cached results of probes, by world and configuration.
 _enough: dict[tuple[type[World[Any]], str], bool] = {}
 
 
@@ -56,7 +55,7 @@ def split_of(key: str) -> SplitName:
 
 
 def config_for_split(world: type[World[Any]], config: Any, split: SplitName | None) -> Any:
-    """Return the configuration whose instances are drawn for a split, or raise ValueError."""
+    """Return the configuration to draw from for a split, or raise ValueError."""
     if split is None:
         return config
     check_choice("split", split, SPLITS)
@@ -94,7 +93,7 @@ def draw_instance(
 
 
 def draw(world: type[World[Any]], config: Any, seed: int) -> World[Any]:
-    """Return the instance of a configuration and a seed."""
+    """Return the instance for a configuration and a seed."""
     instance = world(config, seed)
     instance.generate()
     return instance

@@ -9,16 +9,16 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:
-    """Content of `info["detail"]`, in a step's result and in a trajectory.
+    """Content of `info["detail"]` in step results and trajectories.
 
     Fields are attributes or keys: `detail.ended` is `detail["ended"]`.
 
     Attributes:
         calls: The number of calls in the last reply.
-        errors: How many of them failed; 1 if the reply was unreadable.
-        failed_rounds: The consecutive replies without a successful call.
-        ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, `left` if its player
-            left, `over_window` if its chat exceeded the model's context window, or a wrapper's
+        errors: The number of failed calls; 1 if the reply was unreadable.
+        failed_rounds: The number of consecutive replies without a successful call.
+        ended: Why the episode ended: `world`, `failed_rounds`, `max_turns`, `left` if the player
+            left, `over_window` if the chat exceeded the model's context window, or a wrapper's
             reason such as `context_overflow`; empty while it continues.
         score: The world's score, at the end.
         nested: The calls made by the policy's code, whose results the chat does not show.
@@ -26,7 +26,7 @@ class StepInfo:
         faults: The unexpected exceptions of this step, which the chat does not show.
         invalid: Why the episode does not measure the policy, such as a broken scorer. Once set, it
             stays.
-        split: The env's split, at the end; empty for all instances.
+        split: The env's split, at the end; empty without a split.
         instance: The instance's key (`World.instance_key`), if there is a split.
     """
 
@@ -44,7 +44,7 @@ class StepInfo:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the object from its JSON form; missing fields have their defaults."""
+        """Restore the object from JSON data; missing fields get their defaults."""
         known = {item.name: data[item.name] for item in fields(cls) if item.name in data}
         nested = tuple(NestedCall(**call) for call in data.get("nested", ()))
         faults = tuple(Fault(**fault) for fault in data.get("faults", ()))
@@ -71,7 +71,7 @@ class NestedCall:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An unexpected failure of our code or of the host, in a tool or in `score`."""
+    """An unexpected failure of the code or the host, in a tool or in `score`."""
 
     tool: str
     exception: str

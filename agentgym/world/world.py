@@ -22,7 +22,6 @@ ConfigT = TypeVar("ConfigT")
 
 SplitName = Literal["train", "test"]
 
-# The shortest world with all hooks.
 _EXAMPLE = "an example is in agentgym/envs/lumina/list_world.py"
 
 
@@ -39,32 +38,34 @@ class MissingHook(NotImplementedError):
 
 
 class World(Generic[ConfigT]):
-    """One instance of a task, a function of `(config, seed)`.
+    """One instance of a task, determined by `(config, seed)`.
 
     A world implements the first four hooks below, hooks for the features it supports, and `@tool`
     methods; `ToolEnv` provides the loop. Worlds pickle mid-episode.
 
     Attributes:
         Config: A frozen dataclass of the options, such as an `agentgym.Config`.
-        parallel_calls: Whether one reply may contain several calls. False for worlds whose optimal
-            sets contain single calls.
+        parallel_calls: Whether one reply may contain several calls. Set this to False if
+            `optimal_calls` assumes one call per reply.
         labels_decide: Whether `label_calls` instead of `optimal_calls` decides if a reply is
             optimal.
         prose_fails: Whether a reply without an attempted call counts as a failed round.
         roles: The tools of each role in a team, by lower-case role names (`agentgym.multi`). The
             first role has all unlisted tools. By default, a `closer` has the tools that end the
-            task and an `actor` the rest.
-        max_failed_rounds: The consecutive failed rounds that end the episode; None for no limit.
+            task, and an `actor` has the rest.
+        max_failed_rounds: The number of consecutive failed rounds that ends the episode; None for
+            no limit.
         horizon_unit: The unit of `config_for_horizon`, for axis labels.
         observes: Whether the env passes completed calls to `read_result`, for worlds whose tools
             are not their own methods.
         rng: The only source of randomness.
-        instance: A digest of class and seed, which reveals nothing about the instance.
+        instance: A digest of the class and the seed, which reveals nothing about the instance.
         done: Whether the world has ended.
         turn: The number of used turns, including unreadable replies; the env increments it before
             each turn.
-        max_turns: The turn budget, or None for no limit. It may shrink during the episode.
-        max_calls: The maximum calls per reply, or None for no limit; set before `generate`.
+        max_turns: The turn budget, or None for no limit. The budget may shrink during the episode.
+        max_calls: The maximum number of calls per reply, or None for no limit; set before
+            `generate`.
         call_log: The completed calls, from which the env re-creates the world after a fault.
     """
 
@@ -79,7 +80,7 @@ class World(Generic[ConfigT]):
     _is_complete: ClassVar[bool]
 
     def __init__(self, config: ConfigT, seed: int) -> None:
-        if "_is_complete" not in vars(type(self)):  # vars() omits a base class's mark
+        if "_is_complete" not in vars(type(self)):  # not inherited from a base class
             check_world(type(self))
             type(self)._is_complete = True
         self.config = config
@@ -119,32 +120,31 @@ class World(Generic[ConfigT]):
     def instance_key(self) -> str:
         """Return a digest of everything that defines this instance except budgets and prompts.
 
-        It is read once, after `generate`. By default it covers the attributes that the subclass
-        adds.
+        This hook is called once, after `generate`. By default, the digest covers the attributes
+        that the subclass adds.
         """
         return digest({name: value for name, value in vars(self).items() if name not in COMMON})
 
     def split_keys(self) -> Collection[str]:
-        """Return the digests or names that must all be in a split for this instance to be in it.
+        """Return the keys that must all belong to a split for this instance to belong to it.
 
-        By default, only its key. Override it if instances share something, such as people, that
-        must
-        not occur in both splits.
+        By default, `instance_key()` is the only key. Override this hook if instances share
+        something, such as people, that must not occur in both splits.
         """
         return (self.instance_key(),)
 
     @classmethod
     def config_for_split(cls, config: ConfigT, split: SplitName) -> ConfigT:
-        """Return the configuration whose instances are drawn for a split; by default the same.
+        """Return the configuration to draw from for a split; by default, the same configuration.
 
-        Override it if `split_keys` returns several keys. Raises ValueError if the configuration
-        belongs to another split.
+        Override this hook if `split_keys` returns several keys. Raises ValueError if the
+        configuration belongs to another split.
         """
         return config
 
     @classmethod
     def instance_count(cls, config: ConfigT) -> float | None:
-        """Return the number of a configuration's instances, a lower bound, or None."""
+        """Return the number of instances of a configuration, or a lower bound; None if unknown."""
         return None
 
     @classmethod
@@ -155,28 +155,27 @@ class World(Generic[ConfigT]):
         return None
 
     def toolsets(self) -> Sequence[object]:
-        """Return the objects that provide the `@tool` methods; override it for optional tools."""
+        """Return the objects with the `@tool` methods; override this hook for optional tools."""
         return (self,)
 
     def final_answer(self, text: str) -> ToolCall | None:
-        """Return the call implied by a reply without one, such as an answer in prose, or None."""
+        """Return the call that a reply without calls implies, such as a prose answer, or None."""
         return None
 
     def board(self) -> str:
-        """Draw the visible state for people; empty by default."""
+        """Return a text view of the visible state for people; empty by default."""
         return ""
 
     # Hooks for oracles and labels, which depend only on the shown history and change nothing.
 
     def state(self) -> str:
-        """Return the belief state in words: enough for optimal play, but naming no action."""
+        """Return the belief state in words: enough for optimal play, but without naming actions."""
         raise MissingHook(type(self), "state")
 
     def brief_state(self) -> str:
-        """Return the part of a long state that matters for the next steps, by default all of
-        `state()`.
+        """Return the part of a long state that matters for the next steps; by default, `state()`.
 
-        It is shown to agents that see their history or have a tool for the rest. Implement
+        This part is shown to agents that see their history or have a tool for the rest. Implement
         `state_chars` too.
         """
         return self.state()
@@ -188,18 +187,16 @@ class World(Generic[ConfigT]):
     def subtask(self, with_state: bool) -> str:
         """Return the next step of an optimal plan in words, without requiring lookahead.
 
-        It may refer to `state()` if `with_state` is set.
+        The step may refer to `state()` if `with_state` is set.
         """
         raise MissingHook(type(self), "subtask")
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
-        """Return the wording of `subtask` for any of the `legal_calls`, for wrong plan hints."""
+        """Return a plan hint, worded like `subtask`, for any of the `legal_calls`."""
         return phrase(call)
 
     def restate(self) -> str | None:
-        """Return the task without outdated parts, for a view that shows `state()` instead of the
-        history, or None.
-        """
+        """Return the task without outdated parts, for a hidden history; None keeps the task."""
         return None
 
     def reasoning(self, call: ToolCall) -> str:
@@ -207,14 +204,14 @@ class World(Generic[ConfigT]):
         return self.state()
 
     def optimal_calls(self) -> Sequence[ToolCall] | None:
-        """Return exactly the optimal next calls; empty if lost, None if optimality is undefined."""
+        """Return exactly the optimal next calls; empty if the task is lost, None if undefined."""
         return None
 
     def label_calls(self) -> Callable[[Sequence[ToolCall]], Sequence[str]] | None:
-        """Return a function that labels the next reply's calls after they have been played,
-        relative to the state before.
+        """Return a function that, after the next reply, labels its calls relative to the state
+        before.
 
-        None if calls are simply optimal or not.
+        Return None if `optimal_calls` already gives all labels.
         """
         return None
 
@@ -222,19 +219,19 @@ class World(Generic[ConfigT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Return a world that knows only a task text; `max_turns` is None if it names no budget."""
+        """Return a world from its task text; `max_turns` is None if the text states no budget."""
         raise MissingHook(cls, "read_task")
 
     def read_result(self, call: ToolCall, result: str) -> None:
-        """Read the result of a completed call; ignore one that does not fit."""
+        """Read the result of a completed call; ignore a result that does not fit."""
         raise MissingHook(type(self), "read_result")
 
     def read_state(self, state: str) -> None:
-        """Read a text of `state()`, which replaces the history."""
+        """Read a text from `state()`, which replaces the history."""
         raise MissingHook(type(self), "read_state")
 
     def read_subtask(self, subtask: str) -> ToolCall | None:
-        """Return the call that a text of `subtask()` asks for, or None if this world cannot tell."""
+        """Return the call that a text from `subtask()` asks for, or None if the call is unclear."""
         raise MissingHook(type(self), "read_subtask")
 
     def legal_calls(self) -> Sequence[ToolCall]:
@@ -245,22 +242,21 @@ class World(Generic[ConfigT]):
     # history.
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return every call that this configuration can require; their order and number depend only
-        on it.
+        """Return all calls that the configuration can require, in the same order for all instances.
 
-        The slot of an unknown call contains a call that fails.
+        A call that is not known yet is replaced with a call that fails.
         """
         raise MissingHook(type(self), "action_catalog")
 
     def features(self) -> NDArray[np.float32]:
-        """Return the task and `state()` in [-1, 1]; the configuration fixes the shape."""
+        """Return the task and `state()` in [-1, 1]; the configuration determines the shape."""
         raise MissingHook(type(self), "features")
 
     # Hooks that `make` and studies read.
 
     @classmethod
     def undefined_hooks(cls, config: Any) -> Mapping[str, str]:
-        """Return the hooks that have no true answer, with reasons."""
+        """Return the hooks that are undefined for a configuration, with reasons."""
         return {}
 
     @classmethod
@@ -276,7 +272,7 @@ class World(Generic[ConfigT]):
         raise MissingHook(cls, "config_for_horizon")
 
     def set_turns_left(self, turns: int) -> None:
-        """Set the remaining turns, and the budget if it is unknown."""
+        """Set the remaining turns and, if unknown, the turn budget."""
         if self.max_turns is None:
             self.max_turns, self.turn = turns, 0
         else:
@@ -284,19 +280,19 @@ class World(Generic[ConfigT]):
 
     @property
     def turns_left(self) -> int:
-        """Return the number of remaining turns; raise ValueError without a budget."""
+        """Return the number of remaining turns; raise ValueError if there is no budget."""
         if self.max_turns is None:
             raise ValueError(f"{type(self).__name__} has no turn budget")
         return self.max_turns - self.turn
 
 
-# Attributes of every world, which do not define its instance.
+# Attributes of every world that do not define its instance.
 COMMON = {
     *("config", "instance_seed", "call_log", "rng", "instance"),
     *("done", "turn", "max_turns", "max_calls"),
 }
 _REQUIRED = ("generate", "rules", "task", "score")
-# The features that need optional hooks.
+# The features that require optional hooks.
 _FEATURES: Mapping[str, str] = {
     "state": "oracles='S' (and the summary of a scripted policy)",
     "subtask": "oracles='P'",
@@ -334,7 +330,7 @@ def check_hooks(world: type[World[Any]], hooks: Iterable[str], feature: str = ""
 
 
 def check_defined(world: type[World[Any]], config: Any, hooks: Iterable[str]) -> None:
-    """Raise `ValueError` if a hook has no true answer in a configuration."""
+    """Raise `ValueError` if a hook is undefined for a configuration."""
     undefined = world.undefined_hooks(config)
     for hook in hooks:
         if hook in undefined:
@@ -372,7 +368,7 @@ class CallSet(Sequence[ToolCall]):
         ):
             return False
         value = call.arguments[self._argument]
-        # Dicts treat True and 1.0 as 1; call validation does not.
+        # Unlike call validation, dicts treat True and 1.0 as 1.
         return (
             isinstance(value, (str, int)) and not isinstance(value, bool) and value in self._values
         )
@@ -396,7 +392,7 @@ def world_path(world: type[World[Any]] | str) -> str:
         return f"{world.__module__}:{world.__qualname__}"
     module, _, name = world.partition(":")
     if not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-        raise ValueError(f"world {world!r} names no class; write 'package.module:Class'")
+        raise ValueError(f"world {world!r} must name a class; write 'package.module:Class'")
     return world
 
 

@@ -17,7 +17,7 @@ from agentgym.wrappers.retrieval import Retrieval
 if TYPE_CHECKING:
     from agentgym.wrappers.discrete_team import DiscreteTeam
 
-# Tables and figures list them in the order of LOCA-bench (section 4.1).
+# Tables and figures list these strategies in the order of LOCA-bench (section 4.1).
 register_strategy("clear_results", ClearToolResults)
 register_strategy("clear_thinking", ClearThinking)
 register_strategy("compaction", Compaction)

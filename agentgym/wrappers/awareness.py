@@ -14,19 +14,19 @@ from agentgym.wrappers.budget import ContextBudget
 from agentgym.wrappers.context import ContextWrapper
 
 _OWNER = "awareness"
-_SLACK = 12  # tokens: the number may split differently next to the message
-_TRIES = 8  # the number settles after two or three rounds, or alternates
+_SLACK = 12  # tokens; the line may be split differently after a message
+_TRIES = 8  # rounds; the usage alternates or converges after two or three rounds
 
 
 class ContextAwareness(ContextWrapper):
-    """Wrapper that states the usable window in the system message, and the used tokens after each
-    result.
+    """Wrapper that states the usable window in the system message and reports token usage after
+    each result.
 
-    The number covers the whole visible chat, including its own line.
+    The reported usage covers the whole visible chat, including the report.
 
     Args:
         budget: The window.
-        latest_only: Whether to remove earlier lines, which rewrites the prompt every turn.
+        latest_only: Whether to remove earlier reports, which rewrites the prompt every turn.
 
     Example:
         >>> env = ContextAwareness(agentgym.make("ListWorld"), ContextBudget(window=8_000))
@@ -48,7 +48,7 @@ class ContextAwareness(ContextWrapper):
         if room >= self.usable:
             raise ValueError(
                 f"a usable window of {self.usable} tokens has no room for the usage line ({room}); "
-                "make it larger"
+                "enlarge the window"
             )
         self.view.limit = self.usable - room
         self.view.notices = f"\n\n<budget:token_budget>{self.usable}</budget:token_budget>"
@@ -70,7 +70,7 @@ class ContextAwareness(ContextWrapper):
     def _settled_line(self, newest: Message) -> str:
         others = self.view.tokens - self.view.counter.count(newest)
         line = ""
-        # If the number alternates, a trailing space may settle it.
+        # If the usage alternates between two numbers, trailing white space may stop this.
         for padding in ("", " ", "  ", "\n"):
             used = self.view.tokens
             for _ in range(_TRIES):

@@ -14,8 +14,8 @@ from agentgym.text.validation import check_int, list_names, parse_count
 from agentgym.world.config import Config, TokenCount
 from agentgym.world.turn_budget import multiply_up
 
-_MAX = 10**9  # thousands of times the largest context window
-# Tokens, tool results or turns.
+_MAX = 10**9  # far larger than any context window
+# A number of tokens, tool results or turns.
 Count = Annotated[int, Interval(ge=1, le=_MAX), TokenCount()]
 
 
@@ -24,8 +24,8 @@ class ContextBudget(Config):
     """Context window of a stack; the tool documentation in the system message counts too.
 
     Attributes:
-        window: The maximum tokens of prompt and reply together.
-        reserve_output: The tokens reserved for the reply.
+        window: The maximum number of tokens of a prompt and its reply together.
+        reserve_output: The number of tokens reserved for the reply.
         counter: The token counter, by its name in `agentgym.text.tokens.counter`.
     """
 
@@ -45,7 +45,7 @@ class ContextBudget(Config):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Visible tokens, usable tokens, uncleared tool results and replies of a context."""
+    """Counts of a context: visible tokens, usable tokens, uncleared tool results and replies."""
 
     tokens: int
     usable: int
@@ -57,7 +57,7 @@ class Trigger(Protocol):
     """Condition for acting, or the level that an edit must reach."""
 
     def level(self, load: Load) -> float:
-        """Return the load relative to the trigger, which is reached at 1.0."""
+        """Return the load relative to the trigger, which fires at 1.0."""
         ...
 
 
@@ -125,7 +125,7 @@ class AnyOf:
 
     def __post_init__(self) -> None:
         if not self.any_of:
-            raise ValueError("AnyOf needs at least one trigger, got none")
+            raise ValueError("AnyOf requires at least one trigger")
 
     def __str__(self) -> str:
         return "|".join(map(str, self.any_of))
@@ -161,8 +161,8 @@ def read_trigger(name: str, value: Any) -> Trigger:
         if key in _TRIGGERS:
             return _TRIGGERS[key](content)
     raise ValueError(
-        f"{name} must be a text such as '60k', '0.75', '20uses' or '10turns', a dict such as "
-        f"{{'fraction': 0.75}} ({', '.join(_TRIGGERS)}), or such an object of "
+        f"{name} must be a string such as '60k', '0.75', '20uses' or '10turns', a dict such as "
+        f"{{'fraction': 0.75}} ({', '.join(_TRIGGERS)}), or a trigger object from "
         f"agentgym.wrappers, got {value!r}"
     )
 

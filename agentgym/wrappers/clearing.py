@@ -17,11 +17,11 @@ from agentgym.wrappers.context import ContextWrapper
 
 PLACEHOLDER = "[tool result cleared]"
 
-_LOW = 8 / 15  # 0.4 of the window for a trigger at 0.75
+_LOW = 8 / 15  # gives 0.4 of the window for the default trigger
 
 
 class ClearThinking(ContextWrapper):
-    """Wrapper that keeps thinking only in the newest replies that contain any.
+    """Wrapper that keeps thinking only in the newest replies that contain thinking.
 
     Args:
         budget: The window.
@@ -47,7 +47,7 @@ class ClearThinking(ContextWrapper):
         self.trigger = read_trigger("trigger", trigger)
         self.keep = keep
         super().__init__(env, budget, trigger=self.trigger, keep=keep)
-        if isinstance(keep, int):  # each turn may clear one of the newest replies
+        if isinstance(keep, int):  # the newest replies stay editable
             tail = min(keep + 1, 16)  # a longer tail would slow down every step
             self.view.editable_tail = max(self.view.editable_tail, tail)
 
@@ -80,18 +80,18 @@ class ClearThinking(ContextWrapper):
 class ClearToolResults(ContextWrapper):
     """Wrapper that replaces the oldest tool results with a placeholder.
 
-    If the kept messages alone reach the trigger, each newly clearable result is cleared at once;
+    If the kept messages alone reach the trigger, every turn clears one more result;
     `clear_at_least` makes these edits rarer.
 
     Args:
         budget: The window.
         trigger: When to clear.
-        target: The level to clear down to; by default 8/15 of the trigger. A low target makes
-            edits, which rewrite the prompt, rare.
+        target: Clearing continues down to this level; by default, 8/15 of the trigger. A low target
+            makes rewrites of the prompt rarer.
         ratio: The share of uncleared results to clear each time, instead of a target (0.5 in the
             paper).
-        keep: The number of newest results that stay. Results of the newest reply always stay.
-        exclude: Tools whose results are never cleared and do not count for `keep`.
+        keep: The number of newest results to keep. Results of the newest reply always stay.
+        exclude: Tools whose results are never cleared and do not count towards `keep`.
         clear_inputs: Whether to clear the arguments of the calls too.
         clear_at_least: The minimum gain in tokens; a smaller gain clears nothing.
         placeholder: The text that replaces a result.
@@ -121,12 +121,10 @@ class ClearToolResults(ContextWrapper):
         if ratio is not None:
             check_float("ratio", ratio, 0.001, 1.0)
             if target is not None:
-                raise ValueError(
-                    f"ratio {ratio} and target {target} are two ways to say how much goes; give one"
-                )
+                raise ValueError(f"ratio and target must not both be set, got {ratio} and {target}")
         if isinstance(exclude, str) or not isinstance(placeholder, str):
             raise ValueError(
-                f"exclude must be a list of tools and placeholder a text, got {exclude!r} and "
+                f"exclude must be a list of tools and placeholder a string, got {exclude!r} and "
                 f"{placeholder!r}"
             )
         self.trigger = read_trigger("trigger", trigger)

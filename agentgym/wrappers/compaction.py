@@ -36,9 +36,9 @@ Summarizer = Callable[[Chat], str]
 class Compaction(ContextWrapper):
     """Wrapper that replaces older turns with a summary.
 
-    By default the policy writes the summary in a separate step, which the view requests. That step
-    uses no turn, has reward 0, and is recorded and trained like any other. A rule-based summary
-    replaces a summary that is empty or longer than the text it replaces.
+    By default, the view requests the summary, and the policy writes it in a separate step. That
+    step uses no turn, has reward 0, and is recorded and trained like any other step. A rule-based
+    summary replaces a summary that is empty or longer than the text it replaces.
 
     Args:
         budget: The window.
@@ -46,7 +46,8 @@ class Compaction(ContextWrapper):
         keep_last_turns: The number of newest turns to keep, at least 1; a summary is not a turn.
         summarizer: `policy`, `rules` (the calls with the beginnings of their results), a function
             from the replaced chat to text, or its path (`package.module:function`).
-        max_summary: The maximum summary tokens; by default a quarter of the usable window.
+        max_summary: The maximum number of tokens of a summary; by default, a quarter of the usable
+            window.
 
     Example:
         >>> env = Compaction(agentgym.make("ListWorld"), ContextBudget(window=8_000))
@@ -187,14 +188,15 @@ class Trim(ContextWrapper):
     """Wrapper that drops the oldest turns when the view exceeds the window, then cuts the middle of
     the newest tool results.
 
-    It models a bounded window without any strategy (LOCA-bench, section 3.1). If even the system
-    message, the task and the newest turn do not fit, the step truncates the episode with
-    `StepInfo.ended` set to `context_overflow`; if the opening does not fit, the first step does so
-    without playing the reply.
+    The wrapper models a bounded window without any strategy (LOCA-bench, section 3.1). If the
+    system message, the task and the newest turn do not fit, the step truncates the episode
+    (`context_overflow`). If the opening does not fit, the first step does so without running the
+    reply.
 
     Args:
         budget: The window.
-        target: The level to drop turns down to; a low level makes rewrites of the prompt rare.
+        target: Turns are dropped down to this level; a low level makes rewrites of the prompt
+            rarer.
 
     Example:
         >>> env = Trim(agentgym.make("ListWorld"), ContextBudget(window=4_000))
@@ -241,7 +243,7 @@ class Trim(ContextWrapper):
         turns, _ = view.split_turns()
         tokens = view.tokens
         edits: dict[str, Message | None] = {}
-        # Summaries come last, because each replaces many turns.
+        # Drop summaries last, because each summary replaces many turns.
         turns.sort(key=lambda turn: turn.reply.id in view.summaries)
         for turn in turns:
             if self.target.level(replace(view.load, tokens=tokens)) <= 1:
@@ -266,14 +268,14 @@ class Trim(ContextWrapper):
             if saved > 0:
                 edits[answer.id] = cut
                 excess -= saved
-        view.apply("Trim", edits)  # in one call, because each edit inspects every result
+        view.apply("Trim", edits)  # one call, because each call inspects all results
 
 
 register_option("trim", Trim, Trim.stage)
 
 
 def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Replace the middle of a text longer than `tokens` with a note of its length."""
+    """Replace the middle of a text that exceeds `tokens` with a note of the cut length."""
     if counter.length(text) <= tokens:
         return text
     keep = int(len(text) * tokens / counter.length(text))
@@ -283,5 +285,5 @@ def cut_middle(text: str, tokens: int, counter: TokenCounter) -> str:
         length = counter.length(cut)
         if keep == 0 or length <= tokens:
             return cut
-        # Tokens are spread unevenly over a text, so a guess may be far too long.
+        # Token density varies within a text, so the cut text may still be far too long.
         keep = int(keep * min(0.9, tokens / length))

@@ -1,4 +1,4 @@
-"""Base of all context strategies, and `EditMessages`."""
+"""Base class of all context strategies, and `EditMessages`."""
 
 from __future__ import annotations
 
@@ -23,34 +23,36 @@ WARNING = (
     "Write what you still need into your memory now.</context_warning>"
 )
 
-# Maps the editable messages to their replacements.
+# Returns the replacements of the editable messages.
 MessageEdit = Callable[[Sequence[Message]], Sequence[Message]]
 
 # At this share of the trigger, one turn usually remains for writing notes.
 _NEAR = 0.9
-# Episodes of a world rarely differ tenfold in length.
+# The share below which a strategy counts as idle; episodes rarely differ tenfold in length.
 _IDLE = 0.1
-# Idle strategies with window and trigger; each is reported once per process.
+# Idle strategies, with window and trigger, that this process has already reported.
 _IDLERS: set[tuple[str, int, str]] = set()
 _SLACK = 4  # joining two texts may add a few tokens
 
 
 @dataclass(frozen=True, slots=True)
 class ContextRecord:
-    """Token accounts of one step in `info["context"]`.
+    """Token counts of one step, in `info["context"]`.
 
     Attributes:
-        phase: The kind of reply: `act`, or `summary` if the view requested one.
+        phase: The kind of reply: `act`, or `summary` if the view requested a summary.
         tokens: The visible chat.
-        reused: Its longest common prefix with the previous chat, which a prefix cache saves.
+        reused: The longest common prefix of this chat and the previous chat, which a prefix cache
+            saves.
         appended: New text.
         removed: Text removed by edits.
         inserted: Placeholders, summaries and summary requests.
-        tool_output: Tool results within the new text.
-        hidden: Results of calls made by code, which the chat does not show.
-        summary: The reply and its request, if the view requested a summary.
+        tool_output: The tool results in the new text.
+        hidden: The results of calls made by code, which the chat does not show.
+        summary: The request and the reply, if the view requested a summary.
         overflow: Whether the visible chat exceeds the usable window.
-        edit_counts: Edits by strategy in this episode; an awareness report counts as one.
+        edit_counts: The number of edits of each strategy in this episode, including awareness
+            reports.
     """
 
     counter: str
@@ -70,11 +72,11 @@ class ContextRecord:
 
 
 class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
-    """Base of wrappers that edit the chat view shared by a stack's strategies.
+    """Base class of wrappers that edit the chat view shared by a stack's strategies.
 
     Subclasses implement `edit` and set `stage`; they set `lossy` if the policy may lose
-    information. The
-    innermost strategy sets the budget for all; the default is 128,000 tokens.
+    information. The innermost strategy sets the budget of all strategies; the default is 128,000
+    tokens.
     """
 
     stage: ClassVar[Stage]
@@ -114,12 +116,12 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         self._action = ""
 
     def is_due(self, level: float) -> bool:
-        """Report whether the trigger is reached, or nearly reached if a memory must be warned."""
+        """Report whether the trigger is reached, or nearly reached if the policy must be warned."""
         self._peak = max(self._peak, level)
         return level >= (_NEAR if self.lossy and self.has_memory else 1)
 
     def may_edit(self, level: float) -> bool:
-        """Report whether to edit now; call this only if there is something to edit.
+        """Report whether to edit now; call this only before an edit.
 
         A policy with a memory is warned first and gets one turn.
         """
@@ -172,7 +174,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         )
 
     def refresh(self, chat: Chat, info: dict[str, Any]) -> tuple[Chat, dict[str, Any]]:
-        """Add messages that arrived after the last step to the accounts."""
+        """Account for messages that arrived after the last step."""
         return self._observe(chat, step=False), self._report(info, self._action)
 
     def _observe(self, chat: Chat, *, step: bool = True) -> Chat:
@@ -192,7 +194,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
         return self.view.chat
 
     def count_edits(self, before: int) -> None:
-        """Count this strategy's edits of the step."""
+        """Count this strategy's edits in the current step."""
         self.view.edit_counts[type(self).__name__] += len(self.view.accounts.edits) - before
 
     def _report(self, info: dict[str, Any], action: str) -> dict[str, Any]:
@@ -220,7 +222,7 @@ class ContextWrapper(StagedWrapper[Chat, str, Chat, str]):
 
 
 def import_function(option: str, path: str, choices: str) -> Callable[..., Any]:
-    """Import the function of an option; an error lists the `choices`."""
+    """Import a function by its path; an error names the option and its `choices`."""
     module, _, name = path.partition(":")
     try:
         return cast("Callable[..., Any]", getattr(import_named(module), name))
@@ -234,9 +236,8 @@ class EditMessages(ContextWrapper):
     """Wrapper that replaces the messages with the result of a function.
 
     The function receives the visible messages after the task, oldest first, and returns the
-    messages to show. It may omit messages, replace them with others of the same id
-    (`dataclasses.replace`), and append new ones. The next call receives the result and everything
-    after it.
+    messages to show. The function may omit messages, edit messages with `dataclasses.replace`, and
+    append new messages. The next call receives this result and all later messages.
 
     The newest reply and its results always stay, calls and results are dropped together, and edits
     that do not shorten the chat are ignored.
@@ -245,10 +246,10 @@ class EditMessages(ContextWrapper):
         edit: The function, or its path (`package.module:function`), which JSON specs require.
         budget: The window.
         trigger: When to call the function; by default at every turn.
-        lossy: Whether a policy with a memory is warned first.
+        lossy: Whether to warn a policy with a memory before each edit.
 
     Raises:
-        ValueError: `edit` cannot be imported, or it reorders messages.
+        ValueError: `edit` cannot be imported or reorders messages.
 
     Example:
         >>> def keep_last_ten(messages):
@@ -256,7 +257,7 @@ class EditMessages(ContextWrapper):
         >>> env = EditMessages(agentgym.make("ListWorld"), keep_last_ten)
     """
 
-    stage = Stage.CLEAR_TOOL_RESULTS  # runs before compaction, which it may make unnecessary
+    stage = Stage.CLEAR_TOOL_RESULTS  # before compaction, to save summaries
 
     def __init__(
         self,
@@ -291,7 +292,7 @@ class EditMessages(ContextWrapper):
         order = [positions[message.id] for message in shown]
         if order != sorted(set(order)) or after[: len(shown)] != shown:
             raise ValueError(
-                "edit must return messages in the order given, each once, and new ones at the end"
+                "edit must keep the order of messages, repeat none, and append new ones at the end"
             )
         replacements = {message.id: message for message in shown}
         edits = {

@@ -1,6 +1,6 @@
 """Wrappers for classical agents: catalog indices as actions, feature vectors as observations.
 
-Both must be outermost, because other wrappers exchange text.
+These wrappers must be outermost, because other wrappers exchange text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class DiscreteActions(
 ):
     """Wrapper that plays calls of the world's action catalog by index.
 
-    A call that is impossible now returns an error and uses a turn.
+    A call that is currently impossible returns an error and uses a turn.
 
     Example:
         >>> env = DiscreteActions(gymnasium.make("agentgym/GridWorld-v0"))
@@ -37,13 +37,11 @@ class DiscreteActions(
 
     def action(self, action: np.int64) -> str:
         if not self.action_space.contains(action):
-            raise ValueError(
-                f"an action is a place in the menu, an integer in [0, {self.count}), got {action!r}"
-            )
+            raise ValueError(f"an action must be an integer in [0, {self.count}), got {action!r}")
         return render(self.world_env.world.action_catalog()[int(action)], self.world_env.dialect)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Return which actions are possible now: bool, shape `(count,)`."""
+        """Return the mask of actions that are possible now: bool, shape `(count,)`."""
         return mask_of(self.world_env.world)
 
 
@@ -53,8 +51,8 @@ class FeatureObservations(
 ):
     """Wrapper that shows the world's features, `Box(-1, 1)` of float32, instead of the chat.
 
-    The features include the remaining turns, so an exhausted budget terminates the episode. With
-    truncation, a learner would bootstrap values of lost states.
+    The features include the remaining turns, so an exhausted budget terminates the episode. After a
+    truncation, a learner would wrongly bootstrap from the lost state's value.
 
     Example:
         >>> env = FeatureObservations(DiscreteActions(gymnasium.make("agentgym/GridWorld-v0")))
@@ -83,13 +81,13 @@ def _key(call: ToolCall) -> str:
 
 
 def mask_of(world: World[Any]) -> NDArray[np.bool_]:
-    """Return which calls of a world's catalog are possible now."""
+    """Return the mask of catalog calls that are possible now."""
     legal = set(map(_key, world.legal_calls()))
     return np.array([_key(call) in legal for call in world.action_catalog()])
 
 
 def example_world(env: ToolEnv) -> World[Any]:
-    """Return an instance whose shapes hold for all instances."""
+    """Return an instance with the same array shapes as all instances."""
     world = env.world_class(env.config, 0)
     world.generate()
     if isinstance(env, AgentEnv):

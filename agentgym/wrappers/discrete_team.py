@@ -16,7 +16,7 @@ from agentgym.text.messages import ToolCall
 from agentgym.text.parsing import render
 from agentgym.wrappers.discrete import example_world, mask_of
 
-# The other kinds' seats must write texts, such as sub-tasks.
+# Agents of other kinds of teams must write texts, such as sub-tasks.
 _KINDS = ("split", "duel", "match")
 
 
@@ -24,13 +24,12 @@ class DiscreteTeam(BaseParallelWrapper):  # type: ignore[misc]  # it has no type
     """PettingZoo wrapper that plays calls of the world's action catalog by index.
 
     All agents have the same spaces. Action `k` is the call `k` of the catalog; the last action
-    waits. `info["action_mask"]` marks the calls that an agent can make now, and only the last
-    action while the agent's action is ignored.
+    waits. `info["action_mask"]` marks the calls that an agent can make now. While the agent's
+    action is ignored, only the last action is marked.
 
-    An observation consists of the world's features, which cover everything that the team has seen,
-    and the action mask; `state` concatenates everyone's observations. An exhausted budget
-    terminates the
-    episode, as in `FeatureObservations`.
+    An observation consists of the action mask and the world's features, which cover everything that
+    the team has seen. `state` concatenates all agents' observations. An exhausted budget terminates
+    the episode, as in `FeatureObservations`.
 
     Args:
         env: A `parallel_env` of a split team, a duel or a match.
@@ -45,7 +44,7 @@ class DiscreteTeam(BaseParallelWrapper):  # type: ignore[misc]  # it has no type
         protocol, (first, *_) = self._game.protocol, self._game.agents
         if protocol.kind not in _KINDS:
             raise ValueError(
-                f"the agents of a {protocol.kind} write texts, which have no numbers; use one of "
+                f"agents of a {protocol.kind} team must write texts; use one of the kinds "
                 f"{', '.join(_KINDS)}"
             )
         world = example_world(self._game.agent_envs[first])

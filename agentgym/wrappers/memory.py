@@ -24,17 +24,17 @@ The tool `memory` keeps text files under {ROOT}. View {ROOT} before anything els
 The context may be cleared at any time, and only what is stored in the memory stays, so store what you find out and how far \
 you have come as you go."""
 
-_MAX_CHARS = 1_000_000_000  # more than a disk of notes could hold
+_MAX_CHARS = 1_000_000_000  # far more than notes need
 
 
 class MemoryTool(StagedWrapper[Chat, str, Chat, str]):
     """Wrapper that adds a tool `memory` to view, create, edit, delete and rename text files.
 
-    The memory is empty at each reset, and snapshots contain it.
+    Each reset empties the memory; snapshots include its files.
 
     Args:
-        max_file_chars: The maximum characters per file.
-        max_total_chars: The maximum characters of all files.
+        max_file_chars: The maximum number of characters per file.
+        max_total_chars: The maximum number of characters of all files together.
         max_files: The maximum number of files.
 
     Example:

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 from agentgym.text.tools import ToolError, echo
 
 ROOT = "/memories"
-MAX_DEPTH = 8  # more than notes need, and few enough for any file system
+MAX_DEPTH = 8  # more than notes need, and safe on all file systems
 MAX_NAME_BYTES = 255  # UTF-8 bytes; the limit of common file systems
 _MAX_PATH_CHARS = 4_096  # normalising some strings takes quadratic time
-_VIEW_DEPTH = 2  # the directory, its entries and their entries
+_VIEW_DEPTH = 2  # levels below the directory
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -41,33 +41,33 @@ class MemoryLimits:
         total = sum(map(len, after.values()))
         if chars > max(self.file_chars, current):
             raise ToolError(
-                f"{echo(path)} would be {chars} characters long, at most {self.file_chars} "
-                "are allowed; shorten the text or spread it over several files"
+                f"{echo(path)} may have at most {self.file_chars} characters, got {chars}; "
+                "shorten the text or split it into several files"
             )
         if path not in before and len(before) >= self.files:
             raise ToolError(
-                f"the memory holds {len(before)} files, at most {self.files} are allowed; add to a "
-                "file or delete one"
+                f"the memory has {len(before)} files, at most {self.files} are allowed; extend a "
+                "file or delete a file"
             )
         if chars > current and total > self.total_chars:
             raise ToolError(
-                f"the memory would hold {total} characters, at most {self.total_chars} are allowed; "
-                "shorten or delete what is no longer needed"
+                f"the memory may contain at most {self.total_chars} characters, got {total}; "
+                "shorten or delete files"
             )
 
 
 def canonical(path: str) -> str:
-    """Return the canonical form of a path; raise ToolError outside the memory."""
+    """Return the canonical form of a path; raise ToolError for a path outside the memory."""
     if len(path) > _MAX_PATH_CHARS:
         raise ToolError(
-            f"the path {echo(path)} is too long; use a short one such as {ROOT}/notes.md"
+            f"the path {echo(path)} is too long; use a short path such as {ROOT}/notes.md"
         )
     full = posixpath.normpath(unicodedata.normalize("NFC", path))
     names = full.split("/")[2:]
     longest = max((len(name.encode("utf-8", "surrogatepass")) for name in names), default=0)
     objection = ""
     if ".." in path.split("/"):
-        objection = "contains '..'; write it in full"
+        objection = "must not contain '..'; write the full path"
     elif "\\" in path:
         objection = "contains a backslash; separate names by /"
     elif {"Cc", "Cs", "Zl", "Zp"} & set(map(unicodedata.category, path)):
@@ -84,7 +84,7 @@ def canonical(path: str) -> str:
 
 
 def run(files: Files, command: str, arguments: Mapping[str, Any], limits: MemoryLimits) -> Result:
-    """Return the state after a command, and the tool result; raise ToolError if invalid."""
+    """Run a command; return the new state and the tool result, or raise ToolError."""
     method, takes = _COMMANDS[command]
     missing = [name for name in takes if name not in arguments and name != "view_range"]
     if missing or arguments.keys() - set(takes):
@@ -98,7 +98,7 @@ def run(files: Files, command: str, arguments: Mapping[str, Any], limits: Memory
             checked[name] = canonical(arguments[name])
     for name in ("file_text", "old_str", "new_str", "insert_text"):
         if _UNSTORABLE.search(checked.get(name, "")):
-            raise ToolError(f"{name} contains NUL or a lone surrogate; leave it out")
+            raise ToolError(f"{name} must not contain NUL or lone surrogates")
     after, answer = method(files, **checked)
     if command in ("create", "str_replace", "insert"):
         limits.check(files, after, checked["path"])
@@ -106,7 +106,7 @@ def run(files: Files, command: str, arguments: Mapping[str, Any], limits: Memory
 
 
 def within(path: str, top: str) -> bool:
-    """Report whether a path is a file or directory, or lies inside it."""
+    """Report whether `path` equals `top` or lies inside it."""
     return path == top or path.startswith(f"{top}/")
 
 
@@ -119,31 +119,29 @@ def _text(files: Files, path: str) -> str:
         return files[path]
     if _is_directory(files, path):
         raise ToolError(
-            f"{echo(path)} is a directory, not a file; view it to see which files there are"
+            f"{echo(path)} is a directory, not a file; view the directory to list its files"
         )
-    raise ToolError(f"there is no {echo(path)}; view {ROOT} to see what there is")
+    raise ToolError(f"there is no {echo(path)}; view {ROOT} to list all files")
 
 
 def _check_present(files: Files, path: str, verb: str) -> None:
     if path == ROOT:
-        raise ToolError(f"{ROOT} itself cannot be {verb}; name a file or a directory in it")
+        raise ToolError(f"{ROOT} itself cannot be {verb}; name a file or directory inside it")
     if path not in files and not _is_directory(files, path):
-        raise ToolError(f"there is no {echo(path)} to be {verb}; view {ROOT} to see what there is")
+        raise ToolError(f"there is no {echo(path)}; view {ROOT} to list all files")
 
 
 def _check_above(files: Files, path: str) -> None:
     for name in files:
         if path.startswith(f"{name}/"):
-            raise ToolError(
-                f"{echo(name)} is a file, so nothing can be below it; choose another path"
-            )
+            raise ToolError(f"{echo(name)} is a file, not a directory; choose another path")
 
 
 def _view(files: Files, path: str, view_range: Sequence[int] | None = None) -> Result:
     if not _is_directory(files, path):
         return files, _numbered(path, _text(files, path), view_range)
     if view_range is not None:
-        raise ToolError(f"{echo(path)} is a directory, view_range is for files; leave it out")
+        raise ToolError(f"{echo(path)} is a directory; omit view_range, which is for files only")
     return files, _listing(files, path)
 
 
@@ -174,8 +172,8 @@ def _numbered(path: str, text: str, view_range: Sequence[int] | None) -> str:
         first, last = view_range[0], len(lines) if view_range[1] == -1 else view_range[1]
         if not 1 <= first <= last <= len(lines):
             raise ToolError(
-                f"view_range must be within [1, {len(lines)}], first <= last, or last = -1 for the "
-                f"end; got {echo(view_range)}; "
+                f"view_range must be within [1, {len(lines)}], with first <= last, or last = -1 "
+                f"for the end, got {echo(view_range)}; "
                 f"{echo(path)} has {len(lines)} lines"
             )
     if not lines:
@@ -188,7 +186,7 @@ def _numbered(path: str, text: str, view_range: Sequence[int] | None) -> str:
 
 def _create(files: Files, path: str, file_text: str) -> Result:
     if _is_directory(files, path):
-        raise ToolError(f"{echo(path)} is a directory; name a file in it")
+        raise ToolError(f"{echo(path)} is a directory; name a file inside it")
     _check_above(files, path)
     did = "overwrote" if path in files else "created"
     return {**files, path: file_text}, f"{did} {path} (characters: {len(file_text)})"
@@ -197,15 +195,15 @@ def _create(files: Files, path: str, file_text: str) -> Result:
 def _str_replace(files: Files, path: str, old_str: str, new_str: str) -> Result:
     text = _text(files, path)
     if not old_str:
-        raise ToolError("old_str is empty; give the text to be replaced, or use insert to add text")
+        raise ToolError("old_str is empty; give the text to replace, or use insert to add text")
     start = text.find(old_str)
     if start < 0:
         raise ToolError(f"{echo(path)} does not contain old_str; view it and copy the text exactly")
     line = text.count("\n", 0, start) + 1
     if (again := text.find(old_str, start + 1)) >= 0:
         raise ToolError(
-            f"old_str must occur once in {echo(path)}, but begins at line {line} and again at line "
-            f"{text.count(chr(10), 0, again) + 1}; include more of the text around it"
+            f"old_str must occur once in {echo(path)}, but occurs in line {line} and again in line "
+            f"{text.count(chr(10), 0, again) + 1}; include more of the surrounding text"
         )
     after = text[:start] + new_str + text[start + len(old_str) :]
     return {**files, path: after}, f"replaced at line {line} of {path}"
@@ -215,8 +213,7 @@ def _insert(files: Files, path: str, insert_line: int, insert_text: str) -> Resu
     lines = StringIO(_text(files, path)).readlines()  # only a line feed ends a line
     if type(insert_line) is not int or not 0 <= insert_line <= len(lines):
         raise ToolError(
-            f"insert_line must be in [0, {len(lines)}], the line of {echo(path)} to insert after, "
-            f"got {echo(insert_line)}"
+            f"insert_line must be in [0, {len(lines)}] for {echo(path)}, got {echo(insert_line)}"
         )
     if not insert_text:
         raise ToolError("insert_text is empty; give the text to insert")
@@ -237,17 +234,15 @@ def _rename(files: Files, old_path: str, new_path: str) -> Result:
     _check_present(files, old_path, "renamed")
     if within(new_path, old_path):
         raise ToolError(
-            f"{echo(new_path)} is {echo(old_path)} itself or in it; choose another path"
+            f"{echo(new_path)} must not be {echo(old_path)} or inside it; choose another path"
         )
     if new_path in files or _is_directory(files, new_path):
-        raise ToolError(
-            f"there is a {echo(new_path)} already; delete it first or choose another path"
-        )
+        raise ToolError(f"{echo(new_path)} already exists; delete it first or choose another path")
     _check_above(files, new_path)
     after: dict[str, str] = {}
     for name, text in files.items():
         moved = new_path + name[len(old_path) :] if within(name, old_path) else name
-        after[canonical(moved)] = text  # the contents of a moved directory may end up too deep
+        after[canonical(moved)] = text  # moved files may become nested too deeply
     return after, f"renamed {old_path} to {new_path}"
 
 

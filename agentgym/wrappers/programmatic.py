@@ -29,19 +29,19 @@ RUN_PYTHON = "run_python"
 class ProgrammaticTools(StagedWrapper[Chat, str, Chat, str]):
     """Wrapper that adds a tool `run_python`, whose code calls the world's tools as functions.
 
-    A call in code blocks until it is answered and runs exactly once, with the checks of a direct
-    call. The code and `StepInfo.nested` receive its result; the chat shows only printed output.
-    Tools that end the episode are never functions.
+    A call from code waits for its result, runs exactly once, and is checked like a direct call. The
+    result goes to the code and to `StepInfo.nested`; the chat shows only printed output. Tools that
+    end the episode are never functions.
 
     Args:
         sandbox: The interpreter: `monty` or `bubblewrap` (see `agentgym.sandboxes`).
         code_only: Tools that only code can call.
         direct_only: Tools that code cannot call as functions.
         also: Other wrappers' tools, such as a memory, that code can call too.
-        seconds: The maximum time of a run.
+        seconds: The maximum duration of a run.
         memory_mb: The maximum memory of a run.
-        output_chars: The maximum printed characters of a run.
-        calls: The maximum calls of a run.
+        output_chars: The maximum number of characters that a run may print.
+        calls: The maximum number of calls of a run.
 
     Example:
         >>> env = ProgrammaticTools(gymnasium.make("agentgym/ListWorld-v0"))
@@ -110,7 +110,7 @@ class PythonTool(Toolset):
             code: The program. A call that is refused raises ToolError, which the code may catch.
         """
         started = time.monotonic()
-        with reply_work.shared_room():  # counted with the other calls of this code
+        with reply_work.shared_room():  # all calls of a run share one budget
             result = self.sandbox.run(code, self._functions(), self.limits, self._seed())
         reply_work.spend_seconds(time.monotonic() - started)
         if result.kind == "refused":
@@ -131,7 +131,7 @@ class PythonTool(Toolset):
         for each in self.env.callable_tools:
             if each.name in self.names:
                 functions[each.name] = functools.partial(_call, self.env, each)
-            elif not hasattr(builtins, each.name):  # code needs its own `print`
+            elif not hasattr(builtins, each.name):  # keep builtins such as `print`
                 functions[each.name] = functools.partial(_refuse, each)
         return functions
 
@@ -146,7 +146,7 @@ def _call(env: ToolEnv, schema: Tool, /, *args: Any, **kwargs: Any) -> str:
     positional = dict(zip(parameters, args, strict=False))
     if twice := positional.keys() & kwargs.keys():
         raise ToolError(
-            f"{schema.name} got the argument {sorted(twice)[0]!r} twice: {_signature(schema)}"
+            f"{schema.name} received the argument {sorted(twice)[0]!r} twice: {_signature(schema)}"
         )
     try:
         return env.call(schema.name, {**positional, **kwargs}, nested=True).text
@@ -155,7 +155,7 @@ def _call(env: ToolEnv, schema: Tool, /, *args: Any, **kwargs: Any) -> str:
 
 
 def _refuse(schema: Tool, /, *args: Any, **kwargs: Any) -> str:
-    why = "it ends the episode" if schema.final else "it is no function"
+    why = "it ends the episode" if schema.final else "it is not a function"
     raise ToolError(f"{schema.name} cannot be called from code: {why}; call it directly")
 
 
@@ -167,15 +167,15 @@ def _choose(
         for name in names:
             if name not in tools:
                 raise ValueError(
-                    f"{option} names {name!r}, which is no tool; tools: {', '.join(tools)}"
+                    f"{option} names {name!r}, which is not a tool; tools: {', '.join(tools)}"
                 )
             if option != "direct_only" and tools[name].final:
                 raise ValueError(
-                    f"{option} names {name!r}, which ends the episode; such a tool can only be "
-                    "called directly"
+                    f"{option} names {name!r}, which ends the episode; only direct calls can use "
+                    "such a tool"
                 )
             if option != "direct_only" and name in direct_only:
-                raise ValueError(f"{option} and direct_only both name {name!r}; drop one")
+                raise ValueError(f"{option} and direct_only must not both name {name!r}")
     own = {name for owner in env.world_class(env.config, 0).toolsets() for name in tools_of(owner)}
     chosen = [
         each
@@ -185,8 +185,8 @@ def _choose(
     for each in chosen:
         if not each.name.isidentifier() or keyword.iskeyword(each.name):
             raise ValueError(
-                f"the tool {each.name!r} cannot be a function, its name is no Python name; put it "
-                "into direct_only"
+                f"the tool {each.name!r} cannot be a function with this name; "
+                "add the tool to direct_only"
             )
     return chosen
 

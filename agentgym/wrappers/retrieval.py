@@ -15,14 +15,14 @@ from agentgym.wrappers.clearing import PLACEHOLDER, ClearToolResults
 
 
 class Retrieval(ClearToolResults):
-    """Wrapper that keeps the tool results most similar to the task, and the newest reply's.
+    """Wrapper that keeps the tool results most similar to the task, and the newest results.
 
     Args:
         budget: The window.
         trigger: When to clear.
         keep: The number of results that stay; the paper's baselines keep five.
-        embed: A function that embeds texts, `wordllama` or `package.module:function`; by default
-            BM25 measures the similarity.
+        embed: The embedding function, `wordllama` or `package.module:function`; by default, BM25
+            measures similarity.
         placeholder: The text that replaces a result.
 
     Example:
@@ -41,7 +41,7 @@ class Retrieval(ClearToolResults):
         check_int("keep", keep, 1, 1_000_000)
         self._embed = load_embed(embed) if embed else None
         trigger = read_trigger("trigger", trigger)
-        # Record the arguments here, because only the first record counts.
+        # Record the arguments before the base class records its own arguments.
         gymnasium.utils.RecordConstructorArgs.__init__(
             self,
             budget=read_budget(budget),
@@ -55,7 +55,7 @@ class Retrieval(ClearToolResults):
     def _uses(self) -> tuple[list[tuple[Message, Message]], int]:
         uses, _ = super()._uses()
         newest = {answer.id for turn in self.view.split_turns()[1] for answer in turn.answers}
-        # BM25 divides by the average number of words, so each text needs one.
+        # BM25 divides by the average number of words, so each text needs at least one word.
         texts = [f"result\n{result.text}" for _, result in uses]
         if not texts:
             return [], 0

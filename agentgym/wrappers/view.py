@@ -1,7 +1,7 @@
-"""The chat with the edits of a stack's context wrappers, and exact token accounts.
+"""The chat with the edits of a stack's context wrappers, and exact token counts.
 
 An edit is an overlay entry, {message id: replacement or None}, or an insertion after a message.
-Only editing an older message costs O(view).
+Only edits of older messages take O(view) time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentgym.wrappers.budget import ContextBudget, Load
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """An edit of one strategy; it replaces `removed` tokens with `inserted` ones."""
+    """An edit of one strategy, which replaces `removed` tokens with `inserted` tokens."""
 
     strategy: str
     messages: int
@@ -37,7 +37,7 @@ class Turn:
 
 @dataclass(slots=True)
 class StepAccounts:
-    """Token accounts of one step; see `ContextRecord`."""
+    """Token counts of one step; see `ContextRecord`."""
 
     phase: Literal["act", "summary"] = "act"
     appended: int = 0
@@ -50,40 +50,41 @@ class StepAccounts:
 class ContextView:
     """The chat as the policy sees it.
 
-    A step has this order:
+    A step proceeds as follows:
 
-    1. `begin_step` opens the accounts.
-    2. `update` reads the env's observation under the existing edits.
+    1. `begin_step` resets the token counts.
+    2. `update` reads the env's observation and reapplies earlier edits.
     3. Each strategy, inner to outer, edits with `apply`, adds notes with `annotate`, or requests a
        summary with `ask`.
-    4. The outermost strategy reports `accounts`: `tokens` after a step equals `tokens` before it +
-       `appended` - `removed` + `inserted`.
+    4. The outermost strategy reports `accounts`: `tokens` after a step equals the previous `tokens`
+       + `appended` - `removed` + `inserted`.
 
     The view has three parts: the append-only archive, the recent messages of the newest
-    `editable_tail` replies, and the env's newest message with everything after it, because the next
-    observation may no longer contain its hint.
+    `editable_tail` replies, and the env's newest message with everything after it. The newest
+    message is separate, because the next observation may drop its hint.
 
     Attributes:
-        limit: The tokens that strategies may fill; a later report may need the rest of the window.
+        limit: The number of tokens available to strategies; usage reports fill the rest of the
+            window.
         editable_tail: The number of newest replies that can be edited without copying the rest.
         overlay: This episode's edits by message id; None for a dropped message.
         summaries: Ids of replies that summarise older messages.
         new_messages: The unpinned messages that the last observation added or changed.
         was_rebuilt: Whether the env rewrote older messages, so that `new_messages` is the whole
             view.
-        warned: Whether the policy has been warned of a lossy edit since the previous one.
-        overflow: Whether the minimum view exceeds the window.
+        warned: Whether the policy has been warned about the next lossy edit.
+        overflow: Whether the view exceeds the window even after trimming.
         request: A request in the newest message, shown once and not logged.
         chat: The visible chat; the same object while nothing changes.
     """
 
     def __init__(self, budget: ContextBudget) -> None:
-        # Settings of the stack, which `begin` keeps.
+        # Settings of the stack, which `begin` does not reset.
         self.budget = budget
         self.counter = counter(budget.counter)
         self.limit = budget.usable
         self.notices = ""
-        self.editable_tail = 2  # a new reply, and the previous one, whose thinking may be cleared
+        self.editable_tail = 2  # the new reply, and the previous reply's thinking
         self.outermost: object = None
         self.edit_counts: dict[str, int] = {}
         self.begin()
@@ -115,7 +116,7 @@ class ContextView:
         self.begin_step()
 
     def begin_step(self, phase: Literal["act", "summary"] = "act") -> None:
-        """Open the accounts of a step."""
+        """Reset the token counts for a step."""
         self.accounts = StepAccounts(phase)
         self._previous = self.chat
 
@@ -134,11 +135,11 @@ class ContextView:
         return self.tokens - self.count(messages[k] for k in range(shared, len(messages)))
 
     def newest(self) -> Message:
-        """Return the last visible message, without a request."""
+        """Return the last visible message, excluding any request."""
         return self._newest[-1]
 
     def find(self, ids: Collection[str]) -> list[Message]:
-        """Return visible messages, oldest first; O(new) for the newest ones, otherwise O(view)."""
+        """Return visible messages, oldest first; O(new) for the newest, otherwise O(view)."""
         recent = [message for message in self._tail() if message.id in ids]
         if len(recent) == len(ids):
             return recent
@@ -219,7 +220,7 @@ class ContextView:
         cleared: Iterable[str] = (),
         insert: Sequence[Message] = (),
     ) -> int:
-        """Apply a strategy's edits and return the tokens gained; every edit goes through here.
+        """Apply a strategy's edits and return the number of saved tokens.
 
         Pinned messages are never edited, and the newest reply and its results are never dropped.
         Calls and results are dropped together. Edits that do not shorten the view are ignored.
@@ -227,7 +228,7 @@ class ContextView:
         Args:
             strategy: The name of the strategy.
             edits: A replacement, or None to drop the message, by message id.
-            at_least: The minimum gain in tokens; a smaller gain changes nothing.
+            at_least: The minimum number of saved tokens; edits that save fewer are ignored.
             cleared: The ids of tool results that the edits clear.
             insert: Messages to append to the view.
         """
@@ -254,7 +255,7 @@ class ContextView:
         self, edits: Mapping[str, Message | None]
     ) -> dict[str, tuple[Message, Message | None]]:
         tail = self._tail()
-        if edits.keys() <= {message.id for message in tail}:  # older messages then need no check
+        if edits.keys() <= {message.id for message in tail}:  # skip the older messages
             shown = [message for message in tail if message.id not in self._pinned]
         else:
             shown = self.editable()
@@ -282,14 +283,14 @@ class ContextView:
         self._book(before, self._tail())
 
     def with_note(self, message: Message, owner: str, text: str) -> Message:
-        """Return a message as `annotate` would show it."""
+        """Return a message with a note from `annotate`."""
         suffixes = self._suffixes.get(message.id, {})
         original = message.text.removesuffix("".join(suffixes.values()))
         others = [note for name, note in suffixes.items() if name != owner]
         return replace(message, text=original + "".join(others) + text)
 
     def ask(self, request: Message | None) -> None:
-        """Append a request to the view; None withdraws it."""
+        """Append a request to the view; None withdraws the request."""
         self.last_request_tokens = self._request_tokens
         self.request = request
         self._render()

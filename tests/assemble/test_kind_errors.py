@@ -25,15 +25,15 @@ MAKERS: dict[str, Callable[..., object]] = {
 }
 BAD: dict[str, list[tuple[Any, str]]] = {
     "oracles": [
-        (3, "oracles must be a text such as 'SP', or None, got 3"),
-        (["S", "P"], "oracles must be a text"),
+        (3, "oracles must be a string such as 'SP', or None, got 3"),
+        (["S", "P"], "oracles must be a string"),
         ("sp", "got 'sp'; did you mean 'SP'"),
-        ("X", "oracles must be letters of P"),
+        ("X", "oracles may contain each of P"),
     ],
     "context": [
-        (3, "context must be the names of strategies"),
-        ([3], "context must be the names of strategies"),
-        ({"compaction": {}}, "context must be the names"),
+        (3, "context must name strategies"),
+        ([3], "context must name strategies"),
+        ({"compaction": {}}, "context must name strategies"),
         ("compacton", "did you mean 'compaction'"),
         ("memory+memory", "names a strategy twice"),
         (["clear_results", "compaction:kep=3"], "compaction has no option 'kep'"),
@@ -46,7 +46,7 @@ BAD: dict[str, list[tuple[Any, str]]] = {
         ([], "context_options must be a mapping of mappings"),
         ({"trim": {"tarket": 0.5}}, "trim in context_options has no option 'tarket'; did you mean"),
         ({"trin": {}}, "not in the context '';.*did you mean 'trim'"),
-        ({"trim": {"target": 0.5}}, "target must be a text such as '60k'.*got 0.5"),
+        ({"trim": {"target": 0.5}}, "target must be a string such as '60k'.*got 0.5"),
     ],
     "oracle_options": [
         ("H", "oracle_options must be a mapping of mappings, such as {'H'"),
@@ -95,7 +95,7 @@ def test_a_wrong_render_mode_is_named(value: Any) -> None:
     [
         (lambda: PolicyConfig("nosy:p=1"), "no policy 'nosy'; did you mean 'noisy'"),
         *(
-            (lambda value=value: agentgym.make(value), "an id must be a text such as")  # type: ignore[misc]
+            (lambda value=value: agentgym.make(value), "an id must be a string such as")  # type: ignore[misc]
             for value in (None, 3, b"ListWorld", ["ListWorld"])
         ),
         (lambda: PolicyConfig("noisy:p"), "sets 'p' without a value; write noisy:p=VALUE"),
@@ -152,7 +152,7 @@ def test_none_a_sequence_and_a_text_of_tokens_are_understood() -> None:
 def test_options_of_a_reset_are_refused(env_id: str) -> None:
     env: gymnasium.Env[Any, Any] = agentgym.make(env_id)
     env.reset(seed=1, options={})
-    with pytest.raises(ValueError, match=r"got .*'nonsense': 3.*give them to make: .*items"):
+    with pytest.raises(ValueError, match=r"got .*'nonsense': 3.*pass them to make: .*items"):
         env.reset(options={"items": 4, "nonsense": 3})
 
 

@@ -149,7 +149,9 @@ def test_names_that_lead_nowhere_are_told(packages: Path) -> None:
         agentgym.resolve(f"{module}:PlugGuess")
     with pytest.raises(ValueError, match="use one_bench/PlugGuess-v0 or three_bench/PlugGuess-v0"):
         agentgym.resolve("PlugGuess")
-    with pytest.raises(ValueError, match="namespace must be letters, digits, _ and -, got 'a/b'"):
+    with pytest.raises(
+        ValueError, match="namespace may contain only letters, digits, _ and -, got 'a/b'"
+    ):
         agentgym.register("one_bench:PlugGuess", namespace="a/b")
 
 

@@ -117,5 +117,5 @@ def test_a_broken_module_is_told_when_its_world_is_made(
 
 @pytest.mark.parametrize("path", ["GuessWorld", "module:", ":GuessWorld", "a b:C", "a..b:C"])
 def test_a_path_that_names_no_class_is_refused(path: str) -> None:
-    with pytest.raises(ValueError, match=r"names no class; write 'package\.module:Class'"):
+    with pytest.raises(ValueError, match=r"must name a class; write 'package\.module:Class'"):
         agentgym.register(path)

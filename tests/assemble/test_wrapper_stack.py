@@ -102,7 +102,7 @@ def test_an_oracle_of_a_user_is_an_arm_like_any_other() -> None:
     chat, _ = make("ListWorld", oracles="ES", hint_scope="ephemeral").reset(seed=0)
     assert "<cheer>\nGo on!\n</cheer>" in chat.messages[-1].text
     assert "<state>" in chat.messages[-1].text
-    why = r"letters of P \(plan\), S \(state\), .* and E \(cheer\), each at most once, got 'X'"
+    why = r"each of P \(plan\), S \(state\), .* and E \(cheer\) at most once, got 'X'"
     with pytest.raises(ValueError, match=why):
         make("ListWorld", oracles="X")
 

@@ -31,7 +31,7 @@ def test_words_are_paid_once_for_the_episode() -> None:
 
     assert "will be shown" in tell("I popped 0,")
     assert tell("x" * 41) == (
-        "error: you can send 2 more words in this episode, got 3; say it shorter"
+        "error: you can send 2 more words in this episode, got 3; shorten the text"
     ), "20 characters are a word"
     assert "will be shown" in tell("x" * 40)
     assert tell("x").startswith("error: you can send 0 more words")
@@ -91,7 +91,7 @@ def test_a_scripted_team_bears_noise(env_id: str) -> None:
 @pytest.mark.parametrize("env_id", ["PuzzleWorld-duel", "PuzzleWorld-host", "CommonsWorld-match"])
 def test_a_team_without_messages_has_no_channel(env_id: str) -> None:
     for option in ({"message_words": 3}, {"message_noise": 0.1}):
-        with pytest.raises(ValueError, match="send no messages; omit message_words and"):
+        with pytest.raises(ValueError, match="cannot send messages; omit message_words and"):
             make(env_id, **option)
 
 

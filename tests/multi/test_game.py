@@ -89,8 +89,11 @@ LONG = "the reply is longer than 1000000 characters"
     [
         (tell("x", "nobody_0"), f'there is no agent "nobody_0" {NOBODY}'),
         (tell("x", "actor_0"), f'there is no agent "actor_0" {NOBODY}'),
-        (tell(" \n"), "the text is empty; say something"),
-        (tell("x" * 101), "closer_0 can be sent 100 more characters in this cycle, got 101; say"),
+        (tell(" \n"), "the text is empty; write a message"),
+        (
+            tell("x" * 101),
+            "closer_0 can receive 100 more characters in this cycle, got 101; shorten",
+        ),
         (
             call("tell", agent="closer_0"),
             "argument 'text' is missing; arguments: agent, text, wait",
@@ -99,7 +102,7 @@ LONG = "the reply is longer than 1000000 characters"
         (tell("x", wait="yes"), "tell: argument 'wait': input should be a valid boolean"),
         (call("wait", agent="closer_0"), "wait: no argument is called 'agent'; arguments: none"),
         (call("delegate", task="x"), 'there is no tool "delegate"; tools: pop, tell, wait'),
-        (tell("x" * 300_000), "characters long, at most 262144 are allowed"),
+        (tell("x" * 300_000), "may have at most 262144 characters, got"),
         (tell("x" * 10_000_000), LONG),
         ("x" * 10_000_000, LONG),
     ],
@@ -119,7 +122,7 @@ def test_the_limit_is_for_all_that_is_told_in_a_cycle() -> None:
     assert game.agents == ("a_0", "b_0", "c_0")
     game.play("a_0", call("tell", agent="c_0", text="x" * 90))
     game.play("b_0", call("tell", agent="c_0", text="y" * 90))
-    assert "c_0 can be sent 10 more characters in this cycle" in newest(game, "b_0")
+    assert "c_0 can receive 10 more characters in this cycle" in newest(game, "b_0")
     game.play("c_0", call("wait"))
     game.end_cycle()
     assert newest(game, "c_0") == f"a_0 tells you (90 characters):\n{'x' * 90}"
@@ -152,7 +155,7 @@ def test_the_end_reaches_all_with_the_cycle_and_nobody_is_asked_before() -> None
     game.play("closer_0", call("done"))
     assert not game.over
     assert game.due == []
-    with pytest.raises(ValueError, match="'actor_0' is not due; due in this cycle: nobody"):
+    with pytest.raises(ValueError, match="'actor_0' must not act now; agents to act: none"):
         game.play("actor_0", call("pop", id=0))
     game.end_cycle()
     assert game.over
@@ -200,11 +203,11 @@ def test_the_reward_is_shared_or_by_role() -> None:
 
 def test_misuse_of_the_pettingzoo_env_is_an_error_and_changes_nothing() -> None:
     env = aec_env("ListWorld-team")
-    with pytest.raises(ResetNeeded, match="there is no agent left to step: call reset"):
+    with pytest.raises(ResetNeeded, match="all agents are done: call reset"):
         env.step("x")
     env.reset(seed=0)
     before = pickle.dumps(env.game)
-    with pytest.raises(TypeError, match=r"an action must be the agent's text \(str\), got int"):
+    with pytest.raises(TypeError, match=r"an action must be the agent's reply \(str\), got int"):
         env.step(3)
     assert pickle.dumps(env.game) == before
     env.step(call("tell", agent="closer_0", text="x", wait=True))
@@ -216,7 +219,7 @@ def test_misuse_of_the_pettingzoo_env_is_an_error_and_changes_nothing() -> None:
     env.step(None)
     env.step(None)
     assert env.agents == []
-    with pytest.raises(ResetNeeded, match="there is no agent left to step"):
+    with pytest.raises(ResetNeeded, match="all agents are done"):
         env.step(None)
 
 
@@ -233,7 +236,7 @@ def test_what_a_waiting_agent_writes_is_passed_over() -> None:
         assert env.observe("closer_0") is before
         assert not any(env.terminations.values())
     env.step(call("pop", id=0))
-    with pytest.raises(TypeError, match=r"must be the agent's text \(str\) or None, got bytes"):
+    with pytest.raises(TypeError, match=r"must be the agent's reply \(str\) or None, got bytes"):
         env.step(b"x")
 
 

@@ -63,7 +63,7 @@ def test_several_workers_take_sub_tasks_and_more_are_refused() -> None:
     assert game.due == ["manager_0", "worker_1"], "the manager may go on while the other works"
     for text, error in (
         ("", "the sub-task is empty"),
-        ("x" * 16_385, "a sub-task may have 16384 characters, got 16385"),
+        ("x" * 16_385, "a sub-task may have at most 16384 characters, got 16385"),
     ):
         game.play("manager_0", call("delegate", task=text))
         assert error in newest(game, "manager_0")

@@ -166,7 +166,7 @@ def test_a_fault_of_the_game_itself_makes_the_episode_invalid(
 
 
 def test_only_a_world_with_seats_can_be_a_match() -> None:
-    with pytest.raises(ValueError, match="ListWorld has one seat; a match needs a SeatedWorld"):
+    with pytest.raises(ValueError, match="ListWorld has one seat; a match requires a SeatedWorld"):
         Game("agentgym.envs.lumina.list_world:ListWorld", team="match")
     with pytest.raises(ValueError, match="seats of a match are fixed: player_0, player_1; omit"):
         make("CommonsWorld-match", roles={"a": ["take"], "b": ["take"]})

@@ -31,10 +31,10 @@ SPLIT = [env_id for env_id in IDS if "-team-" in env_id]
         ),
         (
             {"roles": {"A": ["pop"], "b": []}},
-            "role names are lower-case, such as reader or reader_0, got 'A'",
+            "role names must be lower-case, such as reader or reader_0, got 'A'",
         ),
         ({"roles": {"a": "pop", "b": []}}, "the tools of a_0 must be a list of names, got 'pop'"),
-        ({"roles": {"a": ["pop"], "a_0": []}}, "roles names a_0 twice"),
+        ({"roles": {"a": ["pop"], "a_0": []}}, "roles must not name a_0 twice"),
         ({"reward": "mine"}, "reward must be 'shared' or a factor per role, got 'mine'"),
         (
             {"reward": {"x": 1.0}},
@@ -59,7 +59,9 @@ def test_options_are_checked(options: dict[str, Any], error: str) -> None:
         Game("agentgym.envs.lumina.list_world:ListWorld", team="mob")
     with pytest.raises(ValueError, match="has one agent; ids of teams end in -team, -manager"):
         aec_env("ListWorld")
-    with pytest.raises(ValueError, match="the first role of this team is the manager, got boss_0"):
+    with pytest.raises(
+        ValueError, match="the first role of this team must be the manager, got boss_0"
+    ):
         make("ListWorld-manager", roles={"boss": ["done"], "worker": ["pop"]})
 
 
@@ -106,7 +108,7 @@ class Busy(ListWorld):
 
 
 def test_a_world_may_not_have_the_tools_of_a_team() -> None:
-    with pytest.raises(ValueError, match="the world has a tool called tell, which a team has too"):
+    with pytest.raises(ValueError, match="the world and the team both have a tool tell; rename"):
         Game(Busy)
 
 

@@ -179,12 +179,12 @@ def test_what_makes_no_sense_is_refused() -> None:
     for arm, message in {
         "S_H": "H needs S",
         "PH": "H needs S",
-        "SS": "each at most once",
-        "S P": "must be letters of P",
+        "SS": "at most once",
+        "S P": "may contain each of P",
         "SH_": r"H \(history\) has no placebo",
         "SH0": r"H \(history\) has no wrong hints",
-        "P2": "the probability of a right hint",
-        "P.5": "the probability of a right hint",
+        "P2": "P0.5 gives correct hints",
+        "P.5": "P0.5 gives correct hints",
         "C": "communication is for teams",
     }.items():
         with pytest.raises(ValueError, match=message):

@@ -225,4 +225,4 @@ def test_hints_and_errors_do_not_make_a_turn_dearer(
 @pytest.mark.parametrize("played", ["GridWorld", "TreeWorld", "PuzzleWorld", "CommonsWorld"])
 def test_a_scripted_policy_refuses_another_world(played: str) -> None:
     (trajectory,) = collect(OraclePolicy("ListWorld"), played, [1])
-    assert "a scripted policy plays only the world that it was made for" in trajectory.failure
+    assert "a scripted policy plays only the world that it was created for" in trajectory.failure

@@ -83,7 +83,7 @@ def test_a_reply_that_shows_nothing_new_is_a_turn() -> None:
     assert env.step(ask(1))[-1]["turn"] == 0
     *_, info = env.step(ask(1))
     assert info["turn"] == 1, "a page that is shown already"
-    assert "pages 1 to 3" in env.unwrapped.chat.messages[-1].text
+    assert "pages from 1 to 3" in env.unwrapped.chat.messages[-1].text
     call = env.unwrapped.world.optimal_calls()[0]
     *_, info = env.step(f"{ask(1)}\n{render(call, 'json')}")
     assert info["turn"] == 2, "a reply that also acts"

@@ -145,7 +145,7 @@ def test_misuse_by_the_caller_raises_and_harms_nothing() -> None:
         env.call("add", {"number": 1})
     env = started()
     for action in (None, b"x", ["x"], 3):
-        with pytest.raises(TypeError, match="an action must be the policy's text"):
+        with pytest.raises(TypeError, match="an action must be the policy's reply"):
             env.step(action)  # type: ignore[arg-type]
     assert env.world.turn == 0
     env.step(STOP)

@@ -253,7 +253,7 @@ def test_depth_is_counted_in_linear_time() -> None:
     endless: list[Any] = []
     endless.append(endless)
     assert nests_deeper(endless, 64)
-    with pytest.raises(ToolError, match="arguments nest deeper than 64"):
+    with pytest.raises(ToolError, match="arguments may nest at most 64 levels deep"):
         check_jsonable({"a": value})
 
 

@@ -156,7 +156,7 @@ def test_agents_may_have_different_arms_and_contexts() -> None:
         (
             "ListWorld-team",
             {"agents": {"actor_0": {"items": 3}}},
-            "actor_0 cannot have its own 'it",
+            "actor_0 cannot have a separate option 'it",
         ),
         ("ListWorld", {"agents": {}}, "agents requires a team, and ListWorld has one agent"),
         ("ListWorld-team", {"shots": 101}, "shots must be an integer in"),

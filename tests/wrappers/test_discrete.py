@@ -133,9 +133,7 @@ def test_features_fit_the_space_and_depend_on_what_was_shown(
 def test_a_choice_that_is_not_in_the_menu_is_refused(choice: Any) -> None:
     env = numbers("GridWorld")
     env.reset(seed=0)
-    with pytest.raises(
-        ValueError, match=r"an action is a place in the menu, an integer in \[0, 5\), got "
-    ):
+    with pytest.raises(ValueError, match=r"an action must be an integer in \[0, 5\), got "):
         env.step(choice)
     assert env.world_env.world.turn == 0
 

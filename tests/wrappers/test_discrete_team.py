@@ -102,7 +102,7 @@ def test_the_end_of_the_budget_is_an_end_and_the_limit_of_cycles_is_not() -> Non
 
 
 def test_what_has_no_numbers_is_refused() -> None:
-    with pytest.raises(ValueError, match="the agents of a manager write texts"):
+    with pytest.raises(ValueError, match="agents of a manager team must write texts"):
         DiscreteTeam(parallel_env("ListWorld-manager"))
     env = DiscreteTeam(parallel_env("GridWorld-team"))
     env.reset(seed=0)

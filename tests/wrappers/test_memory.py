@@ -181,18 +181,18 @@ def test_views(memory: Memory) -> None:
 
 
 REFUSED = """
-str_replace f aa x: begins at line 1 and again at line 1; include more
+str_replace f aa x: occurs in line 1 and again in line 1; include more
 str_replace f B x: does not contain old_str; view it
-str_replace d a x: is a directory, not a file; view it
-view nothing: there is no .*; view /memories to see
-create d/1 x: is a directory; name a file in it
-create f/g x: is a file, so nothing can be below it
+str_replace d a x: is a directory, not a file; view the directory
+view nothing: there is no .*; view /memories to list
+create d/1 x: is a directory; name a file inside it
+create f/g x: is a file, not a directory
 create f: ^create takes path, file_text: file_text is missing$
 delete .: itself cannot be deleted
 rename / /memories/n: itself cannot be renamed
-rename d /memories/d/1/x: itself or in it
-rename d /memories/f: already; delete it first
-rename d /memories/f/x: nothing can be below it
+rename d /memories/d/1/x: or inside it; choose another
+rename d /memories/f: already exists; delete it first
+rename d /memories/f/x: is a file, not a directory
 rename d /memories/x/y/d: more than 8 names
 """
 
@@ -209,11 +209,13 @@ def test_commands_that_are_refused(memory: Memory) -> None:
         match=r"^view takes path, view_range .optional.: path is missing, old_path is not one of them",
     ):
         memory.memory("view", old_path="/memories")
-    memory.refuses("is a directory, view_range is for files", "view", "/memories/d", [1, 2])
+    memory.refuses("omit view_range, which is for files only", "view", "/memories/d", [1, 2])
     memory.refuses("old_str is empty", "str_replace", "/memories/f", "", "x")
     memory.refuses("insert_text is empty", "insert", "/memories/f", 0, "")
     for wrong, number in [("a\0", -1), ("\ud800", 4), ("\udfffb", True)]:
-        memory.refuses("file_text contains NUL or a lone surrogate", "create", "/memories/f", wrong)
+        memory.refuses(
+            "file_text must not contain NUL or lone surrogates", "create", "/memories/f", wrong
+        )
         memory.refuses("insert_line must be in .0, 3.", "insert", "/memories/f", number, "x")
 
 
@@ -222,9 +224,9 @@ def test_limits() -> None:
     for path, text in [("0", "123456789"), ("1", "12345678"), ("2", "123"), ("d/3", "")]:
         memory("create", f"/memories/{path}", text)
     for call in (["insert", "/memories/0", 0, "\n"], ["create", "/memories/4", "0" * 10]):
-        memory.refuses("would be 10 characters long, at most 9", *call)
-    memory.refuses("would hold 21 characters, at most 20", "create", "/memories/2", "1234")
-    memory.refuses("holds 4 files, at most 4", "create", "/memories/4", "")
+        memory.refuses("at most 9 characters, got 10", *call)
+    memory.refuses("at most 20 characters, got 21", "create", "/memories/2", "1234")
+    memory.refuses("has 4 files, at most 4", "create", "/memories/4", "")
     memory.files = {**memory.files, "/memories/d/4": "1234567890a"}
     # Content that exceeds the limits can still be viewed, moved and shortened.
     memory("rename", "/memories/d", "/memories/e")
@@ -234,7 +236,7 @@ def test_limits() -> None:
 
 
 ATTACKS = {
-    "contains '..'": "/memories/../x /memories/./.. /memories/a/../../x /memories/a/../a /../memories/x",
+    "must not contain '..'": "/memories/../x /memories/./.. /memories/a/../../x /memories/a/../a /../memories/x",
     "not in the memory": "//memories/x ///memories/x /memoriesevil/x.txt /Memories/x / /etc/x x ~/x",
     "backslash": r"\..\ /memories/..\x C:\x",
     "control character": "/memories/a\0b /memories/a\x07b /memories/\x7f /memories/\u2028 /memories/\ud800",

@@ -172,13 +172,13 @@ def test_errors_of_tools_are_exceptions_in_code(sandbox: str) -> None:
             "add(1, 2, 3)",
             "add takes 2 arguments, got 3: add(number: integer, times: integer = 1)",
         ),
-        ("add(1, number=2)", "add got the argument 'number' twice"),
+        ("add(1, number=2)", "add received the argument 'number' twice"),
         ("add(1, unknown=2)", "no argument is called 'unknown'"),
         ("add(1, env=2)", "no argument is called 'env'"),
         ("add(schema=2)", "arguments: number, times"),
         ("add(**{'self': 2, 'name': 3})", "arguments: number, times"),
         ("add(*range(400))", "add takes 2 arguments, got 400"),
-        ("add('x' * 300_000)", "at most 262144 are allowed"),
+        ("add('x' * 300_000)", "at most 262144 characters"),
         ("stop(schema=1)", "it ends the episode"),
     ]:
         assert why in say(env, call)[0]
@@ -207,7 +207,7 @@ def test_what_cannot_be_called_from_code(sandbox: str) -> None:
     env = started(sandbox, direct_only=["leave"])
     for call, why in [
         ("stop()", "stop cannot be called from code: it ends the episode; call it directly"),
-        ("leave()", "leave cannot be called from code: it is no function; call it directly"),
+        ("leave()", "leave cannot be called from code: it is not a function; call it directly"),
         ("note('x')", "note cannot be called from code"),
         ("run_python('print(1)')", "run_python cannot be called from code"),
         ("score()", "name 'score' is not defined"),
@@ -245,19 +245,19 @@ def test_tools_for_code_only(sandbox: str) -> None:
         ({"also": ["stop"]}, "also names 'stop', which ends the episode"),
         (
             {"code_only": ["fly"]},
-            "code_only names 'fly', which is no tool; tools: add, peek, leave, stop, note",
+            "code_only names 'fly', which is not a tool; tools: add, peek, leave, stop, note",
         ),
-        ({"direct_only": ["run_python"]}, "direct_only names 'run_python', which is no tool"),
+        ({"direct_only": ["run_python"]}, "direct_only names 'run_python', which is not a tool"),
         (
             {"code_only": ["add"], "direct_only": ["add"]},
-            "code_only and direct_only both name 'add'; drop one",
+            "code_only and direct_only must not both name 'add'",
         ),
         ({"seconds": -1}, "seconds must be a number in"),
         ({"calls": 1.5}, "calls must be an integer in"),
         ({"sandbox": "docker"}, "sandbox must be one of monty, bubblewrap, got 'docker'"),
         (
             {"world": {"awkward": True}},
-            "the tool 'look-up' cannot be a function, its name is no Python name; put it into direct_only",
+            "the tool 'look-up' cannot be a function with this name; add the tool to direct_only",
         ),
     ],
 )

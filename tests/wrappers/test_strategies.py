@@ -204,12 +204,12 @@ def test_a_window_without_room_for_the_line_is_refused() -> None:
     [
         (lambda: Tokens(0), "tokens must be an integer in"),
         (lambda: WindowFraction(1.5), "fraction must be a number in"),
-        (lambda: AnyOf(()), "AnyOf needs at least one trigger"),
+        (lambda: AnyOf(()), "AnyOf requires at least one trigger"),
         (
             lambda: read_trigger("trigger", 100_000),
-            r"trigger must be a text such as '60k'.*got 100000",
+            r"trigger must be a string such as '60k'.*got 100000",
         ),
-        (lambda: read_trigger("trigger", {"token": 3}), "trigger must be a text"),
+        (lambda: read_trigger("trigger", {"token": 3}), "trigger must be a string"),
         (lambda: read_budget(4_000), r"budget must be a ContextBudget\(window=.*got 4000"),
         (lambda: read_budget({"size": 4}), "budget has no option 'size'"),
         (lambda: ContextBudget(0), "window must be an integer in"),
@@ -220,7 +220,7 @@ def test_a_window_without_room_for_the_line_is_refused() -> None:
         ),
         (
             lambda: ClearToolResults(ToolEnv(ToolBox), ratio=0.5, target=Tokens(5)),
-            "two ways to say how much goes",
+            "must not both be set",
         ),
         (
             lambda: ClearToolResults(ToolEnv(ToolBox), exclude="read"),
