@@ -1,4 +1,4 @@
-"""Enter PDF invoices into Snowflake, and mail about unpaid invoices (LOCA-bench, table 7)."""
+"""Enter PDF invoices into Snowflake, and email the purchasers (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 

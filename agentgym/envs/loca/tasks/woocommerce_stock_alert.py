@@ -92,7 +92,7 @@ class WoocommerceStockAlertConfig(OfficeConfig):
 
 
 class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
-    """Add products below the safety threshold to a spreadsheet, and mail about each product."""
+    """Add products below the safety threshold to a spreadsheet, and send an email about each."""
 
     Config = WoocommerceStockAlertConfig
     servers = ("filesystem", "python_execute", "email", "google_sheet", "woocommerce", "claim_done")
