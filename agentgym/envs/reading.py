@@ -9,9 +9,9 @@ from typing import Any
 
 
 def expect(match: re.Match[str] | None, what: str, text: str) -> re.Match[str]:
-    """Return the match, or raise ValueError with `what` was expected."""
+    """Return the match, or raise ValueError that names the expected text `what`."""
     if match is None:
-        raise ValueError(f"expected {what}, got {text[:100]!r}")
+        raise ValueError(f"this is not {what}: {text[:100]!r}")
     return match
 
 

@@ -252,7 +252,7 @@ def test_texts_of_other_worlds_are_refused() -> None:
     for bad in ("", "Puzzle 1 of 1.\nTurn budget: 3", "Initial list: [1]", *cut):
         with pytest.raises(
             ValueError,
-            match=r"expected a task of PuzzleWorld|there is no feedback in|there is no list of",
+            match=r"this is not a task of PuzzleWorld|there is no feedback in|there is no list of",
         ):
             PuzzleWorld.read_task(bad)
     for bad in ("", "Turns left: 3", "x\nTurns left: 3"):

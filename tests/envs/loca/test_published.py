@@ -1,4 +1,4 @@
-"""LOCA-bench's own state folders: loaded, played, scored by both rules."""
+"""Load and play LOCA-bench's own state folders, and score them by both rules."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def edit(
 
 
 def rate(text: str) -> Callable[[Any], Any]:
-    """Change a conversion of the scenario Toys, which is 73.333 percent."""
+    """Change a conversion rate of the scenario Toys; the correct rate is 73.333 percent."""
     return edit(lambda row: [row[0], text, row[2]] if row[0] == "Toys" else row)
 
 
@@ -136,7 +136,7 @@ def in_book(path: str, change: Callable[[Rows], Rows], title: str) -> Callable[[
 
 
 in_growth = functools.partial(in_book, "growth_rate.xlsx", title="GrowthRate")
-# The exams of MATH101, CS301, AI101, BIO204 and BUS102.
+# The schedule contains the exams of MATH101, CS301, AI101, BIO204 and BUS102.
 in_schedule = functools.partial(in_book, "exam_schedule.xlsx", title="Sheet1")
 
 
@@ -180,7 +180,7 @@ def in_outlet(product: int) -> Callable[[Any], Any]:
 
 
 def in_quizzes(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
-    """Change the listed quizzes: of AI201-2, CS101-1 and NET101-5."""
+    """Change the list with the quizzes of AI201-2, CS101-1 and NET101-5."""
     return in_csv("quiz_info.csv", change)
 
 
@@ -203,7 +203,7 @@ COURSE, CONFERENCES, CANVAS = "CourseAssistant", "SetConfCrDdl", "CanvasListTest
 EXAM, SLOW, OFFERS = "CanvasArrangeExam", "FilterLowSellingProducts", "discount_products.csv"
 JOHN, TALK = ROSTER[0][2], "Dear John Lee, we lack your talk (200012345)."
 EVENING = {"start": {"dateTime": "2025-10-03T20:00:00Z"}, "end": {"dateTime": "2025-10-03T22:00:00Z"}}  # fmt: skip
-# Each change to a solved state, with the verdicts of our check and of the published rule.
+# Changes to a solved state, with the scores by agentgym's check and by the published rule.
 CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
     "a rate is 0.04 points off": ("ABTesting", rate("73.37"), 0.0, 1.0),
     "a rate is 0.06 points off": ("ABTesting", rate("73.40%"), 0.0, 0.0),
@@ -514,7 +514,7 @@ def test_a_malformed_state_is_refused(tmp_path: Path, name: str) -> None:
 def test_an_error_names_the_malformed_file(tmp_path: Path, task: str, bad: bytes | None) -> None:
     state = example(tmp_path, task)
     for path in filter(Path.is_file, sorted(state.rglob("*.*"))):
-        if path.name == "permissions.json":  # nothing checks the spreadsheet's permissions
+        if path.name == "permissions.json":  # the permissions are not checked
             continue
         content = path.read_bytes()
         path.unlink()
