@@ -9,7 +9,7 @@ from typing import Any
 
 
 def expect(match: re.Match[str] | None, what: str, text: str) -> re.Match[str]:
-    """Return the match, or raise ValueError that names the expected text `what`."""
+    """Return the match, or raise a ValueError that mentions `what`."""
     if match is None:
         raise ValueError(f"this is not {what}: {text[:100]!r}")
     return match

@@ -2,7 +2,7 @@
 
 from agentgym.assemble.registry import register
 
-# Some tasks take nearly 4,000 tokens at size 1. Context windows are smaller than the upper bound.
+# Bounds of the length in tokens, from the smallest states to more than any context window.
 MIN_LENGTH, MAX_LENGTH = 4_000, 4_000_000
 # Every task can generate enough names, SKUs and ids for this size.
 MAX_SIZE = 100_000

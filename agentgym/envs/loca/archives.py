@@ -52,7 +52,7 @@ def _read(data: bytes) -> Mapping[str, bytes]:
                     files[entry.filename] = stream.read(left + 1)
                 left -= len(files[entry.filename])
                 if left < 0:
-                    raise ToolError(f"{_LIMIT}the unpacked maximum is {MAX_UNPACKED} bytes")
+                    raise ToolError(f"{_LIMIT}the maximum unpacked size is {MAX_UNPACKED} bytes")
     except _BROKEN as error:
         name = type(error).__name__
         raise ToolError(f"invalid argument: not a readable zip archive: {name}") from None

@@ -12,7 +12,7 @@ from typing import Any
 
 from agentgym.text.messages import ToolCall
 
-# Maximum characters of a belief state. About 4,000 tokens fit into any context window.
+# Maximum characters of a belief state, about 4,000 tokens, which fit into any context window.
 LIMIT = 12_000
 # Number of pending steps whose words decide which facts are relevant.
 NEXT_STEPS = 10
@@ -22,7 +22,7 @@ _NEWEST = 5
 _SMALL = 300
 # Maximum characters of one record, so that no record crowds out the others.
 _LONGEST = 1_500
-# A word that occurs in more records, such as a year, barely indicates relevance.
+# Words that occur in more records than this, such as years, barely indicate relevance.
 _COMMON = 500
 # Maximum number of records to rank, several times as many as fit into a belief state.
 _LOOKED_AT = 1_000
@@ -46,7 +46,7 @@ class Piece:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return a string's words, casefolded."""
+    """Return the casefolded words of a string."""
     return frozenset(_WORD.findall(text.casefold()))
 
 
@@ -177,7 +177,7 @@ class OfficeBelief:
             records[self._kind(label)] += len(places)
         lines = []
         for name, kind in self._kinds.items():
-            # The line of a single read already shows how many of its records are listed.
+            # The line of a single read already shows the number of listed records.
             if records[name] < kind.pieces and not (kind.count == 1 and records[name]):
                 reads = "read" if kind.count == 1 else "reads"
                 lines.append(

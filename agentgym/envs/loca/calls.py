@@ -1,7 +1,7 @@
 """Canonical forms and effects of tool calls.
 
-Calls that differ only in notation share a canonical form. A call's effects map each item that the
-call sets to the new value, so a batch update has the same effects as many single updates.
+Calls that differ only in notation share a canonical form. Effects map each changed item to the new
+value, so a batch update has the same effects as many single updates.
 """
 
 from __future__ import annotations
@@ -90,14 +90,14 @@ def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
 Effects: TypeAlias = Mapping[str, str]
 
 NO_EFFECTS: Effects = {}
-# The item that a mail login changes.
+# Name of the item that a mail login changes.
 SESSION = "session"
 # Effects are cached, because every turn compares the same pending steps.
 _CACHED = 512
 
 
 def effects_of(call: ToolCall) -> Effects:
-    """Return the effects visible in a call's arguments; none for unknown tools."""
+    """Return the effects that a call's arguments show, or none for unknown tools."""
     if call.name not in _READERS:
         return NO_EFFECTS
     return _effects(call.name, json.dumps(call.arguments, ensure_ascii=False))
@@ -140,12 +140,11 @@ def _cells(arguments: Mapping[str, Any]) -> Effects:
     return effects
 
 
-# Numbers in text are compared by value. No office contains longer numbers.
+# Strings that are compared by value; no office contains longer numbers.
 _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")
 
 
 def _text(value: Any) -> str:
-    """Return a value as a string; the number 2 and "2.0" give the same string."""
     text = value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if _NUMBER.fullmatch(text):
         return str(Decimal(text).normalize())
@@ -164,7 +163,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Effects]] = {
     "batch_update_cells": _cells,
 }
 
-# The tools that change each kind of record. Other tools change the files in their arguments.
+# The tools that change each kind of record. All other tools change only files in the arguments.
 _THINGS = {
     "categories": re.compile("woo_products_categories_create"),
     "events": re.compile("(create|update|delete)_event"),

@@ -1,4 +1,4 @@
-"""Compare final states with expected states; missing and extra items both fail."""
+"""Compare the final state of an office with the expected state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 def exact(actual: Any, expected: Any) -> bool:
-    """Return whether strings are equal up to surrounding whitespace."""
+    """Return whether strings are equal, ignoring surrounding whitespace."""
     return as_text(actual) == as_text(expected)
 
 
@@ -127,7 +127,7 @@ def row_failures(
         rows = candidates.get(name)
         if not rows:
             continue
-        # Rows may share a key. Comparing the most similar row reports a single failure.
+        # If several rows share the key, compare with the most similar row.
         best = (
             rows[0] if len(rows) == 1 else min(rows, key=functools.partial(differences, wanted=row))
         )
@@ -216,7 +216,7 @@ def table_failures(
     key: Sequence[str],
     ordered: bool = False,
 ) -> Iterator[str]:
-    """Yield the failures of a sheet, like `row_failures`."""
+    """Compare a sheet with the expected rows, like `row_failures`."""
     columns = list(cells)
     names, rows = named_rows(table, columns)
     if names != columns:

@@ -31,7 +31,7 @@ _TRIES = 12
 
 @dataclass(frozen=True, slots=True)
 class DrawnState:
-    """A pickled state, with its plan's number of steps and the hashes of the protected state."""
+    """A pickled state, with the number of plan steps and the hashes of the protected state."""
 
     state: bytes
     tokens: int

@@ -16,7 +16,7 @@ ItemT = TypeVar("ItemT")
 
 
 def whole(rng: np.random.Generator, low: int, high: int | None = None) -> int:
-    """Draw an integer from `[low, high)`, or from `[0, low)`."""
+    """Draw an integer from `[low, high)`, or from `[0, low)` without `high`."""
     return int(rng.integers(low, high))
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Outlook:
-    """Cache for a task's failures and plan outcomes, because step labels need both twice."""
+    """Cache for failures and plan outcomes, which each step label needs twice."""
 
     def __init__(self) -> None:
         self._version: object = None

@@ -17,8 +17,8 @@ from agentgym.text.messages import ToolCall
 Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
 
 
-# Exceptions of a plan that cannot interpret a result or a fact. RuntimeError is included because
-# Python converts a StopIteration inside a generator to a RuntimeError.
+# Exceptions of a plan that cannot interpret a result or a fact. A StopIteration inside a generator
+# becomes a RuntimeError.
 SENSELESS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 
 
@@ -74,7 +74,7 @@ class PlanStep:
 # The steps of a sequence may run in any order. A step without `learn` has the fact None.
 Plan: TypeAlias = Generator[PlanStep | Sequence[PlanStep], Any, None]
 
-# The last step of every plan; the claim ends the episode.
+# The last step of every plan, which ends the episode.
 CLAIM = PlanStep("Say that the task is done.", ToolCall("claim_done", {}), output="claim")
 
 

@@ -1,4 +1,4 @@
-"""Follow an agent's progress along an office task's plan, using only its chat.
+"""Track an agent's progress along the plan of an office task, using only the chat.
 
 An off-plan call counts as a plan step if both have the same effects. The next steps are the plan
 steps whose effects the office still lacks.
@@ -82,10 +82,10 @@ class Progress:
         self._effects: dict[str, str] = {}  # newest value of each item set by off-plan calls
         self._unseen: dict[str, str] = {}  # line prefixes of changed files and kinds of records
         self._own_records: Sequence[Any] = ()
-        # Effects of off-plan calls since the last look, by kind of record.
+        # Effects of off-plan calls since the last `look` step, by kind of record.
         self._touched: dict[str, list[Effects]] = {}
         self._things: dict[str, str] = {}  # `PlanStep.thing` of each step with a fact
-        self._done_effects: dict[str, tuple[str, str]] = {}  # maps items to value and step label
+        self._done_effects: dict[str, tuple[str, str]] = {}  # maps items to values and step labels
         self._belief = OfficeBelief()
         self._unindexed: dict[str, None] = {}  # labels not yet in the belief
 

@@ -1,4 +1,4 @@
-"""Compare the services' final state with the expected one."""
+"""Compare the final state of the services with the expected state."""
 
 from __future__ import annotations
 

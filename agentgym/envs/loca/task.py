@@ -55,7 +55,7 @@ class OfficeConfig(TurnBudget):
 
     Attributes:
         length: The target length of the environment description, in cl100k tokens.
-        size: The number of units (courses, students, …). With None, the size follows from `length`.
+        size: The number of units (courses, students, …). If None, the size depends on `length`.
     """
 
     length: Annotated[int, Field(ge=MIN_LENGTH, le=MAX_LENGTH), TokenCount()] = LENGTHS["8k"]
@@ -76,10 +76,10 @@ IRREVERSIBLE_TOOLS = frozenset({"send_email", "reply_email", "forward_email", "l
 # Maximum number of calls in a reply, to limit the duration of a step.
 MAX_CALLS = 128
 
-# Plans may repeat steps after repairs. More repetitions of a step mean that there is no progress.
+# Maximum number of times that a plan runs a step, since plans may repeat steps after repairs.
 _MOST_REPEATS = 3
 
-# Two sizes for estimating how fast a plan grows, far apart because some plans grow by whole pages.
+# Sizes for estimating how fast a plan grows, far apart because some plans grow by whole pages.
 _HORIZON_SIZES = (4, 64)
 
 # Maximum number of tries, because each try has to draw a state.
@@ -87,7 +87,6 @@ _HORIZON_TRIES = 4
 
 # The parts of the belief text that `read_state` parses.
 _FACTS, _NOTHING, _MISSING = "Known so far:", "nothing", "Outputs still missing: "
-# The heading of a shortened belief state.
 _BRIEF = "The known facts that concern the next steps:"
 # Characters reserved for the oracle's note about omitted facts.
 _NOTICE = 200
@@ -98,7 +97,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     The score is 1 if the agent has called `claim_done` and the final state meets every requirement,
     else 0. The pending calls of the reference plan are optimal as long as the plan leads to the
-    full score. After off-plan changes, the plan is played in a copy of the office to check this.
+    full score. After off-plan changes, the world tests the plan in a copy of the office.
 
     A call is labelled `productive` if the call is optimal or the reply reduces the number of
     failures. A premature claim, or a call whose reply adds failures, is `harmful`. Any other call
@@ -144,7 +143,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         canonicalize = functools.partial(canonical_call, self.servers)
         self.progress = Progress(self.plan, canonicalize, self.outputs, self.remade)
         self._files_seen: Any = None  # version of the workspace after the last call
-        self.deviations = 0  # number of changes by off-plan calls
+        self.deviations = 0
         self._outlook = Outlook()
 
     @functools.cached_property
@@ -173,7 +172,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         raise NotImplementedError
 
     def published_failures(self) -> Iterator[str]:
-        """Yield the failures of a LOCA-bench state according to LOCA-bench's success rule."""
+        """Yield the failures of a LOCA-bench state by LOCA-bench's rule."""
         return iter(())
 
     def own_records(self) -> Sequence[Any]:
@@ -203,7 +202,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             self.draw(size)
 
     def whole(self, low: int, high: int | None = None) -> int:
-        """Draw an integer from `[low, high)`, or from `[0, low)`."""
+        """Draw an integer from `[low, high)`, or from `[0, low)` without `high`."""
         return whole(self.rng, low, high)
 
     def happens(self, probability: float) -> bool:
@@ -264,7 +263,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def report(self) -> Mapping[str, Any]:
         """Return the failed requirements and the description length.
 
-        For a LOCA-bench state, add the score and failures according to LOCA-bench's success rule.
+        For a LOCA-bench state, add the score and failures by LOCA-bench's rule.
         """
         failures = list(self.all_failures())
         published: dict[str, Any] = {}
@@ -355,7 +354,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return [step.call for step in self.next_steps()]
 
     def next_steps(self) -> Sequence[PlanStep]:
-        """Return the steps that lead to the full score; this may be `CLAIM` or nothing."""
+        """Return the next steps towards the full score, possibly `CLAIM` or none."""
         pending = self.progress.pending()
         if not self._is_played:
             return [] if pending == [CLAIM] and self.progress.is_spoiled() else pending

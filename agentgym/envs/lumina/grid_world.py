@@ -25,8 +25,8 @@ from agentgym.world.world import World
 Cell = tuple[int, int]
 
 _DONE = ToolCall("done", {})
-_MAX_SIZE = 2_000  # four million cells; finding a cheapest path takes seconds
-# Number of cells to draw on each side of the agent. All 31 columns fit into an 80-column terminal.
+_MAX_SIZE = 2_000  # with four million cells, finding a cheapest path takes seconds
+# Cells to draw on each side of the agent, so that 31 columns fit into an 80-column terminal.
 _SIGHT = 15
 _MOVES: Mapping[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 _CATALOG = (*(ToolCall(direction, {}) for direction in _MOVES), _DONE)
@@ -49,7 +49,7 @@ class GridConfig(LuminaConfig):
         hole_density: The share of cells that are holes. The start is never a hole.
         hole_penalty: The number of additional moves that entering a hole costs.
         distance: The distance between start and goal in steps, ignoring holes, at most
-            `2 * (size - 1)`. With None, both cells are drawn independently.
+            `2 * (size - 1)`. If None, start and goal are drawn independently.
     """
 
     texts: ClassVar[Mapping[str, str]] = TEXTS["grid"]
@@ -85,15 +85,14 @@ class GridWorld(World[GridConfig]):
         start, goal = _draw_ends(config.size, config.distance, rng)
         cells = config.size**2
         count = min(round(config.hole_density * cells), cells - 1)
-        # Draw from one cell fewer, and increase indices from the start onwards by one, so that the
-        # start stays free.
+        # Draw from one cell fewer, and skip the start by increasing later indices by one.
         sample = rng.choice(cells - 1, size=count, replace=False)
         free = start[0] * config.size + start[1]
         holes = [
             divmod(number, config.size) for number in sorted((sample + (sample >= free)).tolist())
         ]
         self._start(config.size, start, goal, holes, config.hole_penalty)
-        # `done` takes a turn but no move.
+        # one more turn for `done`
         self.max_turns = config.budget(self._cost(start)) + 1
 
     def instance_key(self) -> str:

@@ -168,7 +168,7 @@ class ListWorld(World[ListConfig]):
         last = next(
             (k for k, (a, b) in enumerate(zip(items, target, strict=False)) if a != b), len(target)
         )
-        # Match from the right: `missing` target elements are not yet matched in items[position:].
+        # Match from the right. `missing` target elements are not in items[position:].
         missing, first = len(target), last + 1
         for position in range(len(items) - 1, self.locked - 1, -1):
             if position <= last and missing <= position:
@@ -211,9 +211,9 @@ class ListWorld(World[ListConfig]):
         return self.config.frame(_RESTATED)
 
     def subtask(self, with_state: bool) -> str:
-        """Return an order to remove the first element that does not fit the target.
+        """Return the instruction to remove the first element that does not fit the target.
 
-        The order contains the current index if the state is visible, else the initial index.
+        With a visible state, the instruction contains the current index, else the initial index.
         """
         calls = self.optimal_calls()
         # The last optimal pop removes the first element that does not fit.

@@ -66,7 +66,7 @@ class TreeWorld(World[TreeConfig]):
     set). The optimal set ignores that the budget hints at the size of the tree.
 
     Attributes:
-        known: Maps the id of each visible node to the value, in order of appearance.
+        known: Maps the id of each visible node to the node's value, in order of appearance.
         children: Maps the id of each node to the ids of the children. In a world read from a chat,
             only explored nodes have entries.
     """
@@ -129,7 +129,7 @@ class TreeWorld(World[TreeConfig]):
     def _longest_search(self) -> int:
         if self.target in self._by_value:
             return 1
-        # The budget does not depend on the position of the target, so it cannot reveal the target.
+        # The budget must not depend on the position of the target.
         unexplored = len(self.children) - len(self.known) + len(self._frontier)
         # If the target must exist, the last node does not need to be explored.
         return unexplored + self._may_be_absent
@@ -196,7 +196,7 @@ class TreeWorld(World[TreeConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        # In the worst case, a search explores nearly all nodes.
+        # A slow search explores nearly all nodes.
         check_int("horizon", steps, 2, _MAX_NODES)
         return {"nodes": steps}
 
@@ -266,7 +266,7 @@ class TreeWorld(World[TreeConfig]):
         )
 
     def subtask(self, with_state: bool) -> str:
-        """Return an order to explore the newest unexplored node (depth first), or to report."""
+        """Return the instruction to explore the newest unexplored node, or to report."""
         calls = self.optimal_calls()
         if not calls:
             return "The task can no longer be solved."
@@ -326,7 +326,7 @@ class TreeWorld(World[TreeConfig]):
 
 
 def uniform_tree(nodes: int, arity: int, rng: np.random.Generator) -> list[list[int]]:
-    """Draw a uniformly random tree in O(arity * nodes); return children by node, root first."""
+    """Draw a uniformly random tree, and return each node's children, root first."""
     # By the cycle lemma, exactly one rotation of the child counts is the depth-first sequence of a
     # tree (Dershowitz and Zaks 1980), so all trees are equally likely.
     slots = rng.choice(arity * nodes, size=nodes - 1, replace=False)

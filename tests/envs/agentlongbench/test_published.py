@@ -47,7 +47,7 @@ def made(setting: str, *, published: bool = False) -> list[dict[str, Any]]:
 
 
 def as_in_the_figures(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return messages as in the paper's figures 13 and 14, with other indents and a final guess."""
+    """Return the messages in the format of the paper's figures 13 and 14."""
     messages = [{**m, "content": m["content"].replace("\n  - ", "\n - ")} for m in row["messages"]]
     return [*messages[1:], {"role": "assistant", "content": "<answer>Darkrai</answer>"}]
 

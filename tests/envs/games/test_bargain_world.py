@@ -123,7 +123,7 @@ def test_the_rules_by_hand() -> None:
         "Deal 1, offer 1: player_0 keeps books 0, hats 3, balls 1.\n"
         "Deal 1, offer 1: player_0 keeps books 0, hats 3, balls 1. player_1 rejects. Held: "
         "player_0 books 0, hats 0, balls 0; player_1 books 0, hats 0, balls 0\n"
-        "Deal 1, offer 2: player_1 keeps books 0, hats 0, balls 1."  # worth 6 of 12; a hat is gone
+        "Deal 1, offer 2: player_1 keeps books 0, hats 0, balls 1."
     )
     assert world.pool == (2, 2, 1)
     assert world.accept().endswith("Deal 2, offer 1: player_1 keeps books 0, hats 0, balls 1.")

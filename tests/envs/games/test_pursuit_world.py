@@ -33,7 +33,7 @@ PLENTY = 14  # more moves than any catch on these boards requires
 
 
 class Recursion:
-    """Search for whether the pursuer can force the remaining catches in a number of moves."""
+    """Recursion that decides whether the pursuer can force the remaining catches in time."""
 
     def __init__(self, size: int, walls: Collection[Cell], cells: Sequence[Cell]) -> None:
         self.size, self.walls, self.cells = size, set(walls), cells
@@ -53,7 +53,7 @@ class Recursion:
         )
 
     def holds(self, pursuer: Cell, evader: Cell, catches: int, moves: int) -> bool:
-        """Return whether the pursuer can force the catches when the evader moves next."""
+        """Return whether the pursuer can force the catches if the evader moves next."""
         if pursuer == evader:
             return self._caught(pursuer, catches, moves)
         return all(

@@ -41,7 +41,7 @@ def reply(numbers: Sequence[int], per_move: int, rule: Opponent) -> Sequence[int
 
 
 def most(numbers: Sequence[int], per_move: int, rule: Opponent, turns: int) -> int:
-    """Return the maximum sum over all sequences of moves in a number of turns."""
+    """Return the maximum sum over all sequences of moves within `turns` turns."""
     if not numbers or not turns:
         return 0
     sums = []

@@ -216,7 +216,6 @@ def _stated_apart(reader: Reader, match: re.Match[str]) -> Rule | None:
 
 def _in_front(reader: Reader, match: re.Match[str]) -> Rule | None:
     words = (match["t"][0].lower() + match["t"][1:]).split()
-    # The tail may follow other words.
     tails = [tail for k in range(len(words)) if (tail := " ".join(words[k:])) in _TAILS]
     if not tails or match["a"] not in _NOUNS:
         return None
@@ -355,10 +354,6 @@ def _question(text: str) -> tuple[str, list[Key]]:
 
 def solve(question: str, documents: Sequence[tuple[str, str]]) -> Fraction | None:
     """Return the answer to a question, or None if the documents do not determine the answer.
-
-    Args:
-        question: The question.
-        documents: The names and the content of each document.
 
     Raises:
         AssertionError: A quantity has two definitions, or is not a positive integer.

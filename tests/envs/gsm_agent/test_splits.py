@@ -41,7 +41,7 @@ def people_of_task(world: SearchWorld) -> set[str]:
 @pytest.mark.rotation
 @pytest.mark.parametrize("options", [{}, {"tasks": 100, "decoys": 3, "distractors": 1.0}], ids=str)
 def test_no_person_of_a_test_instance_is_one_of_training(options: dict[str, Any]) -> None:
-    """No person occurs in both splits, including all search results and other databases."""
+    """The comparison includes all search results and other databases."""
     people: dict[str, set[str]] = {split: set() for split in SPLITS}
     for split, seeds in (("train", (0, 1)), ("test", (0, 2))):
         for database_seed in seeds:
@@ -97,7 +97,6 @@ def write_folder(folder: Path, tasks: int, names: Any) -> str:
 
 
 def test_tasks_of_a_folder_are_split_by_the_people_whom_documents_name(tmp_path: Path) -> None:
-    """A task about people from both splits does not belong to either split."""
     folder = write_folder(tmp_path, 300, lambda k: (f"Person {k % 90}", f"Person {k * 7 % 90}"))
     played = {split: list(worlds_of(split, data=folder)) for split in SPLITS}
     people = {

@@ -52,7 +52,6 @@ def _leaks(task: Task, documents: Sequence[Document]) -> Iterator[str]:
     own = []
     for document in documents:
         numeric = [fact for fact in _facts_of(document) if fact.number is not None]
-        # Ignore the number of the year in the date.
         text = document.content.replace(month_name(document.timestamp), "")
         if len(numeric) != 1 or _numbers(text) != _numbers(number_word(numeric[0])):
             yield f"{document.id} contains the numbers {_numbers(text)} for {numeric}"

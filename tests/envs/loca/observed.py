@@ -1,4 +1,4 @@
-"""Independent observation of an office, with which the mutation tests compare the checks."""
+"""Independent observation of an office, used to verify the checks in the mutation tests."""
 
 from __future__ import annotations
 

@@ -50,7 +50,6 @@ def _split_area(area: str) -> tuple[str, int, str]:
 
 
 def _sheet(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    """Write rows in another order, with blank rows, or with spaces around text."""
     left, top, right = _split_area(arguments["range"])
     rows, body = arguments["data"], arguments["data"]
     head: Rows = []
@@ -74,7 +73,6 @@ def _sheet(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
 
 
 def _excel(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    """Write rows with blank rows in between, or insert a blank row afterwards."""
     rows, top = arguments["data"], int(arguments.get("start_cell", "A1")[1:])
     width, heads = len(rows[0]), 0 if "start_cell" in arguments else 1
     if draw.random() < 0.3:
@@ -91,7 +89,6 @@ def _rows_of(content: str) -> Rows:
 
 
 def _csv(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    """Write a table in another CSV format, or in several steps."""
     path = arguments["path"]
     if not path.endswith(".csv"):
         return [ToolCall("write_file", arguments)]
@@ -129,7 +126,6 @@ def _upload(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
 
 
 def _snowflake(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    """Add comments to the statement, or replace MERGE by INSERT."""
     query = arguments["query"]
     before = draw.choice(("-- new rows\n", "/* new */ ", "/* a\nb */\n-- c\n"))
     after = draw.choice(("", " -- done", " /* done */;"))
@@ -142,7 +138,6 @@ def _snowflake(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]
 
 
 def _bigquery(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    """Add comments to the statement, or insert the rows with a SELECT query."""
     query = arguments["query"]
     head, _, values = query.partition(" VALUES ")
     rows = values[1:-1].split("), (")
@@ -186,7 +181,6 @@ def _broken_csv(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCa
 
 
 def _ruined_files(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
-    """Overwrite each file that the plan writes, with a tool or a program."""
     calls = []
     paths = [each.get("path") or each["filepath"] for tool in ("write_file", "write_data_to_excel")
              for each in _of(tool, changes)]  # fmt: skip
@@ -200,7 +194,7 @@ def _ruined_files(changes: Sequence[PlanStep], draw: random.Random) -> list[Tool
 
 
 def by_program(path: str, data: bytes) -> list[ToolCall]:
-    """Return calls of programs that write a file without mentioning the file name."""
+    """Return program calls that write a file without mentioning the file name."""
     name = path.removeprefix("/workspace/")
     code = (
         f"import os; p = '/workspace/' + bytes.fromhex('{name.encode().hex()}').decode(); "
@@ -223,7 +217,6 @@ def _moved(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
 
 
 def _cells(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
-    """Change, clear or add cells in the tables that the plan fills."""
     calls = []
     for each in _of("update_cells", changes):
         left, top, right = _split_area(each["range"])
@@ -269,7 +262,6 @@ def _workbooks(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCal
 
 
 def _tables(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
-    """Change, duplicate or delete new rows in a data warehouse."""
     calls = []
     for each in _of("write_query", changes):
         query = each["query"]
@@ -323,7 +315,6 @@ def _objects(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]
 
 
 def _products(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
-    """Set other fields of the products that the plan changes."""
     wrong = {"productData": {"stock_quantity": 999}}
     calls = [
         ToolCall("woo_products_update", {**each, **wrong})

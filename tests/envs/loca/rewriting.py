@@ -51,7 +51,6 @@ def merged(steps: Sequence[PlanStep]) -> list[ToolCall]:
 
 
 def _insert(query: str) -> tuple[str, list[str]]:
-    """Split an INSERT … VALUES statement into the part before VALUES and the rows."""
     head, _, values = query.partition(" VALUES ")
     return head, [f"({row})" for row in values[1:-1].split("), (")]
 

@@ -136,7 +136,7 @@ KINDS = ("premature_halt", "lost_leads", "synthesis_error", "answered")
         (True, False, 0, [False, 0, False, True]),
         (False, True, 0, [False, 0, True, True]),
         (True, True, 0, [False, 0, False, True]),
-        # The answer is submitted in turn 20, and then in turn 21.
+        # These cases submit the answer in turns 20 and 21.
         (False, False, 18, [True, 0, False, True]),
         (False, False, 19, [True, 8, False, True]),
     ],

@@ -123,7 +123,7 @@ def test_random_longer_lists_have_the_alive_cost_and_optimal_set_of_a_search() -
         check_every_state(items, tuple(items[place] for place in kept))
 
 
-# Edge cases of the text interface.
+# Edge cases.
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,7 @@ from agentgym.envs.loca.published.files import read_json
 class PublishedRun:
     """World id, options and seed of one published configuration.
 
-    The options give a state of the same proportions, but agentgym's generators draw a different
-    state from this seed.
+    With these options and this seed, agentgym draws a different state of the same proportions.
     """
 
     world: str

@@ -92,8 +92,8 @@ class _Announcement:
 def load_courses(state: Path, canvas: Canvas, login: str, start: datetime) -> timedelta:
     """Load users, courses and coursework, log a user in, and return the shift of all deadlines.
 
-    The shift moves the date of the newest announcement, which the generator wrote on its current
-    day, to the date of `start`. Announcements and submissions are an hour old at `start`.
+    The shift moves the date of the newest announcement to the date of `start`. Announcements and
+    submissions are an hour old at `start`.
     Raise ValueError if a file is missing or malformed.
     """
     folder = state / "local_db" / "canvas"
@@ -115,7 +115,7 @@ def _load(folder: Path, canvas: Canvas, start: datetime) -> timedelta:
     delay = timedelta(days=(start.date() - newest.date()).days)
     past = start - timedelta(hours=1)
     quizzes = _records(folder / "quizzes.json", _Quiz).values()
-    # LOCA-bench's server shows a course's credits with its quiz; ours shows them with the course.
+    # LOCA-bench's server shows a course's credits with the quiz, but agentgym with the course.
     earned = {quiz.course_id: quiz.credits for quiz in quizzes}
     users = {}
     for user in _records(folder / "users.json", _User).values():

@@ -279,7 +279,6 @@ def _shown_table(sheets: GoogleSheet, book: str) -> Sequence[Sequence[Any]]:
 
 
 def _counts(table: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return the counts by team, or an empty list if a column is missing."""
     header = [as_text(cell) for cell in table[0]] if table else []
     places = {}
     for name, variants in _NHL_COLUMNS.items():
@@ -332,7 +331,6 @@ def _reading(row: Mapping[str, Any]) -> _Reading | None:
 def _unmatched(
     rows: Sequence[_Reading | None], others: Sequence[_Reading | None]
 ) -> Iterator[_Reading | None]:
-    """Yield the readings in `rows` that match no reading in `others`."""
     by_sensor = defaultdict(list)
     for other in others:
         if other:
@@ -346,7 +344,6 @@ def _unmatched(
 
 
 def _growth(cell: Any) -> float | None:
-    """Return a growth rate in percent; an empty string is 0."""
     if isinstance(cell, str):
         cell = cell.strip().upper().removesuffix("%")
         cell = 0.0 if cell in ("", "NA") else cell

@@ -22,7 +22,7 @@ from agentgym.office.email.server import Email
 from agentgym.office.files.workspace import Workspace
 from agentgym.text.tools import ToolError
 
-# Google's limits for a spreadsheet. They also limit the memory that a malformed key can use.
+# Google's limits for a spreadsheet, which also limit the memory that a malformed key can use.
 _MOST_CELLS, _MOST_COLUMNS = 10_000_000, 18_278
 Table: TypeAlias = list[list[Any]]
 _ANYTHING = TypeAdapter(dict[str, Any])
@@ -204,9 +204,9 @@ def load_mail(
 ) -> Sequence[Mail]:
     """Load the mail server's users and the owner's INBOX, and return the owner's emails by date.
 
-    Only `owner` may have emails, and the state must also contain the users `needed`. If `latest` is
-    given, the dates of all emails move so that the last email has this date. Raise ValueError if a
-    file is missing or malformed, or if an agent has used the state.
+    Only `owner` may have emails, and the state must contain the users `needed`. If `latest` is
+    given, shift all dates so that the last email has this date. Raise ValueError if a file is
+    missing or malformed, or if an agent has used the state.
     """
     folder = state / "local_db" / "emails"
     load_users(state, email)

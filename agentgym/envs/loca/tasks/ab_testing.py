@@ -1,4 +1,4 @@
-"""Evaluate an A/B test with many scenarios in BigQuery, and act on it (LOCA-bench, table 7)."""
+"""Evaluate an A/B test in BigQuery, and act on the result (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ TOPICS = (
 # Because of the empty string, some scenario names are prefixes of other names.
 _WORDS = "Basics Bundles Care Classics Clearance Gifts Kids New Premium Pro Repair"
 KINDS = ("", *(f"_{word}" for word in _WORDS.split()))
-# Probability of each verdict. A single view is often decisive but lost in rounded rates.
+# Verdict probabilities. Some verdicts depend on a single view, which rounded rates would hide.
 VERDICTS = {"A": 0.2, "A by a view": 0.15, "tie": 0.2, "B by a view": 0.2, "B": 0.25}
 # A's conversion rate is a multiple of 1/50, so that an exact tie is possible.
 PARTS = 50
@@ -66,7 +66,7 @@ PARTS = 50
 _ZERO_RATE, _IDLE_RATE = 0.05, 0.03
 
 _FIRST_HOUR = datetime(2025, 7, 29, tzinfo=UTC)
-CHUNK = 2  # scenarios per step, few so that the plan grows with the state
+CHUNK = 2  # few scenarios per step, so that the plan grows with the state
 
 Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -1,4 +1,4 @@
-"""Find students with a latest quiz far below their earlier mean (LOCA-bench, table 7)."""
+"""Find students whose latest score is far below their earlier mean (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TABLE = CsvTable(
 WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)  # limits in the task prompt
 # Minimum distance of random drops from both limits, so that rounding never changes a decision.
 MARGIN = 0.004
-# Shares of drops of over 25 %, of over 45 % among these drops, and of exactly 25 % or 45 %.
+# Share of large drops, share of critical drops among these, and share of drops exactly at a limit.
 _DROP_RATE, _CRITICAL_RATE, _LIMIT_RATE = 0.2, 0.3, 0.04
 _ABSENCE_RATE = 0.05  # share of missed exams
 
@@ -77,8 +77,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     text = text_of("prompts", "AcademicWarning")
 
     def draw(self, size: int) -> None:
-        # An additional exam lengthens the description by up to a quarter. With one exam per 42
-        # students, no preset length falls into such a gap.
+        # With one exam per 42 students, all preset lengths can be reached, although an additional
+        # exam lengthens the description by up to a quarter.
         exams = min(15, 1 + -(-size // 42)) if self.config.exams is None else self.config.exams
         names = people(self.rng, size + 8)
         ids = [f"S{int(k):04}" for k in 1 + self.rng.permutation(size + 8)]

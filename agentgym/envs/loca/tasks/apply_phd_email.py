@@ -78,7 +78,7 @@ class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
     """Find the professors who request application papers, and send each professor an archive with
     the requested structure.
 
-    Without a working sandbox, calls of the terminal raise RuntimeError.
+    Without a working sandbox, terminal calls raise RuntimeError.
     """
 
     Config = ApplyPhDEmailConfig

@@ -75,11 +75,10 @@ _CHANGE_RATE = 0.4
 
 @dataclass(frozen=True, kw_only=True)
 class CanvasArrangeExamConfig(PublishedConfig):
-    """The size is the number of courses. The first three shares leave the courses that announce
-    their exams in Canvas.
+    """The size is the number of courses.
 
     Attributes:
-        email_rate: The share of courses whose exam is announced by mail.
+        email_rate: The share of courses that announce the exam by email instead of in Canvas.
         no_exam_rate: The share of courses without a final exam.
         exemption_rate: The share of courses with an exam from which the student is exempt.
         past_rate: The share of announced exams that have already taken place.
@@ -145,7 +144,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             raise ValueError(f"{path} must contain only the header in an unused state")
         canvas, email = self.office.get(Canvas), self.office.get(Email)
         load_courses(state, canvas, LOGIN, START)
-        # LOCA-bench writes the dates in the local time zone of the host.
+        # LOCA-bench uses the host's time zone.
         mails = load_mail(state, email, LOGIN, latest=START - timedelta(hours=1))
         email.login_as(LOGIN)
         path = state / "groundtruth_workspace" / FILE
@@ -296,7 +295,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             return f"{self._says('exempt' if exempt else 'not_exempt', course=reference)} {ending}"
         limit = self.whole(60, 96)
         points = limit + (0 if exempt else -1)
-        if self.rng.integers(2):  # not exactly at the limit
+        if self.rng.integers(2):  # keep away from the limit
             points += self.whole(1, 9) * (1 if exempt else -1)
         rule = self._says("exemption", course=reference, limit_number=limit)
         return f"{rule} {self._says('score', points_number=points)} {ending}"

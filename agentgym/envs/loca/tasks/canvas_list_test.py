@@ -115,7 +115,7 @@ class CanvasListTestConfig(PublishedConfig):
         assignment_rate: The probability that a course has an assignment; a second assignment is
             half as likely.
         submission_rate: The probability that an assignment is already submitted.
-        exemption_rate: The probability that an entrance assessment can exempt from a course.
+        exemption_rate: The probability that an entrance assessment can exempt students.
     """
 
     quiz_rate: Share = 0.8
@@ -224,7 +224,6 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 yield Post(*news.draw(self.rng, values, topics[int(k)])[1:])
 
     def _due(self, sure: bool) -> tuple[str, bool]:
-        """Draw a deadline, and return whether the deadline is in the future."""
         past = not sure and self.happens(_PAST_RATE)
         days = -self.whole(1, 9) if past else self.whole(3, 15)
         return iso((START + timedelta(days=days)).replace(hour=23, minute=59, second=0)), not past

@@ -44,7 +44,7 @@ ACCOUNT, ROSTER, SHEET, SUBJECT = (
     "NLP Course Students",
     "nlp-course-emergency",
 )
-# Sender of all submissions in LOCA-bench's states, which have no attachments.
+# In LOCA-bench's states, all submissions have this sender and no attachments.
 ONE_SENDER = "mcooper@mcp.com"
 COLUMNS = ("Name", "Student ID", "Email", "Status")
 ENROLLED, WITHDRAWN = "enrolled", "withdrawn"
@@ -52,7 +52,7 @@ RIGHT = (
     "nlp-presentation-{id}-{name}", "nlp-presentation-{id}-{name}", "NLP-Presentation-{id}-{upper}",
     "nlp-presentation-{id}-{first}",
 )  # fmt: skip
-# Subjects of emails that are not submissions. The last two contain IDs of unknown students.
+# Subjects of emails that are not submissions, some with IDs of unknown students.
 WRONG = (
     "NLP presentation of {name} ({id})", "Re: nlp-presentation-{id}-{name}", "nlp-project-{id}-{name}", "presentation-{id}-{name}",
     "cv-presentation-{id}-{name}", "nlp2-presentation-{id}-{name}", "nlp-lab-presentation-{id}-{name}", "{id}-{name}",
@@ -64,7 +64,7 @@ FILES, OTHER_FILES = (
 )
 # Probability that a student without a submission has sent an email that resembles a submission.
 _ATTEMPT_RATE = 0.6
-# Probability that an email mentions drafts; without a submission, only the text shows this.
+# Probability that an email mentions drafts.
 _DRAFT_RATE = 0.65
 _PRIVATE_RATE = 0.15  # share of emails from private addresses
 _OTHERS = 10  # number of students per unrelated email
@@ -163,7 +163,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         rows = typed_rows(f"{path}: {SHEET}", table, dict.fromkeys(COLUMNS, as_name), COLUMNS[1:2])
         students = [Student(*row.values()) for row in rows]
         email = self.office.get(Email)
-        # LOCA-bench writes the dates in the local time zone of the host.
+        # LOCA-bench uses the host's time zone.
         mails = load_mail(state, email, ME, latest=self.start - timedelta(hours=1))
         path = state / "files" / "emails.jsonl"
         subjects = [each.subject for each in read_json_lines(path, TypeAdapter(_Submission))]

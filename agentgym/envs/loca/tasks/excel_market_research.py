@@ -55,7 +55,7 @@ LINES = tuple(
         "| Services| Systems| Products| Components| and Care| Solutions| Platforms| Tools| Supplies"
     ).split("|")
 )
-BLOCK = 20  # cells per unit of size, for about as many tokens per unit as in other tasks
+BLOCK = 20  # cells per unit of size, so that units are about as long as in other tasks
 MAX_BLOCKS = 8_000  # limits the number of years times categories
 _WEIGHT_RATE = 0.6  # share of data categories that contribute to a company category
 _CHUNK = 80  # cells per read, because each cell takes many tokens as JSON
@@ -80,7 +80,7 @@ class ExcelMarketResearchConfig(PublishedConfig):
     """The size is the area of the data sheets, in blocks of 20 cells.
 
     Attributes:
-        num_years: The number of years of data. Default: fits the size in the paper's proportions.
+        num_years: The number of years of data. Default: depends on the size, as in the paper.
         num_raw_categories: The number of categories in the data. Default: as for `num_years`.
         num_internal_categories: The number of company categories. Default: as for `num_years`.
     """

@@ -233,7 +233,6 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
 
     def _add_note(self, product: dict[str, Any], role: str) -> None:
         if product["excluded"] or self.happens(_NOTE_RATE):
-            # Some descriptions mention the outlet without excluding the product.
             stays = product["excluded"] or (role == "other" and self.happens(0.5))
             kind = "excluded" if stays else "admitted"
             product["description"] = add_note(self.rng, product["description"], kind)
@@ -376,7 +375,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return PUBLISHED_OFFERS if "published" in self.truth else OFFERS
 
     def published_failures(self) -> Iterator[str]:
-        """Yield failures by LOCA-bench's rule, whose Promotional Price is the Discounted Price."""
+        """Yield failures by LOCA-bench's rule, which has another name for Discounted Price."""
         shop, email = self.office.get(WooCommerce), self.office.get(Email)
         return outlet_failures(shop, email, self.files, self.truth["rows"], self.truth["letters"])
 

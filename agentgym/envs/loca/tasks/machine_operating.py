@@ -79,7 +79,7 @@ BUCKETS = (
     "iot_reports",
     "machine_anomaly_reports",
 )
-PAGE = 100  # readings per step, few so that plans grow with the state
+PAGE = 100  # few readings per step, so that plans grow with the state
 Range: TypeAlias = tuple[int, int]
 # Probabilities that a reading is exactly at a limit, and that a sensor has no range.
 _LIMIT_RATE, _MISSING_RATE = 0.04, 0.05
@@ -94,7 +94,7 @@ class MachineOperatingConfig(PublishedConfig):
     Attributes:
         hours: The number of hours around noon in the table. Default: 4 plus one per 60 sensors, at
             most 8.
-        interval_minutes: The minutes between two readings of a sensor, which must divide 30.
+        interval_minutes: The minutes between two readings of a sensor, a divisor of 30.
         anomaly_rate: The probability that a sensor has a series of anomalies in the relevant hour.
     """
 
@@ -233,7 +233,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                 begin = int(self.rng.choice(places))
                 spell = self._spell(limits)[: len(minutes) - begin]
                 values[begin : begin + len(spell)] = spell
-        if self.happens(self.config.anomaly_rate):  # readings just out of range
+        if self.happens(self.config.anomaly_rate):
             values[int(self.rng.choice(inside))] = int(self.rng.choice([low - 1, high + 1]))
         extra = []
         if sure or self.happens(self.config.anomaly_rate):

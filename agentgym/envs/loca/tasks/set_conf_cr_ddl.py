@@ -39,7 +39,7 @@ ME, NAME = "swright@mcp.com", "Simon Wright"
 EVER = {"timeMin": "2000-01-01T00:00:00Z", "timeMax": "2100-01-01T00:00:00Z"}
 NOTE = "conference_info.txt"
 AOE = timezone(timedelta(hours=-12))  # "anywhere on Earth", the last time zone in which a day ends
-BEFORE = timedelta(hours=3)  # as in the task prompt
+BEFORE = timedelta(hours=3)  # the lead time in the task prompt
 TRACKS = ("Main Track", "Demo Track", "Industry Track", "Workshop Track", "Datasets Track")
 KINDS = ("Conference", "Symposium", "Congress", "Forum")
 TOPICS = (
@@ -64,7 +64,7 @@ SLOTS = {
 }
 # Wording that is not allowed in the title of a reminder.
 _DENIAL = re.compile(r"\b(not|no|never|cancell?ed|ignore)\b")
-# Wording that is not allowed in the other fields of a reminder, where an unrelated "not" is fine.
+# Wording that is not allowed in other fields of a reminder, such as the description.
 _REVOCATION = re.compile(
     r"\b(cancell?ed|ignore|disregard|wrong|false|no longer|not (the|a|my|our) (\w+ )?(deadline|reminder))\b"
 )
@@ -89,7 +89,7 @@ class _Targets:
 
 @dataclass(frozen=True)
 class _Metadata:
-    base_date: Literal["2025-09-15"]  # as in the task prompt
+    base_date: Literal["2025-09-15"]  # the date in the task prompt
     target_info: _Targets
 
 
@@ -125,7 +125,7 @@ class SetConfCrDdlConfig(PublishedConfig):
 
 
 class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
-    """Find the latest camera-ready deadlines in the mail, and set a calendar reminder for each."""
+    """Find the latest camera-ready deadlines in emails, and set a calendar reminder for each."""
 
     Config = SetConfCrDdlConfig
     servers = ("filesystem", "python_execute", "email", "calendar", "claim_done")

@@ -47,7 +47,7 @@ RECIPE = (
 )
 MATERIAL = ("Material ID", "Material Name", "Current Stock", "Unit", "Min Stock", "Supplier")
 CELLS = dict.fromkeys(MATERIAL, exact) | {"Current Stock": number(0.001), "Min Stock": number()}
-LAST_UPDATE = datetime(2025, 1, 12, 18, tzinfo=UTC)  # as in the task prompt
+LAST_UPDATE = datetime(2025, 1, 12, 18, tzinfo=UTC)  # the time in the task prompt
 KINDS = "Chair Table Desk Shelf Bench Stool Wardrobe Sideboard Bed Armchair Cabinet Dresser Bookcase Nightstand Sofa".split()
 MATERIALS = {
     "m2": "Oak Board|Pine Board|Plywood|Linen Fabric|Leather|Glass Pane",
@@ -64,7 +64,7 @@ PROTECTED = (
     "customers", "settings",
 )  # fmt: skip
 MAX_PRODUCTS = 1_000  # the plan makes one call per product
-# Probability of each reason why an order does not count. Most reasons appear only in the note.
+# Probability of each reason why an order does not count.
 OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "withdrawn": 0.6}
 # Probability that the remaining material is just enough for a whole number of products, or one
 # unit short.
@@ -131,8 +131,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        # Every plan has seven fixed steps. Each product adds one step, and a fraction of a step for
-        # its listing.
+        # A plan has seven fixed steps and about 1.15 steps per product.
         products = round((steps - 7) / 1.15)
         if not 1 <= products <= MAX_PRODUCTS:
             raise ValueError(
@@ -141,7 +140,6 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         return {"size": max(4, 2 * products), "products": products}
 
     def draw(self, size: int) -> None:
-        """Draw orders, and draw a stock that depends on the required materials."""
         materials = self._materials(
             self.config.materials or min(100, max(5, round(1.2 * sqrt(size))))
         )
@@ -214,7 +212,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             raise ValueError(f"{state}: products.json: {error}") from None
         numbers = {product.sku: number for product, number in zip(products, ids, strict=True)}
         for k, order in enumerate(orders, 1):
-            # LOCA-bench writes the dates in the local time zone of the host.
+            # LOCA-bench uses the host's time zone.
             paid = LAST_UPDATE + timedelta(minutes=k)
             lines = []
             for line in order.line_items:
@@ -453,7 +451,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         for sku, _, material, _, need, _ in table["rows"][1:]:
             recipes.setdefault(sku, []).append((material, Decimal(str(need))))
         materials = [row for row in stock["rows"] if not is_blank(row)]
-        # Sheet values are strings or floats. Converting floats to strings first is exact.
+        # Converting a float through a string gives the exact decimal value.
         left = {row[0]: Decimal(str(row[2])) for row in materials[1:]}
         written = {
             stock["rows"][k][0] for k in stock["own"]

@@ -59,8 +59,7 @@ PRODUCTS = tuple(
 OTHER_STATUSES = ("pending", "processing", "on-hold", "cancelled", "failed")
 # Shop tables that the plan does not change.
 PROTECTED = tuple("orders items customers products categories notes settings".split())
-# Probability of each order history. An order "at the edge" is exactly seven days old; an order
-# "after the edge" is a second older.
+# Probability of each order history. "At the edge" means exactly seven days before the start.
 HISTORIES = {
     "new": 0.34, "new and old": 0.1, "new at the edge": 0.04, "new after the edge": 0.04, "several": 0.14,
     "several at the edge": 0.04, "old": 0.1, "old at the edge": 0.04, "known": 0.1, "guest": 0.06,
@@ -368,7 +367,6 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
 def _new_orders(
     orders: Iterable[dict[str, Any]], known_owners: Collection[int], hours: float
 ) -> Iterator[tuple[int, dict[str, Any], datetime, datetime]]:
-    """Yield owner, order, order time, and the time of the owner's first order."""
     by_owner: dict[int, list[dict[str, Any]]] = {}
     for order in orders:
         by_owner.setdefault(order["customer_id"], []).append(order)

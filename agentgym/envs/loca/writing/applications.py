@@ -38,9 +38,9 @@ THEMES: Sequence[_Theme] = _TEXTS["themes"]
 PAPERS = {paper: forms for theme in THEMES for paper, forms in theme["papers"].items()}
 PAPER_OF_PHRASE = {phrase: paper for paper in PAPERS for phrase in PAPERS[paper]["phrases"]}
 SLOTS = {**COMMON_SLOTS, "person": COMMON_SLOTS["name"]}
-# Number of sentences about the work, and about the person, so that a letter fits on one page.
+# Number of sentences about the work and about the person; letters must fit on one page.
 _LETTER_PART = 4
-# Maps the path of each paper in the archive to the phrase that requests the paper.
+# Maps each path in the archive to the phrase that requests the paper.
 Layout: TypeAlias = dict[str, str]
 
 
@@ -130,7 +130,7 @@ def _picture(rng: np.random.Generator) -> bytes:
 
 
 def draw_layout(rng: np.random.Generator) -> Layout:
-    """Draw an archive structure, in which the folders of two themes may be equal or nested."""
+    """Draw an archive structure. The folders of two themes may be equal or nested."""
     order = rng.permutation(len(THEMES))[: whole(rng, 3, len(THEMES) + 1)].tolist()
     style, numbered, folder = whole(rng, 3), bool(rng.random() < 0.5), ""
     layout: Layout = {}

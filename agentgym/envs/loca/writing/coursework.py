@@ -16,7 +16,7 @@ from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, Phr
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A course with a unique name. The hundreds digit of the code is the level."""
+    """A course with a unique name. The hundreds digit of the course code is the level."""
 
     code: str
     name: str

@@ -17,7 +17,7 @@ _BUILDINGS: Sequence[str] = load_texts("names")["buildings"]
 # Minutes per day.
 _DAY = 24 * 60
 
-# A statement, as the kind in the phrase book and the values by slot.
+# A statement, consisting of a kind of phrase and the values by slot.
 Said: TypeAlias = Sequence[Any]
 
 

@@ -36,7 +36,7 @@ SLOTS: Mapping[str, PhraseSlot] = {
     ),
 }
 
-# Kinds of phrases by payment status. Open balances and returned payments are hard to read.
+# Kinds of phrases by payment status.
 _BOXES = {"all": ("full",), "part": ("received", "open"), "none": ("nothing",)}
 _NOTES = {
     "all": ("full", "full", "received", "instalments"),

@@ -11,9 +11,9 @@ import numpy as np
 from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled, whole
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, NUMBERS, PhraseBook, PhraseSlot
 
-# Type of shop, which selects the sentences that fit the products of an order.
+# Type of shop, which selects suitable sentences.
 Shop: TypeAlias = Literal["furniture", "services", "books"]
-# A statement, as the kind in the phrase book and the values by slot.
+# A statement, consisting of a kind of phrase and the values by slot.
 Fact: TypeAlias = tuple[str, Mapping[str, Any]]
 
 # Products of the furniture shop that are not furniture.
@@ -98,7 +98,7 @@ _WISHES = {"declined": True, "revoked": True, "invited": False, "resumed": False
 
 
 def draw_mail_wish(rng: np.random.Generator, *, declined: bool) -> str:
-    """Draw a note, after which the customer declines or allows emails."""
+    """Draw a note in which the customer finally declines or allows emails."""
     story = pick(rng, _DECLINING if declined else _ALLOWING)
     asides: list[Fact] = [("elsewhere", {})] * whole(rng, 1, _MOST_ASIDES + 1)
     return write_note(rng, "books", [(kind, {}) for kind in story], asides)
@@ -115,12 +115,12 @@ def declines_mails(note: str) -> bool:
 # Maps product names to the number of ordered items.
 Order: TypeAlias = Mapping[str, int]
 _CHANGES = set("set drop more fewer double same swap exchange only undo back".split())
-# Changes that concern a single product.
+# Changes of a single product.
 _OF_ONE = {"set", "drop", "more", "fewer", "double"}
 _MOST_CHANGES = 5
-# Minimum and maximum number of sentences that mention changes without requesting a change.
+# Minimum and maximum number of sentences that mention changes but do not request any.
 _ASIDES = (3, 5)
-# Maximum number of items in requests that set or double a number.
+# Maximum number of items in requests to set or double a quantity.
 _MOST_PIECES = 6
 # Probabilities that a note withdraws all changes, withdraws one change, restores a withdrawn order,
 # or confirms the order.

@@ -161,7 +161,6 @@ def _has_nested_slot(text: str) -> bool:
 
 
 def _split(text: str) -> Iterator[tuple[str, ...] | str]:
-    """Yield the parts of a phrase, which are tuples of alternatives and slot names."""
     if _BRACKETS.search(_PIECE.sub("", text)) or _has_nested_slot(text):
         raise ValueError(
             f"brackets must be closed and must not contain slots, got the phrase {text!r}; write "
@@ -182,7 +181,6 @@ def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
 
 
 def _literal_ends(form: str) -> tuple[str, str]:
-    """Return the longest keys of a phrase that do not contain a slot."""
     starts, ends = _ends(form)
     start = next(text for text in starts if "{" not in text)
     end = next(text for text in ends if "{" not in text)

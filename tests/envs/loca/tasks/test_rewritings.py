@@ -121,7 +121,6 @@ def test_equivalent_changes_at_the_end_keep_the_score(name: str, seed: int) -> N
 
 @pytest.mark.family(name=list(TASKS), seed=range(6))
 def test_damage_is_repaired(name: str, seed: int) -> None:
-    """Apply each kind of repairable damage to the outputs, and follow the hints."""
     draw, changes = random.Random(seed), changes_of(name, seed % 3)
     for damage in DAMAGES:
         if calls := damage(changes, draw):
