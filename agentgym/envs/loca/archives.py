@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from agentgym.text.tools import ToolError, echo
 
-# Maximum archive size in bytes; applications are far smaller.
+# Maximum archive size in bytes. Archives of application papers are far smaller.
 MAX_BYTES = 2**20
 # Maximum unpacked size in bytes, as a protection against zip bombs.
 MAX_UNPACKED = 4 * 2**20

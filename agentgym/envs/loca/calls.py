@@ -140,7 +140,7 @@ def _cells(arguments: Mapping[str, Any]) -> Effects:
     return effects
 
 
-# Strings that are compared by value; no office contains longer numbers.
+# Strings with this pattern are compared as numbers.
 _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")
 
 

@@ -16,7 +16,7 @@ ItemT = TypeVar("ItemT")
 
 
 def whole(rng: np.random.Generator, low: int, high: int | None = None) -> int:
-    """Draw an integer from `[low, high)`, or from `[0, low)` without `high`."""
+    """Draw an integer from `[low, high)`, or from `[0, low)` if `high` is None."""
     return int(rng.integers(low, high))
 
 
@@ -51,7 +51,7 @@ class DrawnValues(dict[str, Any]):
 
 
 def load_texts(name: str) -> dict[str, Any]:
-    """Return the tables of a TOML file of texts."""
+    """Return the tables of a TOML file in the folder `texts`."""
     return reading.load_texts(__file__, name)
 
 
@@ -61,7 +61,7 @@ def _strings(name: str) -> dict[str, str]:
 
 
 def text_of(file: str, key: str) -> str:
-    """Return a string from a TOML file of texts."""
+    """Return a string from a TOML file in the folder `texts`."""
     return _strings(file)[key]
 
 

@@ -15,7 +15,7 @@ class Outlook:
     def __init__(self) -> None:
         self._version: object = None
         self._failures = Counter[str]()
-        self._deviations = 0  # number of off-plan changes at the last verdict
+        self._deviations = 0  # number of off-plan changes when the plan was last tested
         self._succeeds = True
         self._hopeful: Counter[str] | None = None  # the failures when the plan last succeeded
 

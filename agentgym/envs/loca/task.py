@@ -202,7 +202,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             self.draw(size)
 
     def whole(self, low: int, high: int | None = None) -> int:
-        """Draw an integer from `[low, high)`, or from `[0, low)` without `high`."""
+        """Draw an integer from `[low, high)`, or from `[0, low)` if `high` is None."""
         return whole(self.rng, low, high)
 
     def happens(self, probability: float) -> bool:

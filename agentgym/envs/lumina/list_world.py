@@ -216,7 +216,7 @@ class ListWorld(World[ListConfig]):
         With a visible state, the instruction contains the current index, else the initial index.
         """
         calls = self.optimal_calls()
-        # The last optimal pop removes the first element that does not fit.
+        # The last optimal pop removes the first element that does not fit the target.
         return self.subtask_for(calls[-1], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:

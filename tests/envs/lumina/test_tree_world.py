@@ -72,7 +72,7 @@ def name(path: Path) -> str:
 
 
 def world_at(history: History, may_be_absent: bool, turns: int = PLENTY) -> TreeWorld:
-    """Return a world read from a task in which the k-th node has value k, not the target value."""
+    """Return a world whose k-th visible node has value k. No visible node is the target."""
     hope = (
         "The target may be missing from the tree."
         if may_be_absent

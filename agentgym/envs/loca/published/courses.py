@@ -115,7 +115,7 @@ def _load(folder: Path, canvas: Canvas, start: datetime) -> timedelta:
     delay = timedelta(days=(start.date() - newest.date()).days)
     past = start - timedelta(hours=1)
     quizzes = _records(folder / "quizzes.json", _Quiz).values()
-    # LOCA-bench's server shows a course's credits with the quiz, but agentgym with the course.
+    # LOCA-bench shows the credits with the quiz; agentgym shows the credits with the course.
     earned = {quiz.course_id: quiz.credits for quiz in quizzes}
     users = {}
     for user in _records(folder / "users.json", _User).values():

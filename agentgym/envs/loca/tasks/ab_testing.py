@@ -168,7 +168,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         }  # fmt: skip
 
     def _counts(self, lengths: Counts) -> tuple[Counts, Counts]:
-        # Draw data for which the average of the hourly rates is a wrong result.
+        # Draw data for which averaging the rates gives a wrong result.
         size = len(lengths)
         large = self.rng.random(size) < 0.3
         volume = np.where(

@@ -56,7 +56,7 @@ LINES = tuple(
     ).split("|")
 )
 BLOCK = 20  # cells per unit of size, so that units are about as long as in other tasks
-MAX_BLOCKS = 8_000  # limits the number of years times categories
+MAX_BLOCKS = 8_000  # limits the product of years and categories
 _WEIGHT_RATE = 0.6  # share of data categories that contribute to a company category
 _CHUNK = 80  # cells per read, because each cell takes many tokens as JSON
 _HEADING = "## Report to be made\n\n"

@@ -200,7 +200,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     def _load_shop(
         self, state: Path, recipes: Mapping[str, Mapping[str, int]], left: dict[str, int]
     ) -> dict[str, int]:
-        """Load the shop, deduct the materials of the orders, and return product ids by SKU."""
+        """Load the shop, deduct the materials for the orders, and return product ids by SKU."""
         shop, (products, orders) = self.office.get(WooCommerce), read_shop_records(state)
         records = [
             {**vars(product), "categories": ["Furniture"], "date_created": datetime(2024, 1, 1, tzinfo=UTC)}

@@ -92,7 +92,7 @@ class WoocommerceStockAlertConfig(OfficeConfig):
 
 
 class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
-    """Add products below the safety threshold to a spreadsheet, and send an email about each."""
+    """Add low-stock products to a spreadsheet, and send an email about each product."""
 
     Config = WoocommerceStockAlertConfig
     servers = ("filesystem", "python_execute", "email", "google_sheet", "woocommerce", "claim_done")

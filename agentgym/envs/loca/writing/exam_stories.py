@@ -83,7 +83,7 @@ class ExamStory:
         return exam, ["opening", *self._all_of(exam), *self._persons(exam), *self._books(exam)]
 
     def change(self, exam: Exam) -> tuple[Exam, list[Notice]]:
-        """Draw a change of an exam and the notices about it."""
+        """Draw a change to an exam, and the notices about the change."""
         changes: list[Callable[[Exam], tuple[Exam, list[Notice]]]] = [self._restate, self._relocate]
         if exam.day and exam.time and self._begin(exam) > self._timetable.now:
             changes.append(self._move)

@@ -109,7 +109,7 @@ def draw_invoice(
     other: str,
     paid_rate: float,
 ) -> tuple[dict[str, Any], bytes]:
-    """Draw an invoice, and return the facts, with amounts in cents, and the PDF file."""
+    """Draw an invoice, and return the facts (amounts in cents) and the PDF file."""
     goods = [
         (str(name), whole(rng, 1, 41), whole(rng, 250, 90_000))
         for name in rng.choice(_TEXTS["goods"], whole(rng, 2, 7), replace=False)

@@ -115,7 +115,7 @@ def declines_mails(note: str) -> bool:
 # Maps product names to the number of ordered items.
 Order: TypeAlias = Mapping[str, int]
 _CHANGES = set("set drop more fewer double same swap exchange only undo back".split())
-# Changes of a single product.
+# Kinds of changes to a single product.
 _OF_ONE = {"set", "drop", "more", "fewer", "double"}
 _MOST_CHANGES = 5
 # Minimum and maximum number of sentences that mention changes but do not request any.

@@ -58,7 +58,7 @@ class Phrase:
         self._pattern = re.compile(pattern)
 
     def forms(self) -> Iterator[str]:
-        """Yield the sentence with each combination of alternatives, with slots in braces."""
+        """Yield the sentence for each combination of alternatives, with slots in braces."""
         braces = {name: f"{{{name}}}" for name in self.names}
         for form in self._forms:
             yield "".join(braces.get(part, part) for part in form)

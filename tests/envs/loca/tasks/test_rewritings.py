@@ -37,7 +37,7 @@ REPEATABLE = {
 
 
 def play(world: Any, calls: Iterable[ToolCall]) -> None:
-    """Make calls like the env, and pass the results to the world."""
+    """Make calls as the env does, and pass the results to the world."""
     for call in calls:
         with suppress(ToolError, KeyError):  # the task may not have this tool
             world.read_result(call, world.office.call(call.name, call.arguments))
