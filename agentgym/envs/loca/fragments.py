@@ -179,7 +179,7 @@ def remove_sheets(path: str, sheets: Iterable[str], kept: str) -> Iterator[PlanS
 def create(
     thing: str, label: str, output: str, key: str, tool: str, /, **arguments: Any
 ) -> PlanStep:
-    """Return the step that creates a record and reads the new record's field `key`."""
+    """Return the step that creates a record and reads the field `key` of the new record."""
     return write(
         label, output, tool, thing=thing, learn=lambda text: json.loads(text)[key], **arguments
     )

@@ -109,7 +109,7 @@ class Beliefs:
         return seen
 
     def _value(self, history: History, turns: int | None) -> Value:
-        """Return the maximum value over all calls; if `turns` is None, turns are unlimited."""
+        """Return the maximum value over all calls, with unlimited turns if `turns` is None."""
         return (
             (Fraction(0), Fraction(0)) if turns == 0 else max(self.values(history, turns).values())
         )

@@ -179,7 +179,8 @@ def invoice_failures(
 ) -> Iterator[str]:
     """Compare the invoice ids, the payments, the column comment and each buyer's INBOX.
 
-    `expected` contains the old and new rows. `buyers` maps email addresses to unpaid invoice files.
+    `expected` contains the old and new rows. `buyers` maps email addresses to the files of invoices
+    that are not paid in full.
     """
     try:
         entered = {

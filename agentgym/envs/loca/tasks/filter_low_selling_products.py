@@ -60,7 +60,7 @@ DAYS, SALES = 90, 10  # limits in the task prompt
 _BOUNDARY_RATE, _EXCLUDED_RATE = 0.2, 0.45
 # Probability that the description of another product mentions the outlet.
 _NOTE_RATE = 0.5
-# Probability that two products for the outlet have the same date and discount.
+# Probability that a product for the outlet has the same date and discount as another product.
 _TIE_RATE = 0.25
 _INACTIVE_RATE = 0.15  # share of subscribers who have unsubscribed
 
@@ -375,7 +375,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return PUBLISHED_OFFERS if "published" in self.truth else OFFERS
 
     def published_failures(self) -> Iterator[str]:
-        """Yield failures by LOCA-bench's rule, which has another name for Discounted Price."""
+        """Yield failures by LOCA-bench's rule, in which Discounted Price has another name."""
         shop, email = self.office.get(WooCommerce), self.office.get(Email)
         return outlet_failures(shop, email, self.files, self.truth["rows"], self.truth["letters"])
 

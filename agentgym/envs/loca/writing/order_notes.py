@@ -11,7 +11,7 @@ import numpy as np
 from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled, whole
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, NUMBERS, PhraseBook, PhraseSlot
 
-# Type of shop, which selects suitable sentences.
+# Type of shop, which selects the sentences in a note.
 Shop: TypeAlias = Literal["furniture", "services", "books"]
 # A statement, consisting of a kind of phrase and the values by slot.
 Fact: TypeAlias = tuple[str, Mapping[str, Any]]
