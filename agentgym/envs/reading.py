@@ -1,4 +1,4 @@
-"""Helpers that parse the worlds' own texts and load text files."""
+"""Helpers that parse texts written by worlds and load text files."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 
 def expect(match: re.Match[str] | None, what: str, text: str) -> re.Match[str]:
-    """Return the match; without one, raise ValueError that names `what` was expected."""
+    """Return the match, or raise a ValueError that mentions `what`."""
     if match is None:
         raise ValueError(f"this is not {what}: {text[:100]!r}")
     return match
 
 
 def load_texts(module: str, name: str) -> dict[str, Any]:
-    """Return the tables of `texts/NAME.toml` in the folder of a module's file."""
+    """Return the tables of `texts/NAME.toml`, located next to the file `module`."""
     path = Path(module).with_name("texts") / f"{name}.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
-"""Options that contradict each other, and configurations for a number of turns.
+"""Test contradictory options, and configurations for a given number of turns.
 
-The bounds of single options are a law of every world (`tests/world/test_config.py`).
+The bounds of single options are tested for every world in `tests/world/test_config.py`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def test_options_that_contradict_each_other_are_refused(
 
 def turns(env_id: str, seed: int, options: Mapping[str, Any]) -> int:
     env = start(env_id, seed=seed, **options)
-    # A long LORE task's graph gives its length faster than playing it.
+    # Reading the length of a LORE task from the graph is faster than playing the task.
     if env_id in LORE:
         return int(env.world.graph.needed) + 1
     outcome = play_optimally(env)

@@ -2,10 +2,9 @@
 
 from agentgym.assemble.registry import register
 
-# Bounds in tokens: some tasks take nearly 4,000 tokens at size 1, and no context window exceeds the
-# maximum.
+# Bounds of the length in tokens, from the smallest states to more than any context window.
 MIN_LENGTH, MAX_LENGTH = 4_000, 4_000_000
-# Every task has enough names, SKUs and ids for this size.
+# Every task can generate enough names, SKUs and ids for this size.
 MAX_SIZE = 100_000
 # Environment lengths in tokens (section 2.3 of the paper).
 LENGTHS = {

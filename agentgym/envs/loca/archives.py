@@ -13,15 +13,15 @@ from collections.abc import Mapping
 
 from agentgym.text.tools import ToolError, echo
 
-# Maximum archive size in bytes; applications are far smaller.
+# Maximum archive size in bytes. Archives of application papers are far smaller.
 MAX_BYTES = 2**20
-# Maximum unpacked size in bytes; stops zip bombs.
+# Maximum unpacked size in bytes, as a protection against zip bombs.
 MAX_UNPACKED = 4 * 2**20
-# Maximum number of entries; many empty files would slow the check down.
+# Maximum number of entries, since many empty files would slow the check down.
 MAX_ENTRIES = 500
 
 _LIMIT = "limit exceeded: the archive is too large: "
-# Damaged, encrypted and unknown data raise these in zipfile.
+# Exceptions that zipfile raises for damaged, encrypted or unsupported archives.
 _BROKEN = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, ValueError, LookupError, RuntimeError, EOFError, OSError,
 )  # fmt: skip
@@ -33,7 +33,7 @@ def read_archive(data: bytes) -> Mapping[str, bytes]:
     Raise ToolError if the archive is unreadable or too large, or has an unsafe path.
     """
     if len(data) > MAX_BYTES:
-        raise ToolError(f"{_LIMIT}at most {MAX_BYTES} bytes here, got {len(data)}")
+        raise ToolError(f"{_LIMIT}the maximum is {MAX_BYTES} bytes, got {len(data)}")
     return _read(data)
 
 
@@ -45,14 +45,14 @@ def _read(data: bytes) -> Mapping[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
             if len(entries) > MAX_ENTRIES:
-                raise ToolError(f"{_LIMIT}at most {MAX_ENTRIES} entries here, got {len(entries)}")
+                raise ToolError(f"{_LIMIT}the maximum is {MAX_ENTRIES} entries, got {len(entries)}")
             for entry in entries:
                 _check(entry, files)
                 with archive.open(entry) as stream:
                     files[entry.filename] = stream.read(left + 1)
                 left -= len(files[entry.filename])
                 if left < 0:
-                    raise ToolError(f"{_LIMIT}the files have at most {MAX_UNPACKED} bytes here")
+                    raise ToolError(f"{_LIMIT}the maximum unpacked size is {MAX_UNPACKED} bytes")
     except _BROKEN as error:
         name = type(error).__name__
         raise ToolError(f"invalid argument: not a readable zip archive: {name}") from None

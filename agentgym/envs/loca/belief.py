@@ -12,21 +12,21 @@ from typing import Any
 
 from agentgym.text.messages import ToolCall
 
-# Characters, about 4,000 tokens, which fit into any context window.
+# Maximum characters of a belief state, about 4,000 tokens, which fit into any context window.
 LIMIT = 12_000
-# Pending steps whose words decide which facts are relevant.
+# Number of pending steps whose words decide which facts are relevant.
 NEXT_STEPS = 10
-# Changes to list; the last few suffice for an agent that has lost track.
+# Maximum number of changes to list; an agent that has lost track needs only the last few.
 _NEWEST = 5
-# Maximum characters of a fact that is not split; a record of a dozen fields fits.
+# Facts of at most this many characters, such as a record of a dozen fields, are not split.
 _SMALL = 300
-# Maximum length of one record, so none crowds out the others.
+# Maximum characters of one record, so that no record crowds out the others.
 _LONGEST = 1_500
-# A word that occurs in more records, such as a year, barely indicates relevance.
+# Words that occur in more records than this, such as years, barely indicate relevance.
 _COMMON = 500
-# Maximum records to rank, by rarest words first; several times as many as fit.
+# Maximum number of records to rank, several times as many as fit into a belief state.
 _LOOKED_AT = 1_000
-# Plans have at most eight kinds of reads; further kinds are counted as one.
+# Plans have at most eight kinds of reads; any further kinds share one counter.
 _KINDS = 12
 _OTHERS = "others"
 _LABEL, _CALL = 60, 200
@@ -39,14 +39,14 @@ _SPACED = re.compile(r"\S+")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A small fact, or one record of a large fact, as JSON."""
+    """JSON text of a small fact, or of one record of a large fact."""
 
     text: str
     words: frozenset[str]
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the casefolded words of a text."""
+    """Return the casefolded words of a string."""
     return frozenset(_WORD.findall(text.casefold()))
 
 
@@ -70,7 +70,7 @@ def _parts(name: str, value: Any, most: int = _LONGEST) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Reads:
-    """The number of reads of one kind, and the newest one's label."""
+    """Number of reads of one kind, with the label of the newest read."""
 
     count: int = 0
     pieces: int = 0
@@ -112,7 +112,7 @@ class OfficeBelief:
         self._empty.pop(label, None)
 
     def brief(self, needed: frozenset[str], room: int, off_plan: Sequence[ToolCall]) -> list[str]:
-        """Return lines of at most `room` characters; facts with most words of `needed` come first."""
+        """Return lines of at most `room` characters, preferring facts with words in `needed`."""
         head = self._summary(off_plan)
         room -= sum(len(line) + 1 for line in head)
         shown = self._choose(needed, room - len(self._kinds) * _KIND_ROOM)
@@ -155,7 +155,7 @@ class OfficeBelief:
         weights: dict[tuple[str, int], float] = {}
         rarest = sorted((len(self._index[word]), word) for word in needed & self._index.keys())
         looked_at = 0
-        for count, word in rarest:  # a fixed order, since floating-point sums depend on it
+        for count, word in rarest:  # a fixed order gives reproducible sums
             looked_at += count
             if count > _COMMON or looked_at > _LOOKED_AT:
                 break
@@ -177,7 +177,7 @@ class OfficeBelief:
             records[self._kind(label)] += len(places)
         lines = []
         for name, kind in self._kinds.items():
-            # If there was only one read, its own line already shows that it is partial.
+            # The line of a single read already shows how many records are listed.
             if records[name] < kind.pieces and not (kind.count == 1 and records[name]):
                 reads = "read" if kind.count == 1 else "reads"
                 lines.append(
@@ -192,7 +192,7 @@ class OfficeBelief:
 
 
 def _leave_out_numbers(word: re.Match[str]) -> str:
-    # Numbers distinguish reads of the same kind, so remove them.
+    # Labels of the same kind differ only in numbers.
     return "#" if any(map(str.isdecimal, word[0])) else word[0]
 
 

@@ -1,7 +1,7 @@
 """Canonical forms and effects of tool calls.
 
-Calls that differ only in notation share a canonical form. A call's effects map the things that it
-sets to their values, so one batch update equals many single updates.
+Calls that differ only in notation share a canonical form. Effects map each changed item to the new
+value, so a batch update has the same effects as many single updates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agentgym.office.spreadsheet.cells import parse_area
 from agentgym.text.messages import ToolCall
 from agentgym.text.tools import ToolError, tools_of
 
-# Both tools return the text of a file.
+# `read_file` and `read_text_file` both return the text of a file.
 _SAME_TOOL = {"read_file": "read_text_file"}
 
 # SQL dialects by tool.
@@ -51,11 +51,11 @@ def canonical_call(servers: tuple[str, ...], call: ToolCall) -> ToolCall:
 
 
 def _canonical_mail(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    # Recipients in To, Cc and Bcc get the same mail.
+    # Recipients in To, Cc and Bcc receive the same mail.
     parts = [arguments.get(name) for name in ("to", "cc", "bcc")]
     try:
         people = [addresses(part) for part in parts if isinstance(part, str)]
-    except ToolError:  # such an email cannot have been sent
+    except ToolError:  # an email with invalid addresses cannot have been sent
         return dict(arguments)
     to = dict.fromkeys(address.lower() for some in people for _, address in some)
     rest = {name: value for name, value in arguments.items() if name not in ("cc", "bcc")}
@@ -86,18 +86,18 @@ def _defaults(servers: tuple[str, ...]) -> Mapping[str, Mapping[str, Any]]:
     return defaults
 
 
-# New value of each changed item, by name.
+# Maps the name of each changed item to the new value.
 Effects: TypeAlias = Mapping[str, str]
 
 NO_EFFECTS: Effects = {}
-# The item that a mail login changes.
+# Name of the item that a mail login changes.
 SESSION = "session"
-# Every turn compares the same pending steps, so their effects are cached.
+# Effects are cached, because every turn compares the same pending steps.
 _CACHED = 512
 
 
 def effects_of(call: ToolCall) -> Effects:
-    """Return the effects visible in a call's arguments; empty for unknown tools."""
+    """Return the effects that a call's arguments show, or none for unknown tools."""
     if call.name not in _READERS:
         return NO_EFFECTS
     return _effects(call.name, json.dumps(call.arguments, ensure_ascii=False))
@@ -108,7 +108,7 @@ def _effects(tool: str, arguments: str) -> Effects:
     try:
         return dict(_READERS[tool](json.loads(arguments)))
     except (ToolError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
-        return NO_EFFECTS  # a chat may contain any call
+        return NO_EFFECTS  # a chat may contain invalid calls
 
 
 def _products(arguments: Mapping[str, Any]) -> Effects:
@@ -125,7 +125,7 @@ def _product(number: int, data: Mapping[str, Any]) -> Effects:
 
 
 def cell_effects(place: str, number: int, row: Sequence[Any], left: int = 1) -> Effects:
-    """Return the effects of writing a row, whose first value is in column `left`."""
+    """Return the effects of writing a row that starts in column `left`."""
     return {f"cell {place} {number} {left + x}": _text(value) for x, value in enumerate(row)}
 
 
@@ -140,12 +140,11 @@ def _cells(arguments: Mapping[str, Any]) -> Effects:
     return effects
 
 
-# Compare such text as a number; no office contains longer numbers.
+# Strings with this pattern are compared as numbers.
 _NUMBER = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?")
 
 
 def _text(value: Any) -> str:
-    """Return a value as text; 2 equals "2.0"."""
     text = value.strip() if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if _NUMBER.fullmatch(text):
         return str(Decimal(text).normalize())
@@ -164,7 +163,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Effects]] = {
     "batch_update_cells": _cells,
 }
 
-# The tools that change each kind of record. Other tools change the files in their arguments.
+# The tools that change each kind of record. All other tools change only files in the arguments.
 _THINGS = {
     "categories": re.compile("woo_products_categories_create"),
     "events": re.compile("(create|update|delete)_event"),
@@ -174,7 +173,7 @@ _THINGS = {
     "storage": re.compile("storage_(create|upload|delete)_.*"),
 }
 PROGRAMS = frozenset({"python_execute", "run_command"})
-# A tool with one of these words in its name changes nothing relevant.
+# Tools with one of these words in their names change nothing relevant.
 _READS = frozenset(
     "read list directory search get validate describe show open check health reports status".split()
 )
@@ -189,14 +188,14 @@ _CHANGES = re.compile(
 
 
 def is_read(call: ToolCall) -> bool:
-    """Return whether a call certainly changes nothing relevant."""
+    """Return whether a call cannot change anything relevant."""
     if call.name in _DIALECTS:
         return not _CHANGES.search(str(call.arguments.get("query")))
     return not _READS.isdisjoint(call.name.split("_"))
 
 
 def things_changed(call: ToolCall, files: Collection[str] = ()) -> frozenset[str]:
-    """Return the kinds of records, and `file <path>` for files, that a call may have changed.
+    """Return the kinds of records and the files (as `file <path>`) that a call may have changed.
 
     A program may change every file that it names.
     """

@@ -1,4 +1,4 @@
-"""Shop products, some of whose names are prefixes of other names."""
+"""Shop products. Some product names are prefixes of others."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from agentgym.envs.loca.writing.phrase_book import Phrase, PhraseBook, PhraseSlo
 
 SLOTS = {"number": PhraseSlot(r"\d+", read=int)}
 
-# Empty variants and colours are twice as likely, because plain names are prefixes of others.
+# Empty strings occur twice, so many plain product names are prefixes of other names.
 _VARIANTS = ("", "", " Pro", " Mini", " Plus", " Pro Plus", " Classic", " Set")
 _COLOURS = ("", "", " Red", " Blue", " Green", " Grey", " Blue Grey", " Oak")
-# Ranges [low, high) of the number of specific and general sentences in a description.
+# Lower and upper bounds of the number of specific and general sentences in a description.
 _SENTENCES = ((3, 3), (5, 5))
 
 
@@ -39,12 +39,12 @@ def _by_name(
 
 @functools.cache
 def products_book() -> PhraseBook:
-    """Return the phrases that fit any department's products."""
+    """Return the phrases that fit products of any department."""
     return PhraseBook(load_texts("products")["any"], SLOTS)
 
 
 def make_products(rng: np.random.Generator, count: int) -> list[dict[str, str]]:
-    """Draw products; there are SKUs for at most 900,000."""
+    """Draw products, at most 900,000 because SKUs are unique."""
     products: list[dict[str, str]] = []
     seen = Counter[str]()
     departments = _departments()
@@ -88,10 +88,10 @@ def has_note(description: str, kind: str) -> bool:
 
 
 def cents(rng: np.random.Generator, low: int, high: int) -> str:
-    """Draw a price in `[low, high)` cents, as decimal text."""
+    """Draw a price in `[low, high)` cents and return a decimal string."""
     return in_decimals(whole(rng, low, high))
 
 
 def in_decimals(hundredths: int) -> str:
-    """Format hundredths with two decimals."""
+    """Format a number of hundredths with two decimals."""
     return f"{hundredths // 100}.{hundredths % 100:02}"

@@ -1,4 +1,4 @@
-"""Compare final states with expected ones in both directions."""
+"""Compare the final state of an office with the expected state."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from agentgym.office.spreadsheet.workbooks import hidden_parts, read_workbook
 from agentgym.office.store import Store
 from agentgym.text.tools import ToolError, echo
 
-# A comparison takes the actual cell, then the expected one.
+# A comparison function takes the actual cell and the expected cell.
 Same: TypeAlias = Callable[[Any, Any], bool]
 
 
-_ROUNDING = 1e-9  # allows for floating-point errors, which the agent cannot avoid
+_ROUNDING = 1e-9  # tolerates floating-point errors, which the agent cannot avoid
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 def exact(actual: Any, expected: Any) -> bool:
-    """Return whether strings are equal up to surrounding whitespace."""
+    """Return whether strings are equal, ignoring surrounding whitespace."""
     return as_text(actual) == as_text(expected)
 
 
@@ -45,7 +45,7 @@ def loose(actual: Any, expected: Any) -> bool:
 
 
 def number(tolerance: float = 0.0, unit: str = "") -> Same:
-    """Return a comparison that accepts a unit and thousands separators."""
+    """Return a comparison function that accepts a unit and thousands separators."""
 
     def same(actual: Any, expected: Any) -> bool:
         value = as_number(actual, unit)
@@ -67,7 +67,7 @@ def as_number(value: Any, unit: str = "") -> float | None:
 
 
 def as_text(value: Any) -> str:
-    """Return a cell as text; dates in ISO 8601."""
+    """Return a cell as a string, with dates in ISO 8601."""
     if value is None:
         return ""
     if isinstance(value, datetime):
@@ -104,7 +104,7 @@ def row_failures(
         what: The name of the table.
         actual: The actual rows.
         expected: The expected rows.
-        columns: The comparison of each column.
+        columns: The comparison function of each column.
         key: The columns that identify rows; expected rows may share a key.
         ordered: Whether the order of rows matters.
     """
@@ -127,7 +127,7 @@ def row_failures(
         rows = candidates.get(name)
         if not rows:
             continue
-        # Rows may share a key, so compare the most similar one to report a single failure.
+        # If several rows share the key, compare with the most similar row.
         best = (
             rows[0] if len(rows) == 1 else min(rows, key=functools.partial(differences, wanted=row))
         )
@@ -153,7 +153,7 @@ class CsvTable:
     forms: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
     def failures(self, files: Workspace, expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """Yield the failures of the file in a workspace."""
+        """Yield the failures of a workspace's file."""
         try:
             text = files.read_text(self.path)
         except ToolError as error:
@@ -162,7 +162,7 @@ class CsvTable:
         yield from self.text_failures(text, expected)
 
     def text_failures(self, text: str, expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """Yield the failures of the file's content."""
+        """Yield the failures of CSV text."""
         rows, format_failures = csv_rows(text, self.path, self.columns)
         yield from format_failures
         actual, wanted = map(self._in_one_form, (rows, expected))
@@ -183,7 +183,7 @@ class CsvTable:
 def csv_rows(
     text: str, path: str, columns: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the rows of a CSV text and the errors in its format."""
+    """Return the rows and the format errors of CSV text."""
     try:
         reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
         records = [record for record in reader if not is_blank(record)]
@@ -199,7 +199,7 @@ def csv_rows(
 
 
 def digest(store: Store, *tables: str, without: Collection[str] = ()) -> str:
-    """Hash all records of the tables, except the columns `without`."""
+    """Hash all records of the tables, ignoring the columns in `without`."""
     return hash_of([store.fingerprint(table, without) for table in tables])
 
 
@@ -216,7 +216,7 @@ def table_failures(
     key: Sequence[str],
     ordered: bool = False,
 ) -> Iterator[str]:
-    """Yield the failures of a sheet; see `row_failures`."""
+    """Compare a sheet with the expected rows, like `row_failures`."""
     columns = list(cells)
     names, rows = named_rows(table, columns)
     if names != columns:
@@ -319,5 +319,5 @@ def says(mail: Mail, text: str) -> bool:
 
 
 def same_subject(mail: Mail, subject: str) -> bool:
-    """Compare an email's subject, ignoring white space."""
+    """Return whether an email has this subject, ignoring whitespace."""
     return mail.subject.split() == subject.split()

@@ -21,17 +21,17 @@ from agentgym.text.tokens import count_texts
 if TYPE_CHECKING:
     from agentgym.envs.loca.task import OfficeConfig, OfficeTask
 
-# Maximum relative error of the length; small compared with the steps between preset lengths.
+# Maximum relative error of the length, small compared with the gaps between preset lengths.
 TOLERANCE = 0.08
-# Identifiers have a separate random stream, so requesting more of them changes no other draw.
+# Identifiers have a separate random stream, so drawing more identifiers changes no other draw.
 _IDS = 1
-# Bounds the time of a reset if no size fits.
+# Maximum number of draws, so that a reset ends if no size fits.
 _TRIES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnState:
-    """A pickled state; `steps` is the length of its plan, `hashes` the protected state's hashes."""
+    """A pickled state, with the number of plan steps and the hashes of the protected state."""
 
     state: bytes
     tokens: int
@@ -52,8 +52,8 @@ def draw_state(task: Any, config: OfficeConfig, seed: int) -> DrawnState:
     drafts = [_draw_draft(task, config, (seed, 0), size)]
     sizes = [size]
     while len(drafts) < _TRIES and min(map(error, drafts)) > TOLERANCE * config.length:
-        # The exponent makes this converge for lengths that grow with the size, with its square, or
-        # in between. A size may be tried again, since another draw may fit.
+        # With this exponent, the loop converges whether the length grows linearly or quadratically.
+        # A size may be tried again, since another draw may fit.
         size, best = min(zip(sizes, drafts, strict=True), key=lambda pair: error(pair[1]))
         size = round(size * (config.length / max(1, best.tokens)) ** 0.75)
         sizes.append(min(MAX_SIZE, max(1, size)))

@@ -16,13 +16,13 @@ ItemT = TypeVar("ItemT")
 
 
 def whole(rng: np.random.Generator, low: int, high: int | None = None) -> int:
-    """Draw an integer from `[low, high)`, or from `[0, low)`."""
+    """Draw an integer from `[low, high)`, or from `[0, low)` if `high` is None."""
     return int(rng.integers(low, high))
 
 
 def pick(rng: np.random.Generator, items: Sequence[ItemT]) -> ItemT:
     """Draw one item."""
-    # This draws like `rng.choice`, but without its slow conversion to an array.
+    # `rng.choice` draws the same items, but first converts them to an array, which is slow.
     return items[int(rng.integers(len(items)))]
 
 
@@ -34,13 +34,13 @@ def shuffled(
 
 
 def pick_by_share(rng: np.random.Generator, shares: Mapping[ItemT, float]) -> ItemT:
-    """Draw an item by its probability; the last item gets the rest."""
+    """Draw an item by its probability; the last item gets the remaining probability."""
     items, limits = list(shares), list(itertools.accumulate(shares.values()))
     return items[min(bisect.bisect(limits, rng.random()), len(items) - 1)]
 
 
 class DrawnValues(dict[str, Any]):
-    """Values for the slots of sentences; missing ones are drawn on access."""
+    """Values of sentence slots; unknown values are drawn on access."""
 
     def __init__(self, draws: Mapping[str, Callable[[], Any]], **known: Any) -> None:
         super().__init__(known)
@@ -51,7 +51,7 @@ class DrawnValues(dict[str, Any]):
 
 
 def load_texts(name: str) -> dict[str, Any]:
-    """Return the tables of a text file."""
+    """Return the tables of a TOML file in the folder `texts`."""
     return reading.load_texts(__file__, name)
 
 
@@ -61,7 +61,7 @@ def _strings(name: str) -> dict[str, str]:
 
 
 def text_of(file: str, key: str) -> str:
-    """Return a string of a text file."""
+    """Return a string from a TOML file in the folder `texts`."""
     return _strings(file)[key]
 
 
@@ -72,7 +72,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def people(rng: np.random.Generator, count: int) -> list[str]:
-    """Draw distinct full names; there are 386,694."""
+    """Draw distinct full names, at most 386,694."""
     pairs = len(FIRST) * len(LAST)
     total = pairs if count <= pairs else pairs * (1 + len(_LETTERS))
     names = []

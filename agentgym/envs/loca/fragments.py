@@ -1,4 +1,4 @@
-"""Plan fragments that several tasks share: reading listings, repairing outputs, sending letters."""
+"""Plan fragments that several tasks share, for listings, output repairs and letters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentgym.office.spreadsheet.excel_parts import spot_name
 from agentgym.text.messages import ToolCall
 
 _MAILS = 20  # the default page size of get_emails
-_SHOP_PAGE = 20  # products and orders are long; 20 still fit into a small context window
+_SHOP_PAGE = 20  # twenty products or orders fit even into a small context window
 
 
 def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") -> Piece:
@@ -29,7 +29,7 @@ def read_folder(keep: Callable[[dict[str, Any]], Any], folder: str = "INBOX") ->
     def learn(text: str) -> dict[str, Any]:
         listing = json.loads(text)
         if listing["page_size"] < _MAILS:
-            raise ValueError("a smaller page does not set the page size")
+            raise ValueError(f"page_size must be at least {_MAILS}, got {listing['page_size']}")
         facts = [keep(mail) for mail in listing["emails"]]
         return {
             "pages": listing["total_pages"],
@@ -75,7 +75,7 @@ def read_shop(
 
 
 def find_spreadsheet(title: str) -> PlanStep:
-    """Return the step that finds the first spreadsheet with a title."""
+    """Return the step that finds the first spreadsheet with this title."""
 
     def learn(text: str) -> str:
         return next(str(each["id"]) for each in json.loads(text) if each["title"] == title)
@@ -86,8 +86,8 @@ def find_spreadsheet(title: str) -> PlanStep:
 def read_table(spreadsheet: str, sheet: str) -> PlanStep:
     """Return the step that reads a sheet.
 
-    Its fact contains `rows` (header included), `room` (the sheet's number of rows) and `own`
-    (the indices of rows that off-plan calls wrote).
+    The step's fact contains `rows` (including the header), `room` (the sheet's number of rows) and
+    `own` (the indices of rows that off-plan calls wrote).
     """
 
     def learn(text: str) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def settle_file(table: CsvTable, rows: Sequence[Mapping[str, Any]]) -> Piece:
     def is_right(text: str) -> bool:
         return table.matches(text.removeprefix(f"{path}:\n").removesuffix("\n"), rows)
 
-    # This tool reports a missing file as a result, which the plan can read.
+    # If the file is missing, this tool returns a result instead of an error.
     if (yield look(f"file {path}", f"Look at {path}.", is_right, "read_multiple_files", paths=[path])):  # fmt: skip
         return []
     step = write(
@@ -163,7 +163,7 @@ def look_at_workbook(
 
 
 def remove_sheets(path: str, sheets: Iterable[str], kept: str) -> Iterator[PlanStep]:
-    """Yield the steps that remove all sheets of a workbook but `kept`."""
+    """Yield the steps that remove all sheets of a workbook except `kept`."""
     for title in sheets:
         if title != kept:
             yield write(
@@ -179,14 +179,14 @@ def remove_sheets(path: str, sheets: Iterable[str], kept: str) -> Iterator[PlanS
 def create(
     thing: str, label: str, output: str, key: str, tool: str, /, **arguments: Any
 ) -> PlanStep:
-    """Return the step that creates a record and learns its field `key`."""
+    """Return the step that creates a record and reads the field `key` of the new record."""
     return write(
         label, output, tool, thing=thing, learn=lambda text: json.loads(text)[key], **arguments
     )
 
 
 def over(table: Sequence[Sequence[Any]], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return data that overwrites a table with rows and clears its other cells."""
+    """Return data that overwrites a table with `rows` and clears all other cells."""
     width = max(map(len, [*table, *rows]))
     height = max(len(table), len(rows))
     data = [[*row, *[""] * (width - len(row))] for row in rows]
@@ -205,8 +205,8 @@ def settle_sheet(
     Args:
         write_step: Returns the step that writes `data` into `range`.
         where: The spreadsheet and the sheet.
-        table: All required rows, header included.
-        area: The part of the initial sheet to write, as in `A5:C9`.
+        table: All required rows, including the header.
+        area: The range of the initial sheet to write, such as `A5:C9`.
         is_right: Whether the sheet needs no change.
     """
     label = f"Look at the entries of {where['sheet']}."
@@ -223,7 +223,7 @@ def settle_sheet(
 
 
 def mail_of(arguments: Mapping[str, Any]) -> Mail:
-    """Return the mail that a `send_email` call sends."""
+    """Return the email that a `send_email` call sends."""
     names = [path.rpartition("/")[2] for path in arguments.get("attachments") or ()]
     return Mail(
         sender="",
@@ -251,7 +251,7 @@ def same_letter(subject: str, body: str, *attachments: str) -> Callable[[Mapping
 
 
 def fill_letter(template: str, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Fill a letter template; return the subject, which is its first line, and the text."""
+    """Fill a letter template; return the subject (the first line) and the body."""
     text = re.sub(r"\{(\w+)\}", lambda match: str(values[match[1]]), template)
     subject, _, body = text.partition("\n")
     return subject.removeprefix("Subject: "), body.strip()

@@ -1,4 +1,4 @@
-"""Cached failures of an office task and outcomes of its plan."""
+"""Cache for the failures of an office task and the outcomes of the plan."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 class Outlook:
-    """Cache of a task's failures and plan outcomes, which step labels need twice per step."""
+    """Cache for failures and plan outcomes, which each step label needs twice."""
 
     def __init__(self) -> None:
         self._version: object = None
         self._failures = Counter[str]()
-        self._deviations = 0  # the off-plan changes that the verdict covers
+        self._deviations = 0  # number of off-plan changes when the plan was last tested
         self._succeeds = True
         self._hopeful: Counter[str] | None = None  # the failures when the plan last succeeded
 
@@ -31,7 +31,7 @@ class Outlook:
         if self._deviations != task.deviations:
             self.count(task)
             self._deviations = task.deviations
-            # If a change only removed failures, the plan still succeeds.
+            # A change that only removes failures cannot break the plan.
             if self._hopeful is None or not self._failures < self._hopeful:
                 self._succeeds = task.plan_succeeds()
             self._hopeful = self._failures if self._succeeds else None

@@ -1,7 +1,7 @@
 """Reference plans and their steps.
 
-A plan is a generator that yields steps and receives facts from their results. It sees the office
-only through these results, so playing it proves that the tools suffice.
+A plan is a generator that yields steps and receives facts from the step results. Plans see the
+office only through tool results, so a successful plan proves that the tools suffice.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 from agentgym.envs.loca.calls import Effects, effects_of
 from agentgym.text.messages import ToolCall
 
-# Maps calls with the same effect to one form.
+# Function that maps calls with the same effect to one canonical form.
 Canonicalizer: TypeAlias = Callable[[ToolCall], ToolCall]
 
 
-# A plan raises these if it cannot interpret a result or a fact.
-# A StopIteration inside a generator becomes a RuntimeError.
+# Exceptions of a plan that cannot interpret a result or a fact. A StopIteration inside a generator
+# becomes a RuntimeError.
 SENSELESS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError)
 
 
@@ -28,14 +28,14 @@ class PlanStep:
 
     Attributes:
         label: An imperative sentence, unique in the plan.
-        learn: Extracts the JSON-able fact from the result; optional for changes.
-        output: The output that a change contributes to; empty for a reading step.
-        same: The arguments that another call must share to count as this step; empty means all.
-        accepts: An additional check of the canonical arguments.
-        mark_own: Marks data that off-plan calls have written, given their effects and
-        `own_records`.
-        thing: The file or kind of record that the step writes or shows; see `things_changed`.
-        is_look: Whether the step only runs if an off-plan call has changed the thing.
+        learn: Extracts a JSON-serializable fact from the result; optional for writing steps.
+        output: The output that a writing step contributes to; empty for a reading step.
+        same: The arguments that another call must repeat to count as this step; empty means all.
+        accepts: An additional check of a call's canonical arguments.
+        mark_own: Marks the data in a fact that off-plan calls have written, given the effects of
+            those calls and `own_records`.
+        thing: The file or kind of record that the step reads or writes; see `things_changed`.
+        is_look: Whether the step runs only if an off-plan call has changed `thing`.
     """
 
     label: str
@@ -67,14 +67,14 @@ class PlanStep:
             return False
         try:
             return self.accepts is None or self.accepts(other.arguments)
-        except SENSELESS:  # a chat may contain any arguments
+        except SENSELESS:  # a chat may contain invalid arguments
             return False
 
 
-# The steps of a sequence may run in any order. The plan receives None for a step without `learn`.
+# The steps of a sequence may run in any order. A step without `learn` has the fact None.
 Plan: TypeAlias = Generator[PlanStep | Sequence[PlanStep], Any, None]
 
-# Tasks are scored when the agent claims to be done.
+# The last step of every plan, which ends the episode.
 CLAIM = PlanStep("Say that the task is done.", ToolCall("claim_done", {}), output="claim")
 
 
@@ -86,14 +86,14 @@ def read(label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any
 def look(
     thing: str, label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any
 ) -> PlanStep:
-    """Return a step that only runs if an off-plan call has changed the thing."""
+    """Return a reading step that runs only if an off-plan call has changed `thing`."""
     return PlanStep(label, ToolCall(tool, arguments), learn, thing=thing, is_look=True)
 
 
 def look_on(
     thing: str, label: str, learn: Callable[[str], Any], tool: str, /, **arguments: Any
 ) -> PlanStep:
-    """Return a step that continues a look."""
+    """Return another reading step for the `thing` of an earlier `look` step."""
     return PlanStep(label, ToolCall(tool, arguments), learn, thing=thing)
 
 
@@ -109,7 +109,7 @@ def write(
     learn: Callable[[str], Any] | None = None,
     **arguments: Any,
 ) -> PlanStep:
-    """Return a step that changes the office; see `PlanStep`."""
+    """Return a step that changes the office."""
     return PlanStep(
         label,
         ToolCall(tool, arguments),
@@ -121,5 +121,5 @@ def write(
     )
 
 
-# A generator that a plan runs with `yield from`.
+# Part of a plan, run with `yield from`.
 Piece = Generator[PlanStep | Sequence[PlanStep], Any, list[Any]]

@@ -1,7 +1,7 @@
-"""Follow an agent's progress along an office task's plan, using only its chat.
+"""Track an agent's progress along the plan of an office task, using only the chat.
 
-Off-plan calls count as the plan steps with the same effects, so the next steps are those whose
-effects the office still lacks.
+An off-plan call counts as a plan step if both have the same effects. The next steps are the plan
+steps whose effects the office still lacks.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from agentgym.envs.loca.calls import SESSION, Effects, effects_of, things_change
 from agentgym.envs.loca.plan import CLAIM, SENSELESS, Canonicalizer, Plan, PlanStep
 from agentgym.text.messages import ToolCall
 
-# Bounds the memory that a policy with random reads can use.
+# Maximum number of stored results, to bound the memory that random reads can use.
 MAX_PREFETCHED = 1_000
 
 # Prefix of a line about a planned change.
 _DONE = "done: "
-# Prefix of a line about an off-plan call whose effects later steps may need.
+# Prefix of a line about an off-plan call that may replace later steps.
 _OTHER = "also changed"
-# Line prefixes for a file or sheet that off-plan calls changed in an unknown way or damaged.
+# Line prefixes for files and sheets that off-plan calls have changed or damaged.
 _UNSEEN, _RUINED = "to look at", "to make anew"
 # Prefix of the line about the records that the agent has added.
 _OWN = "own records"
-# The arrow is escaped in a fact's JSON, because an arrow separates label and fact.
+# Escaped form of the arrow in JSON, because an arrow separates label and fact.
 _ARROW = "\\u003d>"
 
 
@@ -37,11 +37,11 @@ def _identity(call: ToolCall) -> ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """Changes that the office shows after a call.
+    """Changes to the office, detected after a call.
 
     Attributes:
-        files: The changed files as `file <path>`, and whether they can be read.
-        own_records: The records that the agent has added, if changed; see `PlanStep.mark_own`.
+        files: Maps each changed file, as `file <path>`, to whether the file is readable.
+        own_records: The records that the agent has added, or None if unchanged.
     """
 
     files: Mapping[str, bool]
@@ -49,9 +49,9 @@ class Noticed:
 
 
 class Progress:
-    """Progress along a plan, inferred from the results in the chat; instances can be pickled.
+    """Progress along a plan, inferred from the tool results in the chat.
 
-    `lost` is the reason why the plan cannot continue: the agent changed data before reading it.
+    `lost` is the error that stops the plan, for example after the agent has changed unread data.
     """
 
     def __init__(
@@ -78,19 +78,19 @@ class Progress:
         self._completed: list[PlanStep] = []
         self._lines: dict[str, str] = {}
         self._prefetched: dict[str, str] = {}
-        self._others: list[ToolCall] = []  # off-plan calls whose effects the state lists
-        self._effects: dict[str, str] = {}  # the newest value of each item that those calls set
-        self._unseen: dict[str, str] = {}  # line prefixes of changed files and kinds of records
+        self._others: list[ToolCall] = []  # off-plan calls listed in the state
+        self._effects: dict[str, str] = {}  # newest value of each item set by off-plan calls
+        self._unseen: dict[str, str] = {}  # line prefix for each changed file or kind of record
         self._own_records: Sequence[Any] = ()
-        # Effects of off-plan calls since the last look, by kind of record.
+        # Effects of off-plan calls since the last `look` step, by kind of record.
         self._touched: dict[str, list[Effects]] = {}
         self._things: dict[str, str] = {}  # `PlanStep.thing` of each step with a fact
-        self._done_effects: dict[str, tuple[str, str]] = {}  # value and step label of each item
+        self._done_effects: dict[str, tuple[str, str]] = {}  # maps items to values and step labels
         self._belief = OfficeBelief()
         self._unindexed: dict[str, None] = {}  # labels not yet in the belief
 
     def pending(self) -> list[PlanStep]:
-        """Steps that may run now, in plan order; `CLAIM` at the end."""
+        """Return the steps that may run now, in plan order, or `CLAIM` at the end of the plan."""
         self._advance()
         return list(self._pending.values())
 
@@ -100,7 +100,7 @@ class Progress:
         return [*self._completed, *(step for step in self._steps() if step.label in self.facts)]
 
     def counts(self, step: PlanStep, call: ToolCall) -> bool:
-        """Return whether a call achieves a step; it may do more than that."""
+        """Return whether a call achieves a step, possibly with additional effects."""
         needed = step.effects
         return step.counts(call, self._canonicalize) or bool(
             needed and needed.items() <= effects_of(call).items()
@@ -109,7 +109,7 @@ class Progress:
     def record(
         self, call: ToolCall, result: str, lasting: bool, noticed: Noticed | None = None
     ) -> None:
-        """Record an executed call; `lasting` effects matter even if the call is off plan."""
+        """Record an executed call; `lasting` means that no later call can undo the effects."""
         self._advance()
         step = self._match(call)
         if step is not None:
@@ -183,7 +183,7 @@ class Progress:
         return bool(self.off_plan_calls or made)
 
     def lines(self) -> list[str]:
-        """Return the facts as lines that `restore` reads."""
+        """Return the facts as lines, which `restore` can read."""
         self._advance()
         return [*self._lines.values(), *self._lines_of_others()]
 
@@ -197,7 +197,7 @@ class Progress:
         return lines
 
     def finished(self) -> set[str]:
-        """Return the outputs whose steps are all done; none while reading steps are pending."""
+        """Return the outputs with no pending steps, or none while reading steps are pending."""
         pending = {step.output for step in self.pending()}
         if "" in pending:
             return set()
@@ -236,7 +236,7 @@ class Progress:
             else:
                 label, mark, fact = line.rpartition(" => ")
                 if not mark:
-                    raise ValueError(f"{line!r} is not a line of a state")
+                    raise ValueError(f"expected LABEL => FACT, got {line!r}")
                 self._learn(label, json.loads(fact), change=False)
 
     def _steps(self) -> Sequence[PlanStep]:
@@ -279,7 +279,7 @@ class Progress:
         undone = set()
         for thing, value in effects.items():
             done_value, label = self._done_effects.get(thing, (value, ""))
-            # Reopen only steps without a fact, because later steps depend on facts.
+            # Steps with a fact stay done, because later steps depend on the fact.
             if done_value != value and (thing == SESSION or self.facts.get(label) is None):
                 undone.add(label)
         for label in undone:
@@ -314,7 +314,7 @@ class Progress:
                     self._restart()
                     continue
                 self._completed += [step for step in self._steps() if step.label in self.facts]
-                # A read that the plan did not need yields no fact.
+                # The fact of an unnecessary reading step is None.
                 facts = [self.facts.get(step.label) for step in self._steps()]
                 is_single = isinstance(self._batch, PlanStep)
                 self._enter(self._script.send(facts[0] if is_single else facts))
@@ -345,7 +345,7 @@ class Progress:
     def _credit_earlier_calls(self) -> None:
         for step in list(self._pending.values()):
             if step.is_look and self._unseen.get(step.thing) == _RUINED:
-                self._learn_from(step, "")  # treat it like a missing file
+                self._learn_from(step, "")  # treat a damaged file like a missing file
             elif not step.changes and not step.thing and self._prefetched:
                 result = self._prefetched.pop(self._key(step.call), None)
                 if result is not None:
@@ -402,4 +402,4 @@ def steps_of(
                 )
             yield step, result
     if progress.lost:
-        raise ValueError(f"the plan stops: {progress.lost}")
+        raise ValueError(f"the plan failed: {progress.lost}")

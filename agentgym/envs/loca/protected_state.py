@@ -1,4 +1,4 @@
-"""Fingerprints of the state that a task must not change."""
+"""Fingerprints of the state that an agent must not change."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from agentgym.office.warehouse.engine import SQLEngine
 # Harmless differences that tasks mention in their rules.
 DRAFTS, INSIGHTS = "email.drafts.*", "snowflake.insights*"
 
-# `server.part.column` is a changed record, `server.part+` a new and `server.part-` a removed one.
-# `output:` matches only required files, `own:` only records or files that the agent created.
+# `server.part.column` means a changed record, `server.part+` a new record and `server.part-` a
+# removed record. `output:` matches only required files; `own:` matches only what the agent created.
 HARMLESS: Mapping[str, str] = {
     "/*+": "a new file or folder in the workspace",
     "own:/*": "changes to a file that the agent made and that is no output",
@@ -31,17 +31,17 @@ HARMLESS: Mapping[str, str] = {
     INSIGHTS: "insights in the memo",
 }
 
-# Names of parts by email origin; emails of any other origin are in the part `received`.
+# Maps the origin of an email to a part of the mailbox; all other origins belong to `received`.
 _ORIGINS = {"draft": "drafts", "bounce": "bounces", "sent": "sent"}
 
-# Sending changes these tables, so the task checks sent emails and `_mail_hash` all others.
+# Sending an email changes these tables. Each task checks sent emails; `_mail_hash` covers the rest.
 _CHECKED_BY_TASK = {"email.mails", "email.messages", "email.attachments"}
 
 
 def fingerprint_protected(
     office: Office, mutable_tables: Collection[str], harmless: Collection[str]
 ) -> dict[str, str]:
-    """Hash each part of the services' state, except mutable tables and harmless differences."""
+    """Hash each part of the services' state, excluding mutable tables and harmless differences."""
     hashes: dict[str, str] = {}
     for server in office.toolsets():
         patterns = [name for name in harmless if name.startswith((f"{server.name}.", "*"))]

@@ -12,19 +12,19 @@ def query_rows(text: str) -> list[dict[str, Any]]:
     """Return the rows of a BigQuery result."""
     start = re.search(r"^\[", text, re.MULTILINE)
     if start is None and "Total rows: 0" not in text:
-        raise ValueError("the text has no rows")
+        raise ValueError("the result must contain rows")
     return list(json.loads(text[start.start() :])) if start else []
 
 
 def data_rows(text: str) -> list[dict[str, str]]:
-    """Return the records of a Snowflake result as text."""
+    """Return the records of a Snowflake result as strings."""
     _, mark, data = text.partition("\ndata:")
     if not mark:
-        raise ValueError("the text has no records")
+        raise ValueError("the result must contain records")
     blocks = [block.removeprefix("\n").split("\n") for block in data.split("\n- ")[1:]]
     fields = [[line.removeprefix("  ").partition(": ") for line in block] for block in blocks]
     if not all(colon for block in fields for _, colon, _ in block):
-        raise ValueError("a line is not a field")
+        raise ValueError("each line must contain a field")
     return [{name: value for name, _, value in block} for block in fields]
 
 
@@ -33,7 +33,7 @@ def listed_items(text: str) -> list[str]:
     heading, *lines = text.split("\n")
     count = re.fullmatch(r".* \((\d+)\):", heading)
     if count is None or int(count[1]) != len(lines):
-        raise ValueError("the list is incomplete")
+        raise ValueError("the listing must be complete")
     return [line.removeprefix("- ") for line in lines]
 
 
@@ -52,9 +52,9 @@ def sheet_values(text: str) -> list[list[Any]]:
 
 
 def read_metadata(text: str) -> dict[str, Any]:
-    """Return the facts in a `get_workbook_metadata` result."""
+    """Return the metadata in a `get_workbook_metadata` result."""
     try:
         facts = ast.literal_eval(text)
-    except (SyntaxError, MemoryError, RecursionError):  # a chat may contain any text as a result
-        raise ValueError("not the facts of a workbook") from None
+    except (SyntaxError, MemoryError, RecursionError):  # results in a chat may be malformed
+        raise ValueError("the result must contain workbook metadata") from None
     return dict(facts)

@@ -1,4 +1,4 @@
-"""Compare the services' final state with the expected one."""
+"""Compare the final state of the services with the expected state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _whole_seconds(text: str) -> str:
     return text[:-3] if text.endswith("+00:00") else text
 
 
-# Conversions of the engine's stored values, for the types that do not need DuckDB.
+# Converters for stored values whose types do not require DuckDB.
 _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "VARCHAR": str,
     "BIGINT": int,
@@ -33,7 +33,7 @@ def mail_places(store: Store) -> list[tuple[Any, ...]]:
 
 
 def mail_failures(store: Store, before: Sequence[tuple[Any, ...]]) -> Iterator[str]:
-    """Yield a sentence if initial emails were moved or removed."""
+    """Yield a sentence if an initial email was moved or removed."""
     if mail_places(store)[: len(before)] != list(before):
         yield "mails of the mailbox were moved or removed"
 
@@ -53,7 +53,7 @@ def bigquery_state(cloud: GoogleCloud, dataset: str) -> dict[str, str]:
 
 
 def _table_state(cloud: GoogleCloud, dataset: str, table: str) -> str:
-    # Reading the engine's table is faster than a query.
+    # Reading a stored table is faster than running a query.
     image = cloud.engine.table((dataset, table))
     if not all(column.type in _CONVERTERS for column in image.columns):
         return hash_of(cloud.bigquery.rows(dataset, table))
@@ -69,8 +69,8 @@ def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator
     if not cloud.store.value(
         "SELECT 1 FROM bigquery_jobs WHERE statement <> 'SELECT' AND kind <> 'EXTRACT'"
     ):
-        return  # only queries have run, so no table can differ
-    # A change to a description fails even if it is reverted.
+        return  # queries change no table
+    # Altering a description is a failure even if the agent restores the description.
     if cloud.store.value("SELECT 1 FROM bigquery_jobs WHERE statement LIKE 'ALTER%'"):
         yield "a table or dataset was altered"
     for name, state in before.items():
@@ -83,7 +83,7 @@ def bigquery_failures(cloud: GoogleCloud, before: Mapping[str, str]) -> Iterator
 
 
 def values_of(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> Sequence[Sequence[Any]]:
-    """Return the values of a sheet; none if it is missing."""
+    """Return the values of a sheet, or an empty list if the sheet is missing."""
     titles = [row["title"] for row in sheets.store.find("sheets", spreadsheet=spreadsheet)]
     return sheets.values(spreadsheet, sheet) if sheet in titles else []
 
@@ -97,18 +97,18 @@ def other_sheet_failures(
 
 
 def other_sheets(sheets: GoogleSheet, spreadsheet: str, sheet: str) -> list[Any]:
-    """Return all spreadsheets without one sheet's values."""
+    """Return the state of all spreadsheets except the values of one sheet."""
     state: list[Any] = [sheets.titles()]
     for book in sheets.titles():
         names = sheets.sheet_titles(book)
         others = [name for name in names if (book, name) != (spreadsheet, sheet)]
         tables = [(sheets.size(book, name), sheets.values(book, name)) for name in others]
-        state.append([names, tables, {}])  # {} keeps old instance keys
+        state.append([names, tables, {}])  # the {} keeps old instance keys valid
     return state
 
 
 def storage_state(cloud: GoogleCloud) -> dict[str, str]:
-    """Return bucket settings and object hashes, by `gs://` name."""
+    """Return bucket settings and object hashes by `gs://` URL."""
     buckets = cloud.store.rows("SELECT name, location FROM buckets")
     objects = cloud.store.rows("SELECT bucket, name, md5 FROM objects")
     return {f"gs://{row.pop('name')}": repr(row) for row in buckets} | {

@@ -1,6 +1,6 @@
-"""Base class of the LOCA-bench tasks: an office, a reference plan and a check of the final state.
+"""Base class of the LOCA-bench tasks.
 
-A task defines `text`, `draw`, `plan` and `task_failures`; the oracle hooks follow from the plan.
+A task defines `text`, `draw`, `plan` and `task_failures`. The oracle hooks use the plan.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class OfficeConfig(TurnBudget):
     """Length, size and turn budget of an office task; tasks add their own options.
 
     Attributes:
-        length: The environment description length to draw, in tokens of cl100k.
-        size: The number of units (courses, students, …). None solves for `length`.
+        length: The target length of the environment description, in cl100k tokens.
+        size: The number of units (courses, students, …). If None, the size depends on `length`.
     """
 
     length: Annotated[int, Field(ge=MIN_LENGTH, le=MAX_LENGTH), TokenCount()] = LENGTHS["8k"]
@@ -70,55 +70,53 @@ class OfficeConfig(TurnBudget):
 
 OfficeT = TypeVar("OfficeT", bound=OfficeConfig)
 
-# No later call can undo these.
+# No later call can undo the effects of these tools.
 IRREVERSIBLE_TOOLS = frozenset({"send_email", "reply_email", "forward_email", "logging_write_log"})
 
-# Bounds the time of a step.
+# Maximum number of calls in a reply, to limit the duration of a step.
 MAX_CALLS = 128
 
-# A plan may repeat a step after a repair; if it repeats a step more often, it makes no progress.
+# Maximum number of times that a plan runs a step, since plans may repeat steps after repairs.
 _MOST_REPEATS = 3
 
-# Two sizes for estimating how a plan grows; they are far apart, because some plans grow by pages.
+# Sizes for estimating how fast a plan grows, far apart because some plans grow by whole pages.
 _HORIZON_SIZES = (4, 64)
 
-# Each try draws a state.
+# Maximum number of tries, because each try has to draw a state.
 _HORIZON_TRIES = 4
 
 # The parts of the belief text that `read_state` parses.
 _FACTS, _NOTHING, _MISSING = "Known so far:", "nothing", "Outputs still missing: "
-# The heading of a shortened belief state.
 _BRIEF = "The known facts that concern the next steps:"
-# Characters reserved for the oracle's note on how to see the rest.
+# Characters reserved for the oracle's note about omitted facts.
 _NOTICE = 200
 
 
 class OfficeTask(World[OfficeT], Generic[OfficeT]):
-    """Office work through the tools of the servers, until the agent calls `claim_done`.
+    """Office work with the tools of several servers, until the agent calls `claim_done`.
 
     The score is 1 if the agent has called `claim_done` and the final state meets every requirement,
-    else 0. The pending calls of the reference plan are optimal while following it leads to the full
-    score. After off-plan changes, the plan is played in a copy of the office to check this.
+    else 0. The pending calls of the reference plan are optimal as long as the plan leads to the
+    full score. After off-plan changes, the world tests the plan in a copy of the office.
 
-    Step labels: a call is `productive` if it is optimal or its reply reduces the number of
-    failures, and `harmful` if its reply increases that number or it claims too early. Any other
-    call is `productive` if it achieves a pending step in another way, else `redundant`.
+    A call is labelled `productive` if the call is optimal or the reply reduces the number of
+    failures. A premature claim, or a call whose reply adds failures, is `harmful`. Any other call
+    is `productive` if it achieves a pending step in another way, else `redundant`.
 
     Attributes:
         servers: The servers of the task (table 7 of the paper).
-        outputs: The required outputs; files by path.
+        outputs: The required outputs; files are identified by path.
         remade: Files and folders, as `file <path>`, that the plan recreates if they change.
         mutable_tables: The tables that the work changes, as `server.table`. `task_failures` checks
-            their records; every other change in the services is a failure.
+            the records of these tables; every other change in the services is a failure.
         harmless: Differences that this task ignores in addition to `HARMLESS`.
         forbidden: The entries of `HARMLESS` that count as failures in this task.
-        tokens_per_unit: The approximate tokens per unit of size; gives the first guess for the
-            size.
+        tokens_per_unit: The approximate number of tokens per unit of size.
         text: The rules of the task; see `draw_opening`.
-        published_text: The rules for a state of LOCA-bench, if they differ.
-        truth: The facts about the expected final state. With `files` (the `file_state` of the
-            start), changes to files other than outputs are failures.
-        tokens: The description length of the state, in tokens of cl100k.
+        published_text: The rules of the task for LOCA-bench's own states, if different.
+        truth: The facts about the expected final state. If `files` contains the initial
+            `file_state`, changes to files other than outputs are failures.
+        tokens: The description length of the state, in cl100k tokens.
     """
 
     Config = OfficeConfig
@@ -144,13 +142,13 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         self._protected_hashes: Mapping[str, str] = {}
         canonicalize = functools.partial(canonical_call, self.servers)
         self.progress = Progress(self.plan, canonicalize, self.outputs, self.remade)
-        self._files_seen: Any = None  # the workspace's version after its last recorded change
-        self.deviations = 0  # number of changes by off-plan calls
+        self._files_seen: Any = None  # version of the workspace after the last call
+        self.deviations = 0
         self._outlook = Outlook()
 
     @functools.cached_property
     def office(self) -> Office:
-        """Servers and their state, built on first use; a world read from a chat needs none."""
+        """The servers and their state, created on first use."""
         return Office(self.servers, self.start)
 
     @property
@@ -174,7 +172,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         raise NotImplementedError
 
     def published_failures(self) -> Iterator[str]:
-        """Yield the failures by LOCA-bench's own rule, for a LOCA-bench state."""
+        """Yield the failures of a LOCA-bench state by LOCA-bench's rule."""
         return iter(())
 
     def own_records(self) -> Sequence[Any]:
@@ -193,22 +191,22 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return {**common, **cls.harmless}
 
     def describe(self) -> Iterable[ToolCall] | None:
-        """Return the calls that read everything relevant; None means the plan's reading steps."""
+        """Return the calls that read the description, or None for the plan's reading steps."""
         return None
 
     def fill(self, size: int) -> None:
-        """Load the state that the options name, or draw one."""
+        """Load the state folder in the options, or draw a state."""
         if data := getattr(self.config, "data", ""):
             self._load(Path(data))
         else:
             self.draw(size)
 
     def whole(self, low: int, high: int | None = None) -> int:
-        """Draw an integer from `[low, high)`, or from `[0, low)`."""
+        """Draw an integer from `[low, high)`, or from `[0, low)` if `high` is None."""
         return whole(self.rng, low, high)
 
     def happens(self, probability: float) -> bool:
-        """Draw whether an event with this probability happens."""
+        """Return True with this probability."""
         return bool(self.rng.random() < probability)
 
     def generate(self) -> None:
@@ -263,8 +261,9 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         yield from unexpected_changes(self._protected_hashes, now)
 
     def report(self) -> Mapping[str, Any]:
-        """Return the failed requirements and the description length; for a LOCA-bench state, also
-        its own rule's failures.
+        """Return the failed requirements and the description length.
+
+        For a LOCA-bench state, add the score and failures by LOCA-bench's rule.
         """
         failures = list(self.all_failures())
         published: dict[str, Any] = {}
@@ -275,7 +274,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return {
             **published,
             "claimed": self.done,
-            "faults": failures[:100],  # a ruined office has thousands of failures
+            "faults": failures[:100],  # a damaged office can have thousands of failures
             "fault_count": len(failures),
             "description_tokens": self.tokens,
         }
@@ -288,7 +287,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
         """Return the size whose plan has about `steps` steps; raise ValueError if no size fits.
 
-        The size is estimated from the lengths of two plans, then corrected by its plan's length.
+        The first estimate uses the lengths of two plans; every later estimate adds another plan.
         """
         kind: Any = cls
         low, high = (plan_length(kind, size) for size in _HORIZON_SIZES)
@@ -299,8 +298,8 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             size = first + round((steps - low) / slope)
             if not 1 <= size <= MAX_SIZE or (high == low and steps != low):
                 raise ValueError(
-                    f"{cls.__name__} has no size with a plan of about {steps} steps; it has {low} "
-                    f"at size {first}, {high} at {second}"
+                    f"no plan of {cls.__name__} has about {steps} steps; size {first} has {low} "
+                    f"steps and size {second} has {high}"
                 )
             length = plan_length(kind, size)
             errors[size] = abs(length - steps)
@@ -314,12 +313,12 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return "\n".join([_FACTS, *lines, self._missing()])
 
     def brief_state(self) -> str:
-        """Return the state, shortened to `LIMIT` characters."""
+        """Return the state, abbreviated to at most `LIMIT` characters."""
         state = self.state()
         if len(state) <= LIMIT:
             return state
         steps = self.progress.pending()[:NEXT_STEPS]
-        # Skip the rest of a long call: the state could not contain it anyway.
+        # The abbreviated state cannot contain more of a long call.
         calls = [json.dumps(step.call.arguments, ensure_ascii=False)[:LIMIT] for step in steps]
         needed = words_of(" ".join([*calls, *(step.label for step in steps)]))
         missing = self._missing()
@@ -355,9 +354,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
         return [step.call for step in self.next_steps()]
 
     def next_steps(self) -> Sequence[PlanStep]:
-        """Return the pending steps if following the plan leads to the full score, else `CLAIM` if
-        claiming now does.
-        """
+        """Return the next steps towards the full score, possibly `CLAIM` or none."""
         pending = self.progress.pending()
         if not self._is_played:
             return [] if pending == [CLAIM] and self.progress.is_spoiled() else pending
@@ -371,7 +368,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @property
     def _is_played(self) -> bool:
-        # A world read from a chat has no office.
+        # a world read from a chat has neither a truth nor an office
         return self.truth is not None
 
     def plan_succeeds(self) -> bool:
@@ -387,7 +384,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
             return bool(steps and world.score() == 1.0)
 
     def follow(self, step: PlanStep) -> bool:
-        """Make the call of a pending step; return whether that completes it."""
+        """Make the call of a pending step and return whether the call completes the step."""
         try:
             result = self.office.call(step.call.name, step.call.arguments)
         except ToolError:
@@ -427,7 +424,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
 
     @classmethod
     def read_task(cls, task: str) -> Self:
-        """Ignore the prompt: the plan fits every wording."""
+        """Ignore the prompt, because the plan fits every wording."""
         return cls(cast("OfficeT", cls.Config()), 0)
 
     def read_result(self, call: ToolCall, result: str) -> None:
@@ -458,7 +455,7 @@ class OfficeTask(World[OfficeT], Generic[OfficeT]):
     def read_state(self, state: str) -> None:
         lines = state.split("\n")
         if lines[0] != _FACTS or not lines[-1].startswith(_MISSING):
-            raise ValueError("not the state of an office task")
+            raise ValueError(f"the state must be that of an office task, got {state[:100]!r}")
         self.progress.restore([line[2:] for line in lines[1:-1] if line != f"- {_NOTHING}"])
 
     def read_subtask(self, subtask: str) -> ToolCall | None:

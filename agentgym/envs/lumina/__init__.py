@@ -1,4 +1,4 @@
-"""LUMINA: worlds with exactly known optimal actions (Rakhsha et al., section 4.1, appendix A)."""
+"""LUMINA: worlds whose optimal actions are known exactly (Rakhsha et al., section 4.1)."""
 
 from agentgym.assemble.registry import register
 

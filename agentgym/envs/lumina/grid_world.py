@@ -25,8 +25,8 @@ from agentgym.world.world import World
 Cell = tuple[int, int]
 
 _DONE = ToolCall("done", {})
-_MAX_SIZE = 2_000  # four million cells; finding a cheapest path takes seconds
-# Cells to draw on each side of the agent; 31 columns fit into an 80-column terminal.
+_MAX_SIZE = 2_000  # with four million cells, finding a cheapest path takes seconds
+# Cells to draw on each side of the agent, so that 31 columns fit into an 80-column terminal.
 _SIGHT = 15
 _MOVES: Mapping[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 _CATALOG = (*(ToolCall(direction, {}) for direction in _MOVES), _DONE)
@@ -42,14 +42,14 @@ _TASK = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class GridConfig(LuminaConfig):
-    """Options of GridWorld. Its budget counts moves, and T* is the cost of a cheapest path.
+    """Options of GridWorld. The budget counts moves, and T* is the cost of a cheapest path.
 
     Attributes:
-        size: The rows and columns of the board.
-        hole_density: The share of cells that are holes; the start is never one.
-        hole_penalty: The additional moves that entering a hole costs.
-        distance: The number of steps between start and goal without holes, at most
-            `2 * (size - 1)`; None draws both cells freely.
+        size: The number of rows and columns.
+        hole_density: The share of cells that are holes. The start is never a hole.
+        hole_penalty: The number of additional moves that entering a hole costs.
+        distance: The distance between start and goal in steps, ignoring holes, at most
+            `2 * (size - 1)`. If None, start and goal are drawn independently.
     """
 
     texts: ClassVar[Mapping[str, str]] = TEXTS["grid"]
@@ -68,8 +68,8 @@ class GridConfig(LuminaConfig):
 class GridWorld(World[GridConfig]):
     """Walk from a start to a goal on a board with holes.
 
-    Every turn except `done` uses one move of the budget, even if it fails; entering a hole also
-    uses the penalty. The turn budget exceeds the moves by one and shrinks with each penalty.
+    Every turn except `done` uses one move, even if the call fails. Entering a hole also costs the
+    penalty. The turn budget is one more than the number of remaining moves.
     """
 
     Config = GridConfig
@@ -85,15 +85,14 @@ class GridWorld(World[GridConfig]):
         start, goal = _draw_ends(config.size, config.distance, rng)
         cells = config.size**2
         count = min(round(config.hole_density * cells), cells - 1)
-        # Draw from one cell fewer, and shift indices at or after the start by one, which keeps the
-        # start free.
+        # Draw from one cell fewer, and skip the start by increasing later indices by one.
         sample = rng.choice(cells - 1, size=count, replace=False)
         free = start[0] * config.size + start[1]
         holes = [
             divmod(number, config.size) for number in sorted((sample + (sample >= free)).tolist())
         ]
         self._start(config.size, start, goal, holes, config.hole_penalty)
-        # `done` takes a turn but no move.
+        # one more turn for `done`
         self.max_turns = config.budget(self._cost(start)) + 1
 
     def instance_key(self) -> str:
@@ -112,7 +111,7 @@ class GridWorld(World[GridConfig]):
 
     @property
     def moves_left(self) -> int:
-        """The number of remaining moves; `done` takes none."""
+        """The number of remaining moves; `done` does not use a move."""
         return self.turns_left - 1
 
     def rules(self) -> str:
@@ -143,7 +142,7 @@ class GridWorld(World[GridConfig]):
             f"{row:4} " + " ".join(marks.get((row, column), ".") for column in columns)
             for row in rows
         ]
-        # Show only the last digits, to keep the columns narrow.
+        # Show only the last digit of each index to keep the columns narrow.
         header = "     " + " ".join(str(column % 10) for column in columns)
         return "\n".join([header, *lines])
 
@@ -201,7 +200,7 @@ class GridWorld(World[GridConfig]):
         return {"size": min(2_000, max(4, steps)), "distance": steps - 1}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the first steps of all cheapest paths, or `done`, if enough moves remain."""
+        """Return the first step of each cheapest path, `done` at the goal, or nothing if lost."""
         if self.done or self.moves_left < self._cost(self.position):
             return ()
         if self.position == self.goal:
@@ -223,9 +222,10 @@ class GridWorld(World[GridConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(2 * (2 * size - 1)**2 + 3,)`.
 
-        Two row-major maps centred on the agent have 1 at holes and at the goal, else 0 (the first
-        has -1 off the board). The rest are the rows and columns to the goal as shares of `size`,
-        and the turns as a share of the useful maximum.
+        The first two blocks are row-major maps centred on the agent. The first map is 1 at holes
+        and -1 off the board; the second is 1 at the goal. The last features are the distances to
+        the goal in rows and columns divided by `size`, and the turns left divided by the useful
+        maximum.
         """
         size, (row, column), (goal_row, goal_column) = self.size, self.position, self.goal
         view = np.zeros((2, 2 * size - 1, 2 * size - 1), np.float32)
@@ -236,7 +236,7 @@ class GridWorld(World[GridConfig]):
         for hole in self.holes:
             board[0][hole] = 1
         board[1][self.goal] = 1
-        # on a longest path, every step enters a hole
+        # on the most expensive path, every step enters a hole
         max_turns = 2 * (size - 1) * (1 + self.penalty) + 1
         turns = min(max(self.turns_left / max_turns, 0), 1)
         ends = (goal_row - row) / size, (goal_column - column) / size, turns
@@ -249,7 +249,7 @@ class GridWorld(World[GridConfig]):
         )
 
     def subtask(self, with_state: bool) -> str:
-        """Return the next cell of a cheapest path, without the direction."""
+        """Return the next cell of a cheapest path, but not the direction."""
         calls = self.optimal_calls()
         return self.subtask_for(calls[0], with_state) if calls else _LOST
 
@@ -265,7 +265,7 @@ class GridWorld(World[GridConfig]):
         match = expect(_TASK.fullmatch(without_frame(task)), "a task of GridWorld", task)
         board, start, goal, holes, cost, budget = match.groups()
         world = cls(GridConfig(), 0)
-        # Until a state is read, the goal replaces an unknown start.
+        # If the task does not contain the start, use the goal until a state is read.
         first, last = _read_cells(f"{start or goal} {goal}")
         world._start(int(board), first, last, _read_cells(holes), int(cost))
         world.max_turns = int(budget) + 1 if budget else None
@@ -288,9 +288,9 @@ class GridWorld(World[GridConfig]):
 
 
 def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> array[int]:
-    """Return the moves of a cheapest path from every cell (row-major) to the goal, in O(size**2).
+    """Return the cost of a cheapest path from each cell to the goal, in row-major order.
 
-    Run Dijkstra's algorithm backwards from the goal, with one bucket per cost.
+    Run Dijkstra's algorithm backwards from the goal in O(size**2), with one bucket per cost.
     """
     costs = [-1] * size**2
     hole_indices = {row * size + column for row, column in holes}
@@ -298,12 +298,12 @@ def costs_to(goal: Cell, size: int, holes: Collection[Cell], penalty: int) -> ar
     cost = 0
     while buckets:
         for cell in buckets.pop(cost, ()):
-            # Buckets are emptied in order of cost, so the first visit is the cheapest.
+            # Buckets are processed in order of cost, so the first visit has the lowest cost.
             if costs[cell] < 0:
                 costs[cell] = cost
                 buckets[cost + 1 + penalty * (cell in hole_indices)] += _neighbours(cell, size)
         cost += 1
-    # An array takes an eighth of a list's memory.
+    # An array uses an eighth of the memory of a list.
     return array("i", costs)
 
 
@@ -319,7 +319,7 @@ def _draw_ends(size: int, distance: int | None, rng: np.random.Generator) -> tup
     if distance is None:
         start, goal = rng.integers(size**2, size=2).tolist()
         return divmod(start, size), divmod(goal, size)
-    # These bounds keep both ends of the path on the board.
+    # With these bounds, both ends of the path are on the board.
     rows = int(rng.integers(max(0, distance - size + 1), min(distance, size - 1) + 1))
     down, right = rows, distance - rows
     top, left = int(rng.integers(size - down)), int(rng.integers(size - right))

@@ -24,7 +24,7 @@ _DONE = ToolCall("done", {})
 _MAX_ITEMS = 10_000  # a task of this length has 50,000 characters
 _RESTATED = "Turn the current list into the target list."
 _LOST = "The target can no longer be reached."
-# Longer lists have even more instances, so counting stops here.
+# Maximum list length for counting instances; longer lists have even more instances.
 _COUNTED = 50
 _NUMBERS = re.compile(r"-?[0-9]+")
 _STATE = re.compile(
@@ -32,7 +32,7 @@ _STATE = re.compile(
     r"Locked: .*?(?<![0-9])(?P<locked>[0-9]+)\nTurns left: (?P<left>[0-9]+)"
 )
 
-# How many elements to draw, and how many of them precede the lock; they fit into 80 columns.
+# Maximum numbers of elements to draw, in total and before the lock, to fit into 80 columns.
 _DRAWN, _DRAWN_LOCKED = 15, 2
 
 
@@ -44,8 +44,8 @@ class ListConfig(LuminaConfig):
         items: The length of the initial list.
         removals: The number of elements to remove, at most `items`; an optimal policy takes
             `removals + 1` turns.
-        duplicates: Whether values may repeat; several removals can then be equally good, and one
-            can be fatal.
+        duplicates: Whether values may repeat. With duplicates, several removals can be optimal, and
+            a removal can make success impossible.
     """
 
     texts: ClassVar[Mapping[str, str]] = TEXTS["list"]
@@ -62,8 +62,8 @@ class ListConfig(LuminaConfig):
 class ListWorld(World[ListConfig]):
     """Turn a list into a target list by popping elements from left to right.
 
-    After an element is popped, nothing to its left may be popped, so a wrong pop cannot be undone.
-    The agent never sees the list again: it must track how the indices shift.
+    After a pop, the elements to the left of the popped element are locked. The agent never sees the
+    list again and must track how the indices shift.
     """
 
     Config = ListConfig
@@ -91,7 +91,7 @@ class ListWorld(World[ListConfig]):
 
     @classmethod
     def instance_count(cls, config: ListConfig) -> float:
-        """Count the pairs of lists, assuming that different removals give different targets."""
+        """Count the instances, assuming that different removals give different targets."""
         values = _highest_value(config) - 9
         if config.duplicates:
             return float(values) ** min(config.items, _COUNTED)
@@ -106,7 +106,7 @@ class ListWorld(World[ListConfig]):
         return self.config.frame(f"{lists}\nTurn budget: {self.max_turns}")
 
     def board(self) -> str:
-        """Draw the list from the lock `|` onwards, above the target."""
+        """Draw the list around the lock `|`, above the target."""
         first = max(0, self.locked - _DRAWN_LOCKED)
         items = self.items[first : first + _DRAWN]
         indices = range(first, first + len(items))
@@ -163,12 +163,12 @@ class ListWorld(World[ListConfig]):
 
     def _optimal_pops(self) -> range:
         items, target = self.items, self.target
-        # A pop at i is optimal if the list agrees with the target before i and the rest of the
-        # target is a subsequence of the elements after i.
+        # A pop at i is optimal if the list equals the target before i, and the rest of the target
+        # is a subsequence of the elements after i.
         last = next(
             (k for k, (a, b) in enumerate(zip(items, target, strict=False)) if a != b), len(target)
         )
-        # Match from the right: `missing` target elements are not yet matched in items[position:].
+        # Match from the right. `missing` target elements are not in items[position:].
         missing, first = len(target), last + 1
         for position in range(len(items) - 1, self.locked - 1, -1):
             if position <= last and missing <= position:
@@ -186,9 +186,9 @@ class ListWorld(World[ListConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [-1, 1], shape `(5 * items + 1,)`.
 
-        Five rows are indexed by initial index: the list's and the target's values as shares of
-        the largest value (-1 beyond their ends), and flags of equal, locked and present elements.
-        The last feature is the turns as a share of `removals + 1`.
+        The first two rows of length `items` are the list and the target, divided by the largest
+        value and padded with -1. Three rows of flags mark equal, locked and present elements. The
+        last feature is the turns left divided by `removals + 1`.
         """
         length, max_turns = self.config.items, self.config.removals + 1
         rows = np.zeros((5, length), np.float32)
@@ -211,12 +211,12 @@ class ListWorld(World[ListConfig]):
         return self.config.frame(_RESTATED)
 
     def subtask(self, with_state: bool) -> str:
-        """Name the first element that does not fit the target.
+        """Return the instruction to remove the first element that does not fit the target.
 
-        Its index refers to the visible state, or to the initial list, where it is unique.
+        With a visible state, the instruction contains the current index, else the initial index.
         """
         calls = self.optimal_calls()
-        # The last optimal pop removes the first element that does not fit.
+        # The last optimal pop removes the first element that does not fit the target.
         return self.subtask_for(calls[-1], with_state) if calls else _LOST
 
     def subtask_for(self, call: ToolCall, with_state: bool) -> str:
@@ -241,12 +241,12 @@ class ListWorld(World[ListConfig]):
     @classmethod
     def read_task(cls, task: str) -> Self:
         world, task = cls(ListConfig(), 0), without_frame(task)
-        # A restated task contains no lists; the state does.
+        # A restated task does not contain the lists, which are part of the state.
         if task.startswith(_RESTATED):
             world._start([], [])
             return world
         if not task.startswith("Initial list:"):
-            raise ValueError("it has no initial list")
+            raise ValueError(f"the task must start with the initial list, got {task[:100]!r}")
         initial, target, budget = (
             list(map(int, _NUMBERS.findall(line))) for line in task.split("\n")[:3]
         )
@@ -281,5 +281,5 @@ class ListWorld(World[ListConfig]):
 
 
 def _highest_value(config: ListConfig) -> int:
-    # With duplicates there are few values, so most of them repeat.
+    # With duplicates, values come from a small range, so most values repeat.
     return 11 + config.items // 3 if config.duplicates else max(99, 3 * config.items + 9)

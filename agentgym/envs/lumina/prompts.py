@@ -1,7 +1,7 @@
 """Prompts in this package's wording, or in the structure of LUMINA's appendix A.
 
-The task states the budget, because the budget ends the episode. `dialect="python"` is the paper's
-call format.
+The task states the budget, because the budget ends the episode. The env option `dialect="python"`
+selects the paper's call format.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class LuminaConfig(TurnBudget):
     """Options of the LUMINA worlds.
 
     Attributes:
-        prompts: The wording of the system message and the task: `own`, or `paper` for the structure
-            of the paper's appendix A.
+        prompts: The wording of the system message and the task, either `own` or `paper`, which has
+            the structure of the paper's appendix A.
     """
 
     texts: ClassVar[Mapping[str, str]]
@@ -36,13 +36,13 @@ class LuminaConfig(TurnBudget):
         return self.texts[self.prompts]
 
     def frame(self, task: str) -> str:
-        """Return the task in its frame."""
+        """Return the task inside the prompt template."""
         if self.prompts == "own":
             return task
         return f"{_NEW_TASK}{task}\n\n{self.texts['reminder']}"
 
 
 def without_frame(text: str) -> str:
-    """Extract the task from its frame."""
+    """Extract the task from the prompt template."""
     task = text.removeprefix(_NEW_TASK)
     return text if task == text else task.rpartition("\n\n")[0]

@@ -1,4 +1,4 @@
-"""TreeWorld: find a value in a tree by exploring it (LUMINA, section 4.1 and appendix A.2)."""
+"""TreeWorld: explore a tree to find a value (LUMINA, section 4.1 and appendix A.2)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from agentgym.world.digests import digest
 from agentgym.world.world import CallSet, World
 
 _UNREACHABLE = ToolCall("unreachable", {})
-_MAX_NODES = 100_000  # far fewer nodes than the million distinct values
-_VALUES = 1_000_000  # ten times the largest tree, because all values differ
+_MAX_NODES = 100_000  # far fewer than the number of distinct values
+_VALUES = 1_000_000  # ten times the maximum number of nodes, whose values are distinct
 _ID_LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-_ID_LENGTH = 7  # there are 8e9 ids, so unseen ones cannot be guessed
+_ID_LENGTH = 7  # with 8e9 possible ids, unseen ids cannot be guessed
 _NODE = re.compile(r"\(id=([a-z]+), value=([0-9]+)\) -> (UNKNOWN|\[([a-z, ]*)\])")
 _TARGET = re.compile(r"value ([0-9]+)")
 _BUDGET = re.compile(r"(?:Turn budget|Turns left): ([0-9]+)")
@@ -41,7 +41,7 @@ class TreeConfig(LuminaConfig):
         arity: The maximum number of children of a node.
         revealed: The number of nodes that the task shows with their children, at most `nodes`.
         absent_probability: The probability that no node has the target value.
-        target: Whether the target is a `leaf` or `any` node.
+        target: Whether the target must be a `leaf` or may be `any` node.
     """
 
     texts: ClassVar[Mapping[str, str]] = TEXTS["tree"]
@@ -61,14 +61,14 @@ class TreeWorld(World[TreeConfig]):
     """Search a hidden tree for the node with a given value.
 
     Values are unrelated to the tree's shape, ids cannot be guessed, and unseen ids get the same
-    answer as nonexistent ones. The tree is uniform among the trees of its size whose nodes have
-    `arity` slots for children, so every unexplored node is an equally good choice (LUMINA's optimal
-    set). The optimal set ignores that the budget hints at the tree's size.
+    answer as nonexistent ids. The tree is drawn uniformly from all trees with `nodes` nodes and
+    `arity` child slots per node, so all unexplored nodes are equally good choices (LUMINA's optimal
+    set). The optimal set ignores that the budget hints at the size of the tree.
 
     Attributes:
-        known: The values of the visible nodes by id, in order of appearance.
-        children: Ids of the children by id; in a world read from a chat, only explored nodes have
-            entries.
+        known: Maps the id of each visible node to the node's value, in order of appearance.
+        children: Maps the id of each node to the ids of the children. In a world read from a chat,
+            only explored nodes have entries.
     """
 
     Config = TreeConfig
@@ -87,7 +87,7 @@ class TreeWorld(World[TreeConfig]):
         candidates = [k for k in range(config.nodes) if config.target == "any" or not shape[k]]
         target = int(candidates[rng.integers(len(candidates))])
         absent = rng.random() < config.absent_probability
-        # The last value belongs to no node.
+        # The last value does not belong to any node.
         self._start(values[-1] if absent else values[target], config.absent_probability > 0)
         self._show(ids[0], self._values[ids[0]])
         for _ in range(config.revealed):
@@ -104,7 +104,7 @@ class TreeWorld(World[TreeConfig]):
 
     @classmethod
     def chance(cls, config: TreeConfig) -> float:
-        """Return the share of trees without the target, for which `unreachable` is right."""
+        """Return the share of trees without the target, where `unreachable` is correct."""
         return config.absent_probability
 
     def _start(self, target: int, may_be_absent: bool) -> None:
@@ -129,10 +129,9 @@ class TreeWorld(World[TreeConfig]):
     def _longest_search(self) -> int:
         if self.target in self._by_value:
             return 1
-        # The budget does not depend on the target, so it reveals nothing.
+        # The budget must not depend on the position of the target.
         unexplored = len(self.children) - len(self.known) + len(self._frontier)
-        # If the target must exist, it is in the last node at the latest, which needs no
-        # exploration.
+        # If the target must exist, the last node does not need to be explored.
         return unexplored + self._may_be_absent
 
     def rules(self) -> str:
@@ -192,17 +191,17 @@ class TreeWorld(World[TreeConfig]):
             raise ToolError("no node with this id has been shown")
 
     def score(self) -> float:
-        """Return 1 if the report was right, else 0."""
+        """Return 1 if the report was correct, else 0."""
         return float(self._correct)
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        # A search that finds a leaf late explores nearly all nodes.
+        # A slow search explores nearly all nodes.
         check_int("horizon", steps, 2, _MAX_NODES)
         return {"nodes": steps}
 
     def optimal_calls(self) -> Sequence[ToolCall]:
-        """Return the right report if it is known, else an exploration of each unexplored node."""
+        """Return the correct report if known, else an exploration of each unexplored node."""
         if self.done or self.turns_left < 1:
             return ()
         if self.target in self._by_value:
@@ -220,8 +219,9 @@ class TreeWorld(World[TreeConfig]):
         )
 
     def action_catalog(self) -> Sequence[ToolCall]:
-        """Return an exploration and a report of each node in order of appearance, and
-        `unreachable`; unseen nodes have empty ids.
+        """Return an exploration of each node, a report of each node, and `unreachable`.
+
+        Nodes are in order of appearance; unseen nodes have empty ids.
         """
         ids = [*self.known, *[""] * (self.config.nodes - len(self.known))]
         calls = (ToolCall(name, {"id": node}) for name in ("get_children", "found") for node in ids)
@@ -230,8 +230,9 @@ class TreeWorld(World[TreeConfig]):
     def features(self) -> NDArray[np.float32]:
         """Return float32 features in [0, 1], shape `(3 * nodes + 2,)`.
 
-        For each node of the catalog: whether it is known, is unexplored and has the target value.
-        Then whether the target may be missing, and the turns as a share of `nodes + 1`.
+        Three rows of length `nodes`, in order of appearance, mark known nodes, unexplored nodes and
+        the target. The last features are whether the target may be missing, and the turns left
+        divided by `nodes + 1`.
         """
         nodes = self.config.nodes
         rows = np.zeros((3, nodes), np.float32)
@@ -242,7 +243,7 @@ class TreeWorld(World[TreeConfig]):
         return np.concatenate((rows.ravel(), ends), dtype=np.float32)
 
     def board(self) -> str:
-        """Draw the visible nodes, indented; `?` marks unexplored ones."""
+        """Draw the visible nodes as an indented tree; `?` marks unexplored nodes."""
         inner = {
             child
             for node in self.known
@@ -265,7 +266,7 @@ class TreeWorld(World[TreeConfig]):
         )
 
     def subtask(self, with_state: bool) -> str:
-        """Explore the newest unexplored node (depth first), or report."""
+        """Return the instruction to explore the newest unexplored node, or to report."""
         calls = self.optimal_calls()
         if not calls:
             return "The task can no longer be solved."
@@ -325,16 +326,16 @@ class TreeWorld(World[TreeConfig]):
 
 
 def uniform_tree(nodes: int, arity: int, rng: np.random.Generator) -> list[list[int]]:
-    """Draw a uniformly random tree in O(arity * nodes); return each node's children, root first."""
+    """Draw a uniformly random tree, and return each node's children, root first."""
     # By the cycle lemma, exactly one rotation of the child counts is the depth-first sequence of a
     # tree (Dershowitz and Zaks 1980), so all trees are equally likely.
     slots = rng.choice(arity * nodes, size=nodes - 1, replace=False)
     counts = np.bincount(slots // arity, minlength=nodes)
     sums = np.cumsum(counts - 1)
-    # The partial sums end at -1; after this rotation they reach it only at the last step.
+    # After this rotation, the partial sums reach their final value -1 only at the last step.
     counts = np.roll(counts, -(int(np.argmin(sums)) + 1))
     children: list[list[int]] = [[] for _ in range(nodes)]
-    parents: list[int] = []  # the parents of children still to be placed
+    parents: list[int] = []  # stack with one entry per missing child
     for node, count in enumerate(counts.tolist()):
         if parents:
             children[parents.pop()].append(node)

@@ -1,4 +1,4 @@
-"""Reader that answers an AgentLongBench row from its messages alone, without package code."""
+"""Independent reader that answers an AgentLongBench row using only the messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AgentLongBench's items, query tool and feedback, against brute force and the paper's facts."""
+"""Compare AgentLongBench's items, query tool and feedback with brute force and with the paper."""
 
 from __future__ import annotations
 
@@ -199,10 +199,7 @@ def test_knowledge_intensive_facts_never_change_and_knowledge_free_ones_always_d
 
 
 def test_knowing_the_species_is_of_no_use_in_the_knowledge_free_setting() -> None:
-    """Attackers who know the table guess an item's species by list position or by number rank.
-
-    They guess the number of abilities right only by chance.
-    """
+    """Guessing an item's species by list position or by number rank is no better than chance."""
     known = species()
     stats = [values[0] for values in known.columns[1]]
     abilities = np.array([len(values) for values in known.columns[3]])
@@ -210,7 +207,7 @@ def test_knowing_the_species_is_of_no_use_in_the_knowledge_free_setting() -> Non
     rates: dict[str, list[float]] = {"order": [], "rank": []}
     for seed in range(12):
         table = draw_table("free", "species", 1025, np.random.default_rng(seed))
-        # The section of abilities has the most values.
+        # The column of abilities has the largest number of distinct values.
         column = max(
             table.columns,
             key=lambda each: len({v for values in each for v in values if isinstance(v, str)}),

@@ -47,14 +47,14 @@ def made(setting: str, *, published: bool = False) -> list[dict[str, Any]]:
 
 
 def as_in_the_figures(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the messages as in figures 13 and 14: bullets after one space, and a guess at the end."""
+    """Return the messages in the format of the paper's figures 13 and 14."""
     messages = [{**m, "content": m["content"].replace("\n  - ", "\n - ")} for m in row["messages"]]
     return [*messages[1:], {"role": "assistant", "content": "<answer>Darkrai</answer>"}]
 
 
 @pytest.fixture(scope="module", params=["own", "other"])
 def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rows with the questions of this package, or with questions that only their fields explain."""
+    """Write rows with this package's questions, or with questions that only the fields explain."""
     folder = tmp_path_factory.mktemp(request.param)
     for setting in FULL:
         for row in made(setting, published=request.param == "other"):
@@ -98,7 +98,7 @@ def test_labels_match_the_evidence_and_doing_nothing_scores_0(data: Path) -> Non
 
 def test_a_row_whose_answer_does_not_follow_has_no_oracle_and_says_so(tmp_path: Path) -> None:
     row, other = (made("kf-v", published=published)[0] for published in (False, True))
-    # The published labels also count a list that the model does not see.
+    # Published answers may also count a list that the model does not see.
     wrong = {**strip(row, "How often?"), "answer": row["answer"] + 1}
     path = write(tmp_path, row, "kf-v", wrong)
     write(tmp_path, row, "kf-v", {**strip(other, "How often?"), "id": "other"})
@@ -198,7 +198,7 @@ def test_a_row_needs_a_setting_a_true_answer_and_a_number_that_exists(tmp_path: 
 
 
 class Published:
-    """The published evaluator, reimplemented from its description."""
+    """Reimplementation of the published evaluator, based on the description in the paper."""
 
     @staticmethod
     def tag(reply: str) -> str | None:

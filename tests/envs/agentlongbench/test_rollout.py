@@ -185,10 +185,10 @@ def test_what_is_forgotten_at_once_is_not_asked(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_time_and_memory_grow_linearly() -> None:
-    """The number of items bounds the conditions, the agent's state and a round's work."""
+    """The number of items bounds the number of conditions and the work per round."""
     logs = [make(length=length, items=300) for length in (60_000, 600_000)]
     per_round = [
         np.mean([len(json.dumps(conditions)) for conditions in calls(log)]) for log in logs
     ]
-    assert per_round[1] < 1.5 * per_round[0]  # the longer log has ten times the tokens
+    assert per_round[1] < 1.5 * per_round[0]
     assert len(list(logs[1].messages)) == 1 + 4 * len(logs[1].rounds) - 2

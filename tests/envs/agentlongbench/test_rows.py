@@ -57,7 +57,7 @@ def test_answers_are_what_an_independent_reader_finds(
 
 @pytest.mark.parametrize("setting", list(FULL))
 def test_no_evidence_no_answer(setting: str) -> None:
-    """Without evidence, the reader fails or errs in most rows, so the spans matter."""
+    """Without the evidence spans, the reader fails or gives a wrong answer in most rows."""
     changed = 0
     made = rows(setting, 16_384, 0)
     for row in made:

@@ -51,10 +51,7 @@ def guess(name: str) -> ToolCall:
 
 
 def carrier(rng: Random) -> Player:
-    """Find hidden items from their last feedback and carry a candidate as the guessed name.
-
-    Its only other memory is the current item.
-    """
+    """Player that uses only the last feedback, the guessed name and the current item's number."""
     favourite = 1
 
     def choose(task: str, last: str) -> ToolCall:
@@ -100,7 +97,7 @@ def test_the_opening_text_of_a_puzzle_depends_on_the_configuration_but_for_names
 @pytest.mark.rotation
 @pytest.mark.parametrize("hidden", [1, 4])
 def test_the_order_of_candidates_says_nothing_of_the_target(hidden: int) -> None:
-    """The target's rank in the first exact list is uniform, so it is equally often in each half."""
+    """The target's rank in the first exact list is uniform, so both halves are equally likely."""
     seeds, ranks = 400, []
     for seed in range(seeds):
         world = puzzle(seed, hidden=hidden)
@@ -142,7 +139,7 @@ def test_the_last_result_is_not_enough(env_id: str, seeds: int) -> None:
 def test_no_constant_answer_earns_more_than_the_chance_that_is_stated(
     task: str, style: str
 ) -> None:
-    """The seeds differ from those that select the answers."""
+    """Answers are selected with some seeds and scored with other seeds."""
     worlds = [log_world(seed, task=task, style=style) for seed in range(60)]
     kind = form(task, style)
     chance = sum(world.question.chance for world in worlds) / len(worlds)
@@ -188,7 +185,7 @@ def test_the_last_page_is_worth_what_its_reader_scores() -> None:
         assert world.report()["last_page"] == float(int(best) == world.question.answer)
 
 
-# The round with the largest number.
+# Questions about the round with the largest number.
 
 
 def numbers_of(world: LongContextQA) -> list[int]:

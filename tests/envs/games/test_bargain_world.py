@@ -1,4 +1,4 @@
-"""BargainWorld against searches through its own tools, and its equilibrium against a recursion."""
+"""Compare BargainWorld with searches through the tools, and the equilibrium with a recursion."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def play(world: BargainWorld, call: ToolCall) -> tuple[str, BargainWorld]:
 
 
 def least_after(worlds: Sequence[BargainWorld], call: ToolCall) -> int:
-    """Return what the agent can guarantee after a call in worlds that look alike."""
+    """Return the payoff that the agent can guarantee after a call in indistinguishable worlds."""
     looks: dict[str, list[BargainWorld]] = defaultdict(list)
     for world in worlds:
         shown, after = play(world, call)
@@ -49,7 +49,7 @@ def least_after(worlds: Sequence[BargainWorld], call: ToolCall) -> int:
 
 
 def most(worlds: Sequence[BargainWorld]) -> int:
-    """Return what the agent can guarantee in worlds that look alike, by trying all calls."""
+    """Return the payoff that the agent can guarantee in indistinguishable worlds."""
     world = worlds[0]
     if world.done or not world.turns_left:
         items = world.held["player_0"]
@@ -75,7 +75,7 @@ def test_optimal_calls_are_those_that_keep_the_guarantee(case: tuple[Any, ...]) 
     for call in worlds[0].legal_calls():
         worlds[0].target = target
         assert (call in worlds[0].optimal_calls()) == (least_after(worlds, call) >= target)
-    # Later, an answer has excluded some types.
+    # After the first answer, some types of opponents are excluded.
     call = worlds[0].legal_calls()[0]
     shown, after = play(worlds[0], call)
     alike = [each for text, each in (play(world, call) for world in worlds) if text == shown]
@@ -90,13 +90,13 @@ def sums(values: Items, items: Sequence[int]) -> int:
 
 
 def equilibrium(pool: list[int], offers: int, mine: Items, theirs: Items) -> tuple[int, int]:
-    """Return the payoffs of the offering player and of the other, by the prompt's rules."""
+    """Return the payoffs of the offering player and the other player under the prompt's rules."""
     if not offers:
         return 0, 0
     smaller = list(pool)
     smaller[smaller.index(max(smaller))] -= 1 if max(smaller) else 0
     other_gets, going_on = equilibrium(smaller, offers - 1, theirs, mine)[::-1]
-    ends = [(other_gets, going_on)]  # an offer that is rejected
+    ends = [(other_gets, going_on)]  # the outcome of a rejected offer
     for kept in itertools.product(*(range(count + 1) for count in pool)):
         left = [count - less for count, less in zip(pool, kept, strict=True)]
         if sums(theirs, left) >= going_on:
@@ -118,12 +118,12 @@ def test_an_agreement_equals_that_of_a_recursion(offers: int) -> None:
 
 def test_the_rules_by_hand() -> None:
     world = worlds_of(Bargain(((2, 3, 1), (1, 1, 1)), 2, (1, 1, 1), ((2, 1, 6),), 50))[0]
-    # player_1 values the table at 13 and rejects 6.
+    # The pool is worth 13 to player_1, who rejects an offer worth 6.
     assert world.propose(0, 3, 1) == (
         "Deal 1, offer 1: player_0 keeps books 0, hats 3, balls 1.\n"
         "Deal 1, offer 1: player_0 keeps books 0, hats 3, balls 1. player_1 rejects. Held: "
         "player_0 books 0, hats 0, balls 0; player_1 books 0, hats 0, balls 0\n"
-        "Deal 1, offer 2: player_1 keeps books 0, hats 0, balls 1."  # worth 6 of 12; a hat is gone
+        "Deal 1, offer 2: player_1 keeps books 0, hats 0, balls 1."
     )
     assert world.pool == (2, 2, 1)
     assert world.accept().endswith("Deal 2, offer 1: player_1 keeps books 0, hats 0, balls 1.")

@@ -1,4 +1,4 @@
-"""CommonsWorld against searches that know only the rules as the prompt states them."""
+"""Compare CommonsWorld with searches that know only the rules in the prompt."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def regrow(game: Commons, number: int, stock: int, first: int, second: int) -> i
 
 
 def most_against(game: Commons, stock: int, choose: Choose, number: int = 0) -> int:
-    """Return the largest total of any take sequence against a player that ignores takes."""
+    """Return the maximum total against a player that does not react to the agent's takes."""
     if number == len(game.growth):
         return 0
     other = choose(number, stock)
@@ -40,7 +40,7 @@ def most_against(game: Commons, stock: int, choose: Choose, number: int = 0) -> 
 
 
 def total_of(world: CommonsWorld, takes: Sequence[int]) -> int:
-    """Return the total of takes played through the tool, each capped as allowed."""
+    """Return the total after playing takes with the tool, reducing takes that are too large."""
     for take in takes:
         if world.done:
             break

@@ -1,4 +1,4 @@
-"""PursuitWorld against a recursion over all moves that shares no code with it."""
+"""Compare PursuitWorld with an independent recursion over all moves."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ NAMES = {
     (0, 0): "stay", (-1, 0): "n", (-1, 1): "ne", (0, 1): "e", (1, 1): "se",
     (1, 0): "s", (1, -1): "sw", (0, -1): "w", (-1, -1): "nw",
 }  # fmt: skip
-PLENTY = 14  # more moves than a catch on these boards takes
+PLENTY = 14  # more moves than any catch on these boards requires
 
 
 class Recursion:
-    """Search that decides whether the pursuer can force the remaining catches within some moves."""
+    """Recursion that decides whether the pursuer can force the remaining catches in time."""
 
     def __init__(self, size: int, walls: Collection[Cell], cells: Sequence[Cell]) -> None:
         self.size, self.walls, self.cells = size, set(walls), cells
@@ -53,7 +53,7 @@ class Recursion:
         )
 
     def holds(self, pursuer: Cell, evader: Cell, catches: int, moves: int) -> bool:
-        """Return whether the pursuer still forces the catches once it has moved."""
+        """Return whether the pursuer can force the catches if the evader moves next."""
         if pursuer == evader:
             return self._caught(pursuer, catches, moves)
         return all(

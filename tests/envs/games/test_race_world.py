@@ -1,4 +1,4 @@
-"""RaceWorld against searches that know only the rules as the prompt states them."""
+"""Compare RaceWorld with searches that know only the rules in the prompt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def move(numbers: Sequence[int], left: int, per_move: int) -> tuple[int, Sequenc
 
 
 def perfect(numbers: Sequence[int], per_move: int) -> tuple[int, int]:
-    """Return the sums of the next mover and the other player if both play optimally."""
+    """Return the sums of the player to move and the other player if both play optimally."""
     if not numbers:
         return 0, 0
     ends = []
@@ -41,7 +41,7 @@ def reply(numbers: Sequence[int], per_move: int, rule: Opponent) -> Sequence[int
 
 
 def most(numbers: Sequence[int], per_move: int, rule: Opponent, turns: int) -> int:
-    """Return the largest sum of all sequences of moves within some turns."""
+    """Return the maximum sum over all sequences of moves within `turns` turns."""
     if not numbers or not turns:
         return 0
     sums = []

@@ -1,4 +1,4 @@
-"""SignalWorld against a search of all word sequences, and a match played by hand."""
+"""Compare SignalWorld with a search over all word sequences, and with a match played by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def world_of(*targets: int) -> SignalWorld:
 
 
 def shortest(config: SignalConfig, seed: int) -> list[tuple[str, ...]]:
-    """Return the shortest sequences of words after which the scripted listener has picked."""
+    """Return the shortest sequences of words after which the scripted listener picks the target."""
     target = draw(SignalWorld, config, seed)
     words = target.objects[target.targets[0]]
     for count in range(1, len(words) + 1):
@@ -81,7 +81,7 @@ def test_one_word_too_many_loses_a_later_round() -> None:
 
 
 def test_the_listener_knows_the_words_alone() -> None:
-    # Both targets are red squares or red circles: nothing distinguishes them yet.
+    # Every target is red, so the word "red" does not distinguish the targets.
     seats = [world_of(target) for target in (0, 1, 2)]
     for world in seats:
         world.join(LISTENER)
@@ -131,5 +131,5 @@ def test_a_wrong_pick_may_save_a_word() -> None:
     world.join(SPEAKER)
     world.play({SPEAKER: "red"})
     world.play({LISTENER: "A"})
-    # Without A, "circle" alone is left; with it, "large" is needed too.
+    # After the wrong pick A, "circle" alone identifies the target; otherwise "large" is needed too.
     assert [each.arguments["text"] for each in world.optimal_calls()] == ["circle"]

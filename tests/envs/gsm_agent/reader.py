@@ -1,7 +1,7 @@
-"""An independent reader of SearchWorld's texts, which solves tasks by exact fractions.
+"""Independent reader of SearchWorld's texts, which solves tasks with exact fractions.
 
-Its grammar of numeric sentences and questions is written by hand. It takes word lists and the
-sentences about structure from the TOML files, and no code from the package.
+The grammar of numeric sentences and questions is handwritten. The reader uses word lists and
+sentences about structure from the TOML files, but no code from the package.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _F = f"(?P<f>{'|'.join(_FACTORS)})"
 
 
 class Key(NamedTuple):
-    """A quantity: its owner, noun, verb and the words after it."""
+    """A quantity, identified by owner, noun, verb and the remaining words."""
 
     owner: str
     noun: str
@@ -79,14 +79,14 @@ class Reader:
     """Reader of one document.
 
     Args:
-        names: The people in its metadata.
+        names: The people in the document's metadata.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names, self.last = names, ""
 
     def rules(self, text: str) -> Iterator[Rule]:
-        """Yield a definition for each sentence that contains one."""
+        """Yield the definitions of quantities in a text."""
         if any(mark in text for mark in _MARKS):
             return
         for sentence in re.split(r"(?<=[.!?])\s+|\n", text):
@@ -121,7 +121,10 @@ class Reader:
         return None
 
     def clause(self, who: str, words: str, noun: str = "") -> Key | None:
-        """Return the quantity of `bought muffins on Friday`, with `noun` if the words name none."""
+        """Return the quantity in a clause such as `bought muffins on Friday`.
+
+        If the clause does not contain a noun, use `noun`.
+        """
         verb, _, rest = words.partition(" ")
         rest = rest.replace("money", "dollars", 1) if rest.startswith("money") else rest
         for known in (each for each in _NOUNS if not noun):
@@ -133,7 +136,7 @@ class Reader:
         return Key(self._person(who), noun, _BASE[verb], rest)
 
     def compared(self, mine: Key, text: str) -> Key | None:
-        """Return what a quantity is compared with."""
+        """Return the quantity to which the quantity `mine` is compared."""
         match = re.fullmatch(rf"({_WHO})(?: did)?(?: (.+))?", text)
         if match and match[1] not in ("me", "her", "him"):
             pronoun = match[1] in ("she", "he", "I")
@@ -205,7 +208,7 @@ def _stated(reader: Reader, match: re.Match[str]) -> Rule | None:
 
 
 def _stated_apart(reader: Reader, match: re.Match[str]) -> Rule | None:
-    """Read a number whose noun is separated from the verb."""
+    """Read a number with a noun that does not follow the verb."""
     noun = match.groupdict().get("a") or "dollars"
     key = reader.clause(match["w"], match["c"], noun)
     return (key, lambda: Fraction(int(match["n"])), ()) if key else None
@@ -213,7 +216,6 @@ def _stated_apart(reader: Reader, match: re.Match[str]) -> Rule | None:
 
 def _in_front(reader: Reader, match: re.Match[str]) -> Rule | None:
     words = (match["t"][0].lower() + match["t"][1:]).split()
-    # Other words may precede the tail.
     tails = [tail for k in range(len(words)) if (tail := " ".join(words[k:])) in _TAILS]
     if not tails or match["a"] not in _NOUNS:
         return None
@@ -347,11 +349,11 @@ def _question(text: str) -> tuple[str, list[Key]]:
             assert other, text
             return kind, [one, other]
         return kind, [one, one._replace(owner=parts["w2"])]
-    raise AssertionError(f"the question {text!r} cannot be read")
+    raise AssertionError(f"the reader cannot parse the question {text!r}")
 
 
 def solve(question: str, documents: Sequence[tuple[str, str]]) -> Fraction | None:
-    """Return the answer to a question from pairs of names and contents; None if it is undetermined.
+    """Return the answer to a question, or None if the documents do not determine the answer.
 
     Raises:
         AssertionError: A quantity has two definitions, or is not a positive integer.

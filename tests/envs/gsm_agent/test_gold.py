@@ -112,7 +112,8 @@ def test_a_plan_tells_no_hidden_number(folder: str) -> None:
         assert not set(re.findall("[0-9]+", plan)) & set(
             re.findall(r"\b[0-9]+\b", " ".join(hidden))
         )
-        # The question shares no word with the document, so the plan uses the document's words.
+        # The question has no words in common with the document, so the plan uses the document's
+        # words.
         calls = GoldSearches(
             world.database,
             replace(world.problem, question="xyzzy"),

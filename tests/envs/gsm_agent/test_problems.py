@@ -55,7 +55,7 @@ def test_tasks_are_well_posed_and_an_independent_reader_needs_every_document(
 
 
 def test_stories_are_many_and_their_words_can_be_told_apart() -> None:
-    """There are many schemas, and no item contains a word at which the reader cuts phrases."""
+    """There are many schemas, and no item contains a word that the reader uses as a separator."""
     schemas = {
         (kind, name, schema.target)
         for name, story in STORIES.items()
@@ -109,7 +109,7 @@ def test_what_cannot_be_drawn_is_said() -> None:
 
 
 def test_every_fact_and_question_is_read_back() -> None:
-    """Facts may be told by `I` or by a role."""
+    """The owner of a fact may be a name, `I` or a role."""
     wordings = set()
     for seed, problem in enumerate(drawn(400)):
         for facts in problem.premises():
@@ -162,7 +162,7 @@ def test_documents_are_records_and_anonymous_ones_name_nobody() -> None:
 
 
 def test_outdated_documents_define_nothing_and_others_correct_them() -> None:
-    """An outdated document matches its correction from the same month except for the number."""
+    """An outdated document and the correction from the same month differ only in the number."""
     database = get_database(DatabaseOptions(tasks=150))
     valid: dict[tuple[str, Quantity], Fact] = {}
     outdated: dict[tuple[str, Quantity], Fact] = {}
@@ -183,7 +183,7 @@ def test_outdated_documents_define_nothing_and_others_correct_them() -> None:
 
 
 def test_documents_are_varied() -> None:
-    """Count different words among 20,000, and repeated sentences with digits masked."""
+    """Count distinct words among 20,000, and repeated sentences after masking digits."""
     database = get_database(DatabaseOptions(people="test"))
     places = [place for task in list(database.tasks)[:160] for place in task.documents]
     texts = [database.documents[place].content for place in places]

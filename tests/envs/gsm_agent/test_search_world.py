@@ -37,7 +37,7 @@ def shown_ids(text: str) -> list[str]:
 
 
 def bm25(texts: list[str], query: str) -> list[float]:
-    """Okapi BM25 in Lucene's variant, from the definition."""
+    """Return the scores of Lucene's variant of Okapi BM25, according to the definition."""
     bags = [Counter(re.findall("[a-z0-9]+", text.lower())) for text in texts]
     mean = sum(sum(bag.values()) for bag in bags) / len(bags)
     scores = []
@@ -332,7 +332,7 @@ def test_texts_that_are_no_state_are_refused(text: str) -> None:
 
 
 def test_a_question_without_a_month_is_answered() -> None:
-    """A person in only one task needs no month; the first document reveals it."""
+    """If the people occur in only one task, the question does not mention the month."""
     env = make("SearchWorld", tasks=1)
     chat, _ = env.reset(seed=0)
     assert not re.search(r" in [A-Z][a-z]+ [0-9]{4}", chat.messages[-1].text)

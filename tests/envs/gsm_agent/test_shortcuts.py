@@ -13,7 +13,7 @@ TASKS = 150
 
 
 def precision(database: Database) -> float:
-    """Return the share of the task's documents among those about its people in its month."""
+    """Return the share of a task's documents among documents about the same people and month."""
     shares = []
     for task in database.tasks:
         gold = [database.documents[place] for place in task.documents]
@@ -52,7 +52,7 @@ def test_all_pages_of_the_question_as_the_only_query_seldom_suffice(
         for task in tasks
         if set(task.documents) <= {*database.index.best(task.question, PAGE * PAGES)}
     ]
-    assert len(solvable) <= 0.15 * len(tasks)  # the rest need further queries
+    assert len(solvable) <= 0.15 * len(tasks)  # all other tasks need more than one query
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_all_pages_of_the_question_as_the_only_query_seldom_suffice(
     ],
 )
 def test_no_single_query_solves_many_tasks(template: str, most: float) -> None:
-    """A reader who knows the grammar sees all 20 pages of one query."""
+    """Even a reader who knows the grammar and sees all 20 pages of a query solves few tasks."""
     database = get_database(DatabaseOptions(people="test"))
     solved = 0
     for number in range(150):

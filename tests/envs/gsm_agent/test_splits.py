@@ -41,7 +41,7 @@ def people_of_task(world: SearchWorld) -> set[str]:
 @pytest.mark.rotation
 @pytest.mark.parametrize("options", [{}, {"tasks": 100, "decoys": 3, "distractors": 1.0}], ids=str)
 def test_no_person_of_a_test_instance_is_one_of_training(options: dict[str, Any]) -> None:
-    """This includes all possible search results and other databases."""
+    """The comparison includes all search results and other databases."""
     people: dict[str, set[str]] = {split: set() for split in SPLITS}
     for split, seeds in (("train", (0, 1)), ("test", (0, 2))):
         for database_seed in seeds:
@@ -54,7 +54,7 @@ def test_no_person_of_a_test_instance_is_one_of_training(options: dict[str, Any]
 
 
 def test_a_test_problem_is_no_training_problem_with_other_names() -> None:
-    """A multi-premise task's quantities and numbers occur in only one split."""
+    """The question and answer of a task with several premises occur in only one split."""
     stories: dict[str, set[str]] = {split: set() for split in SPLITS}
     for split in SPLITS:
         for world in worlds_of(split):
@@ -95,7 +95,6 @@ def write_folder(folder: Path, tasks: int, names: Any) -> str:
 
 
 def test_tasks_of_a_folder_are_split_by_the_people_whom_documents_name(tmp_path: Path) -> None:
-    """A task about people from both splits belongs to neither."""
     folder = write_folder(tmp_path, 300, lambda k: (f"Person {k % 90}", f"Person {k * 7 % 90}"))
     played = {split: list(worlds_of(split, data=folder)) for split in SPLITS}
     people = {
@@ -114,7 +113,7 @@ def test_one_problem_with_two_casts_is_in_one_split(tmp_path: Path) -> None:
     folder = Path(write_folder(tmp_path, 600, lambda k: (f"Person {k}", "")))
     path = folder / "tasks.jsonl"
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    for row in rows:  # two tasks with the same question and answer about different people
+    for row in rows:  # pairs of tasks with the same question and answer but different people
         row["question"], row["answer"] = f"What {int(row['answer']) // 2}?", "1"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     keys = {s: {w.instance_key() for w in worlds_of(s, data=str(folder))} for s in SPLITS}

@@ -65,7 +65,7 @@ def test_answers_are_exact_and_every_document_is_necessary(tmp_path: Path) -> No
         first, second, third, last = problem.premises
         assert first.endswith("each.")
         assert second.startswith("The box held")
-        # The walking days do not affect the answer, so they get no document.
+        # The number of walking days does not affect the answer, so no document contains it.
         assert third.startswith("A walk took ")
         assert " Mr. " in third
         assert last.startswith("The bus cost ")

@@ -1,4 +1,4 @@
-"""Faults in a database's documents, and a searcher that knows only its observations."""
+"""Checks for faults in a database, and a searcher that knows only the search results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def tasks_of(database: Database) -> Iterator[tuple[Task, list[Document]]]:
 
 
 def find_faults(database: Database) -> Iterator[str]:
-    """Yield each fault: ambiguous facts, leaked numbers, equal texts, shared months, lost documents."""
+    """Yield faults, such as ambiguous facts, leaked numbers and documents that no search finds."""
     yield from _faults_of_documents(database.documents)
     yield from _shared_months(database)
     for task, documents in tasks_of(database):
@@ -52,7 +52,6 @@ def _leaks(task: Task, documents: Sequence[Document]) -> Iterator[str]:
     own = []
     for document in documents:
         numeric = [fact for fact in _facts_of(document) if fact.number is not None]
-        # The date contains a year.
         text = document.content.replace(month_name(document.timestamp), "")
         if len(numeric) != 1 or _numbers(text) != _numbers(number_word(numeric[0])):
             yield f"{document.id} contains the numbers {_numbers(text)} for {numeric}"
@@ -80,14 +79,14 @@ def _shared_months(database: Database) -> Iterator[str]:
 
 
 def search_alone(database: Database, question: str) -> tuple[str | None, list[str]]:
-    """Search as the scripted policy does; return the answer and the ids of the shown documents."""
+    """Search like the scripted policy, and return the answer and the ids of the shown documents."""
     known = SearchKnowledge.of(question)
     shown: list[str] = []
     results: tuple[int, ...] = ()
     while known.answer() is None and (calls := known.useful()):
         if calls[0].name == "search":
             query = calls[0].arguments["query"]
-            # The world's limits: 20 pages of five documents.
+            # The world shows at most 20 pages of five documents.
             results = database.index.best(query, 100)
             known.add_page(query, 1)
         else:

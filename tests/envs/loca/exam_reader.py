@@ -80,9 +80,9 @@ def one_of(found: list[Any], first: bool) -> Any:
 
 
 class Reader:
-    """Read a course's posts, or emails about it, oldest first.
+    """Reader of the posts or emails about a course, oldest first.
 
-    `exam` contains the known facts: `day`, `time`, `minutes`, `place`, `proctor`, `books`, `held`.
+    `exam` contains the known facts, such as `day`, `time` and `place`.
     """
 
     def __init__(self, section: int, texts: Iterable[str]) -> None:

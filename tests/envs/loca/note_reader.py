@@ -9,7 +9,7 @@ NUMBERS = "one two three four five six seven eight nine ten eleven twelve".split
 PRODUCT = re.compile(r"Gift Card|Assembly|[A-Z][a-z]+ \d{3,}")
 COUNT = re.compile(rf"\b(?:{'|'.join(NUMBERS)}|\d+)\b")
 IDLE = re.compile(
-    # Other orders: earlier, later, or by other people.
+    # Sentences about other orders.
     r"[Ll]ast order|[Ff]ormer|first flat|Last year|in spring|years ago|[Ll]ast month|Once you|last May|old order|In summer"
     r"|proves itself"
     r"|next year|second house|daughter marry|Some day|autumn|Perhaps|Keep the plans|board decides|brother|neighbours"

@@ -1,4 +1,4 @@
-"""Everything visible in an office, independent of the checks; it judges the mutation tests."""
+"""Independent observation of an office, used to verify the checks in the mutation tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.envs.loca.office import csv_rows_of
 Observation: TypeAlias = Mapping[tuple[str, Any], Mapping[str, Any]]
 """Fields of each record, by part and key."""
 
-# Parts of the mailbox by the origin of a message; any other origin is `received`.
+# Maps the origin of a message to a part of the mailbox; all other origins belong to `received`.
 _ORIGINS = {"draft": "drafts", "sent": "sent", "bounce": "bounces"}
 
 
@@ -33,10 +33,11 @@ def observe(office: Any) -> Observation:
 def differences(
     start: Observation, before: Observation, after: Observation, outputs: Collection[str]
 ) -> set[str]:
-    """Name the differences between two observations.
+    """Return the names of the differences between two observations.
 
-    A name is `part.field` for a changed record, `part+` for a new one, `part-` for a removed one,
-    or a file's path. `output:` marks outputs, `own:` other things that did not exist at the start.
+    A name is `part.field` for a changed record, `part+` for a new record, `part-` for a removed
+    record, or a file path. The prefix `output:` marks outputs. The prefix `own:` marks other
+    records and files that did not exist at the start.
     """
 
     def name(key: tuple[str, Any], change: str) -> str:
@@ -68,7 +69,7 @@ def _records(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
     for table in server.store.tables():
         for row in server.store.rows(f'SELECT * FROM "{table}"'):
             if server.name == "google_sheet" and table in ("sheets", "lines"):
-                continue  # read by `_sheets` and `_lines`
+                continue  # `_sheets` and `_lines` read these tables
             part = table
             if origins and table in ("messages", "mails", "attachments"):
                 message = row["id" if table == "messages" else "message"]
@@ -95,7 +96,7 @@ def _sheets(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
 
 
 def _lines(server: Server) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
-    """Return the sheets' non-empty rows, by position among these."""
+    """Yield the non-empty rows of each sheet, numbered without the empty rows."""
     rows = server.store.rows("SELECT * FROM lines ORDER BY sheet, row")
     for sheet, filled in groupby(rows, key=lambda row: row["sheet"]):
         for place, row in enumerate(filled):
@@ -125,7 +126,7 @@ def _content(path: str, data: bytes) -> Mapping[str, Any]:
     if path.endswith(".xlsx"):
         return _workbook(data)
     if path.endswith(".csv"):
-        # Blanks around numbers do not matter, even within a range such as `0.65 - 1.99`.
+        # Ignore blanks inside ranges such as `0.65 - 1.99`.
         rows = [[re.sub(r"\s*-\s*", "-", cell) for cell in row] for row in csv_rows_of(data)]
         return {"rows": rows, "look": data}
     return {"data": data}

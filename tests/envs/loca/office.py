@@ -1,4 +1,4 @@
-"""Helpers for tests of office tasks: fresh and solved tasks, and changes to them."""
+"""Helpers for tests of office tasks, such as solved tasks and changes to the final state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fresh(task: str, length: int = LENGTHS["8k"], seed: int = 0, **knobs: Any) -
 
 
 def carry_out(world: Any) -> Any:
-    """Play the reference plan up to the claim, with checked calls as in the env."""
+    """Play the reference plan up to the claim, and check that each call completes a step."""
     while (steps := world.progress.pending()) != [CLAIM]:
         step = steps[0]
         world.read_result(step.call, world.office.call(step.call.name, step.call.arguments))
@@ -50,12 +50,12 @@ def _solved(task: str, length: int, seed: int, knobs: tuple[tuple[str, Any], ...
 
 
 def solved(task: str, length: int = LENGTHS["8k"], seed: int = 0, **knobs: Any) -> Any:
-    """Return a new copy of a task after its reference plan."""
+    """Return a new copy of a task after playing the reference plan."""
     return pickle.loads(_solved(task, length, seed, tuple(sorted(knobs.items()))))
 
 
 def faults_after(task: str, change: Callable[[Any], object], **options: Any) -> list[str]:
-    """Return the failures after the reference plan and a change to the final state."""
+    """Play the reference plan, change the final state, and return the failures."""
     world = solved(task, **options)
     assert list(world.all_failures()) == []
     change(world)
@@ -73,9 +73,9 @@ def final_state_tests(
 
     Args:
         task: The task.
-        near_misses: Changes that must fail, with words of the failures.
+        near_misses: Changes that must fail, with words that the failures must contain.
         equivalents: Changes that must pass.
-        **options: The options of the state.
+        **options: Options of `solved`.
     """
 
     @pytest.mark.parametrize("name", near_misses)
@@ -161,7 +161,7 @@ def update_product(world: Any, product: int, **fields: Any) -> None:
 
 
 def unsent(world: Any, mail: Mail | None = None) -> Mail:
-    """Remove a sent email, by default the last one, and return it."""
+    """Remove and return a sent email, by default the last email."""
     email = world.office.get(Email)
     gone: Mail = mail or email.sent()[-1]
     email.store.delete("mails", message=int(gone.id))
@@ -170,7 +170,7 @@ def unsent(world: Any, mail: Mail | None = None) -> Mail:
 
 
 def resend(world: Any, mail: Mail, **changes: Any) -> None:
-    """Resend an email with changes and without its attachments."""
+    """Resend an email with changes and without attachments."""
     world.office.call(
         "send_email", {"to": mail.to, "subject": mail.subject, "body": mail.body, **changes}
     )

@@ -1,4 +1,4 @@
-"""Other calls that the checks accept for a plan's writing steps, and repairable damage."""
+"""Alternatives that the checks accept for a plan's writing steps, and repairable damage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Form = Callable[[dict[str, Any], random.Random], list[ToolCall]]
 
 
 def own_forms(step: PlanStep, draw: random.Random) -> list[ToolCall]:
-    """Return calls that the check accepts instead of the step."""
+    """Return calls that the checks accept instead of a writing step."""
     call = plain(step)
     forms = [*FORMS.get(call.name, ())]
     if call.name in REWRITERS:
@@ -30,7 +30,7 @@ def own_forms(step: PlanStep, draw: random.Random) -> list[ToolCall]:
 
 
 def with_gaps(rows: Rows, draw: random.Random, width: int) -> Rows:
-    """Insert blank rows anywhere between rows, or before the last."""
+    """Insert blank rows at random, or one blank row before the last row."""
     blank: list[Any] = [""] * width
     if draw.random() < 0.3:
         return [*rows[:-1], blank, *rows[-1:]]
@@ -50,11 +50,10 @@ def _split_area(area: str) -> tuple[str, int, str]:
 
 
 def _sheet(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    """Write rows with gaps, in another order, with spaces around text, at once or one by one."""
     left, top, right = _split_area(arguments["range"])
     rows, body = arguments["data"], arguments["data"]
     head: Rows = []
-    if len(rows[0]) == 1:  # a column of an existing table, whose values must stay in their rows
+    if len(rows[0]) == 1:  # values of an existing column must not move to other rows
         if draw.random() < 0.5:
             rows = [[float(row[0])] for row in rows]
         forms = [ToolCall("update_cells", {**arguments, "range": f"{left}{top + k}", "data": [row]})
@@ -74,7 +73,6 @@ def _sheet(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
 
 
 def _excel(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    """Write rows with gaps, or insert a blank row afterwards."""
     rows, top = arguments["data"], int(arguments.get("start_cell", "A1")[1:])
     width, heads = len(rows[0]), 0 if "start_cell" in arguments else 1
     if draw.random() < 0.3:
@@ -91,7 +89,6 @@ def _rows_of(content: str) -> Rows:
 
 
 def _csv(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    """Write a table in another format, in parts, or elsewhere before moving it."""
     path = arguments["path"]
     if not path.endswith(".csv"):
         return [ToolCall("write_file", arguments)]
@@ -129,7 +126,6 @@ def _upload(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
 
 
 def _snowflake(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    """Add comments, or write the rows of a MERGE with INSERT."""
     query = arguments["query"]
     before = draw.choice(("-- new rows\n", "/* new */ ", "/* a\nb */\n-- c\n"))
     after = draw.choice(("", " -- done", " /* done */;"))
@@ -142,7 +138,6 @@ def _snowflake(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]
 
 
 def _bigquery(arguments: dict[str, Any], draw: random.Random) -> list[ToolCall]:
-    """Add comments, or insert the rows with a query."""
     query = arguments["query"]
     head, _, values = query.partition(" VALUES ")
     rows = values[1:-1].split("), (")
@@ -186,7 +181,6 @@ def _broken_csv(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCa
 
 
 def _ruined_files(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
-    """Overwrite or truncate each file that the plan writes, by a tool or by a program."""
     calls = []
     paths = [each.get("path") or each["filepath"] for tool in ("write_file", "write_data_to_excel")
              for each in _of(tool, changes)]  # fmt: skip
@@ -200,7 +194,7 @@ def _ruined_files(changes: Sequence[PlanStep], draw: random.Random) -> list[Tool
 
 
 def by_program(path: str, data: bytes) -> list[ToolCall]:
-    """Return calls, one per tool, that write a file without naming it."""
+    """Return program calls that write a file without mentioning the file name."""
     name = path.removeprefix("/workspace/")
     code = (
         f"import os; p = '/workspace/' + bytes.fromhex('{name.encode().hex()}').decode(); "
@@ -223,7 +217,6 @@ def _moved(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
 
 
 def _cells(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
-    """Change, empty or add cells of the tables that the plan fills."""
     calls = []
     for each in _of("update_cells", changes):
         left, top, right = _split_area(each["range"])
@@ -241,7 +234,7 @@ def _cells(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
             value = "7" if value == "" else value
         width = ord(right) - ord(left) + 1 if ":" in area else 1
         calls.append(ToolCall("update_cells", {**each, "range": area, "data": [[value] * width]}))
-        if len(each["data"][0]) > 1 and draw.random() < 0.5:  # the last row again, below a gap
+        if len(each["data"][0]) > 1 and draw.random() < 0.5:  # repeat the last row below a gap
             below = f"{left}{bottom + 2}:{right}{bottom + 2}"
             calls.append(
                 ToolCall("update_cells", {**each, "range": below, "data": each["data"][-1:]})
@@ -269,7 +262,6 @@ def _workbooks(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCal
 
 
 def _tables(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
-    """Change or delete new rows of a warehouse."""
     calls = []
     for each in _of("write_query", changes):
         query = each["query"]
@@ -323,7 +315,6 @@ def _objects(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]
 
 
 def _products(changes: Sequence[PlanStep], draw: random.Random) -> list[ToolCall]:
-    """Set other fields of the products that the plan changes."""
     wrong = {"productData": {"stock_quantity": 999}}
     calls = [
         ToolCall("woo_products_update", {**each, **wrong})

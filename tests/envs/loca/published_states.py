@@ -1,4 +1,4 @@
-"""State folders of LOCA-bench in the published form, written from `states/` without the package's code."""
+"""Write state folders in LOCA-bench's format from `states/`, without code from the package."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ SIZE = (595.28, 841.89)
 
 
 def files_of(task: str) -> dict[str, Any]:
-    """Return the contents of a task's example by path; some have the folders `state0` and `state1`."""
+    """Return the contents of a task's example by path, including any folders `state0`, `state1`."""
     return dict(json.loads((STATES / f"{task}.json").read_text(encoding="utf-8")))
 
 
 def write_state(folder: Path, files: Mapping[str, Any]) -> Path:
-    """Write files by path and return the folder; a path with a trailing slash is an empty
-    folder."""
+    """Write files by path, and return the folder. A path with content None is an empty folder."""
     for name, content in files.items():
         path = folder / name
         if content is None:
@@ -75,7 +74,7 @@ def _write_database(path: Path, tables: Mapping[str, Mapping[str, Any]]) -> None
 
 
 def _write_pdf(path: Path, texts: Sequence[tuple[float, float, float, str]]) -> None:
-    """Draw strings by distance from the left and top, and size."""
+    """Draw strings, given as tuples of left and top distances, font size and string."""
     page = canvas.Canvas(str(path), pagesize=SIZE)
     for left, top, size, text in texts:
         page.setFont("Helvetica", size)

@@ -23,7 +23,7 @@ def rewritten(step: PlanStep, draw: random.Random) -> list[ToolCall]:
 
 
 def plain(step: PlanStep) -> ToolCall:
-    """Return a step's call; an INSERT of only the missing rows becomes one with literal rows."""
+    """Return a step's call, with INSERT … VALUES instead of INSERT … SELECT for missing rows."""
     query = str(step.call.arguments.get("query"))
     parts = re.fullmatch(r"(INSERT .*?\)) SELECT .*?>>\[(.*)\]\) WHERE .*", query, re.DOTALL)
     if step.call.name != "bigquery_run_query" or parts is None:
@@ -32,7 +32,7 @@ def plain(step: PlanStep) -> ToolCall:
 
 
 def merged(steps: Sequence[PlanStep]) -> list[ToolCall]:
-    """Return one call that does the same as several steps of a tool, if there is one."""
+    """Return a single call with the same effects as several steps, or an empty list."""
     calls = [plain(step) for step in steps]
     [tool] = {call.name for call in calls} if len({call.name for call in calls}) == 1 else [""]
     if tool == "woo_products_update":
@@ -51,7 +51,6 @@ def merged(steps: Sequence[PlanStep]) -> list[ToolCall]:
 
 
 def _insert(query: str) -> tuple[str, list[str]]:
-    """Split an INSERT of literals into the part before its rows, and the rows."""
     head, _, values = query.partition(" VALUES ")
     return head, [f"({row})" for row in values[1:-1].split("), (")]
 

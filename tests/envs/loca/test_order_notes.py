@@ -1,4 +1,4 @@
-"""Changes in order notes, read by the package, independently and by hand."""
+"""Compare the package's reader of order notes with an independent reader and with examples."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_what_a_note_changes(line: str) -> None:
 
 
 def test_changes_that_say_the_same_in_another_order_come_last() -> None:
-    """ "As many as of the other" would be ambiguous after later changes."""
+    """Later changes would make "as many as of the other" ambiguous."""
     rng = np.random.default_rng(3)
     for _ in range(2_000):
         facts = draw_changes(rng, draw_order(rng))
@@ -113,7 +113,7 @@ def test_the_last_word_on_mails_holds(seed: int) -> None:
         note = draw_mail_wish(rng, declined=wants_none)
         assert declines_mails(note) == declined(note) == wants_none, note
         seen.update((kind, wants_none) for kind, _ in notes_book("books").read(note))
-        # Most notes of both kinds sound like a refusal.
+        # Most notes sound like a refusal, whether or not the customer declines emails.
         sounds = bool(re.search(r"\b(?:no|not|never|nobody)\b", note, re.I))
         seen["sounds", wants_none] += sounds
         seen["all", wants_none] += 1

@@ -17,7 +17,7 @@ from benchmarks.texts import documents
 from tests.envs.loca.office import TASKS, fresh
 
 FILES = sorted(path.stem for path in Path(agentgym.__file__).parent.glob("envs/loca/texts/*.toml"))
-# Texts that are not phrases.
+# TOML files that do not contain phrases.
 PLAIN = {"letters", "prompts", "invoices", "questions", "subjects"}
 SLOTS = {
     **COMMON_SLOTS,
@@ -39,7 +39,7 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
 }
 
 
-# Allowed, because a task explains them: professors prescribe file names with them.
+# Placeholders that are allowed because a task explains how to fill them in.
 PLACEHOLDERS = {"Name", "Student_ID", "Last_Name", "n", "scenario", "name", "student ID"}
 REMNANT = re.compile(r"\{\w*\}|\[[^\][]*\|[^\][]*\]|<([A-Za-z_ ]+)>")  # unfilled slots and choices
 VOWEL = r"(?!(?:eu|one\b|once\b|uni|us[ae]|uti)\w*)[aeiou]\w*"
@@ -107,8 +107,8 @@ def test_a_slot_inside_alternatives_is_refused(text: str) -> None:
         Phrase(text, SLOTS)
 
 
-# A relative date is a number of days before or after. "Between", "from … to", "pass",
-# "leaves" and "count back" may or may not include the first or the last day.
+# A relative date must be a number of days before or after another date. With words such as
+# "between", it is unclear whether the first or the last day counts.
 COUNTED = re.compile(
     r"\{\w*days\} (?:after|before|later|earlier|more)\b|by \{\w*days\}|(?:add|adds|subtract) \{\w*days\}",
     re.I,
@@ -128,7 +128,7 @@ def test_counted_dates_can_be_read_in_one_way(name: str) -> None:
         assert not BOTH_WAYS.search(text), text
 
 
-# Words that make a sentence explicit about its task, by task and kind.
+# Pattern that every phrase of a kind must match to be understandable on its own.
 EXPLICIT: Mapping[tuple[str, str, str], str] = {
     ("products", "any", "gone"): r"order|discontinu",
     ("products", "any", "excluded"): r"outlet|clear",

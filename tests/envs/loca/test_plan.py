@@ -113,7 +113,7 @@ def test_a_result_that_was_cut_tells_nothing() -> None:
     progress = Progress(script)
     progress.record(CALLS["ls"], '["a", ', lasting=False)
     assert progress.pending()[0].label == "List."
-    with pytest.raises(ValueError, match="'hm' is not a line of a state"):
+    with pytest.raises(ValueError, match="expected LABEL => FACT, got 'hm'"):
         progress.restore(["hm"])
 
 

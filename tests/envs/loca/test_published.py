@@ -1,4 +1,4 @@
-"""LOCA-bench's own state folders: loaded, played, scored by both rules."""
+"""Load and play LOCA-bench's own state folders, and score them by both rules."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def edit(
 
 
 def rate(text: str) -> Callable[[Any], Any]:
-    """Change a conversion of the scenario Toys, which is 73.333 percent."""
+    """Change a conversion rate of the scenario Toys; the correct rate is 73.333 percent."""
     return edit(lambda row: [row[0], text, row[2]] if row[0] == "Toys" else row)
 
 
@@ -136,7 +136,7 @@ def in_book(path: str, change: Callable[[Rows], Rows], title: str) -> Callable[[
 
 
 in_growth = functools.partial(in_book, "growth_rate.xlsx", title="GrowthRate")
-# The exams of MATH101, CS301, AI101, BIO204 and BUS102.
+# The schedule contains the exams of MATH101, CS301, AI101, BIO204 and BUS102.
 in_schedule = functools.partial(in_book, "exam_schedule.xlsx", title="Sheet1")
 
 
@@ -180,7 +180,7 @@ def in_outlet(product: int) -> Callable[[Any], Any]:
 
 
 def in_quizzes(change: Callable[[Rows], Rows]) -> Callable[[Any], Any]:
-    """Change the listed quizzes: of AI201-2, CS101-1 and NET101-5."""
+    """Change the list with the quizzes of AI201-2, CS101-1 and NET101-5."""
     return in_csv("quiz_info.csv", change)
 
 
@@ -203,7 +203,7 @@ COURSE, CONFERENCES, CANVAS = "CourseAssistant", "SetConfCrDdl", "CanvasListTest
 EXAM, SLOW, OFFERS = "CanvasArrangeExam", "FilterLowSellingProducts", "discount_products.csv"
 JOHN, TALK = ROSTER[0][2], "Dear John Lee, we lack your talk (200012345)."
 EVENING = {"start": {"dateTime": "2025-10-03T20:00:00Z"}, "end": {"dateTime": "2025-10-03T22:00:00Z"}}  # fmt: skip
-# Each change to a solved state, with the verdicts of our check and of the published rule.
+# Changes to a solved state, with the scores by agentgym's check and by the published rule.
 CHANGES: Mapping[str, tuple[str, Callable[[Any], Any], float, float]] = {
     "a rate is 0.04 points off": ("ABTesting", rate("73.37"), 0.0, 1.0),
     "a rate is 0.06 points off": ("ABTesting", rate("73.40%"), 0.0, 0.0),
@@ -446,52 +446,52 @@ def invoice(**fields: Any) -> str:
 
 ACADEMIC, METADATA = "AcademicWarning", "groundtruth_workspace/metadata.json"
 SPOILT: Mapping[str, tuple[str, str, Any, str]] = {
-    "an empty database": (ACADEMIC, DATABASE, b"", "must have tables local-project_academic_warning_"),
+    "an empty database": (ACADEMIC, DATABASE, b"", "must have tables whose names start with local-project_academic_warning_"),
     "a short line": (ACADEMIC, ALERTS, "student_id,drop_ratio\nS001\n", "row 2: drop_ratio must be a number, got None"),
     "no number": (ACADEMIC, ALERTS, "student_id,drop_ratio\r\nS001,nan\r\n", "row 2: drop_ratio must be a number, got 'nan'"),
-    "a stranger": (ACADEMIC, QUIZ, "student_id,name,score\nS9,X,5\n", "scores.csv: row 2: student_id must have points"),
-    "a student twice": (ACADEMIC, QUIZ, f"{QUIZ_HEADS}S001,X,5\nS001,Y,5\n", r"row 3: student_id \('S001',\) comes twice"),
-    "an agent's entries": (ACADEMIC, LOG, '{"a": {}}', "must be empty: an agent"),
-    "an agent's file": (ACADEMIC, "agent_workspace/bad_student.csv", "", "must not exist: an agent"),
-    "fewer scenarios": ("ABTesting", RATIO, "scenario,A_conversion %,B_conversion %\nTea,1%,2%\n", "must have the scenarios"),
-    "another spreadsheet": (NHL, BOOKS, '{"a": {"properties": {"title": "x"}}}', r"only the spreadsheet 'NHL .*, got \['x'\]"),
+    "a stranger": (ACADEMIC, QUIZ, "student_id,name,score\nS9,X,5\n", "scores.csv: row 2: student_id must have exam points"),
+    "a student twice": (ACADEMIC, QUIZ, f"{QUIZ_HEADS}S001,X,5\nS001,Y,5\n", r"row 3: student_id \('S001',\) occurs twice"),
+    "an agent's entries": (ACADEMIC, LOG, '{"a": {}}', "must be empty in an unused state"),
+    "an agent's file": (ACADEMIC, "agent_workspace/bad_student.csv", "", "must not exist in an unused state"),
+    "fewer scenarios": ("ABTesting", RATIO, "scenario,A_conversion %,B_conversion %\nTea,1%,2%\n", "must contain the scenarios"),
+    "another spreadsheet": (NHL, BOOKS, '{"a": {"properties": {"title": "x"}}}', r"only 'NHL .*, got \['x'\]"),
     "no title": (NHL, BOOKS, '{"a": {"properties": {}}}', r"spreadsheets.json: a\.properties\.title: Field required"),
-    "a cell of another sheet": (NHL, CELLS, '{"a_b_0_1": {"value": 1}}', "cells.json: a_b_0_1 must be .*_ROW_COLUMN"),
+    "a cell of another sheet": (NHL, CELLS, '{"a_b_0_1": {"value": 1}}', "cells.json: a_b_0_1 must have the form .*_ROW_COLUMN"),
     "a cell that is a list": (NHL, CELLS, '{"a_b_0_1": {"value": [1]}}', r"cells.json: a_b_0_1\.value\.str: Input"),
-    "fewer teams": (NHL, TEAMS, "Team,HA,AH,HH,AA,Total\nBoston Bruins,0,0,0,0,0\n", "must have the teams of the schedule"),
+    "fewer teams": (NHL, TEAMS, "Team,HA,AH,HH,AA,Total\nBoston Bruins,0,0,0,0,0\n", "must contain the teams in the schedule"),
     "another request": (EXCEL, REQUEST, "**Target Category:** TVs", "task_specific.md must name a target"),
-    "weights of another target": (EXCEL, METADATA, other_weights({}), "must have the weights of 'Gaming'"),
-    "an agent's stock": (INVENTORY, RESULTS, results({"OAK": 1.0}), "Material_Inventory must be as in .*json: an agent"),
+    "weights of another target": (EXCEL, METADATA, other_weights({}), "must contain the weights of 'Gaming'"),
+    "an agent's stock": (INVENTORY, RESULTS, results({"OAK": 1.0}), "Material_Inventory must match .*json in an unused state"),
     "an unpaid order": (INVENTORY, SHOP_ORDERS, json.dumps({"1": {"status": "pending"}}), r"1\.status: Input should be 'process"),
     "a stranger's product": (INVENTORY, SHOP_ORDERS, json.dumps({"1": FOREIGN}), r"1\.line_items: product_id must be a prod"),
-    "an agent's exams": (EXAM, "agent_workspace/exam_schedule.xlsx", XY_EXAM, "must have only its header: an agent"),
-    "an unknown exam": (EXAM, "groundtruth_workspace/exam_schedule.xlsx", XY_EXAM, "XY1 must be that of a course"),
-    "two courses of a name": (EXAM, CANVAS_COURSES, courses_with(**TEACHER), "Real-time Systems' must be about one"),
-    "no teacher": (EXAM, CANVAS_COURSES, courses_with(), "courses.json must have teacher_name and teacher_email"),
+    "an agent's exams": (EXAM, "agent_workspace/exam_schedule.xlsx", XY_EXAM, "must contain only the header in an unused state"),
+    "an unknown exam": (EXAM, "groundtruth_workspace/exam_schedule.xlsx", XY_EXAM, "XY1 must be the code of a course"),
+    "two courses of a name": (EXAM, CANVAS_COURSES, courses_with(**TEACHER), "Real-time Systems' must match exactly one"),
+    "no teacher": (EXAM, CANVAS_COURSES, courses_with(), "courses.json must contain teacher_name and teacher_email"),
     "unknown products": (SLOW, SLOW_ANSWER, NO_SUCH_OFFER,
-                         "low_selling_products must be products"),
-    "an unknown subscriber": (SLOW, "agent_workspace/subscriber.json", READERS, r"must have the users \['a@"),
-    "no announcements": (CANVAS, "local_db/canvas/announcements.json", "{}", "announcements.json must have announcements"),
-    "an unknown course": (CANVAS, CANVAS_COURSES, "{}", "canvas: an id 1 must be that of a record"),
+                         "low_selling_products must name products"),
+    "an unknown subscriber": (SLOW, "agent_workspace/subscriber.json", READERS, r"must contain the users \['a@"),
+    "no announcements": (CANVAS, "local_db/canvas/announcements.json", "{}", "announcements.json must contain announcements"),
+    "an unknown course": (CANVAS, CANVAS_COURSES, "{}", "canvas: every id must belong to a record, got 1"),
     "another student": (CANVAS, "local_db/canvas/users.json", STRANGERS, "canvas: not found: there is no user with login id"),
-    "no time": (CANVAS, "groundtruth_workspace/assignment_info.csv", NO_TIME, "row 2: deadline must be a time with a zone, got"),
-    "an agent's mail": (COURSE, INBOX, json.dumps({"1": SENT}), "emails.json and drafts.json must have only mails in the INBOX"),
-    "a mail from a student": (COURSE, INBOX, INCOMING, "must have the subjects of the INBOX"),
+    "no time": (CANVAS, "groundtruth_workspace/assignment_info.csv", NO_TIME, "row 2: deadline must be a time with a time zone"),
+    "an agent's mail": (COURSE, INBOX, json.dumps({"1": SENT}), "emails.json and drafts.json must contain only INBOX emails"),
+    "a mail from a student": (COURSE, INBOX, INCOMING, "must contain the subjects in the INBOX"),
     "no subject": (COURSE, "files/emails.jsonl", '\n{"subject": 3}', r"emails.jsonl: line 2: subject: Input"),
-    "fewer users": (COURSE, USERS, OWNER, r"must have the users \['emmascott9@mcp.com', 'john"),
+    "fewer users": (COURSE, USERS, OWNER, r"must contain the users \['emmascott9@mcp.com', 'john"),
     "another day": (CONFERENCES, DUES, '{"base_date": "2025-09-16"}', "base_date: Input should be '2025-09-15'"),
-    "fewer conferences": (CONFERENCES, DUES, NO_DUES, "must have the conferences and tracks of conference_info.txt"),
-    "an agent's event": (CONFERENCES, "local_db/calendar/events.json", "[{}]", "events.json must be empty: an agent"),
-    "another owner": (CONFERENCES, "email_config.json", json.dumps(ACCOUNT), "users.json must have the users .'a@mcp.com'"),
-    "another PDF": (INVOICES, "agent_workspace/files/x.pdf", "", "must have only the files"),
-    "an invoice twice": (INVOICES, RECEIVED, invoice() + invoice(), "each invoice_id must come once"),
-    "an invoice without a file": (INVOICES, RECEIVED, invoice(), "must have only the files"),
+    "fewer conferences": (CONFERENCES, DUES, NO_DUES, "must contain the conferences and tracks in conference_info.txt"),
+    "an agent's event": (CONFERENCES, "local_db/calendar/events.json", "[{}]", "events.json must be empty in an unused state"),
+    "another owner": (CONFERENCES, "email_config.json", json.dumps(ACCOUNT), "users.json must contain the users .'a@mcp.com'"),
+    "another PDF": (INVOICES, "agent_workspace/files/x.pdf", "", "must contain only the files"),
+    "an invoice twice": (INVOICES, RECEIVED, invoice() + invoice(), "each invoice_id must occur once"),
+    "an invoice without a file": (INVOICES, RECEIVED, invoice(), "must contain only the files"),
     "a path as number": (INVOICES, RECEIVED, invoice(invoice_id="../a"), "invoice.jsonl: line 1: invoice_id: String should match"),
     "no amount": (INVOICES, RECEIVED, invoice(total_amount=float("nan")), "line 1: total_amount: Input should be"),
-    "fewer payments": (INVOICES, "groundtruth_workspace/interference_payments.jsonl", "", "must have the ids of"),
-    "an agent's rows": (INVOICES, WAREHOUSE, other_rows(), "^INVOICES of .*snowflake.db must have the ids"),
-    "an agent's memo": (INVOICES, "local_db/snowflake/insights.json", "[1]", "insights.json must be empty: an agent"),
-    "no buyers": (INVOICES, USERS, json.dumps({"": {**ACCOUNT, "email": "walkera@mcp.com"}}), r"must have the users \['ashley"),
+    "fewer payments": (INVOICES, "groundtruth_workspace/interference_payments.jsonl", "", "must contain the same ids as"),
+    "an agent's rows": (INVOICES, WAREHOUSE, other_rows(), "^INVOICES of .*snowflake.db must contain the same ids"),
+    "an agent's memo": (INVOICES, "local_db/snowflake/insights.json", "[1]", "insights.json must be empty in an unused state"),
+    "no buyers": (INVOICES, USERS, json.dumps({"": {**ACCOUNT, "email": "walkera@mcp.com"}}), r"must contain the users \['ashley"),
     "weights as text": (EXCEL, METADATA, other_weights({"a": "1"}), r"metadata.json: conversion_weights\.x\.a: Input"),
 }  # fmt: skip
 
@@ -514,7 +514,7 @@ def test_a_malformed_state_is_refused(tmp_path: Path, name: str) -> None:
 def test_an_error_names_the_malformed_file(tmp_path: Path, task: str, bad: bytes | None) -> None:
     state = example(tmp_path, task)
     for path in filter(Path.is_file, sorted(state.rglob("*.*"))):
-        if path.name == "permissions.json":  # nothing checks the spreadsheet's permissions
+        if path.name == "permissions.json":  # the permissions are not checked
             continue
         content = path.read_bytes()
         path.unlink()
@@ -535,7 +535,9 @@ def test_a_table_of_another_form_is_refused(tmp_path: Path) -> None:
         open_state("ABTesting", tmp_path / "text" / "state0")
     files["state0/" + DATABASE] = files_of("AcademicWarning")[DATABASE]
     write_state(tmp_path / "wrong", files)
-    with pytest.raises(ValueError, match=r"must have tables local-project_ab_testing_"):
+    with pytest.raises(
+        ValueError, match=r"must have tables whose names start with local-project_ab_testing_"
+    ):
         open_state("ABTesting", tmp_path / "wrong" / "state0")
-    with pytest.raises(ValueError, match="data must be a state folder"):
+    with pytest.raises(ValueError, match="data must be a LOCA-bench state folder"):
         agentgym.make("ABTesting", data=str(tmp_path / "none"))

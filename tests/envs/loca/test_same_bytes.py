@@ -1,6 +1,6 @@
-"""A seed draws the same office, prompt, hints and results as when `same_bytes.tsv` was written.
+"""Check that seeds reproduce the offices, prompts, hints and results in `same_bytes.tsv`.
 
-After an intended change, run `python -m tests.envs.loca.test_same_bytes` and name the change in
+After an intended change, run `python -m tests.envs.loca.test_same_bytes`, and mention the change in
 CHANGELOG.
 """
 
@@ -20,15 +20,14 @@ from tests.envs.loca.office import TASKS, fresh
 from tests.helpers import needs_workbench
 
 TABLE = Path(__file__).with_name("same_bytes.tsv")
-# Sizes with seeds: the smallest state, and one with room for most kinds of records.
+# Pairs of size and seed, from the smallest state to a state with most kinds of records.
 CASES = ((1, 0), (5, 7), (25, 1))
-# These bytes depend on library versions.
+# Fields with bytes that depend on library versions.
 LIBRARY_BYTES = ("look", "data")
 
 
 def drawn(world: Any) -> str:
-    """Return a digest of an office, its prompt and its failures, without library-dependent
-    bytes."""
+    """Return a digest of an office, the prompt and the failures, without `LIBRARY_BYTES`."""
     records = [(*key, fields) for key, fields in sorted(_records(world), key=repr)]
     truth = {name: value for name, value in world.truth.items() if name != "files"}
     shown = [world.rules(), world.task(), world.tokens, world.max_turns]

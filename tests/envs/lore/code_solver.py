@@ -1,4 +1,4 @@
-"""CodeWorld solver that sees only a policy's observations, without package code."""
+"""Independent CodeWorld solver, which sees only the observations of a policy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Event loop that waits by advancing its clock."""
+    """Event loop that advances a virtual clock instead of waiting."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -56,7 +56,7 @@ class Program:
             sys.setrecursionlimit(limit)
 
     def load(self, name: str) -> dict[str, Any]:
-        """Imports load when their main is called, so loading does not recurse."""
+        """Execute a module. Imported modules load later, so loading is not recursive."""
         space: dict[str, Any] = {
             "__name__": name,
             "__builtins__": {**vars(builtins), "__import__": self.find},
@@ -79,11 +79,11 @@ class Program:
 
 
 class UndecidedError(Exception):
-    """A comparison needs an unknown value."""
+    """Raised if the result of a comparison depends on an unknown value."""
 
 
 class Unknown:
-    """A value that is not known; results that depend on it are unknown too."""
+    """An unknown value. Arithmetic with unknown values gives unknown values."""
 
     def _unknown(self, other: object) -> Unknown:
         return self
@@ -96,7 +96,7 @@ class Unknown:
 
 
 class Attempt(Program):
-    """Run of a module as far as values are known; `missing` collects the unknown ones."""
+    """Partial execution of a module; `missing` contains the modules with unknown values."""
 
     def __init__(self, source: str, values: Mapping[str, int]) -> None:
         super().__init__({"main.py": source})
@@ -116,13 +116,13 @@ class Attempt(Program):
 
 
 class CodeSolver:
-    """A solver's memory.
+    """Solver state.
 
     Attributes:
-        answer: The result of main.py, once known.
-        frontier: The imported files not read yet.
-        values: Modules' results, as far as known and requested.
-        missing: The unknown values requested by a module's last run.
+        answer: The result of main.py, or None if unknown.
+        frontier: The imported files that have not been read.
+        values: The known results of modules that other modules have requested.
+        missing: The modules with unknown values that the last run of each module requested.
     """
 
     def __init__(self, task: str) -> None:
@@ -146,7 +146,7 @@ class CodeSolver:
         self.frontier.discard(file)
 
     def useful(self) -> set[str]:
-        """Return the files that main.py certainly requests; a run continues past unknown values."""
+        """Return the files that main.py will certainly request."""
         while True:
             before, wanted = len(self.values), self.look()
             if len(self.values) == before:
@@ -167,7 +167,7 @@ class CodeSolver:
         return wanted
 
     def asked(self, name: str) -> list[str]:
-        """Return the unknown modules that a run requests, cached while one of them is missing."""
+        """Return the modules with unknown values that a run of `name` requests."""
         missing = self.missing[name] = [
             other for other in self.missing.get(name, ()) if other not in self.values
         ]
@@ -180,7 +180,7 @@ class CodeSolver:
         return missing
 
     def solve(self, read: Callable[[Iterable[str]], list[str]]) -> int:
-        """Read what is certainly needed until the answer is known; return the number of rounds."""
+        """Read all useful files in each round, and return the number of rounds until the answer."""
         rounds = 0
         while files := sorted(self.useful()):
             for file, source in zip(files, read(files), strict=True):

@@ -1,4 +1,4 @@
-"""LORE tasks and calls for the tests, with a solver per world that sees only observations."""
+"""LORE tasks and calls for the tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOLVERS: dict[str, Any] = {
     "MultimodalWorld": Solver,
     "CodeWorld": CodeSolver,
 }
-LOSSLESS = r"mirrored|by (90|180|270) degrees|^Picture:"  # changes that keep every pixel
+LOSSLESS = r"mirrored|by (90|180|270) degrees|^Picture:"  # changes that lose no pixel
 
 
 def read(file: str) -> ToolCall:
@@ -47,7 +47,7 @@ def reply(*calls: ToolCall) -> str:
 
 
 def default(env_id: str, seed: int, operators: Sequence[str] = (), **options: Any) -> Any:
-    """Return a task; a CodeWorld task uses only these operators."""
+    """Return a task. In CodeWorld, `operators` restricts the operators."""
     config = LORE[env_id].Config
     if operators:
         chosen = dict.fromkeys(BOTH, tuple(map(PROGRAMS.__getitem__, operators)))
@@ -58,14 +58,14 @@ def default(env_id: str, seed: int, operators: Sequence[str] = (), **options: An
 
 
 def generated(env_id: str, seed: int, **options: Any) -> Any:
-    """Return a task without irrelevant documents, which may be read in any order."""
+    """Return a task without irrelevant documents, so that every reading order is optimal."""
     if env_id == "CodeWorld":
         return default(env_id, seed, **options)
     return default(env_id, seed, **{**PAPER, "distractor_documents": 0.0, **options})
 
 
 def told_of(world: Any, done: set[int]) -> set[int]:
-    """Return the unread documents that follow from those read, by the task's structure."""
+    """Return the unread documents whose ids follow from the documents already read."""
     nodes = world.graph.nodes
     if isinstance(world, CodeWorld):
         return {0, *(child for uid in done for child in nodes[uid].children)} - done
@@ -97,7 +97,7 @@ def tools(world: Any, file: str) -> Callable[[str, dict[str, Any]], np.ndarray[A
 
 
 def shown(world: Any, file: str) -> str:
-    """Read a document as text: counts from pixels, blurred expressions from alternative text."""
+    """Return a document as text, with pictures replaced by the facts that they show."""
     content = world.read_document(file)
     text, _, words = str(content).partition("\nPicture")
     if isinstance(content, Content):

@@ -1,4 +1,4 @@
-"""DocumentWorld solver that sees only a policy's observations, without package code."""
+"""Independent DocumentWorld solver, which sees only the observations of a policy."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def calculate(expression: str, values: dict[str, int | str]) -> int | str:
 
 
 class Solver:
-    """A solver's memory.
+    """Solver state.
 
     Attributes:
-        target: The variable in question.
-        answer: Its value, once read.
-        frontier: The known ids not read yet.
-        read: The ids read.
+        target: The variable whose value the task asks for.
+        answer: The value of the target, or None if unknown.
+        frontier: The known ids of documents that have not been read.
+        read: The ids of documents that have been read.
     """
 
     def __init__(self, task: str) -> None:
@@ -74,7 +74,7 @@ class Solver:
         return set(self.frontier)
 
     def solve(self, read: Callable[[Iterable[str]], list[str]]) -> int:
-        """Read round by round until the target is found; return the number of rounds."""
+        """Read all known documents in each round, and return the number of rounds."""
         rounds = 0
         while self.answer is None:
             files = sorted(self.frontier)

@@ -1,4 +1,4 @@
-"""Counting, reading and undoing changes in pictures, without package code."""
+"""Count shapes, read expressions and undo distortions in pictures, without package code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def name(colour: int) -> str:
 
 
 class Area(NamedTuple):
-    """A connected area of one non-white colour: its colour, bounding box and pixels in the box."""
+    """A connected area of one colour, with the bounding box and the pixels inside the box."""
 
     colour: int
     rows: slice
@@ -33,7 +33,7 @@ class Area(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """Classify the shape by its share of the box, and of the box's upper half."""
+        """Classify the shape by the share of the box that the area fills."""
         share = self.filled.mean()
         if share > 0.66:
             return "square" if share > 0.93 else "circle"
@@ -55,7 +55,7 @@ def kinds(pixels: np.ndarray[Any, Any]) -> Counter[str]:
     return Counter(f"{name(area.colour)} {area.shape}" for area in areas(pixels))
 
 
-# Reading.
+# Reading expressions.
 
 
 def crop(ink: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -65,7 +65,7 @@ def crop(ink: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 @functools.cache
 def glyphs() -> dict[bytes, str]:
-    """Return the characters' pixels, which differ slightly between even and odd positions."""
+    """Map pixels to characters. The pixels differ slightly between even and odd positions."""
     font, known = ImageFont.load_default(72), {}
     for char in "v0123456789+-":
         for shift in (0, 1):
@@ -81,7 +81,7 @@ def _key(ink: np.ndarray[Any, Any]) -> bytes:
 
 
 def pieces(ink: np.ndarray[Any, Any], axis: int) -> list[np.ndarray[Any, Any]]:
-    """Return the parts between white rows (axis 0) or columns (axis 1)."""
+    """Split a picture at white rows (axis 0) or columns (axis 1)."""
     used = np.concatenate(([0], (ink < 255).any(1 - axis).astype(int), [0]))
     edges = np.flatnonzero(np.diff(used))
     parts = zip(edges[::2], edges[1::2], strict=True)
@@ -89,7 +89,7 @@ def pieces(ink: np.ndarray[Any, Any], axis: int) -> list[np.ndarray[Any, Any]]:
 
 
 def read(pixels: np.ndarray[Any, Any]) -> str | None:
-    """Read an upright expression whose characters match the font exactly."""
+    """Return an upright, undistorted expression as a string, or None."""
     ink = pixels[:, :, 0]
     text = ""
     for line in pieces(ink, 0):
@@ -131,8 +131,7 @@ def undoing(alt: str) -> list[tuple[str, dict[str, Any]]]:
         return [
             ("stretch_image", {"width_factor": 1 / numbers[0], "height_factor": 1 / numbers[1]})
         ]
-    # Shearing by k multiplies by ((1, -k), (0, 1)), with y pointing down; the inverse is rotate,
-    # stretch, rotate.
+    # The inverse of a shear is a rotation, a stretch and another rotation.
     left, scales, right = np.linalg.svd(np.array([[1.0, numbers[0]], [0.0, 1.0]]))
     if np.linalg.det(left) < 0:
         left, right = left @ np.diag([1, -1]), np.diag([1, -1]) @ right
@@ -146,7 +145,7 @@ def undoing(alt: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def agreement(pixels: np.ndarray[Any, Any], clean: np.ndarray[Any, Any]) -> float:
-    """Return the common share of two pictures' ink, cropped and scaled to one size."""
+    """Return the Jaccard index of the dark pixels, after cropping and scaling to one size."""
     dark, wanted = (
         crop(np.where(each[:, :, 0] < 128, 0, 255).astype(np.uint8)) for each in (pixels, clean)
     )

@@ -18,7 +18,7 @@ def generated(seed: int, **options: Any) -> Any:
 
 
 def test_useful_files_are_those_that_every_run_asks_for_whatever_unread_files_return() -> None:
-    """Brute force: unread files become constants of all kinds, and the rest is executed."""
+    """Execute the program with random constants in place of the unread files."""
     compared = waiting = 0
     for seed in range(10):
         rng, operators = Random(seed), ("conditional", "scale", "async")
@@ -55,7 +55,7 @@ def ask(sources: dict[str, str], done: Any, rng: Random) -> set[str]:
 
 
 def test_what_the_state_leaves_out_is_of_no_more_use() -> None:
-    """A world rebuilt from a state continues like one that has read everything."""
+    """A world restored from a state continues like the world that wrote the state."""
     told_ahead = shared_again = 0
     for seed in range(12):
         world, rng = (
@@ -91,7 +91,7 @@ def test_what_the_state_leaves_out_is_of_no_more_use() -> None:
 
 
 def test_the_state_stays_short() -> None:
-    """It drops finished computations and stays under half of the text read."""
+    """The state is always shorter than half of the text that has been read."""
     for seed in range(2):
         world, longest, told = generated(seed, operations=120), 0, 0
         while world.known.answer is None:
@@ -102,7 +102,7 @@ def test_the_state_stays_short() -> None:
 
 
 def test_a_state_in_words() -> None:
-    """In a hand-made task, main compares a with b and takes c."""
+    """In this handwritten program, main compares a with b and returns c."""
     world = CodeWorld.read_task(
         "Find what main() in main.py of the program 'abc' returns.\nTurn budget: 9"
     )
@@ -155,7 +155,7 @@ def test_names_are_unique_and_those_of_the_paper_can_be_guessed() -> None:
 
 
 def test_names_differ_and_grow_longer_in_very_large_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With two letters fewer, a small task has as many collisions as a very large one."""
+    """With names shortened by two letters, a small task has as many collisions as a large task."""
     module = "agentgym.envs.lore.code_world"
     monkeypatch.setattr(f"{module}.letters", lambda rng, count: letters(rng, count - 2))
     monkeypatch.setattr(f"{module}._NAMES_PER_LETTER", 100)

@@ -111,7 +111,7 @@ def test_calls_are_labelled() -> None:
     assert labels(read("v1%nothing"), ToolCall("open", {})) == (("invalid", "invalid"), False)
     assert labels() == ((), False)
     assert labels(read(world.graph.nodes[0].file)) == (("lucky",), False)
-    # The target is known, so no read helps.
+    # Reads cannot help, because the target is already known.
     assert labels(read(world.known.useful()[0])) == (("speculative",), False)
     assert labels(submit("wrong"), read(a)) == (("wrong", "invalid"), False)
 
@@ -136,7 +136,7 @@ KINDS = ("premature_halt", "lost_leads", "synthesis_error", "answered")
         (True, False, 0, [False, 0, False, True]),
         (False, True, 0, [False, 0, True, True]),
         (True, True, 0, [False, 0, False, True]),
-        # The answer comes in turn 20, then 21; the leads are known from the start.
+        # These cases submit the answer in turns 20 and 21.
         (False, False, 18, [True, 0, False, True]),
         (False, False, 19, [True, 8, False, True]),
     ],
@@ -144,7 +144,7 @@ KINDS = ("premature_halt", "lost_leads", "synthesis_error", "answered")
 def test_failures_are_told_apart(
     right: bool, everything: bool, idle: int, kinds: list[object]
 ) -> None:
-    """Read one document, or everything; read it again for some turns; then answer."""
+    """Read one or all documents, read the first document `idle` more times, and answer."""
     env = start("DocumentWorld-paper", operations=2, budget_slack=200)
     first, *leads = env.world.known.useful()
     play(env, read(first))

@@ -270,7 +270,7 @@ def test_expressions_are_read_from_the_pixels() -> None:
 
 @pytest.mark.rotation
 def test_a_distorted_expression_can_be_undone_with_the_tools() -> None:
-    """Undoing is exact if nothing was lost; otherwise most ink matches."""
+    """Lossless changes can be undone exactly; after other changes, most dark pixels match."""
     agreements: dict[str, list[float]] = {}
     for seed in range(4):
         world = generated(seed, operations=25, difficulty="hard", pictured=1.0)
@@ -293,7 +293,7 @@ def test_a_distorted_expression_can_be_undone_with_the_tools() -> None:
 
 
 def test_tokens_of_a_picture_go_by_its_size() -> None:
-    """The first two are examples from the vision models' documentation."""
+    """The first two cases are examples from the documentation of vision models."""
     for (width, height), tokens in {
         (1024, 1024): 765,
         (2048, 4096): 1105,

@@ -29,7 +29,7 @@ def mean(env_id: str, player: Callable[[Random], Any], seeds: int, **options: An
 
 
 def greedy(rng: Random) -> Any:
-    """Read everything known, oldest first, and answer once possible."""
+    """Player that reads all known documents, oldest first, and answers as soon as possible."""
     solver: list[Solver] = []
     queue: dict[str, None] = {}
 
@@ -48,7 +48,7 @@ def greedy(rng: Random) -> Any:
 
 
 def forgetful(rng: Random) -> Any:
-    """Read the task's documents and the last result's leads, and answer with their content."""
+    """Player that guesses the answer from the last result and has no other memory of results."""
     unread: list[str] = []
 
     def choose(task: str, last: str) -> list[ToolCall]:
@@ -124,7 +124,7 @@ def test_the_budget_is_that_of_the_configuration(env_id: str) -> None:
 
 
 def test_irrelevant_documents_are_told_by_rules_alone() -> None:
-    """Until the target is known, the world agrees with a search over the read rules."""
+    """Compare the useful documents with a search over the rules that have been read."""
     for seed in range(12):
         world = default("DocumentWorld", seed, operations=25, theta=6)
         irrelevant = {node.file for node in world.graph.nodes if not node.needed}

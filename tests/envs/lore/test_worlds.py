@@ -180,7 +180,7 @@ def test_texts_that_were_cut_or_are_no_documents_tell_nothing(env_id: str) -> No
 
 
 def test_what_was_guessed_is_part_of_the_state() -> None:
-    """After reading a guessed document, its rule and values are useless, however learnt."""
+    """Once a guessed document has been read, documents that only lead to it are not useful."""
     for seed in range(10):
         world = generated("DocumentWorld", seed, operations=6)
         target = next(node for node in world.graph.nodes if node.uid and len(node.children) > 1)

@@ -1,4 +1,4 @@
-"""GridWorld against a simulation of every position, every remaining move and every reply."""
+"""Compare GridWorld with a simulation of all positions, remaining moves and replies."""
 
 from __future__ import annotations
 
@@ -45,13 +45,12 @@ class Board:
 
 
 def simulate(board: Board) -> list[set[Cell]]:
-    """Return the cells that can reach the goal in 0, 1, 2, … moves, until all can."""
+    """Return the sets of cells from which the goal is reachable in 0, 1, 2, … moves."""
     moves = {cell: [board.step(cell, direction) for direction in STEPS] for cell in board.cells}
     winning: list[set[Cell]] = []
     while not winning or len(winning[-1]) < len(moves):
         left = len(winning)
-        # A step that costs all remaining moves still allows done, so `winning[0]` counts; one that
-        # costs more does not.
+        # After a step that costs all remaining moves, `done` is still possible.
         reached = (
             cell
             for cell in moves
@@ -62,7 +61,7 @@ def simulate(board: Board) -> list[set[Cell]]:
 
 
 def best_calls(board: Board, winning: list[set[Cell]], cell: Cell) -> list[ToolCall]:
-    """Return the allowed calls when no move is to spare."""
+    """Return the optimal calls if the remaining moves are just enough."""
     if cell == board.goal:
         return [DONE]
     left = cheapest(winning, cell)

@@ -1,4 +1,4 @@
-"""ListWorld against an exhaustive search without the formula."""
+"""Compare ListWorld with an exhaustive search."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.envs.lumina.list_world import ListWorld
 from tests.helpers import play, start
 
 DONE = ToolCall("done", {})
-PLENTY = 1_000  # turns, more than any case needs
+PLENTY = 1_000  # more turns than any case needs
 
 
 def pop(index: object) -> ToolCall:
@@ -31,7 +31,8 @@ def task(
 class Search:
     """Search over all ways to play one instance.
 
-    A state has the remaining elements (initial positions) and the first position still removable.
+    A state consists of the initial positions of the remaining elements and the first position that
+    can still be removed.
     """
 
     def __init__(self, items: tuple[int, ...], target: tuple[int, ...]) -> None:
@@ -45,7 +46,7 @@ class Search:
         return [place for place in left if place >= bound]
 
     def _cost(self, left: tuple[int, ...], bound: int) -> float:
-        """Return the minimum turns to success, including `done`, or infinity."""
+        """Return the minimum number of turns to success, including `done`, or infinity."""
         ways = [self._after(left, place) for place in self.legal(left, bound)]
         return 1 + min([0.0] if self.solved(left) else ways, default=math.inf)
 
@@ -65,7 +66,7 @@ class Search:
 
 
 def lists_up_to_renaming(length: int, symbols: int) -> Iterator[tuple[int, ...]]:
-    """Yield lists in which a symbol first appears after all smaller ones."""
+    """Yield lists in which every symbol first appears after all smaller symbols."""
     for items in itertools.product(range(symbols), repeat=length):
         if all(value <= max(items[:k], default=-1) + 1 for k, value in enumerate(items)):
             yield items
@@ -76,7 +77,7 @@ def subsequences(items: tuple[int, ...]) -> set[tuple[int, ...]]:
 
 
 def check_every_state(items: tuple[int, ...], target: tuple[int, ...]) -> None:
-    """Reach each set of positions once by removing from left to right."""
+    """Check each reachable state once by removing each set of positions from left to right."""
     search, text = Search(items, target), task(items, target)
     for size in range(len(items) + 1):
         for gone in itertools.combinations(range(len(items)), size):
@@ -122,7 +123,7 @@ def test_random_longer_lists_have_the_alive_cost_and_optimal_set_of_a_search() -
         check_every_state(items, tuple(items[place] for place in kept))
 
 
-# Edge cases, through the text interface.
+# Edge cases.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Prompts structured as in the paper's appendix are parsed and played alike."""
+"""Check that prompts with the structure of the paper's appendix are parsed correctly."""
 
 from __future__ import annotations
 

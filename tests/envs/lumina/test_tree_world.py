@@ -31,7 +31,7 @@ from tests.envs.lumina.tree_beliefs import (
 from tests.helpers import play, start
 
 UNREACHABLE = ToolCall("unreachable", {})
-PLENTY = 1_000  # turns, more than any case needs
+PLENTY = 1_000  # more turns than any case needs
 
 
 def ask(node: str) -> ToolCall:
@@ -62,7 +62,7 @@ def test_each_tree_with_slots_comes_from_equally_many_choices_of_slots(
         children = uniform_tree(nodes, arity, Choice(nodes * arity, chosen))
         assert sorted(itertools.chain(*children)) == list(range(1, nodes))
         shapes[shape_of(children)] += 1
-    # Each tree should occur once per rotation of its child counts, so once per node.
+    # Each tree must occur once per rotation of its child counts, and thus once per node.
     assert shapes == {tree: nodes * count for tree, count in uniform(nodes, arity).items()}
     assert shapes.total() == comb(nodes * arity, nodes - 1)
 
@@ -72,7 +72,7 @@ def name(path: Path) -> str:
 
 
 def world_at(history: History, may_be_absent: bool, turns: int = PLENTY) -> TreeWorld:
-    """Return an observing agent's world; text node k has value k, and none is the target."""
+    """Return a world whose k-th visible node has value k. No visible node is the target."""
     hope = (
         "The target may be missing from the tree."
         if may_be_absent
@@ -120,8 +120,7 @@ def test_the_optimal_set_is_the_argmax_of_an_exact_search_over_beliefs(
     for history in beliefs.histories():
         values, frontier = beliefs.values(history, None), beliefs.frontier(history)
         assert len({values[path] for path in frontier}) <= 1, history
-        # An agent that knew all `nodes` are visible could stop; the world does not
-        # reveal it.
+        # Skip states in which all nodes are visible, because the agent cannot know this.
         hidden = len(beliefs.known(history)) < nodes
         if hidden or not frontier:
             assert optimal(world_at(history, absent > 0)) == beliefs.best(history), history
@@ -130,7 +129,7 @@ def test_the_optimal_set_is_the_argmax_of_an_exact_search_over_beliefs(
             assert optimal(world_at(history, absent > 0, turns)) == best, (history, turns)
 
 
-# The number of turns that an optimal policy needs.
+# The number of turns of an optimal policy.
 
 
 def slowest_search(world: TreeWorld) -> int:
@@ -178,7 +177,7 @@ def test_the_budget_is_enough_for_any_search_and_tells_nothing_about_the_target(
 
 
 def test_the_budget_is_no_larger_than_the_slowest_search_in_some_tree() -> None:
-    """Among trees of one size, the slowest search takes all turns of the budget."""
+    """Among trees of the same size, the slowest search needs the whole turn budget."""
     for options in ({"nodes": 5, "absent_probability": 1}, {"nodes": 5, "absent_probability": 0}):
         worlds = [exact(seed, revealed=1, **options) for seed in range(60)]
         hidden = [world for world in worlds if world.target not in world.known.values()]

@@ -1,4 +1,4 @@
-"""Exact search over possible beliefs about a hidden tree, a second opinion on TreeWorld."""
+"""Exact search over beliefs about a hidden tree, to check TreeWorld independently."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-# A node, represented by its children.
+# A node, represented by a tuple of its children.
 Tree = tuple["Tree", ...]
-# A node's path from the root.
+# Path from the root to a node.
 Path = tuple[int, ...]
-# Explored nodes with their numbers of children.
+# Explored nodes, each with the number of children.
 History = frozenset[tuple[Path, int]]
-# Success probability, then minus the expected turns.
+# Success probability, and the negative of the expected number of turns.
 Value = tuple[Fraction, Fraction]
-# Unnormalised.
+# Maps trees to unnormalised probabilities.
 Prior = Mapping[Tree, int | Fraction]
-# Nodes, the target's position (None if missing), and the probability.
+# All nodes, the path of the target (None if missing), and the probability.
 Case = tuple[dict[Path, Tree], Path | None, Fraction]
 
 
 def fill(nodes: int, slots: int, arity: int) -> Iterator[tuple[Any, ...]]:
-    """Yield all distributions of nodes over slots, which each contain a tree or nothing."""
+    """Yield all ways to distribute nodes over slots, each of which contains a tree or nothing."""
     if not slots:
         yield from [()] if nodes == 0 else []
         return
@@ -37,12 +37,12 @@ def forget_slots(tree: tuple[Any, ...]) -> Tree:
 
 
 def uniform(nodes: int, arity: int = 3) -> Counter[Tree]:
-    """Count every placement of the nodes in slots once."""
+    """Count the placements of nodes in child slots for each tree."""
     return Counter(map(forget_slots, fill(nodes - 1, arity, arity)))
 
 
 def mixed(nodes: int) -> Prior:
-    """Return trees with equally likely node counts, which hide whether all have been seen."""
+    """Return a prior in which all tree sizes up to `nodes` are equally likely."""
     shapes = {size: uniform(size) for size in range(1, nodes + 1)}
     return {
         tree: Fraction(weight, sum(trees.values()))
@@ -63,7 +63,7 @@ def subtrees(tree: Tree, path: Path = ()) -> dict[Path, Tree]:
 
 
 class Beliefs:
-    """Search over all ways to explore a tree drawn from `prior` whose target is still hidden."""
+    """Search over all ways to explore a tree that is drawn from `prior`."""
 
     def __init__(self, prior: Prior, target: str, absent: Fraction) -> None:
         self.cases: list[Case] = []
@@ -109,7 +109,7 @@ class Beliefs:
         return seen
 
     def _value(self, history: History, turns: int | None) -> Value:
-        """Return the best value; None means unlimited turns."""
+        """Return the maximum value over all calls, with unlimited turns if `turns` is None."""
         return (
             (Fraction(0), Fraction(0)) if turns == 0 else max(self.values(history, turns).values())
         )
@@ -140,7 +140,7 @@ class Beliefs:
         return success, -cost
 
     def best(self, history: History, turns: int | None = None) -> set[Path | str]:
-        """Return the calls with the largest value; none if no call can succeed."""
+        """Return the calls with the maximum value, or an empty set if no call can succeed."""
         values = self.values(history, turns)
         best = max(values.values())
         return {call for call, value in values.items() if value == best and best[0] > 0}

@@ -1,4 +1,4 @@
-"""LOCA-bench's own instances: its configurations, its state folders and its success rules."""
+"""LOCA-bench's own instances: configurations, state folders and success rules."""
 
 from agentgym.envs.loca.published.configurations import PublishedRun, read_configurations
 

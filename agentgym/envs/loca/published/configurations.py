@@ -19,8 +19,7 @@ from agentgym.envs.loca.published.files import read_json
 class PublishedRun:
     """World id, options and seed of one published configuration.
 
-    The options describe a state of the same proportions, but agentgym's generators draw a different
-    state from the seed.
+    With these options and this seed, agentgym draws a different state of the same proportions.
     """
 
     world: str
@@ -42,8 +41,8 @@ class _File:
 def read_configurations(path: str | Path) -> Sequence[PublishedRun]:
     """Read a configuration file of LOCA-bench, such as `final_8k_set_config.json`.
 
-    Raise ValueError, with file, configuration and parameter, for another format or for a parameter
-    without a counterpart here.
+    Raise ValueError, naming the file, the configuration and the parameter, if the file has another
+    format or sets a parameter that agentgym does not have.
     """
     file = read_json(Path(path), TypeAdapter(_File))
     runs = []
@@ -59,20 +58,20 @@ def _convert(configuration: _Configuration) -> PublishedRun:
     task = configuration.env_class.rpartition(".")[2].removesuffix("S2LEnv")
     if task not in _tasks():
         raise ValueError(
-            f"env_class must end with one of {', '.join(_tasks())} and S2LEnv, got "
-            f"{configuration.env_class!r}"
+            f"env_class must be a task name followed by S2LEnv, got {configuration.env_class!r}; "
+            f"the tasks are {', '.join(_tasks())}"
         )
     table = _tasks()[task]
     params = {**table["defaults"], **configuration.env_params}
     for name, value in table.get("fixed", {}).items():
         if params.pop(name, value) != value:
-            raise ValueError(f"env_params.{name} must be {value!r}")
+            raise ValueError(f"env_params.{name} must be {value!r}, the only supported value")
     seed = params.pop("seed", None)
     if type(seed) is not int:
         raise ValueError(f"env_params.seed must be an integer, got {seed!r}")
     unknown = params.keys() - table["defaults"].keys() - {"verbose", *table["without"]}
     if unknown:
-        raise ValueError(f"env_params has unknown names: {', '.join(sorted(unknown))}")
+        raise ValueError(f"env_params contains unknown names: {', '.join(sorted(unknown))}")
     for name, most in table.get("most", {}).items():
         if not str(params[name]).isdecimal():
             raise ValueError(f"env_params.{name} must be a number, got {params[name]!r}")
@@ -87,7 +86,7 @@ def _tasks() -> Mapping[str, Any]:
 
 
 def _value(text: str, params: Mapping[str, Any]) -> Any:
-    """Return a parameter, or a sum or product of parameters and whole numbers."""
+    """Return a parameter's value, or a sum or product of parameters and integers."""
     for sign, combine in ((" + ", sum), (" * ", math.prod)):
         if sign in text:
             return combine(int(x) if x.isdecimal() else params[x] for x in text.split(sign))

@@ -92,8 +92,8 @@ class _Announcement:
 def load_courses(state: Path, canvas: Canvas, login: str, start: datetime) -> timedelta:
     """Load users, courses and coursework, log a user in, and return the shift of all deadlines.
 
-    The generator wrote the announcements last, so their newest date is its current day, which
-    becomes the day of `start`. Announcements and submissions are an hour old at `start`.
+    The shift moves the date of the newest announcement to the date of `start`. Announcements and
+    submissions are an hour old at `start`.
     Raise ValueError if a file is missing or malformed.
     """
     folder = state / "local_db" / "canvas"
@@ -103,19 +103,19 @@ def load_courses(state: Path, canvas: Canvas, login: str, start: datetime) -> ti
     except ToolError as error:
         raise ValueError(f"{folder}: {error}") from None
     except KeyError as error:
-        raise ValueError(f"{folder}: an id {error} must be that of a record") from None
+        raise ValueError(f"{folder}: every id must belong to a record, got {error}") from None
     return delay
 
 
 def _load(folder: Path, canvas: Canvas, start: datetime) -> timedelta:
     posts = _records(folder / "announcements.json", _Announcement)
     if not posts:
-        raise ValueError(f"{folder / 'announcements.json'} must have announcements")
+        raise ValueError(f"{folder / 'announcements.json'} must contain announcements")
     newest = max(post.posted_at for post in posts.values())
     delay = timedelta(days=(start.date() - newest.date()).days)
     past = start - timedelta(hours=1)
     quizzes = _records(folder / "quizzes.json", _Quiz).values()
-    # LOCA-bench's server shows a course's credits with its quiz; ours shows them with the course.
+    # LOCA-bench shows the credits with the quiz; agentgym shows the credits with the course.
     earned = {quiz.course_id: quiz.credits for quiz in quizzes}
     users = {}
     for user in _records(folder / "users.json", _User).values():

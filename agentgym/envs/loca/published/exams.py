@@ -1,4 +1,4 @@
-"""Final exams in LOCA-bench's states: reading the announcements, and checking the schedule."""
+"""Read final exams from LOCA-bench's states, and check the agent's schedule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.office.files.workspace import Workspace
 from agentgym.office.spreadsheet.workbooks import read_workbook
 from agentgym.text.tools import ToolError
 
-# The patterns bound the length of a line, so a search takes linear time.
+# The patterns limit the length of a line, so that a search takes linear time.
 _WELCOME = re.compile(r"Credits: (\d+)\n.*Exam Type: (Open|Closed)-Book")
 _ANNOUNCED = re.compile(
     r"the final exam for .{1,200} will be held on:\n\n.{0,20}Date: (.{1,200})\n"
@@ -37,7 +37,7 @@ _CODE, _DATE, _TIME, _CREDIT = (
 
 
 def read_exam_post(text: str) -> list[Said]:
-    """Return the statements of a published announcement, like `read_notice`."""
+    """Return the statements in a LOCA-bench announcement, like `read_notice`."""
     if welcome := _WELCOME.search(text):
         books = "welcome_open" if welcome[2] == "Open" else "welcome_closed"
         return [["credits", {"number": int(welcome[1])}], [books, {}]]
@@ -53,7 +53,7 @@ def read_exam_post(text: str) -> list[Said]:
 
 
 def read_exam_mail(text: str, sender: str) -> list[Said]:
-    """Return the statements of a published mail; its sender identifies the course."""
+    """Return the statements in a LOCA-bench email, whose sender identifies the course."""
     exam = _MAILED.search(text)
     if not exam:
         return []
@@ -65,7 +65,7 @@ def read_exam_mail(text: str, sender: str) -> list[Said]:
 
 
 def mailed_course(name: str, teacher: str) -> str:
-    """Return a course's key in emails: its name up to the first hyphen, and its teacher."""
+    """Return a course's key for emails: the name up to the first hyphen, and the teacher."""
     return f"{name.partition('-')[0]} <{teacher}>"
 
 

@@ -1,4 +1,4 @@
-"""Read LOCA-bench files as typed records; every error names the file and the position."""
+"""Read LOCA-bench files as typed records. Every error names the file and the position."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from agentgym.text.tools import ToolError
 from agentgym.text.validation import check_shape
 
 T = TypeVar("T")
-# The required columns of a table, with conversions that raise ValueError.
+# Maps each required column to a conversion that may raise ValueError.
 Columns: TypeAlias = Mapping[str, Callable[[Any], Any]]
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 def as_name(cell: object) -> str:
-    """Return a cell that must contain text."""
+    """Return the text of a cell, or raise ValueError."""
     if not isinstance(cell, str) or not cell.strip():
-        raise ValueError(f"must be a text, got {cell!r}")
+        raise ValueError(f"must be a non-empty string, got {cell!r}")
     return cell
 
 
 def as_finite(cell: object) -> float:
-    """Return a cell's finite number, which may be written as text."""
+    """Return a cell's finite number, which may be stored as a string."""
     with contextlib.suppress(TypeError, ValueError):
         number = math.nan if isinstance(cell, bool) else float(cell)  # type: ignore[arg-type]
         if math.isfinite(number):
@@ -47,11 +47,11 @@ def as_moment(cell: object) -> datetime:
         moment = datetime.fromisoformat(cell)  # type: ignore[arg-type]
         if moment.tzinfo:
             return moment
-    raise ValueError(f"must be a time with a zone, got {cell!r}")
+    raise ValueError(f"must be a time with a time zone, got {cell!r}")
 
 
 def read_json(path: Path, shape: TypeAdapter[T]) -> T:
-    """Return the value of a JSON file, validated against a type."""
+    """Return the content of a JSON file, validated against a type."""
     try:
         return check_shape(shape, path.read_bytes())
     except OSError as error:
@@ -69,7 +69,7 @@ def read_text(path: Path) -> str:
 
 
 def read_json_lines(path: Path, shape: TypeAdapter[T]) -> Sequence[T]:
-    """Return the values of a file of JSON lines."""
+    """Return the values in a JSON Lines file."""
     values = []
     for number, line in enumerate(read_text(path).split("\n"), 1):
         try:
@@ -80,7 +80,7 @@ def read_json_lines(path: Path, shape: TypeAdapter[T]) -> Sequence[T]:
 
 
 def read_table(path: Path, columns: Columns, key: Sequence[str] = ()) -> Rows:
-    """Return the rows of a CSV file; no two may share a key."""
+    """Return the rows of a CSV file, whose keys must be unique."""
     try:
         table = list(csv.reader(read_text(path).rstrip().splitlines()))
     except csv.Error as error:
@@ -89,24 +89,24 @@ def read_table(path: Path, columns: Columns, key: Sequence[str] = ()) -> Rows:
 
 
 def read_book(path: Path, *titles: str) -> Mapping[str, Sequence[Sequence[Any]]]:
-    """Return the rows of a workbook's sheets, which must include `titles`."""
+    """Return the rows of each sheet of a workbook, which must contain the sheets `titles`."""
     try:
         sheets = read_workbook(path.read_bytes())
     except (OSError, ToolError) as error:
         raise ValueError(f"{path} must be a workbook: {error}") from None
     for title in titles:
         if not sheets.get(title):
-            raise ValueError(f"{path} must have a sheet {title!r} with cells, got {list(sheets)}")
+            raise ValueError(f"{path} must have a non-empty sheet {title!r}, got {list(sheets)}")
     return sheets
 
 
 def typed_rows(
     place: object, table: Sequence[Sequence[Any]], columns: Columns, key: Sequence[str] = ()
 ) -> Rows:
-    """Return the converted columns of a table, by row; two rows must not share a key."""
+    """Return the rows of a table with converted columns; keys must be unique."""
     header = list(table[0])
     if any(header.count(name) != 1 for name in columns):
-        raise ValueError(f"{place}: row 1 must have {list(columns)} once each, got {header}")
+        raise ValueError(f"{place}: row 1 must contain each of {list(columns)} once, got {header}")
     records = []
     seen = set()
     for number, row in enumerate(table[1:], 2):
@@ -119,7 +119,7 @@ def typed_rows(
                 raise ValueError(f"{place}: row {number}: {name} {error}") from None
         identity = tuple(record[name] for name in key)
         if key and identity in seen:
-            raise ValueError(f"{place}: row {number}: {', '.join(key)} {identity} comes twice")
+            raise ValueError(f"{place}: row {number}: {', '.join(key)} {identity} occurs twice")
         seen.add(identity)
         records.append(record)
     return records
@@ -130,8 +130,8 @@ def read_tables(
 ) -> Mapping[str, Sequence[tuple[Any, ...]]]:
     """Return the rows of a BigQuery dataset's tables by name.
 
-    `columns` has the columns that each table must have, with types as in `BigQuery.load`. Raise
-    ValueError if the database is missing or has another form.
+    `columns` maps the required columns of each table to types, as in `BigQuery.load`. Raise
+    ValueError if the database is missing or has other columns.
     """
     path = state / "local_db" / "google_cloud" / "bigquery_data.db"
     return read_database(path, f"local-project_{dataset}_", columns)
@@ -140,10 +140,10 @@ def read_tables(
 def read_database(
     path: Path, prefix: str, columns: Mapping[str, str]
 ) -> Mapping[str, Sequence[tuple[Any, ...]]]:
-    """Return an SQLite database's rows, by table name without the prefix; see `read_tables`."""
+    """Return the rows of an SQLite database by table name, without the prefix of the name."""
     tables = {}
     with tempfile.TemporaryDirectory() as folder:
-        # A database in WAL mode has a log file, and reading may change both.
+        # Copy the database and any log files, because reading in WAL mode may change them.
         for part in filter(Path.is_file, path.parent.glob(f"{path.name}*")):
             shutil.copy(part, folder)
         with contextlib.closing(sqlite3.connect(Path(folder, path.name))) as database:
@@ -159,7 +159,7 @@ def read_database(
             except sqlite3.DatabaseError as error:
                 raise ValueError(f"{path} must be an SQLite database: {error}") from None
     if not tables:
-        raise ValueError(f"{path} must have tables {prefix}…")
+        raise ValueError(f"{path} must have tables whose names start with {prefix}")
     return tables
 
 

@@ -1,4 +1,4 @@
-"""LOCA-bench's invoices: the layouts of its PDF files, its states and its success rule."""
+"""LOCA-bench's invoices: PDF layouts, states and the success rule."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agentgym.office.files.pdfs import read_pdf
 from agentgym.office.warehouse.snowflake import Snowflake
 from agentgym.text.tools import ToolError
 
-_TOTAL = "Total Amount: $"  # present in all LOCA-bench layouts, never in ours
+_TOTAL = "Total Amount: $"  # only in LOCA-bench's layouts
 _FACTS = {
     "id": re.compile(r"(?:Document ID|Invoice ID|Invoice): ([\w-]+?)\s*(?:Processing )?Date:"),
     "supplier": re.compile(r"(?:VENDOR INFORMATION|Vendor|Supplier):\s*\n(.+)"),
@@ -49,7 +49,7 @@ _STORED = {
     },
 }
 _SUBJECT, _COMMENT, _LIMIT = "process outstanding invoices", "0=Paid, 1=Outstanding", 0.01 + 1e-9
-# Addresses that must get no such mail; one differs from the generator's address.
+# Users who must not receive a payment request, as the checker spells their names.
 _STRANGERS = "JSmith MBrown AWilliams RJohnson LDavis KWilson TMiller SAnderson".split()
 _Amount: TypeAlias = Annotated[float, Field(ge=0, le=1e10)]
 _Flag: TypeAlias = Literal[0, 1]
@@ -98,14 +98,14 @@ class _Payment:
 
 
 def read_layout(text: str) -> dict[str, Any] | None:
-    """Return an invoice's facts, with amounts in cents; None if the layout is not LOCA-bench's."""
+    """Return an invoice's facts, with amounts in cents, or None for other layouts."""
     if _TOTAL not in text:
         return None
     facts: dict[str, Any] = {}
     for name, pattern in _FACTS.items():
         match = pattern.search(text)
         if not match:
-            raise ValueError(f"the text has no {name}")
+            raise ValueError(f"the text must contain {name}")
         facts[name] = match[1].strip()
     facts["cents"] = _cents(facts["cents"])
     part = _PART.search(text)
@@ -122,12 +122,12 @@ def read_invoices(state: Path) -> Mapping[str, tuple[dict[str, Any], bytes]]:
     records = read_json_lines(path, TypeAdapter(_Invoice))
     names = [f"{record.invoice_id}.pdf" for record in records]
     if not names or len(set(names)) < len(names):
-        raise ValueError(f"{path}: each invoice_id must come once, got {names}")
+        raise ValueError(f"{path}: each invoice_id must occur once, got {names}")
     folder = state / "agent_workspace"
     found = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
     expected = sorted(f"files/{name}" for name in names)
     if found != expected:
-        raise ValueError(f"{folder} must have only the files {expected}, got {found}")
+        raise ValueError(f"{folder} must contain only the files {expected}, got {found}")
     invoices = {}
     for name, record in zip(names, records, strict=True):
         facts, data = record.facts(), (folder / "files" / name).read_bytes()
@@ -136,13 +136,13 @@ def read_invoices(state: Path) -> Mapping[str, tuple[dict[str, Any], bytes]]:
         except (ToolError, ValueError) as error:
             raise ValueError(f"{folder / 'files' / name}: {error}") from None
         if shown != facts or record.payment_status.flag != (facts["paid"] < facts["cents"]):
-            raise ValueError(f"{folder / 'files' / name} must be as in {path}, got {shown}")
+            raise ValueError(f"{folder / 'files' / name} must match {path}, got {shown}")
         invoices[name] = facts, data
     return invoices
 
 
 def read_entries(state: Path) -> list[dict[str, Any]]:
-    """Return the rows of both tables joined by invoice."""
+    """Return the rows of both tables, joined by invoice."""
     folder, database = state / "groundtruth_workspace", state / "local_db" / "snowflake"
     entries = read_json_lines(folder / "interference_invoices.jsonl", TypeAdapter(_Entry))
     payments = read_json_lines(folder / "interference_payments.jsonl", TypeAdapter(_Payment))
@@ -154,9 +154,9 @@ def read_entries(state: Path) -> list[dict[str, Any]]:
         found[f"{table} of {path}"] = [row[0] for row in stored.get("", ())]
     for place, others in found.items():
         if others != ids:
-            raise ValueError(f"{place} must have the ids of interference_invoices.jsonl")
+            raise ValueError(f"{place} must contain the same ids as interference_invoices.jsonl")
     if read_json(database / "insights.json", TypeAdapter(list[Any])):
-        raise ValueError(f"{database / 'insights.json'} must be empty: an agent has worked on it")
+        raise ValueError(f"{database / 'insights.json'} must be empty in an unused state")
     return [
         {
             "INVOICE_ID": entry.invoice_id,
@@ -177,10 +177,10 @@ def invoice_failures(
     expected: Sequence[Mapping[str, Any]],
     buyers: Mapping[str, Sequence[str]],
 ) -> Iterator[str]:
-    """Compare the ids of both tables, the payments, the comment and each buyer's INBOX.
+    """Compare the invoice ids, the payments, the column comment and each buyer's INBOX.
 
-    `expected` contains the old and new rows; `buyers` maps addresses to invoice files that are not
-    paid in full.
+    `expected` contains the old and new rows. `buyers` maps email addresses to the files of invoices
+    that are not paid in full.
     """
     try:
         entered = {
@@ -217,7 +217,7 @@ def invoice_failures(
 
 
 def _number(cell: object, expected: float) -> float:
-    # Like the published rule, accept a cell without a number.
+    # Like the published rule, accept a cell that does not contain a number.
     try:
         return as_finite(cell)
     except ValueError:

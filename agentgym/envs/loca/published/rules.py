@@ -1,7 +1,7 @@
 """LOCA-bench's own success rules, for the tasks whose states can be loaded.
 
-They keep the published rules' tolerances and gaps, except that storage objects do not replace log
-entries. Each yields a sentence per failure.
+The functions keep the tolerances and gaps of the published rules, except that storage objects do
+not replace log entries. Each function yields one sentence per failure.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from agentgym.text.tools import ToolError
 Records: TypeAlias = Sequence[Mapping[str, Any]]
 _Reading: TypeAlias = tuple[datetime, str, str, float]
 
-# Tolerances in percentage points, for conversion rates and growth rates.
+# Tolerances for conversion rates and for growth rates, in percentage points.
 _RATE, _POINTS = 0.05, 1.0
-# The checker requests one page of products.
+# Page size of LOCA-bench's checker, which requests only one page of products.
 _PAGE = 10
 _AMOUNT = 0.01 + 1e-9
 _TIME, _READING = timedelta(seconds=60), 0.01
 _TIMES = ("%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S")  # fmt: skip
 _NHL_TITLES = ("nhl_b2b_analysis", "nhl b2b analysis", "nhl-b2b-analysis")
 _NHL_WORDS = ("nhl", "back", "b2b", "analysis", "sheet")
-# Accepted names of each column.
+# Maps each column to the accepted spellings.
 _NHL_COLUMNS = {
     "Team": ("Team", "team", "TEAM", "Teams", "TeamName"),
     "HA": ("HA", "Home-Away", "HomeAway"),
@@ -58,10 +58,10 @@ _LIMITS = {"Original Price": 0.01, "Discounted Price": 0.01, "Discount Ratio": 0
 def ab_testing_failures(
     files: Workspace, cloud: GoogleCloud, expected: Records, verdict: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Compare each conversion rate within 0.05 points; the agent's own overall row decides the
-    rest.
+    """Compare each conversion rate within 0.05 percentage points.
 
-    `verdict` contains the bucket, the log, the payload and the overall label.
+    Whether a bucket or a log entry is required depends on the agent's own overall rates. `verdict`
+    contains the names of the bucket, the log and the overall row, and the required payload.
     """
     wanted = _rates(expected)
     try:
@@ -89,7 +89,7 @@ def ab_testing_failures(
 def academic_warning_failures(
     files: Workspace, cloud: GoogleCloud, expected: Records, students: Mapping[str, str]
 ) -> Iterator[str]:
-    """Compare the ids in bad_student.csv; each critical message names its student and nobody else."""
+    """Compare bad_student.csv, and require a critical message for each drop of over 45 percent."""
     drops = {row["student_id"]: row["drop_ratio"] for row in expected}
     try:
         rows = _records(files.read_text("bad_student.csv"))
@@ -97,7 +97,7 @@ def academic_warning_failures(
     except (ToolError, KeyError, csv.Error) as error:
         yield f"bad_student.csv: {error}"
         return
-    if listed != drops.keys():  # LOCA-bench's answer has only drops above 25 percent
+    if listed != drops.keys():  # LOCA-bench's answer contains only drops above 25 percent
         yield "bad_student.csv lists other students"
     messages = list(_critical_messages(cloud))
     needed = [student for student, drop in drops.items() if drop > 0.45]
@@ -116,7 +116,7 @@ def academic_warning_failures(
 
 
 def nhl_failures(files: Workspace, sheets: GoogleSheet, expected: Records) -> Iterator[str]:
-    """Compare the file and the spreadsheet with the counts and each other; allow extra teams."""
+    """Compare the file, the spreadsheet and the expected counts with each other."""
     tables = []
     for path in files.walk():
         name = path.rpartition("/")[2].lower()
@@ -138,7 +138,7 @@ def nhl_failures(files: Workspace, sheets: GoogleSheet, expected: Records) -> It
 
 
 def machine_failures(cloud: GoogleCloud, bucket: str, expected: Records) -> Iterator[str]:
-    """Match the rows of the bucket's last report with the anomalies, in both directions."""
+    """Compare the last report in the bucket with the expected anomalies."""
     if bucket not in cloud.storage.buckets():
         yield f"there is no bucket {bucket}"
         return
@@ -159,7 +159,7 @@ def machine_failures(cloud: GoogleCloud, bucket: str, expected: Records) -> Iter
 def growth_failures(
     files: Workspace, path: str, expected: Records, optional: Collection[str]
 ) -> Iterator[str]:
-    """Compare each growth rate within one percentage point; columns in `optional` are ignored."""
+    """Compare each growth rate within one percentage point, ignoring the columns in `optional`."""
     try:
         header, *rows = next(iter(read_workbook(files.read(path)).values())) or [[]]
     except ToolError as error:
@@ -190,7 +190,7 @@ def inventory_failures(
     products: Mapping[str, int],
     materials: Mapping[str, float],
 ) -> Iterator[str]:
-    """Compare each product's stock, and each material's within 0.01; a cell without a number is 0."""
+    """Compare the stock of each product, and the stock of each material within 0.01."""
     seen = {row["sku"]: row.get("stock_quantity") for row in shop.products.all()}
     if len(seen) > _PAGE:
         yield f"the rule reads {_PAGE} products, so it fails with {len(seen)}"
@@ -211,9 +211,9 @@ def outlet_failures(
     rows: Records,
     subscribers: Mapping[str, Any],
 ) -> Iterator[str]:
-    """Compare the products in the outlet, and the table that an email to each subscriber attaches.
+    """Compare the products in the outlet, and the table attached to each subscriber's email.
 
-    The checker reads the attached file from the final workspace.
+    Like LOCA-bench's checker, read the attached file from the final workspace.
     """
     outlets = [term["id"] for term in shop.categories.all() if term["name"] in _OUTLETS]
     slow = {row["Product Name"] for row in rows}
@@ -269,7 +269,7 @@ def _critical_messages(cloud: GoogleCloud) -> Iterator[str]:
 
 
 def _shown_table(sheets: GoogleSheet, book: str) -> Sequence[Sequence[Any]]:
-    """Return the relevant columns of the first sheet with four of them, else of the first sheet."""
+    """Return the first sheet with at least four expected columns, or else the first sheet."""
     tables = [sheets.values(book, name) for name in sheets.sheet_titles(book)]
     for table in tables:
         heads = [as_text(cell).lower() for cell in table[0]] if len(table) > 1 else []
@@ -279,7 +279,6 @@ def _shown_table(sheets: GoogleSheet, book: str) -> Sequence[Sequence[Any]]:
 
 
 def _counts(table: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return the counts by team; none if a column is missing. A cell without a number is 0."""
     header = [as_text(cell) for cell in table[0]] if table else []
     places = {}
     for name, variants in _NHL_COLUMNS.items():
@@ -332,7 +331,6 @@ def _reading(row: Mapping[str, Any]) -> _Reading | None:
 def _unmatched(
     rows: Sequence[_Reading | None], others: Sequence[_Reading | None]
 ) -> Iterator[_Reading | None]:
-    """Return the readings that match none of the others."""
     by_sensor = defaultdict(list)
     for other in others:
         if other:
@@ -346,7 +344,6 @@ def _unmatched(
 
 
 def _growth(cell: Any) -> float | None:
-    """Return a growth rate in percent; an empty text is 0."""
     if isinstance(cell, str):
         cell = cell.strip().upper().removesuffix("%")
         cell = 0.0 if cell in ("", "NA") else cell

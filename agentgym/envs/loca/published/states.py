@@ -1,7 +1,7 @@
 """Load state folders that LOCA-bench's generators wrote.
 
-A folder has `agent_workspace`, `groundtruth_workspace` and `local_db` with a folder per server.
-Twelve tasks can be loaded; docs/loca_states.md explains why the others cannot.
+A state folder contains `agent_workspace`, `groundtruth_workspace`, and `local_db` with one folder
+per server. Twelve tasks can be loaded; docs/loca_states.md explains why the others cannot.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agentgym.office.email.server import Email
 from agentgym.office.files.workspace import Workspace
 from agentgym.text.tools import ToolError
 
-# Google's limits for a spreadsheet, so a malformed key cannot make it use more memory.
+# Google's limits for a spreadsheet, which also limit the memory that a malformed key can use.
 _MOST_CELLS, _MOST_COLUMNS = 10_000_000, 18_278
 Table: TypeAlias = list[list[Any]]
 _ANYTHING = TypeAdapter(dict[str, Any])
@@ -30,11 +30,11 @@ _ANYTHING = TypeAdapter(dict[str, Any])
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedConfig(OfficeConfig):
-    """Options of a task that plays LOCA-bench's own states.
+    """Options of a task that can load LOCA-bench's own states.
 
     Attributes:
-        data: A LOCA-bench state folder, or a parent folder with `state0`, `state1`, …, from which
-            one is drawn. If empty, agentgym generates a state.
+        data: A LOCA-bench state folder, or the parent of folders `state0`, `state1`, … to draw
+            from. If empty, agentgym generates a state.
     """
 
     data: str = ""
@@ -42,13 +42,13 @@ class PublishedConfig(OfficeConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.data and not Path(self.data).is_dir():
-            raise ValueError(f"data must be a state folder of LOCA-bench, got {self.data!r}")
+            raise ValueError(f"data must be a LOCA-bench state folder, got {self.data!r}")
 
     def for_seed(self, seed: int) -> Self:
         if not self.data:
             return self
         states = sorted(Path(self.data).glob("state*")) or [Path(self.data)]
-        # Set a size, because a state without one would be redrawn to match the length.
+        # Without a size, the state would be drawn again to match the length.
         return replace(self, data=str(states[seed % len(states)]), size=1)
 
 
@@ -126,7 +126,7 @@ class _StockedProduct:
 
 @dataclass(frozen=True)
 class _Line:
-    product_id: ShopProduct  # the generator writes the whole record
+    product_id: ShopProduct  # the generator writes the whole product here
     quantity: Annotated[int, Field(ge=1)]
 
 
@@ -139,38 +139,38 @@ class ShopOrder:
 
 
 def load_workspace(state: Path, files: Workspace, needed: Sequence[str], *outputs: str) -> None:
-    """Copy the agent's files; raise ValueError if one is missing or an agent has used the state."""
+    """Copy the agent's files. Raise ValueError if the state is incomplete or already used."""
     folder = state / "agent_workspace"
     if not folder.is_dir():
-        raise ValueError(f"{folder} must be the folder of the agent's files")
+        raise ValueError(f"{folder} must be a folder with the agent's files")
     for name in needed:
         if not (folder / name).is_file():
-            raise ValueError(f"{folder / name} must be a file: the task needs it")
+            raise ValueError(f"{folder / name} must be a file, because the task needs it")
     for name in outputs:
         if (folder / name).exists():
-            raise ValueError(f"{folder / name} must not exist: an agent has worked on this state")
+            raise ValueError(f"{folder / name} must not exist in an unused state")
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             files.write(path.relative_to(folder).as_posix(), path.read_bytes())
     for name in ("storage_buckets", "storage_objects", "log_entries"):
         path = state / "local_db" / "google_cloud" / f"{name}.json"
         if path.exists() and path.stat().st_size and read_json(path, _ANYTHING):
-            raise ValueError(f"{path} must be empty: an agent has worked on this state")
+            raise ValueError(f"{path} must be empty in an unused state")
 
 
 def read_spreadsheet(state: Path, title: str, *sheets: str) -> Mapping[str, Table]:
-    """Return the cells of each sheet of the state's only spreadsheet, by row."""
+    """Return the rows of each sheet in the state's only spreadsheet."""
     folder = state / "local_db" / "google_sheets"
     books = read_json(folder / "spreadsheets.json", TypeAdapter(dict[str, _Spreadsheet]))
     if [book.properties.title for book in books.values()] != [title]:
         titles = [book.properties.title for book in books.values()]
         raise ValueError(
-            f"{folder / 'spreadsheets.json'} must have only the spreadsheet {title!r}, got {titles}"
+            f"{folder / 'spreadsheets.json'} must contain only {title!r}, got {titles}"
         )
     [book] = books
     found = read_json(folder / "sheets.json", TypeAdapter(dict[str, _Sheet]))
     if list(found.values()) != [_Sheet(book, sheet) for sheet in sheets]:
-        raise ValueError(f"{folder / 'sheets.json'} must have only the sheets {sheets} of {book}")
+        raise ValueError(f"{folder / 'sheets.json'} must contain only {sheets} of {book}")
     path = folder / "cells.json"
     names = "|".join(map(re.escape, sheets))
     pattern = re.compile(
@@ -180,7 +180,7 @@ def read_spreadsheet(state: Path, title: str, *sheets: str) -> Mapping[str, Tabl
     for key, cell in read_json(path, TypeAdapter(dict[str, _Cell])).items():
         match = pattern.fullmatch(key)
         if not match:
-            raise ValueError(f"{path}: {key} must be {book}_({names})_ROW_COLUMN, counted from 0")
+            raise ValueError(f"{path}: {key} must have the form {book}_({names})_ROW_COLUMN")
         values[match[1]][int(match[2]), int(match[3])] = cell.value
     return {sheet: _table(f"{path}: {sheet}", cells) for sheet, cells in values.items()}
 
@@ -204,22 +204,21 @@ def load_mail(
 ) -> Sequence[Mail]:
     """Load the mail server's users and the owner's INBOX, and return the owner's emails by date.
 
-    Only `owner` may have emails, the last of which moves to `latest`; the state must also have the
-    users `needed`. Raise ValueError if a file is missing or malformed, or an agent has worked on
-    this state.
+    Only `owner` may have emails, and the state must contain the users `needed`. If `latest` is
+    given, shift all dates so that the last email has this date. Raise ValueError if a file is
+    missing or malformed, or if an agent has used the state.
     """
     folder = state / "local_db" / "emails"
     load_users(state, email)
     unknown = {owner, *needed} - {user["email"] for user in email.users()}
     if unknown:
-        raise ValueError(f"{folder / 'users.json'} must have the users {sorted(unknown)}")
+        raise ValueError(f"{folder / 'users.json'} must contain the users {sorted(unknown)}")
     path = folder / "users_data" / owner / "emails.json"
     stored = read_json(path, TypeAdapter(dict[str, _Message]))
     drafts = read_json(path.with_name("drafts.json"), _ANYTHING)
     if drafts or any(message.folder != "INBOX" for message in stored.values()):
         raise ValueError(
-            f"{path} and drafts.json must have only mails in the INBOX: an agent has worked on this "
-            "state"
+            f"in an unused state, {path} and drafts.json must contain only INBOX emails"
         )
     mails = sorted((message.as_mail() for message in stored.values()), key=lambda mail: mail.date)
     if latest and mails:
@@ -236,12 +235,12 @@ def _table(place: str, values: Mapping[tuple[int, int], Any]) -> Table:
     height = 1 + max((row for row, _ in values), default=0)
     width = 1 + max((column for _, column in values), default=0)
     if width > _MOST_COLUMNS or height * width > _MOST_CELLS:
-        raise ValueError(f"{place} has {height} rows of {width} cells; a sheet is smaller")
+        raise ValueError(f"{place} has {height} rows of {width} cells, too many for a sheet")
     return [[values.get((row, column), "") for column in range(width)] for row in range(height)]
 
 
 def read_products(state: Path, delay: timedelta) -> Sequence[Mapping[str, Any]]:
-    """Return a shop's products for `products.add_all`, with dates moved by `delay`."""
+    """Return a shop's products as arguments for `products.add_all`, with dates moved by `delay`."""
     path = state / "local_db" / "woocommerce" / "products.json"
     records = []
     for product in read_json(path, TypeAdapter(dict[str, _StockedProduct])).values():
@@ -264,7 +263,7 @@ def read_shop_records(state: Path) -> tuple[Sequence[ShopProduct], Sequence[Shop
     products = list(read_json(path, TypeAdapter(dict[str, ShopProduct])).values())
     skus = [product.sku for product in products]
     if len(set(skus)) < len(skus):
-        raise ValueError(f"{path}: each sku must come once, got {sorted(skus)}")
+        raise ValueError(f"{path}: each sku must occur once, got {sorted(skus)}")
     path = folder / "orders.json"
     orders = read_json(path, TypeAdapter(dict[str, ShopOrder]))
     for key, order in orders.items():

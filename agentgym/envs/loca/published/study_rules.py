@@ -1,4 +1,4 @@
-"""The success rules of LOCA-bench's checkers for the tasks of students and teachers; see `rules`."""
+"""LOCA-bench's own success rules for the tasks of students and teachers; see `rules`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from agentgym.text.tools import ToolError
 
 _REMINDER, _TAG = "nlp-course-emergency", re.compile("<[^<]+?>")
 _BEFORE, _LATE = timedelta(hours=3), timedelta(minutes=5)
-# The rule requires these columns but does not compare them.
+# Columns that the rule requires but does not compare.
 _UNREAD = ("description", "scoring_policy")
 _SECTION, _PUNCTUATION = re.compile(r"-\d+$"), re.compile(r"\W")
 
 
 def reminder_failures(email: Email, students: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Look for one email about the course in each student's INBOX; emails to others pass.
+    """Require one email about the course in each student's INBOX, and allow emails to other people.
 
-    `students` has the name and id of each student to remind, by address.
+    `students` maps the email address of each student to remind to the student's name and id.
     """
     if not students:
         yield "the rule always fails without a student to remind"
@@ -49,9 +49,9 @@ def reminder_failures(email: Email, students: Mapping[str, Sequence[str]]) -> It
 def deadline_failures(
     calendar: Calendar, deadlines: Mapping[tuple[str, str], datetime]
 ) -> Iterator[str]:
-    """Look for an event 3 hours before each deadline, within 5 minutes; other events pass.
+    """Require an event 3 hours before each deadline, within 5 minutes, and allow other events.
 
-    `deadlines` has the short and the full name of each conference.
+    `deadlines` maps the short and full name of each conference to the deadline.
     """
     events = calendar.events()
     for names, deadline in deadlines.items():
@@ -70,7 +70,7 @@ def _names_deadline(title: str, names: Sequence[str]) -> bool:
 def listing_failures(
     files: Workspace, path: str, columns: Collection[str], expected: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Compare the rows of a CSV file in order; case and punctuation of titles do not matter."""
+    """Compare the rows of a CSV file in order, ignoring case and punctuation in titles."""
     try:
         reader = csv.DictReader(io.StringIO(files.read_text(path)))
         rows = list(reader)

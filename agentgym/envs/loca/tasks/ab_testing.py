@@ -1,4 +1,4 @@
-"""A/B test over many scenarios in BigQuery, and the action for the winner (LOCA-bench, table 7)."""
+"""Evaluate an A/B test in BigQuery, and act on the result (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from agentgym.text.validation import check_int
 DATASET, RECORD, BUCKET, LOG = "ab_testing", "record.csv", "promo-assets-for-b", "abtesting_logging"
 COLUMNS = ("scenario", "A_conversion %", "B_conversion %")
 OVERALL = "overall (total_store_views/total_clicks)"
-# Conversions are rounded to two decimals.
+# Conversion rates may be rounded to two decimals.
 TABLE = CsvTable(RECORD, COLUMNS, dict.fromkeys(COLUMNS[1:], number(0.00501, "%")), COLUMNS[:1])
 PAYLOAD = {"status": "AB_Test_Concluded", "winner": "A", "action": "No_Change"}
 TYPES = {
@@ -55,36 +55,36 @@ TOPICS = (
     "Grocery Guitars Health Hiking Jewelry Kitchen Lighting Luggage Music Nutrition Office Outdoor Pets Phones Photo Running "
     "Sailing Shoes Software Spices Storage Tea Toys Watches"
 ).split()
-# With the empty variant, some names are prefixes of others.
+# Because of the empty string, some scenario names are prefixes of other names.
 _WORDS = "Basics Bundles Care Classics Clearance Gifts Kids New Premium Pro Repair"
 KINDS = ("", *(f"_{word}" for word in _WORDS.split()))
-# Verdict probabilities; often one view decides, and rounding would hide it.
+# Verdict probabilities. Some verdicts depend on a single view, which rounded rates would hide.
 VERDICTS = {"A": 0.2, "A by a view": 0.15, "tie": 0.2, "B by a view": 0.2, "B": 0.25}
-# A's conversion rate is a multiple of 1/50, so B can tie exactly.
+# A's conversion rate is a multiple of 1/50, so that an exact tie is possible.
 PARTS = 50
-# Probabilities of an hour without visitors, and of a scenario without clicks for one version.
+# Probabilities that an hour has no visitors, and that one version of a scenario has no clicks.
 _ZERO_RATE, _IDLE_RATE = 0.05, 0.03
 
 _FIRST_HOUR = datetime(2025, 7, 29, tzinfo=UTC)
-CHUNK = 2  # scenarios per step; with few, the plan grows with the state
+CHUNK = 2  # few scenarios per step, so that the plan grows with the state
 
 Counts: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ABTestingConfig(PublishedConfig):
-    """The size is the total number of hours of all scenarios.
+    """The size is the total number of hours in all scenarios.
 
     Attributes:
-        scenarios: The number of scenarios, at most the hours. Default: three quarters of the square
-            root of the hours.
+        scenarios: The number of scenarios, at most the number of hours. Default: three quarters of
+            the square root of the number of hours.
     """
 
     scenarios: Annotated[int, Field(ge=1, le=5_000)] | None = None
 
 
 class ABTesting(OfficeTask[ABTestingConfig]):
-    """Compute A/B conversions from BigQuery; create a bucket if B wins, otherwise write a log
+    """Compute A/B conversion rates from BigQuery. Create a bucket if B wins, otherwise write a log
     entry.
     """
 
@@ -146,7 +146,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         names = {row["scenario"].removeprefix("ab_") for row in expected}
         if names != rates.keys():
             raise ValueError(
-                f"{answer} must have the scenarios {sorted(rates)}, got {sorted(names)}"
+                f"{answer} must contain the scenarios {sorted(rates)}, got {sorted(names)}"
             )
         self._set_truth(cloud, rates, published=expected)
 
@@ -168,7 +168,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
         }  # fmt: skip
 
     def _counts(self, lengths: Counts) -> tuple[Counts, Counts]:
-        # Averaging the rates must give a wrong result.
+        # Draw data for which averaging the rates gives a wrong result.
         size = len(lengths)
         large = self.rng.random(size) < 0.3
         volume = np.where(
@@ -342,7 +342,7 @@ class ABTesting(OfficeTask[ABTestingConfig]):
             yield f"there is no entry in {LOG} for keeping A"
 
 
-@functools.lru_cache(maxsize=4_096)  # all scenarios share the same hours
+@functools.lru_cache(maxsize=4_096)  # all scenarios use the same hours
 def _hour_name(hour: int) -> str:
     moment = _FIRST_HOUR + timedelta(hours=hour)
     return f"{moment.month}/{moment.day} {moment:%H}:00-{moment:%H}:59"

@@ -1,4 +1,4 @@
-"""Students whose latest quiz is far below the mean of their earlier exams (LOCA-bench, table 7)."""
+"""Find students whose latest score is far below their earlier mean (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -45,13 +45,12 @@ TABLE = CsvTable(
     {"name": exact, "drop_percent": number(0.0501, "%")},
     key=("student_id",),
 )
-WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)  # the limits in the task prompt
-# Random drops stay this far from both limits, so rounding never changes a decision.
+WARNING, CRITICAL = Fraction(25, 100), Fraction(45, 100)  # limits in the task prompt
+# Minimum distance of random drops from both limits, so that rounding never changes a decision.
 MARGIN = 0.004
-# Shares of students who fell by more than 25 %, of those who fell by more than 45 %, and of
-# students who fell by exactly 25 % or 45 %.
+# Share of large drops, share of critical drops among these, and share of drops exactly at a limit.
 _DROP_RATE, _CRITICAL_RATE, _LIMIT_RATE = 0.2, 0.3, 0.04
-_ABSENCE_RATE = 0.05  # share of exams that a student missed
+_ABSENCE_RATE = 0.05  # share of missed exams
 
 _EXAM = re.compile(r"scores_\d{4}")
 
@@ -61,16 +60,14 @@ class AcademicWarningConfig(PublishedConfig):
     """The size is the number of students.
 
     Attributes:
-        exams: The number of earlier exams. Default: 1 plus 1 for each 45 students, up to 15.
+        exams: The number of earlier exams. Default: 1 plus one per 42 students, at most 15.
     """
 
     exams: Annotated[int, Field(ge=1, le=60)] | None = None
 
 
 class AcademicWarning(OfficeTask[AcademicWarningConfig]):
-    """Compare quiz scores with earlier exams in BigQuery; list large drops and log the critical
-    ones.
-    """
+    """Compare quiz scores with earlier exams in BigQuery, list large drops, and log critical drops."""
 
     Config = AcademicWarningConfig
     servers = ("filesystem", "python_execute", "google_cloud", "claim_done")
@@ -80,8 +77,8 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
     text = text_of("prompts", "AcademicWarning")
 
     def draw(self, size: int) -> None:
-        # Each exam lengthens the description by up to a quarter. With one more per 42 students, no
-        # preset length falls on such a step.
+        # With one exam per 42 students, all preset lengths can be reached, although an additional
+        # exam lengthens the description by up to a quarter.
         exams = min(15, 1 + -(-size // 42)) if self.config.exams is None else self.config.exams
         names = people(self.rng, size + 8)
         ids = [f"S{int(k):04}" for k in 1 + self.rng.permutation(size + 8)]
@@ -135,7 +132,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
             student = row["student_id"]
             if not sum(past.get(student, ())):
                 raise ValueError(
-                    f"{path}: row {place}: student_id must have points in an exam, got {student!r}"
+                    f"{path}: row {place}: student_id must have exam points, got {student!r}"
                 )
             drops[student, row["name"]] = _drop(past[student], round(10 * row["score"]))
         answer = state / "groundtruth_workspace" / "expected_alerts.csv"
@@ -171,7 +168,7 @@ class AcademicWarning(OfficeTask[AcademicWarningConfig]):
 
     def _scores(self, kind: str, exams: int) -> tuple[list[int | None], int]:
         if kind in ("25", "45"):
-            # A mean of 80 makes the limits 60 and 44, which any arithmetic computes exactly.
+            # With a mean of 80, the limits are the integers 60 and 44, so rounding cannot matter.
             return [800] * exams, 600 if kind == "25" else 440
         ability = float(np.clip(self.rng.normal(75, 12), 45, 98))
         abilities = np.clip(self.rng.normal(ability, 6, exams), 20, 100)
@@ -281,7 +278,7 @@ def _reports(arguments: Mapping[str, Any], name: str, student: str) -> bool:
 
 
 def _is_entry(log: str, text: str, name: str, student: str) -> bool:
-    # The published ids have three digits, ours at least four.
+    # LOCA-bench's ids have three digits; agentgym's ids have at least four.
     ids = set(re.findall(rf"(?<!\w)S\d{{{len(student) - 1},}}(?!\w)", text))
     has_name = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)
     return log == LOG and ids == {student} and has_name is not None

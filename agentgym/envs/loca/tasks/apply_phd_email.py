@@ -1,4 +1,4 @@
-"""Application archives for professors, each structured as requested (LOCA-bench, table 7)."""
+"""Send professors application archives with the requested structure (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ for target, members in json.load(open("{LIST}")).items():
             archive.write(source, name)
 '"""
 _LINE = re.compile(r"^([│├└─ ]*+)(\S+)(?: \((.+)\)|(?<=/))$", re.MULTILINE)
-# Share of professors who show a structure without requesting it.
+# Share of professors who mention an archive structure without requesting one.
 _SHOWN_RATE = 0.12
-# Probabilities that a professor has written something else before, and of an automatic reply.
+# Probabilities that a professor has written before, and that an automatic reply has arrived.
 _REPEAT_RATE, _AUTOMATIC_RATE = 0.25, 0.15
-_OTHERS = 8  # one email from other people per this many professors
+_OTHERS = 8  # number of professors per unrelated email
 _SENDER = re.compile(r"(?<![^\s<>])([^\s<>]+@[^\s<>]+)>?$")
 
 
@@ -65,8 +65,9 @@ class ApplyPhDEmailConfig(OfficeConfig):
     """The size is the number of professors who have replied.
 
     Attributes:
-        positives: The number of professors who request papers. Default: a tenth, from 1 to 32.
-        different_structures: Whether each of them requests a different structure.
+        positives: The number of professors who request papers. Default: one tenth of the size, from
+            1 to 32.
+        different_structures: Whether each professor requests a different archive structure.
     """
 
     positives: Annotated[int, Field(ge=1, le=500)] | None = None
@@ -74,10 +75,10 @@ class ApplyPhDEmailConfig(OfficeConfig):
 
 
 class ApplyPhDEmail(OfficeTask[ApplyPhDEmailConfig]):
-    """Find the professors who request application papers, and send each an archive in the requested
-    structure.
+    """Find the professors who request application papers, and send each professor an archive with
+    the requested structure.
 
-    Without a working sandbox, the terminal's call raises RuntimeError.
+    Without a working sandbox, terminal calls raise RuntimeError.
     """
 
     Config = ApplyPhDEmailConfig

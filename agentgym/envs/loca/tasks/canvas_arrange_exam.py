@@ -1,4 +1,4 @@
-"""A student's remaining final exams, from announcements and emails (LOCA-bench, table 7)."""
+"""List a student's remaining final exams from announcements and emails (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -67,23 +67,22 @@ COLUMNS = ("Course Code", "Course Name", "Proctor Name", "Proctor Email", "Open-
            "Course Credit")  # fmt: skip
 CODE, NAME, PROCTOR, PROCTOR_EMAIL, BOOKS, DATE, TIME, DURATION, PLACE, SOURCE, CREDIT = COLUMNS
 THING = f"file {FILE}"
-# Number of a course's announcements besides exam notices and the welcome.
+# Number of announcements per course, excluding exam notices and the welcome message.
 POSTS = 3
-# Probability that later notices change an exam.
+# Probability that a later notice changes an exam.
 _CHANGE_RATE = 0.4
 
 
 @dataclass(frozen=True, kw_only=True)
 class CanvasArrangeExamConfig(PublishedConfig):
-    """The size is the number of courses. Rates are shares of the courses; the remaining courses
-    announce their exam in Canvas.
+    """The size is the number of courses.
 
     Attributes:
-        email_rate: The share of courses whose exam is announced by mail.
+        email_rate: The share of courses that announce the exam by email instead of in Canvas.
         no_exam_rate: The share of courses without a final exam.
-        exemption_rate: The share of courses from whose exam the student is exempt.
-        past_rate: The share of announced exams that are over.
-        tbd_rate: The probability that a fact about an exam is not known yet.
+        exemption_rate: The share of courses with an exam from which the student is exempt.
+        past_rate: The share of announced exams that have already taken place.
+        tbd_rate: The probability that a fact about an exam is still unknown.
     """
 
     email_rate: Share = 0.25
@@ -96,7 +95,7 @@ class CanvasArrangeExamConfig(PublishedConfig):
         super().__post_init__()
         if self.email_rate + self.no_exam_rate + self.exemption_rate > 1.0:
             raise ValueError(
-                "email_rate, no_exam_rate and exemption_rate must not be more than 1 together"
+                "the sum of email_rate, no_exam_rate and exemption_rate must not exceed 1"
             )
 
 
@@ -142,10 +141,10 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         load_workspace(state, self.files, [FILE])
         path = state / "agent_workspace" / FILE
         if read_book(path, SHEET)[SHEET] != [list(COLUMNS)]:
-            raise ValueError(f"{path} must have only its header: an agent has worked on this state")
+            raise ValueError(f"{path} must contain only the header in an unused state")
         canvas, email = self.office.get(Canvas), self.office.get(Email)
         load_courses(state, canvas, LOGIN, START)
-        # LOCA-bench writes the dates in the host's time.
+        # LOCA-bench uses the host's time zone.
         mails = load_mail(state, email, LOGIN, latest=START - timedelta(hours=1))
         email.login_as(LOGIN)
         path = state / "groundtruth_workspace" / FILE
@@ -154,13 +153,13 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
         exams = typed_rows(path, table, columns, (CODE,))
         courses = canvas.store.find("courses")
         if not all("teacher_email" in course["extra"] for course in courses):
-            raise ValueError(f"{state}: courses.json must have teacher_name and teacher_email")
+            raise ValueError(f"{state}: courses.json must contain teacher_name and teacher_email")
         _check_mails(state, mails, courses)
         listed = {course["course_code"].rpartition("-")[0]: course for course in courses}
         for exam in exams:
             if exam[CODE] not in listed:
-                raise ValueError(f"{path}: {CODE} {exam[CODE]} must be that of a course")
-        # LOCA-bench's answer cuts names at the first hyphen.
+                raise ValueError(f"{path}: {CODE} {exam[CODE]} must be the code of a course")
+        # LOCA-bench's answer file cuts off course names at the first hyphen.
         named = [{**exam, NAME: listed[exam[CODE]]["name"].rpartition("-")[0]} for exam in exams]
         self.truth = {
             "exams": sorted(named, key=_order),
@@ -296,7 +295,7 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
             return f"{self._says('exempt' if exempt else 'not_exempt', course=reference)} {ending}"
         limit = self.whole(60, 96)
         points = limit + (0 if exempt else -1)
-        if self.rng.integers(2):  # move the points off the limit
+        if self.rng.integers(2):  # keep away from the limit
             points += self.whole(1, 9) * (1 if exempt else -1)
         rule = self._says("exemption", course=reference, limit_number=limit)
         return f"{rule} {self._says('score', points_number=points)} {ending}"
@@ -369,12 +368,12 @@ class CanvasArrangeExam(OfficeTask[CanvasArrangeExamConfig]):
 
 
 def _check_mails(state: Path, mails: Iterable[Mail], courses: Iterable[Mapping[str, Any]]) -> None:
-    """Raise ValueError if an email's course name and teacher match no course or several."""
+    """Raise ValueError if an email's course name and teacher do not match exactly one course."""
     names = [mailed_course(each["name"], each["extra"]["teacher_email"]) for each in courses]
     for mail in mails:
         about = by_kind(read_exam_mail(mail.body, mail.sender)).get("about")
         if about and names.count(about["course"]) != 1:
-            raise ValueError(f"{state}: the mail {mail.subject!r} must be about one course")
+            raise ValueError(f"{state}: the mail {mail.subject!r} must match exactly one course")
 
 
 def _as_count(cell: Any) -> Any:

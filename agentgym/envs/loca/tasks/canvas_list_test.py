@@ -1,4 +1,4 @@
-"""A student's remaining quizzes and assignments in many courses (LOCA-bench, table 7)."""
+"""List a student's remaining quizzes and assignments in many courses (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ ASSIGNMENT = (
     "course_name",
     "points_possible",
 )
-# An example of each column.
+# Example value for each column.
 EXAMPLE = {
     "course_code": "CS401-0",
     "course_name": "Example Course",
@@ -92,7 +92,7 @@ TABLES = {
 # Probabilities that a deadline has passed, and that a quiz or assignment is voluntary or dropped.
 _PAST_RATE, _VOLUNTARY_RATE, _DROP_RATE = 0.15, 0.2, 0.35
 _SCORE = re.compile(r"entrance assessment of (\S+): (\d+) points")
-# Formats of LOCA-bench's memory and announcements.
+# Formats of memory entries and announcements in LOCA-bench's states.
 _RESULT = re.compile(
     r"Score for the .{1,200}?: (\d{1,9})\. The exemption requirement is \d{1,9}, which has "
     r"(?:not )?been met\. [^.]{0,200}?([A-Z]{1,20}\d{1,9}-\d{1,9})\."
@@ -111,11 +111,11 @@ class CanvasListTestConfig(PublishedConfig):
     """The size is the number of courses.
 
     Attributes:
-        quiz_rate: The probability that a course has a quiz; half of it for a second one.
-        assignment_rate: The probability that a course has an assignment; half of it for a second
-            one.
+        quiz_rate: The probability that a course has a quiz; a second quiz is half as likely.
+        assignment_rate: The probability that a course has an assignment; a second assignment is
+            half as likely.
         submission_rate: The probability that an assignment is already submitted.
-        exemption_rate: The probability that the entrance assessment exempts from a course.
+        exemption_rate: The probability that an entrance assessment can exempt students.
     """
 
     quiz_rate: Share = 0.8
@@ -143,7 +143,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         ]
         self.truth = {"quizzes": [], "assignments": []}
         notes = [f"I am a student and log in to Canvas as {LOGIN} with the password brown-2025."]
-        open_course = self.whole(size)  # this course always has open work
+        open_course = self.whole(size)  # this course always has unfinished work
         for k, drawn in enumerate(draw_courses(self.rng, size)):
             name, code = drawn.name, f"{drawn.code}-{k + 1}"
             teacher = pick(self.rng, teachers)
@@ -207,7 +207,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
         if self.happens(self.config.exemption_rate):
             posts, need, limit = draw_policy(self.rng, code)
             threads.append(posts)
-            # Half of the scores test the threshold: they equal it or are one point lower.
+            # Half of the scores are at the threshold or one point below.
             score = pick(self.rng, [limit, limit - 1, score, score])
             score = min(score, need - 1) if sure else score
         if need is not None or self.happens(0.5):
@@ -224,7 +224,6 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
                 yield Post(*news.draw(self.rng, values, topics[int(k)])[1:])
 
     def _due(self, sure: bool) -> tuple[str, bool]:
-        """Draw a deadline, and whether it is in the future; there are few, so many tie."""
         past = not sure and self.happens(_PAST_RATE)
         days = -self.whole(1, 9) if past else self.whole(3, 15)
         return iso((START + timedelta(days=days)).replace(hour=23, minute=59, second=0)), not past
@@ -232,7 +231,7 @@ class CanvasListTest(OfficeTask[CanvasListTestConfig]):
     def _count(self, rate: float, sure: bool) -> int:
         if sure:
             return 1
-        # Always draw both numbers, because later draws must not depend on the first.
+        # Always draw two numbers, so that later draws do not depend on the outcome.
         first, second = self.rng.random() < rate, self.rng.random() < rate / 2
         return int(first) * (1 + int(second))
 

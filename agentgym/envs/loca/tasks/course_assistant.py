@@ -1,4 +1,4 @@
-"""Reminders to the students who have not mailed their presentation (LOCA-bench, table 7)."""
+"""Remind students who have not sent their presentations (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ACCOUNT, ROSTER, SHEET, SUBJECT = (
     "NLP Course Students",
     "nlp-course-emergency",
 )
-# LOCA-bench sends every submission from this address, without a file.
+# In LOCA-bench's states, all submissions have this sender and no attachments.
 ONE_SENDER = "mcooper@mcp.com"
 COLUMNS = ("Name", "Student ID", "Email", "Status")
 ENROLLED, WITHDRAWN = "enrolled", "withdrawn"
@@ -52,7 +52,7 @@ RIGHT = (
     "nlp-presentation-{id}-{name}", "nlp-presentation-{id}-{name}", "NLP-Presentation-{id}-{upper}",
     "nlp-presentation-{id}-{first}",
 )  # fmt: skip
-# Subjects that are no submissions; the last two contain IDs of people outside the course.
+# Subjects of emails that are not submissions, some with IDs of unknown students.
 WRONG = (
     "NLP presentation of {name} ({id})", "Re: nlp-presentation-{id}-{name}", "nlp-project-{id}-{name}", "presentation-{id}-{name}",
     "cv-presentation-{id}-{name}", "nlp2-presentation-{id}-{name}", "nlp-lab-presentation-{id}-{name}", "{id}-{name}",
@@ -62,15 +62,14 @@ FILES, OTHER_FILES = (
     ("slides.pdf", "presentation.pdf", "final_talk.pdf"),
     ("slides.pptx", "talk.docx", "slides.pdf.zip", "link.txt"),
 )
-# Probability that a student without a submission has sent a similar email.
+# Probability that a student without a submission has sent an email that resembles a submission.
 _ATTEMPT_RATE = 0.6
-# Probability that only the text shows that such an email is no submission, and that a submission
-# mentions drafts.
+# Probability that an email mentions drafts.
 _DRAFT_RATE = 0.65
-_PRIVATE_RATE = 0.15  # share of emails from a private address
-_OTHERS = 10  # one email from other people per this many students
+_PRIVATE_RATE = 0.15  # share of emails from private addresses
+_OTHERS = 10  # number of students per unrelated email
 _CONDITION = re.compile(r"\b(if|unless|in case|should) you\b[^.!?]*", re.IGNORECASE)
-# Wording that a reminder may contain only in an `if` clause.
+# Wording that is allowed in a reminder only inside an `if` clause.
 _DENIAL = re.compile(
     r"\b(nothing (is |was )?(missing|due|to do)|ignore|disregard|by mistake|not a reminder|"
     r"(no need to|need not|(do|does) ?n[o']t (have|need) to) (hand|submit|send|do|worry|present)|"
@@ -83,7 +82,7 @@ _SUBJECT = re.compile(r"nlp-presentation-([0-9]+)-", re.IGNORECASE)
 
 @functools.cache
 def presentations_book() -> PhraseBook:
-    """Return the sentences of students' emails."""
+    """Return the phrases of students' emails."""
     return PhraseBook(load_texts("presentations"), COMMON_SLOTS)
 
 
@@ -93,7 +92,7 @@ class CourseAssistantConfig(PublishedConfig):
 
     Attributes:
         withdrawal_rate: The probability that a student has withdrawn.
-        submission_rate: The probability that an enrolled student has submitted.
+        submission_rate: The probability that an enrolled student has sent a presentation.
     """
 
     withdrawal_rate: Share = 0.2
@@ -115,8 +114,8 @@ class Student(NamedTuple):
 
 
 class CourseAssistant(OfficeTask[CourseAssistantConfig]):
-    """Find the enrolled students whose presentation is not in the mailbox, and send each a
-    reminder.
+    """Find the enrolled students whose presentations are missing from the mailbox, and send each
+    student a reminder.
     """
 
     Config = CourseAssistantConfig
@@ -158,18 +157,18 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         load_workspace(state, self.files, [ACCOUNT, ROSTER])
         path = state / "agent_workspace" / ACCOUNT
         if f"Email: {ME}\nPassword: " not in read_text(path):
-            raise ValueError(f"{path} must have the Email {ME} and the Password")
+            raise ValueError(f"{path} must contain the Email {ME} and the Password")
         path = path.with_name(ROSTER)
         table = read_book(path, SHEET)[SHEET]
         rows = typed_rows(f"{path}: {SHEET}", table, dict.fromkeys(COLUMNS, as_name), COLUMNS[1:2])
         students = [Student(*row.values()) for row in rows]
         email = self.office.get(Email)
-        # LOCA-bench writes the dates in the host's time.
+        # LOCA-bench uses the host's time zone.
         mails = load_mail(state, email, ME, latest=self.start - timedelta(hours=1))
         path = state / "files" / "emails.jsonl"
         subjects = [each.subject for each in read_json_lines(path, TypeAdapter(_Submission))]
         if sorted(subjects) != sorted(mail.subject for mail in mails):
-            raise ValueError(f"{path} must have the subjects of the INBOX of {ME}")
+            raise ValueError(f"{path} must contain the subjects in the INBOX of {ME}")
         submitted = {match[1] for match in map(_SUBJECT.match, subjects) if match}
         missing = {}
         for student in students:
@@ -177,9 +176,9 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
                 missing[student.email] = [student.name, student.id]
         unknown = missing.keys() - {user["email"] for user in email.users()}
         if unknown:
-            raise ValueError(f"{state}: users.json must have the users {sorted(unknown)}")
+            raise ValueError(f"{state}: users.json must contain the users {sorted(unknown)}")
         if any(mail.sender != ONE_SENDER for mail in mails):
-            raise ValueError(f"{state}: emails.json must have only mails from {ONE_SENDER}")
+            raise ValueError(f"{state}: emails.json must contain only emails from {ONE_SENDER}")
         self._set_truth(students, missing, published=missing)
 
     def _set_truth(
@@ -197,7 +196,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
         }
 
     def _students(self, size: int) -> list[Student]:
-        """Draw students, often with similar IDs; some names are equal or prefixes of others."""
+        """Draw students. Many IDs are similar, and some names are equal or prefixes of others."""
         names = people(self.rng, size)
         for k in range(1, size):
             namesake = names[self.whole(k)]
@@ -220,7 +219,7 @@ class CourseAssistant(OfficeTask[CourseAssistantConfig]):
     def _mail(self, student: Student, students: Sequence[Student], counts: bool) -> Mail:
         speaks = self.happens(_DRAFT_RATE)
         draft = speaks and not counts
-        # Any other email has a wrong subject or file.
+        # All other emails have a wrong subject or a wrong file.
         right_subject = counts or draft or self.happens(0.4)
         subject = pick(self.rng, RIGHT if right_subject else WRONG).format(
             id=student.id, name=student.name, upper=student.name.upper(), first=student.name.split()[0],
@@ -354,7 +353,7 @@ def _ids(text: str) -> set[str]:
 
 
 def _named(text: str, names: Iterable[str]) -> set[str]:
-    """Return the names in a text; a name that is part of another must also occur alone."""
+    """Return the names in a string; a name inside a longer name does not count."""
     rest, matches = " ".join(text.split()).casefold(), set()
     for name in sorted((name for name in names if name.casefold() in rest), key=len, reverse=True):
         rest, count = re.subn(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", " ", rest)

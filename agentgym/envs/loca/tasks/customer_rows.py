@@ -1,4 +1,4 @@
-"""The customer table of WoocommerceNewWelcome: checking its rows, and the plan's steps for it."""
+"""Checks and plan steps for the customer table of WoocommerceNewWelcome."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ TYPES = {
     "first_order_date": "TIMESTAMP", "welcome_email_sent": "BOOL", "welcome_email_date": "DATE", "sync_date": "DATE",
     "metadata": "STRING",
 }  # fmt: skip
-# Columns that are also fields of a billing address.
+# Columns that are copied from the billing address.
 BILLING = ("email", "first_name", "last_name", "phone")
-CHUNK = 200  # rows per statement, to keep statements short
+CHUNK = 200  # maximum rows per statement
 
 
 def customer_failures(
     rows: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Yield the failures of the table's rows."""
+    """Yield the failures in the rows of the customer table."""
     cells = dict.fromkeys(TYPES, identical)
     yield from row_failures(TABLE, rows, expected, cells, ("woocommerce_id",))
 
 
 def without_own(rows: list[list[int]], _: Effects, own: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Leave out the rows that the agent has added; see `PlanStep.mark_own`."""
+    """Return the rows that the agent has not added; see `PlanStep.mark_own`."""
     return [row for row in rows if row not in own]
 
 
@@ -85,7 +85,7 @@ def _own_rows(known_owners: Collection[int]) -> str:
 def row_of(
     number: int, owner: int, person: Mapping[str, Any], first_order: datetime
 ) -> dict[str, Any]:
-    """Return the row of a new customer, before the mail is sent."""
+    """Return the row of a new customer before the welcome email."""
     return {
         "id": number,
         "woocommerce_id": owner,
@@ -108,7 +108,7 @@ def _insert_missing(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _values(rows: Sequence[Mapping[str, Any]]) -> str:
-    # These values look the same in JSON and GoogleSQL.
+    # JSON and GoogleSQL write these values in the same way.
     tuples = []
     for row in rows:
         values = [json.dumps(row[name], ensure_ascii=False) for name in TYPES]

@@ -1,4 +1,4 @@
-"""Yearly market growth in a company's own category, from a workbook (LOCA-bench, table 7)."""
+"""Compute the yearly market growth of a company's category (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ LINES = tuple(
         "| Services| Systems| Products| Components| and Care| Solutions| Platforms| Tools| Supplies"
     ).split("|")
 )
-BLOCK = 20  # cells per unit of size, so a unit is about as long as in other tasks
-MAX_BLOCKS = 8_000  # bounds the number of years times categories
+BLOCK = 20  # cells per unit of size, so that units are about as long as in other tasks
+MAX_BLOCKS = 8_000  # limits the product of years and categories
 _WEIGHT_RATE = 0.6  # share of data categories that contribute to a company category
-_CHUNK = 80  # cells per read, because each takes many tokens as JSON
+_CHUNK = 80  # cells per read, because each cell takes many tokens as JSON
 _HEADING = "## Report to be made\n\n"
 _REQUEST = re.compile(rf"{_HEADING}- Target category: (.+)\n- Years: (\d+) to (\d+)")
 _HEAD = re.compile(r"(.+) \((mn|bn) USD\)")
-# LOCA-bench's wording of the request, and its header for categories.
+# Request format and category header in LOCA-bench's states.
 _PUBLISHED_REQUEST = re.compile(
     r"\*\*Target Category:\*\* (.{1,200})\n\n\*\*Time Range:\*\* (\d{4}) to (\d{4})"
 )
@@ -80,9 +80,9 @@ class ExcelMarketResearchConfig(PublishedConfig):
     """The size is the area of the data sheets, in blocks of 20 cells.
 
     Attributes:
-        num_years: The years of data. Default: what the size allows in the paper's proportions.
-        num_raw_categories: The categories of the data. Default: as for `num_years`.
-        num_internal_categories: The company's categories. Default: as for `num_years`.
+        num_years: The number of years of data. Default: depends on the size, as in the paper.
+        num_raw_categories: The number of categories in the data. Default: as for `num_years`.
+        num_internal_categories: The number of company categories. Default: as for `num_years`.
     """
 
     size: Annotated[int, Field(ge=1, le=MAX_BLOCKS)] | None = None
@@ -92,8 +92,8 @@ class ExcelMarketResearchConfig(PublishedConfig):
 
 
 class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
-    """Convert market data to a company's own category with a workbook's weights, and report yearly
-    growth.
+    """Convert market data to a company's own category with the weights in a workbook, and report
+    yearly growth.
     """
 
     Config = ExcelMarketResearchConfig
@@ -135,22 +135,22 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         if not match:
             raise ValueError(f"{folder / REQUEST} must name a target category and a time range")
         target, first, last = match[1], int(match[2]), int(match[3])
-        # Our prompt describes the request in another format.
+        # agentgym's prompt describes another format of the request.
         text = f"{_HEADING}- Target category: {target}\n- Years: {first} to {last}\n"
         self.files.write(REQUEST, text)
         names, factors, values = _read_market(folder / DATA, target)
         if not set(range(first, last + 1)) <= values.keys():
-            raise ValueError(f"{folder / DATA} must have the years {first} to {last}")
+            raise ValueError(f"{folder / DATA} must contain the years {first} to {last}")
         report = _expected_report(names, factors, values, (first, last))
         metadata = read_json(answers / "metadata.json", TypeAdapter(_Metadata))
         weights = metadata.conversion_weights.get(metadata.target_category)
         if metadata.target_category != target or weights is None:
-            raise ValueError(f"{answers / 'metadata.json'} must have the weights of {target!r}")
+            raise ValueError(f"{answers / 'metadata.json'} must contain the weights of {target!r}")
         columns = [YEAR, *(f"{name} %" for name in weights), TOTAL]
         expected = read_table(answers / "Market_Data_gt.csv", dict.fromkeys(columns, as_finite))
         if {row[YEAR] for row in expected} != set(range(first, last + 1)):
             raise ValueError(
-                f"{answers / 'Market_Data_gt.csv'} must have the years {first} to {last}"
+                f"{answers / 'Market_Data_gt.csv'} must contain the years {first} to {last}"
             )
         self.truth = {
             **report,
@@ -198,7 +198,7 @@ class ExcelMarketResearch(OfficeTask[ExcelMarketResearchConfig]):
         data: Mapping[int, Sequence[Decimal]],
         units: Mapping[int, str],
     ) -> None:
-        # RawData and Methodology order their columns differently.
+        # The sheets RawData and Methodology have different column orders.
         rows: list[list[Any]] = [[CATEGORY, *names]]
         rows += [
             [name, *(_cell(self.rng, weight) for weight in row)]
@@ -318,7 +318,9 @@ def _read_market(
     rows = typed_rows(f"{path}: {WEIGHTS}", book[WEIGHTS], columns, [PUBLISHED_CATEGORY])
     found = next((row for row in rows if row[PUBLISHED_CATEGORY] == target), None)
     if not found or heads.keys() != set(names):
-        raise ValueError(f"{path}: {WEIGHTS} must have {target!r} and the categories of {VALUES}")
+        raise ValueError(
+            f"{path}: {WEIGHTS} must contain {target!r} and all categories of {VALUES}"
+        )
     used = [name for name in names if found[name]]
     factors = []
     for name in used:
@@ -331,12 +333,12 @@ def _read_market(
 
 def _as_size(cell: object) -> Decimal:
     if (size := as_finite(cell)) <= 0:
-        raise ValueError(f"must be above 0, since growth is relative, got {cell!r}")
+        raise ValueError(f"must be greater than 0, got {cell!r}")
     return Decimal(str(size))
 
 
 def _report_steps(sheet: str, table: list[list[Any]]) -> Iterator[PlanStep]:
-    # A workbook needs at least one sheet, so remove the empty sheet last.
+    # Remove the empty sheet last, because a workbook needs at least one sheet.
     step = functools.partial(write, thing=f"file {RESULT}", filepath=RESULT)
     yield step(f"Make {RESULT}.", RESULT, "create_workbook")
     label = f"Write the report into its sheet {sheet}."
@@ -378,7 +380,7 @@ def _cell(rng: np.random.Generator, weight: Decimal) -> float | None:
 def _read_request(text: str) -> dict[str, Any]:
     match = _REQUEST.search(text)
     if not match:
-        raise ValueError("there is no request")
+        raise ValueError("the file must contain a request")
     return {"target": match[1], "first": int(match[2]), "last": int(match[3])}
 
 

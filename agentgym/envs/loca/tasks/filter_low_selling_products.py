@@ -1,4 +1,4 @@
-"""Move slow products to the outlet and send all subscribers a table of them (LOCA-bench, table 7)."""
+"""Move slow products to the outlet, and mail all subscribers a table (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ COLUMNS = (
     "Discounted Price",
     "Discount Ratio",
 )
-DAYS, SALES = 90, 10  # the limits in the task prompt
-# Among products that stay: the probabilities that one is exactly on a limit, and that only its
-# description keeps it out of the outlet.
+DAYS, SALES = 90, 10  # limits in the task prompt
+# Probabilities that a product outside the outlet is exactly at a limit, and that only the
+# description excludes the product.
 _BOUNDARY_RATE, _EXCLUDED_RATE = 0.2, 0.45
 # Probability that the description of another product mentions the outlet.
 _NOTE_RATE = 0.5
-# Probability that a product for the outlet shares its date and discount with another.
+# Probability that a product for the outlet has the same date and discount as another product.
 _TIE_RATE = 0.25
-_INACTIVE_RATE = 0.15  # share of subscribers who have cancelled
+_INACTIVE_RATE = 0.15  # share of subscribers who have unsubscribed
 
 
 def _same_percent(actual: Any, expected: str) -> bool:
@@ -81,7 +81,7 @@ OFFERS = CsvTable(
     key=("Product ID",),
     ordered=True,
 )
-# Published discounts have more than one decimal.
+# Discounts in LOCA-bench's states have more than one decimal.
 PUBLISHED_OFFERS = replace(
     OFFERS,
     cells={
@@ -90,7 +90,7 @@ PUBLISHED_OFFERS = replace(
     },
 )
 LETTER = text_of("letters", "FilterLowSellingProducts")
-# Shop tables that no step changes, apart from products.
+# Shop tables that the plan does not change. Products are checked separately.
 PROTECTED = (
     "tags",
     "product_tags",
@@ -123,8 +123,8 @@ class FilterLowSellingProductsConfig(PublishedConfig):
 
     Attributes:
         low_selling: The number of products that move to the outlet, at most the size. Default: 40
-            of 100.
-        subscribers: The entries of the subscriber list. Default: 27 for 100 products.
+            for 100 products.
+        subscribers: The number of entries in the subscriber list. Default: 27 for 100 products.
     """
 
     low_selling: Annotated[int, Field(ge=1, le=100_000)] | None = None
@@ -132,7 +132,9 @@ class FilterLowSellingProductsConfig(PublishedConfig):
 
 
 class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
-    """Move slow products to an outlet category, and mail a table of them to every subscriber."""
+    """Move slow products to an outlet category, and mail a table of these products to every
+    subscriber.
+    """
 
     Config = FilterLowSellingProductsConfig
     servers = ("filesystem", "python_execute", "email", "woocommerce", "claim_done")
@@ -180,7 +182,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         path = state / "groundtruth_workspace" / "generation_metadata.json"
         metadata = read_json(path, TypeAdapter(_Metadata))
         shop = self.office.get(WooCommerce)
-        # Product ages are relative to the generator's clock, so shift dates from it to the start.
+        # Shift all dates, because product ages are relative to the generator's clock.
         products = read_products(state, self.start - metadata.timestamp.replace(tzinfo=UTC))
         ids = shop.products.add_all(products)
         rows = []
@@ -193,7 +195,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         places = {_order(row)[:2] for row in rows}
         if names != sorted(metadata.low_selling_products) or len(places) < len(rows):
             raise ValueError(
-                f"{path}: low_selling_products must be products that differ in date or discount"
+                f"{path}: low_selling_products must name products that differ in date or discount"
             )
         path = state / "agent_workspace" / SUBSCRIBERS
         people = read_json(path, TypeAdapter(_Subscribers)).subscriber_list
@@ -231,7 +233,6 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
 
     def _add_note(self, product: dict[str, Any], role: str) -> None:
         if product["excluded"] or self.happens(_NOTE_RATE):
-            # Descriptions of some other products mention the outlet too.
             stays = product["excluded"] or (role == "other" and self.happens(0.5))
             kind = "excluded" if stays else "admitted"
             product["description"] = add_note(self.rng, product["description"], kind)
@@ -308,7 +309,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         email.login_as(ME)
         for k, name in enumerate(people(self.rng, count)):
             if k and self.happens(0.08):
-                # One person has subscribed twice, with different spellings of the address.
+                # One person has subscribed twice with different spellings of the same address.
                 twice = pick(self.rng, entries)
                 entries.append(
                     {**twice, "email": twice["email"].title().replace("Mcp.Com", "MCP.com")}
@@ -374,7 +375,7 @@ class FilterLowSellingProducts(OfficeTask[FilterLowSellingProductsConfig]):
         return PUBLISHED_OFFERS if "published" in self.truth else OFFERS
 
     def published_failures(self) -> Iterator[str]:
-        """Yield failures by LOCA-bench's rule, whose Promotional Price is our Discounted Price."""
+        """Yield failures by LOCA-bench's rule, in which Discounted Price has another name."""
         shop, email = self.office.get(WooCommerce), self.office.get(Email)
         return outlet_failures(shop, email, self.files, self.truth["rows"], self.truth["letters"])
 
@@ -441,7 +442,7 @@ def _row(key: int, name: str, since: str, regular: str, sale: str) -> dict[str, 
 
 
 def _order(row: Mapping[str, Any]) -> tuple[str, Decimal, str]:
-    # Ratios are exact, so rounding the cells does not change the order.
+    # Discount ratios are exact decimals, so rounding does not change the order.
     return (
         row["In Stock Since"],
         Decimal(row["Discount Ratio"].removesuffix("%")),

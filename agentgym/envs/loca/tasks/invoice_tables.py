@@ -1,4 +1,4 @@
-"""Tables of PayableInvoiceChecker: how its plan fills them, and how its check reads them."""
+"""Plan steps and checks for the tables of PayableInvoiceChecker."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ CELLS: Mapping[str, Mapping[str, Same]] = {
 def enter_rows(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> Piece:
     """Read the tables and remove wrong rows; return the steps that enter rows and set the comment.
 
-    `rows` has one row per invoice in the folder, for both tables; `outputs` names the tables
-    and the comment.
+    `rows` contains one row per invoice file, with the columns of both tables. `outputs` contains
+    the names of both tables and of the comment.
     """
     ids = ", ".join(_quoted(row["INVOICE_ID"]) for row in rows)
     *columns, entered = yield [*map(_describe, TABLES), _read_entered(ids)]
@@ -60,7 +60,7 @@ def enter_rows(rows: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> Pie
             removals.append(_remove_rows(table, wrong, output))
         if missing:
             entries.append(_enter(table, names, missing, output))
-    yield removals  # remove wrong rows before entering correct ones
+    yield removals  # remove wrong rows before entering correct rows
     if seen is None or seen[FLAG] != COMMENT:
         entries.append(_set_comment(outputs[2]))
     return entries
@@ -146,14 +146,14 @@ def key_of(table: str) -> TableName:
 
 
 def form_of(table: Table) -> list[Any]:
-    """Return a table's columns, which the check compares along with the rows."""
+    """Return the definition of a table's columns, which the check also compares."""
     columns = [[column.name, column.type, column.nullable, column.key] for column in table.columns]
-    return ["", *columns]  # the empty text keeps instance keys unchanged
+    return ["", *columns]  # the empty string keeps old instance keys valid
 
 
 @functools.lru_cache(maxsize=8)
 def records_of(kinds: Sequence[str], data: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return a table's records; they are cached, because the check runs after each call."""
+    """Return a table's records, cached because the check runs after each call."""
     columns: list[list[Any]] = []
     for kind, values in zip(kinds, data, strict=True):
         convert: Callable[[Any], Any] = str

@@ -1,4 +1,4 @@
-"""Sensor readings of one hour in BigQuery outside the ranges of a workbook (LOCA-bench, table 7)."""
+"""Find the out-of-range sensor readings of one hour in BigQuery (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ COLUMNS = (*TYPES, "normal_range")
 HEADER = ("machine_id", "machine_description", "sensor_type", "unit", "min_value", "max_value")
 NOON = datetime(2025, 8, 19, 12, tzinfo=UTC)
 FIRST, LAST = NOON - timedelta(minutes=30), NOON + timedelta(minutes=30)
-# Times just outside the hour; anomalies at these times do not count.
+# Times just outside the relevant hour, when anomalies do not count.
 OUTSIDE = tuple(FIRST - timedelta(seconds=s) for s in (60, 1)) + tuple(
     LAST + timedelta(seconds=s) for s in (1, 60)
 )
-# Unit and usual range, in hundredths.
+# Unit and usual range of each sensor type, in hundredths of the unit.
 SENSORS = {
     "temperature": ("°C", 1500, 8500), "pressure": ("bar", 80, 220), "vibration": ("mm/s", 20, 180),
     "rpm": ("1/min", 80000, 320000), "current": ("A", 200, 1800), "flow_rate": ("l/min", 2000, 12000),
@@ -79,9 +79,9 @@ BUCKETS = (
     "iot_reports",
     "machine_anomaly_reports",
 )
-PAGE = 100  # readings per step, so plans grow with the state
+PAGE = 100  # few readings per step, so that plans grow with the state
 Range: TypeAlias = tuple[int, int]
-# Probabilities that a reading is exactly on a limit, and that a sensor has no range.
+# Probabilities that a reading is exactly at a limit, and that a sensor has no range.
 _LIMIT_RATE, _MISSING_RATE = 0.04, 0.05
 
 _RANGE = re.compile(r"\s*([0-9.,]+)\s*[-\u2013\u2014]\s*([0-9.,]+)\s*")
@@ -92,9 +92,10 @@ class MachineOperatingConfig(PublishedConfig):
     """The size is the total number of sensors.
 
     Attributes:
-        hours: The hours around noon in the table. Default: 4 plus 1 for each 60 sensors, up to 8.
-        interval_minutes: Minutes between two readings of a sensor; a divisor of 30.
-        anomaly_rate: The probability that a sensor has a spell of anomalies in the relevant hour.
+        hours: The number of hours around noon in the table. Default: 4 plus one per 60 sensors, at
+            most 8.
+        interval_minutes: The minutes between two readings of a sensor, a divisor of 30.
+        anomaly_rate: The probability that a sensor has a series of anomalies in the relevant hour.
     """
 
     hours: Annotated[int, Field(ge=2, le=200)] | None = None
@@ -103,7 +104,7 @@ class MachineOperatingConfig(PublishedConfig):
 
 
 class MachineOperating(OfficeTask[MachineOperatingConfig]):
-    """Find the sensor readings of one hour that are out of range; write a report and upload it."""
+    """Find the out-of-range sensor readings of one hour, and upload a report."""
 
     Config = MachineOperatingConfig
     servers = ("filesystem", "python_execute", "excel", "google_cloud", "claim_done")
@@ -147,7 +148,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         tables = read_tables(state, DATASET, TYPES)
         if list(tables) != [TABLE]:
             raise ValueError(
-                f"{state}: {DATASET} must have only the table {TABLE}, got {list(tables)}"
+                f"{state}: {DATASET} must contain only the table {TABLE}, got {list(tables)}"
             )
         rows = []
         for place, (text, *row) in enumerate(tables[TABLE], 1):
@@ -232,7 +233,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
                 begin = int(self.rng.choice(places))
                 spell = self._spell(limits)[: len(minutes) - begin]
                 values[begin : begin + len(spell)] = spell
-        if self.happens(self.config.anomaly_rate):  # readings barely out of range
+        if self.happens(self.config.anomaly_rate):
             values[int(self.rng.choice(inside))] = int(self.rng.choice([low - 1, high + 1]))
         extra = []
         if sure or self.happens(self.config.anomaly_rate):
@@ -329,7 +330,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
             filepath=BOOK,
             include_ranges=True,
         )
-        lines = max(40, -(-last // 3))  # the workbook is loaded for each page
+        lines = max(40, -(-last // 3))  # at most three pages, because each page loads the workbook
         pages = yield [
             read(f"Read the ranges in rows {top} to {min(last, top + lines - 1)}.", _read_ranges, "read_data_from_excel",
                  filepath=BOOK, sheet_name=SHEET, start_cell=f"A{top}", end_cell=f"F{min(last, top + lines - 1)}")
@@ -371,7 +372,7 @@ class MachineOperating(OfficeTask[MachineOperatingConfig]):
         yield from ANOMALIES.failures(self.files, self.truth["anomalies"])
         try:
             data, uploaded = cloud.storage.read_object(BUCKET, REPORT), Workspace()
-            # An exact copy has the same failures, which are already reported.
+            # For an exact copy of the file, the failures have already been reported.
             if not self.files.is_file(REPORT) or data != self.files.read(REPORT):
                 uploaded.write(REPORT, data)
                 for failure in ANOMALIES.failures(uploaded, self.truth["anomalies"]):

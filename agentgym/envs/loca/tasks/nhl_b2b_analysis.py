@@ -1,4 +1,4 @@
-"""Back-to-back games of each team in a long season schedule (LOCA-bench, table 7)."""
+"""Count each team's back-to-back games in a long season schedule (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COLUMNS = ("Team", "HA", "AH", "HH", "AA", "Total")
 CELLS = {"Team": exact, **dict.fromkeys(COLUMNS[1:], number())}
 TABLE = CsvTable(FILE, COLUMNS, CELLS, key=("Team",))
 KINDS = COLUMNS[1:5]
-CHUNK = 300  # rows per step, so plans grow with the schedule
+CHUNK = 300  # few rows per step, so that plans grow with the schedule
 TEAMS = (
     "Anaheim Ducks|Boston Bruins|Buffalo Sabres|Calgary Flames|Carolina Hurricanes|Chicago "
     "Blackhawks|Colorado Avalanche|"
@@ -55,24 +55,24 @@ TEAMS = (
     "Toronto Maple Leafs|Utah Hockey Club|Vancouver Canucks|Vegas Golden Knights|Washington "
     "Capitals|Winnipeg Jets"
 ).split("|")
-_POSTPONED_RATE = 0.06  # share of games that were not played on their day
-# Day, visitor, home, and whether it was played.
+_POSTPONED_RATE = 0.06  # share of games that were not played on the scheduled day
+# Day, visiting team, home team, and whether the game was played.
 Game = tuple[date, str, str, bool]
 
 
 @dataclass(frozen=True, kw_only=True)
 class NhlB2bAnalysisConfig(PublishedConfig):
-    """The size is the number of rows of the schedule.
+    """The size is the number of rows in the schedule.
 
     Attributes:
-        teams: The teams of the season. Default: 5 plus 1 for each 40 games, up to 32.
+        teams: The number of teams. Default: 5 plus one per 40 games, at most 32.
     """
 
     teams: Annotated[int, Field(ge=2, le=len(TEAMS))] | None = None
 
 
 class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
-    """Count each team's back-to-back games in a schedule, into a spreadsheet and a file."""
+    """Count each team's back-to-back games in a schedule, and fill a spreadsheet and a file."""
 
     Config = NhlB2bAnalysisConfig
     servers = ("filesystem", "terminal", "python_execute", "google_sheet", "claim_done")
@@ -113,7 +113,7 @@ class NhlB2bAnalysis(OfficeTask[NhlB2bAnalysisConfig]):
         expected = read_table(answer, counts, ["Team"])
         teams = sorted({team for game in games for team in game[1:3]})
         if sorted(row["Team"] for row in expected) != teams:
-            raise ValueError(f"{answer} must have the teams of the schedule, {teams}")
+            raise ValueError(f"{answer} must contain the teams in the schedule, {teams}")
         self._set_truth(teams, games, published=expected)
 
     def _set_truth(self, teams: Sequence[str], games: Sequence[Game], **more: Any) -> None:
@@ -287,7 +287,7 @@ def _count(teams: Sequence[str], games: Sequence[Game]) -> list[dict[str, Any]]:
     return rows
 
 
-@lru_cache(maxsize=8)  # cached, because each hint restarts the plan with the same games
+@lru_cache(maxsize=8)  # each hint restarts the plan with the same games
 def _count_texts(texts: tuple[str, ...]) -> Sequence[Mapping[str, Any]]:
     games = []
     for text in texts:

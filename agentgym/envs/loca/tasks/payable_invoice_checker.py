@@ -1,4 +1,4 @@
-"""PDF invoices to enter into Snowflake, and emails about the unpaid ones (LOCA-bench, table 7)."""
+"""Enter PDF invoices into Snowflake, and email the purchasers (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from agentgym.text.messages import ToolCall
 from agentgym.text.tools import echo
 
 ME, FOLDER, SUBJECT = "walkera@mcp.com", "invoices", "Process Outstanding Invoices"
-# Probabilities that an invoice is paid in full, and that the tables already contain it.
+# Probabilities that an invoice is paid in full, and that the invoice is already in the tables.
 _PAID_RATE, _ENTERED_RATE = 0.7, 0.1
 
 
@@ -60,7 +60,7 @@ class PayableInvoiceCheckerConfig(PublishedConfig):
     """The size is the number of invoices in the folder.
 
     Attributes:
-        num_interference: The number of other invoices in the tables. Default: about 35 for each one
+        num_interference: The number of other invoices in the tables. Default: about 35 per invoice
             in the folder.
     """
 
@@ -68,7 +68,7 @@ class PayableInvoiceCheckerConfig(PublishedConfig):
 
 
 class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
-    """Enter PDF invoices into two tables, and mail the purchasers of unpaid ones."""
+    """Enter PDF invoices into two tables, and mail the purchasers of unpaid invoices."""
 
     Config = PayableInvoiceCheckerConfig
     servers = (
@@ -98,7 +98,7 @@ class PayableInvoiceChecker(OfficeTask[PayableInvoiceCheckerConfig]):
         invoices, pdfs = [], []
         for k, key in enumerate(ids[:size]):
             mail, other = pick(self.rng, mails), pick(self.rng, list(buyers)[:8])
-            # The first invoice is unpaid, so at least one email is due.
+            # The first invoice is unpaid, so that at least one email is required.
             paid_rate = _PAID_RATE if k else 0.0
             invoice, pdf = draw_invoice(self.rng, key, (mail, buyers[mail]), other, paid_rate)
             invoices.append(invoice)
@@ -329,7 +329,7 @@ def _mail_faults(mail: Mail, expected: Collection[str], files: Collection[str]) 
 
 
 def _listed(text: str, files: Collection[str]) -> set[str]:
-    # If a name continues after `.pdf`, it is another file's.
+    # A name that continues after `.pdf` belongs to another file.
     listed = set()
     for token in re.findall(r"[\w.-]+", text):
         name = token.strip("-_.")
@@ -341,7 +341,7 @@ def _listed(text: str, files: Collection[str]) -> set[str]:
 
 def _ids(rng: np.random.Generator, size: int, others: int) -> list[str]:
     suppliers = list(SUPPLIERS)
-    ids: dict[str, None] = {}  # an ordered set, because draws must not depend on string hashes
+    ids: dict[str, None] = {}  # ordered, so that draws do not depend on string hashes
     while len(ids) < size:
         ids[f"{pick(rng, suppliers)}-2024-{rng.integers(100, 10_000)}"] = None
     near = [

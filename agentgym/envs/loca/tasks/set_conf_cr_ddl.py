@@ -1,4 +1,4 @@
-"""Calendar reminders for the latest camera-ready deadlines in many emails (LOCA-bench, table 7)."""
+"""Set calendar reminders for camera-ready deadlines in many emails (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from agentgym.office.email.server import Email
 ME, NAME = "swright@mcp.com", "Simon Wright"
 EVER = {"timeMin": "2000-01-01T00:00:00Z", "timeMax": "2100-01-01T00:00:00Z"}
 NOTE = "conference_info.txt"
-AOE = timezone(timedelta(hours=-12))  # the time zone where a day ends last
-BEFORE = timedelta(hours=3)  # as in the task prompt
+AOE = timezone(timedelta(hours=-12))  # "anywhere on Earth", the last time zone in which a day ends
+BEFORE = timedelta(hours=3)  # the lead time in the task prompt
 TRACKS = ("Main Track", "Demo Track", "Industry Track", "Workshop Track", "Datasets Track")
 KINDS = ("Conference", "Symposium", "Congress", "Forum")
 TOPICS = (
@@ -54,21 +54,21 @@ TOPICS = (
 REGIONS = ("International", "European", "Asian", "Nordic", "Pacific", "Joint", "World", "Annual")
 # Probability that a deadline is extended or brought forward.
 _EXTENSION_RATE = 0.5
-# Probability that a deadline is stated indirectly: as a correction, counted from the opening, or
-# for all tracks but one.
+# Probability that a deadline is stated indirectly: as a correction, relative to the opening, or
+# for all tracks except one.
 _INDIRECT_RATE = 0.5
 SLOTS = {
     **COMMON_SLOTS,
     "key": PhraseSlot(r"[A-Z]+[0-9]*"),
     "track": PhraseSlot("|".join(TRACKS)),
 }
-# The title of a reminder must not say this.
+# Wording that is not allowed in the title of a reminder.
 _DENIAL = re.compile(r"\b(not|no|never|cancell?ed|ignore)\b")
-# A reminder's other texts must not say this; they may contain an unrelated "not".
+# Wording that is not allowed in other fields of a reminder, such as the description.
 _REVOCATION = re.compile(
     r"\b(cancell?ed|ignore|disregard|wrong|false|no longer|not (the|a|my|our) (\w+ )?(deadline|reminder))\b"
 )
-# Formats of LOCA-bench's note, subjects and deadlines.
+# Formats of the note, the subjects and the deadlines in LOCA-bench's states.
 _PAPER = re.compile(r"(?:• |paper to the )(\S{1,200}) (?:conference )?\((.{1,200})\)")
 _SUBJECT = re.compile(r"\[(\S+) (\S+)\] .*Camera-Ready")
 _DUE = re.compile(r"^(?:NEW d|D)eadline: (\S+)T23:59:00-12:00$", re.MULTILINE)
@@ -89,7 +89,7 @@ class _Targets:
 
 @dataclass(frozen=True)
 class _Metadata:
-    base_date: Literal["2025-09-15"]  # as in the task prompt
+    base_date: Literal["2025-09-15"]  # the date in the task prompt
     target_info: _Targets
 
 
@@ -107,7 +107,7 @@ def fillers_book() -> PhraseBook:
 
 @functools.cache
 def conference_news() -> News:
-    """Return the texts of emails without a deadline."""
+    """Return the emails that do not state a deadline."""
     return News(load_texts("conference_news"), SLOTS)
 
 
@@ -116,9 +116,8 @@ class SetConfCrDdlConfig(PublishedConfig):
     """The size is the number of conferences that need a reminder.
 
     Attributes:
-        noise_conferences: The number of other conferences. Default: 1.4 for each one with a
-            reminder.
-        news: The maximum number of mails without a deadline per conference.
+        noise_conferences: The number of other conferences. Default: 1.4 times the size.
+        news: The maximum number of emails per conference that do not state a deadline.
     """
 
     noise_conferences: Annotated[int, Field(ge=0, le=100_000)] | None = None
@@ -126,7 +125,7 @@ class SetConfCrDdlConfig(PublishedConfig):
 
 
 class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
-    """Find the latest camera-ready deadlines in the mail, and set a calendar reminder for each."""
+    """Find the latest camera-ready deadlines in emails, and set a calendar reminder for each."""
 
     Config = SetConfCrDdlConfig
     servers = ("filesystem", "python_execute", "email", "calendar", "claim_done")
@@ -173,12 +172,12 @@ class SetConfCrDdl(OfficeTask[SetConfCrDdlConfig]):
         load_workspace(state, self.files, [NOTE])
         path = state / "local_db" / "calendar" / "events.json"
         if path.exists() and read_json(path, TypeAdapter(list[Any] | dict[str, Any])):
-            raise ValueError(f"{path} must be empty: an agent has worked on this state")
+            raise ValueError(f"{path} must be empty in an unused state")
         path = state / "groundtruth_workspace" / "conference_metadata.json"
         targets = read_json(path, TypeAdapter(_Metadata)).target_info.conferences
         tracks = {each.conference: each.track for each in targets}
         if not targets or _read_note(read_text(state / "agent_workspace" / NOTE)) != tracks:
-            raise ValueError(f"{path} must have the conferences and tracks of {NOTE}")
+            raise ValueError(f"{path} must contain the conferences and tracks in {NOTE}")
         owner = read_json(state / "email_config.json", TypeAdapter(MailUser))
         email = self.office.get(Email)
         load_mail(state, email, owner.email)

@@ -1,4 +1,4 @@
-"""Raw material stock after new orders, and the products it suffices for (LOCA-bench, table 7)."""
+"""Update raw material stock and product stock after new orders (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ RECIPE = (
 )
 MATERIAL = ("Material ID", "Material Name", "Current Stock", "Unit", "Min Stock", "Supplier")
 CELLS = dict.fromkeys(MATERIAL, exact) | {"Current Stock": number(0.001), "Min Stock": number()}
-LAST_UPDATE = datetime(2025, 1, 12, 18, tzinfo=UTC)  # as in the task prompt
+LAST_UPDATE = datetime(2025, 1, 12, 18, tzinfo=UTC)  # the time in the task prompt
 KINDS = "Chair Table Desk Shelf Bench Stool Wardrobe Sideboard Bed Armchair Cabinet Dresser Bookcase Nightstand Sofa".split()
 MATERIALS = {
     "m2": "Oak Board|Pine Board|Plywood|Linen Fabric|Leather|Glass Pane",
@@ -56,18 +56,18 @@ MATERIALS = {
     "pcs": "Wood Screw|Hinge|Door Knob|Felt Pad|Cam Lock|Wood Screw Set",
 }
 GRADES = ("", " Fine", " Heavy", " White", " Black", " Grade A")
-# Quantities that a product needs, in hundredths of a unit.
+# Bounds and step of the quantity that a product needs, in hundredths of each unit.
 QUANTITIES = {"m2": (50, 501, 10), "m": (50, 501, 10), "L": (5, 51, 1), "pcs": (200, 2_001, 100)}
-# Shop tables that no step changes, apart from MUTABLE_COLUMNS of products.
+# Shop tables that the plan does not change, except for MUTABLE_COLUMNS of products.
 PROTECTED = (
     "products", "product_categories", "categories", "product_tags", "tags", "orders", "items", "notes",
     "customers", "settings",
 )  # fmt: skip
 MAX_PRODUCTS = 1_000  # the plan makes one call per product
-# Probabilities of the reasons why an order does not count; most reasons are only in the note.
+# Probability of each reason why an order does not count.
 OTHERS = {"old": 0.1, "exact": 0.05, "done": 0.05, "unpaid": 0.1, "void": 0.1, "withdrawn": 0.6}
-# Probability that the remaining material is just enough, or just too little, for a whole number of
-# products.
+# Probability that the remaining material is just enough for a whole number of products, or one
+# unit short.
 _EDGE_RATE = 0.6
 MUTABLE_COLUMNS = ("date_modified", "stock_quantity", "stock_status")
 
@@ -91,13 +91,13 @@ class _Results:
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateMaterialInventoryConfig(PublishedConfig):
-    """The size is the number of orders. Defaults of None grow with the square root of the size.
+    """The size is the number of orders. Most defaults grow with the square root of the size.
 
     Attributes:
-        new_orders: The number of orders to take from the stock, at most the size. Default: 65 of
-            100.
-        products: The number of products made of material. Default: 4 for 13 orders, 24 for 400.
-        materials: The number of materials. Default: 5 for up to 20 orders, 24 for 400.
+        new_orders: The number of new orders, at most the size. Default: 65 for 100 orders.
+        products: The number of products made of raw materials. Default: 4 for 13 orders, 24 for
+            400 orders.
+        materials: The number of materials. Default: 5 for up to 20 orders, 24 for 400 orders.
         materials_per_product: The maximum number of materials per product. Default: 3 to 5.
     """
 
@@ -108,8 +108,8 @@ class UpdateMaterialInventoryConfig(PublishedConfig):
 
 
 class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
-    """Deduct new orders from the raw material stock, and set the shop's stock to what the rest
-    allows.
+    """Deduct new orders from the raw material stock, and update the shop's stock to match the
+    remaining materials.
     """
 
     Config = UpdateMaterialInventoryConfig
@@ -131,16 +131,15 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 
     @classmethod
     def config_for_horizon(cls, steps: int) -> Mapping[str, Any]:
-        # Every plan has seven fixed steps. Each product adds one step and a fraction of a page.
+        # A plan has seven fixed steps and about 1.15 steps per product.
         products = round((steps - 7) / 1.15)
         if not 1 <= products <= MAX_PRODUCTS:
             raise ValueError(
-                f"a plan of {cls.__name__} has about 8 to {7 + MAX_PRODUCTS} steps, got {steps}; choose steps there"
+                f"steps must be about 8 to {7 + MAX_PRODUCTS} for {cls.__name__}, got {steps}"
             )
         return {"size": max(4, 2 * products), "products": products}
 
     def draw(self, size: int) -> None:
-        """Draw orders, and choose the stock to match their needs."""
         materials = self._materials(
             self.config.materials or min(100, max(5, round(1.2 * sqrt(size))))
         )
@@ -182,12 +181,12 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         )
         left = {row["Material ID"]: _hundredths(row["Current Stock"]) for row in stock}
         if results.initial_inventories.material_inventory != {m: n / 100 for m, n in left.items()}:
-            raise ValueError(f"{place}: {STOCK} must be as in {answer}: an agent has worked on it")
+            raise ValueError(f"{place}: {STOCK} must match {answer} in an unused state")
         columns = {"Product SKU": as_name, "Raw Material ID": as_name, "Unit Quantity": _hundredths}
         recipes: dict[str, dict[str, int]] = {}
         for row in typed_rows(f"{place}: {RECIPES}", tables[RECIPES], columns, list(columns)[:2]):
             if row["Raw Material ID"] not in left or not row["Unit Quantity"]:
-                raise ValueError(f"{place}: {RECIPES} must have amounts of materials, got {row}")
+                raise ValueError(f"{place}: {RECIPES} must contain material amounts, got {row}")
             recipes.setdefault(row["Product SKU"], {})[row["Raw Material ID"]] = row[
                 "Unit Quantity"
             ]
@@ -201,7 +200,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
     def _load_shop(
         self, state: Path, recipes: Mapping[str, Mapping[str, int]], left: dict[str, int]
     ) -> dict[str, int]:
-        """Load products and orders, deduct the orders' needs, and return products by SKU."""
+        """Load the shop, deduct the materials for the orders, and return product ids by SKU."""
         shop, (products, orders) = self.office.get(WooCommerce), read_shop_records(state)
         records = [
             {**vars(product), "categories": ["Furniture"], "date_created": datetime(2024, 1, 1, tzinfo=UTC)}
@@ -213,7 +212,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             raise ValueError(f"{state}: products.json: {error}") from None
         numbers = {product.sku: number for product, number in zip(products, ids, strict=True)}
         for k, order in enumerate(orders, 1):
-            # LOCA-bench writes the dates in the host's time; our prompt states the date.
+            # LOCA-bench uses the host's time zone.
             paid = LAST_UPDATE + timedelta(minutes=k)
             lines = []
             for line in order.line_items:
@@ -305,7 +304,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             return need * counts[0] + step * self.whole(0, max(1, need // step))
         if self.happens(0.25):
             return need * counts[0] - step
-        # Prefer counts that floating-point arithmetic gets wrong.
+        # Prefer counts for which floating-point arithmetic gives a wrong result.
         hard = [
             count
             for count in counts
@@ -323,7 +322,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
             items = [self._sku(skus) for _ in range(self.whole(1, 4))]
             lines = {sku: self.whole(1, 4) for sku in items}
             note, pieces = self._note(kind, lines)
-            # The first order, and orders that just miss the limit, must contain furniture.
+            # The first order, and every order exactly at the time limit, must contain furniture.
             while (not k or kind == "exact") and not any(map(pieces.get, skus[:-2])):
                 lines = {skus[0]: 1, **lines}
                 note, pieces = self._note(kind, lines)
@@ -452,7 +451,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
         for sku, _, material, _, need, _ in table["rows"][1:]:
             recipes.setdefault(sku, []).append((material, Decimal(str(need))))
         materials = [row for row in stock["rows"] if not is_blank(row)]
-        # A sheet returns text or floats; converting through text is exact.
+        # Converting a float through a string gives the exact decimal value.
         left = {row[0]: Decimal(str(row[2])) for row in materials[1:]}
         written = {
             stock["rows"][k][0] for k in stock["own"]
@@ -516,7 +515,7 @@ class UpdateMaterialInventory(OfficeTask[UpdateMaterialInventoryConfig]):
 def _hundredths(cell: object) -> int:
     amount = Decimal(str(as_finite(cell))) * 100
     if amount < 0 or amount % 1:
-        raise ValueError(f"must be an amount with two decimals, got {cell!r}")
+        raise ValueError(f"must be an amount with at most two decimals, got {cell!r}")
     return int(amount)
 
 

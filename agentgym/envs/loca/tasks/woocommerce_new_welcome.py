@@ -1,4 +1,4 @@
-"""Database rows and emails for customers with a first order (LOCA-bench, table 7)."""
+"""Register and welcome customers after their first order (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -57,23 +57,24 @@ PRODUCTS = tuple(
     ).split("|")
 )
 OTHER_STATUSES = ("pending", "processing", "on-hold", "cancelled", "failed")
-# Shop tables that no step changes.
+# Shop tables that the plan does not change.
 PROTECTED = tuple("orders items customers products categories notes settings".split())
-# An order at the edge is exactly seven days old, or a second older.
+# Probability of each order history. "At the edge" means exactly seven days before the start.
 HISTORIES = {
     "new": 0.34, "new and old": 0.1, "new at the edge": 0.04, "new after the edge": 0.04, "several": 0.14,
     "several at the edge": 0.04, "old": 0.1, "old at the edge": 0.04, "known": 0.1, "guest": 0.06,
 }  # fmt: skip
 
-# Probability that the note of an order declines emails.
+# Probability that a customer declines emails in an order note.
 _DECLINED_RATE = 0.25
-_INCOMPLETE = 0.25  # incomplete orders per completed order
+_INCOMPLETE = 0.25  # number of incomplete orders per completed order
 
 History: TypeAlias = tuple[str, list[datetime]]
 
 
 class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
-    """Find customers with one completed order in seven days; add them to a table and write to them.
+    """Find customers with a first completed order in the last seven days, add these customers to a
+    table, and send each customer an email.
 
     The size is the number of completed orders.
     """
@@ -290,7 +291,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
             orderby="id",
             order="asc",
         )
-        # Leave out rows from today, which the agent has written, and its rows with other dates.
+        # Leave out all rows that the agent has written: rows from today, and rows in `own_records`.
         step = read(
             "Read the ids in the table.",
             lambda text: [[row["id"], row["woocommerce_id"]] for row in query_rows(text)],
@@ -317,7 +318,7 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
         ]
 
     def own_records(self) -> Sequence[Any]:
-        """Return id and customer of each row that the table did not have at the start."""
+        """Return the id and customer of each row that was not in the table at the start."""
         try:
             rows = self.office.get(GoogleCloud).bigquery.rows(DATASET, TABLE)
         except ToolError:
@@ -366,12 +367,11 @@ class WoocommerceNewWelcome(OfficeTask[OfficeConfig]):
 def _new_orders(
     orders: Iterable[dict[str, Any]], known_owners: Collection[int], hours: float
 ) -> Iterator[tuple[int, dict[str, Any], datetime, datetime]]:
-    """Yield owner, order, its time, and the time of the owner's first order."""
     by_owner: dict[int, list[dict[str, Any]]] = {}
     for order in orders:
         by_owner.setdefault(order["customer_id"], []).append(order)
     for owner in sorted(by_owner.keys() - known_owners):
-        # Times are in the shop's time zone, as the tools return them.
+        # Like the tool results, these times are in the shop's time zone.
         local = [datetime.fromisoformat(f"{each['date_completed']}Z") for each in by_owner[owner]]
         dates = [moment - timedelta(hours=hours) for moment in local]
         recent = [k for k, moment in enumerate(dates) if FROM <= moment <= NOW]

@@ -1,4 +1,4 @@
-"""Low-stock alerts for a shop, in a spreadsheet and by mail (LOCA-bench, table 7)."""
+"""Write low-stock alerts for a shop, in a spreadsheet and by mail (LOCA-bench, table 7)."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ ROLES = (
     "Warehouse",
     "Accounting",
 )
-# Shop tables that no step changes.
+# Shop tables that the plan does not change.
 PROTECTED = tuple("products product_categories categories tags orders customers settings".split())
-# Probability that the stock is next to the limit: one below the threshold for products that need
-# an alert, exactly at the threshold for others.
+# Probability that the stock is close to the threshold: one below for products that need an alert,
+# and exactly at the threshold for other products.
 _BOUNDARY_RATE = 0.25
-# Probabilities that a product without an alert was reported before, and that it is below its
-# threshold but unpublished, or discontinued according to its description.
+# Probabilities that a product without an alert was reported before, is unpublished, or is
+# discontinued according to the description.
 _REPORTED_RATE, _HIDDEN_RATE, _GONE_RATE = 0.35, 0.1, 0.6
-_OUTLOOK_RATE = 0.85  # share of descriptions that say that a product is still ordered
+_OUTLOOK_RATE = 0.85  # share of descriptions that call the product available
 _MANAGER = re.compile(r"^- Purchasing manager: .* <(\S+)>$", re.MULTILINE)
 
 
@@ -84,14 +84,15 @@ class WoocommerceStockAlertConfig(OfficeConfig):
     """The size is the number of products.
 
     Attributes:
-        low_stock: The number of products that need an alert, at most the size. Default: 45 of 100.
+        low_stock: The number of products that need an alert, at most the size. Default: 45 for 100
+            products.
     """
 
     low_stock: Annotated[int, Field(ge=1, le=100_000)] | None = None
 
 
 class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
-    """Add products below their safety threshold to a spreadsheet, and write a mail about each."""
+    """Add low-stock products to a spreadsheet, and send an email about each product."""
 
     Config = WoocommerceStockAlertConfig
     servers = ("filesystem", "python_execute", "email", "google_sheet", "woocommerce", "claim_done")
@@ -110,7 +111,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         roles = shuffled(self.rng, ["low"] * low + ["other"] * (size - low))
         products = []
         for k, (product, role) in enumerate(zip(make_products(self.rng, size), roles, strict=True)):
-            # Every state has a product exactly at the threshold.
+            # Every state contains a product exactly at the threshold.
             stock = self._product(role, first=role == "other" and roles.index("other") == k)
             if stock["role"] == "gone" or self.happens(_OUTLOOK_RATE):
                 kind = "gone" if stock["role"] == "gone" else "stays"
@@ -181,7 +182,7 @@ class WoocommerceStockAlert(OfficeTask[WoocommerceStockAlertConfig]):
         if role == "low":
             if edge:
                 return {**product, "stock": threshold - 1}
-            # Backorders make some stock negative.
+            # Backorders can make the stock negative.
             return {**product, "stock": -2 if self.happens(0.05) else below}
         if not first and self.rng.random() < _GONE_RATE:
             return {**product, "role": "gone"}
@@ -316,7 +317,7 @@ def _alert_failures(
 
 def _record(product: Mapping[str, Any]) -> dict[str, Any]:
     record = {name: product[name] for name in ("name", "sku", "description", "status")}
-    if product["threshold"] % 3 == 0:  # an unrelated field of the shop
+    if product["threshold"] % 3 == 0:  # a shop field that the task does not use
         record["low_stock_amount"] = product["threshold"] // 3
     age = timedelta(minutes=int(product["sku"][-6:]) % 500_000)
     return {

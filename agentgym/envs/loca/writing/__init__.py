@@ -1,1 +1,1 @@
-"""Generated office texts, and the parsers that recover their facts."""
+"""Generate office texts, and parse the facts in these texts."""

@@ -38,16 +38,16 @@ THEMES: Sequence[_Theme] = _TEXTS["themes"]
 PAPERS = {paper: forms for theme in THEMES for paper, forms in theme["papers"].items()}
 PAPER_OF_PHRASE = {phrase: paper for paper in PAPERS for phrase in PAPERS[paper]["phrases"]}
 SLOTS = {**COMMON_SLOTS, "person": COMMON_SLOTS["name"]}
-# Sentences about the work, and as many about the person; a letter then fills one page.
+# Number of sentences about the work and about the person; letters must fit on one page.
 _LETTER_PART = 4
-# Maps a paper's path in the archive to the phrase that requests it.
+# Maps each path in the archive to the phrase that requests the paper.
 Layout: TypeAlias = dict[str, str]
 
 
 def draw_papers(
     rng: np.random.Generator, files: Workspace, name: str, student: str, others: Sequence[str]
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """Write the application papers; return letters and awards, sorted by date."""
+    """Write the application papers, and return the letters and awards sorted by date."""
     for paper in (*PAPERS, "old_CV.pdf", "draft_Portfolio.pdf"):
         if not paper.endswith(".pdf"):
             continue
@@ -71,7 +71,7 @@ def draw_papers(
 
 @functools.cache
 def papers_books() -> dict[str, PhraseBook]:
-    """Return the sentences of recommendation letters and of award certificates."""
+    """Return the phrase books for recommendation letters and award certificates."""
     return {kind: PhraseBook(_TEXTS[f"{kind}s"], SLOTS) for kind in ("letter", "award")}
 
 
@@ -130,7 +130,7 @@ def _picture(rng: np.random.Generator) -> bytes:
 
 
 def draw_layout(rng: np.random.Generator) -> Layout:
-    """Draw the requested folders; a theme's folder may be shared or nested."""
+    """Draw an archive structure. The folders of two themes may be equal or nested."""
     order = rng.permutation(len(THEMES))[: whole(rng, 3, len(THEMES) + 1)].tolist()
     style, numbered, folder = whole(rng, 3), bool(rng.random() < 0.5), ""
     layout: Layout = {}
@@ -155,7 +155,7 @@ def draw_layout(rng: np.random.Generator) -> Layout:
 
 
 def members_of(layout: Layout, root: str, letters: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return the paper of each archive file, by path."""
+    """Map the path of each file in the archive to a paper."""
     members = {}
     for path, phrase in layout.items():
         if PAPER_OF_PHRASE[phrase] != LETTERS:
@@ -169,7 +169,7 @@ def members_of(layout: Layout, root: str, letters: Sequence[tuple[str, str]]) ->
 
 
 def draw_tree(rng: np.random.Generator, layout: Layout) -> str:
-    """Format a structure as paths or as a tree."""
+    """Format an archive structure as a list of paths or as a tree."""
     style = whole(rng, 3)
     if style == 0:
         return "\n".join(f"{ROOT}/{path} ({phrase})" for path, phrase in layout.items())
@@ -199,7 +199,7 @@ ASKING = ("ask", "changed")
 
 @functools.cache
 def replies_book() -> PhraseBook:
-    """Return the sentences of replies."""
+    """Return the phrase book for replies."""
     return PhraseBook(_TEXTS["mails"], COMMON_SLOTS)
 
 
@@ -209,7 +209,7 @@ def asks_for_papers(text: str) -> bool:
 
 
 class Correspondence:
-    """Draw the emails of a mailbox."""
+    """Generator for the emails in a mailbox."""
 
     def __init__(self, rng: np.random.Generator, now: datetime, names: Sequence[str]) -> None:
         self._rng, self._values = rng, idle_values(rng, now, names)
@@ -219,7 +219,7 @@ class Correspondence:
         return replies_book().write(kind, self._rng, self._values)
 
     def request(self, kind: str, tree: str) -> str:
-        """Draw a reply around a structure."""
+        """Draw a reply that contains an archive structure."""
         begin = self.says("remark" if kind == "changed" else "opening")
         close = self.says("remark") if kind == "shown" else " ".join(self._some("end", 2))
         return f"{begin} {self.says(kind)}\n\n{tree}\n\n{close}"
@@ -237,7 +237,7 @@ class Correspondence:
         return " ".join(self._some("absent", 2))
 
     def news(self) -> tuple[str, str, str]:
-        """Draw sender, subject and text of an unrelated mail."""
+        """Draw the sender, subject and text of an unrelated email."""
         if self._rng.integers(2):
             text = " ".join(self._some("campus", 4))
             return "news@campus.example.org", self.says("campus_subject"), text

@@ -1,4 +1,4 @@
-"""University courses and announcements that change them."""
+"""University courses, and announcements that change the coursework."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, Phr
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A course with a unique name; the hundreds digit of its code is its level."""
+    """A course with a unique name. The hundreds digit of the course code is the level."""
 
     code: str
     name: str
@@ -47,7 +47,7 @@ def draw_courses(rng: np.random.Generator, count: int) -> list[Course]:
     return courses
 
 
-# More points than anybody has; as the threshold, it exempts nobody.
+# A threshold that exempts nobody, because nobody has so many points.
 NOBODY = 10**6
 ASSIGNMENTS = ("Homework", "Project", "Essay")
 SLOTS = {
@@ -55,11 +55,11 @@ SLOTS = {
     "code": PhraseSlot(r"[A-Z]+[0-9]+-[0-9]+"),
     "title": PhraseSlot(r"[A-Z]+[0-9]+-[0-9]+ [A-Z][a-z]+(?: Quiz)? [0-9]+"),
 }
-_LIMITS = (80, 85, 90, 95)  # points that exempt a student
-_NOTE_RATE = 0.25  # share of required items whose description says so
+_LIMITS = (80, 85, 90, 95)  # thresholds for an exemption, in points
+_NOTE_RATE = 0.25  # share of required items that are described as required
 _RESTORED_RATE = 0.35  # share of dropped items that are restored later
 _CHANGE_ASIDES = ("aside", "workload_aside")
-# Number of news items around each announcement, as in a weekly letter to the class.
+# Number of news items around each announcement, as in a weekly newsletter.
 _NEWS = 2
 _TYPES = {
     "choice": "multiple_choice_question",
@@ -79,7 +79,7 @@ class Post(NamedTuple):
 
 @functools.cache
 def coursework_book() -> PhraseBook:
-    """Return the sentences about quizzes and assignments."""
+    """Return the phrase book for quizzes and assignments."""
     return PhraseBook(load_texts("coursework"), SLOTS)
 
 
@@ -89,7 +89,7 @@ def _questions() -> dict[str, dict[str, list[Any]]]:
 
 
 def draw_questions(rng: np.random.Generator, code: str, count: int) -> list[dict[str, Any]]:
-    """Draw distinct quiz questions worth ten points each."""
+    """Draw distinct quiz questions, worth ten points each."""
     bank = _questions()[code.rstrip("0123456789-")]
     pool = [(kind, question) for kind, group in bank.items() for question in group]
     return [
@@ -139,7 +139,7 @@ def describe_submission(rng: np.random.Generator, part: int) -> str:
 
 
 def is_voluntary(description: str) -> bool:
-    """Return whether a description calls the work voluntary."""
+    """Return whether the description of a quiz or assignment says that the work is voluntary."""
     return any(kind == "voluntary" for kind, _ in coursework_book().read(description))
 
 
@@ -157,7 +157,6 @@ def _values(
 
 
 def _with_note(rng: np.random.Generator, texts: list[str], voluntary: bool) -> str:
-    # Not every required item says that it is required.
     if voluntary or rng.random() < _NOTE_RATE:
         note = _say(rng, "voluntary" if voluntary else "counted")
         texts.insert(whole(rng, 1, len(texts) + 1), note)
@@ -169,7 +168,10 @@ def _say(rng: np.random.Generator, kind: str, **values: Any) -> str:
 
 
 def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, int]:
-    """Draw announcements on the entrance assessment, and the final threshold for an exemption."""
+    """Draw announcements about the entrance assessment.
+
+    Return the announcements, the final threshold, and the threshold before any revocation.
+    """
     first, *later = rng.choice(_LIMITS, 1 + int(rng.random() < 0.3), replace=False).tolist()
     limit = need = later[-1] if later else first
     texts = [_say(rng, "policy", code=code, points_number=first)]
@@ -186,7 +188,7 @@ def draw_policy(rng: np.random.Generator, code: str) -> tuple[list[Post], int, i
 def draw_changes(
     rng: np.random.Generator, titles: Sequence[str], rate: float
 ) -> tuple[list[list[Post]], set[str]]:
-    """Draw announcements that drop quizzes and assignments, and restore some.
+    """Draw announcements that drop quizzes and assignments, and may restore them later.
 
     Return the announcements about each title, oldest first, and the titles that stay dropped.
     """
@@ -214,14 +216,14 @@ def _post(rng: np.random.Generator, title: str, text: str, asides: Sequence[str]
 
 
 def merged(rng: np.random.Generator, threads: Iterable[Sequence[Post]]) -> list[Post]:
-    """Interleave threads at random; each keeps its order."""
+    """Interleave threads at random, keeping the order within each thread."""
     rest = [list(thread) for thread in threads]
     order = shuffled(rng, [thread for thread in rest for _ in thread])
     return [thread.pop(0) for thread in order]
 
 
 def with_news(rng: np.random.Generator, posts: Sequence[Post], news: Iterator[Post]) -> list[Post]:
-    """Put news around each post; without posts, return a post with news."""
+    """Put news around each post, or return one post with news if `posts` is empty."""
 
     def amid_news(text: str) -> str:
         more = [post.text for post in itertools.islice(news, _NEWS)]

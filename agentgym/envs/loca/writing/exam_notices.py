@@ -1,4 +1,4 @@
-"""Write exam notices, and read their facts back. Later notices change some facts."""
+"""Phrases of exam notices, and parsers that track the changing facts about an exam."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _BUILDINGS: Sequence[str] = load_texts("names")["buildings"]
 # Minutes per day.
 _DAY = 24 * 60
 
-# A statement: its kind in the phrase book, and the values by slot.
+# A statement, consisting of a kind of phrase and the values by slot.
 Said: TypeAlias = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Exam:
-    """Facts about a final exam; None means not known yet.
+    """Facts about a final exam. None means that a fact is unknown.
 
     Attributes:
-        proctor: Name and address of a proctor other than the teacher.
-        books: `OPEN` or `CLOSED`, if a notice mentions it.
-        held: False if there is no exam or it was cancelled.
+        proctor: The name and email address of the proctor, if not the teacher.
+        books: `OPEN` or `CLOSED`, for an open-book or closed-book exam.
+        held: False if the course has no exam or the exam is cancelled.
     """
 
     day: str | None = None
@@ -42,7 +42,7 @@ class Exam:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What notices refer to: the section, the midterm and the project deadline."""
+    """Facts that notices refer to, such as the date of the midterm."""
 
     section: int
     midterm: str | None = None
@@ -66,12 +66,12 @@ def facts_book() -> PhraseBook:
 
 @functools.cache
 def fillers_book() -> PhraseBook:
-    """Return the phrases that surround the facts."""
+    """Return the phrases that surround the facts in a notice."""
     return PhraseBook(load_texts("exam_fillers"), SLOTS)
 
 
 def read_notice(text: str) -> list[Said]:
-    """Return the statements about exams in a text."""
+    """Return the statements about exams in a notice."""
     return [[kind, values] for kind, values in facts_book().read(text)]
 
 
@@ -91,7 +91,7 @@ def _minute_of_day(time: str) -> int:
     return 60 * int(hour) + int(minute)
 
 
-# Facts that follow from the kind of a statement.
+# Facts that follow from the kind of a statement alone.
 _FIXED: Mapping[str, Mapping[str, Any]] = {
     "none": {"held": False},
     "off": {"held": False},
@@ -103,7 +103,7 @@ _FIXED: Mapping[str, Mapping[str, Any]] = {
     "duration_open": {"minutes": None},
     "place_open": {"place": None},
 }
-# Maps each kind of statement to its slots and the facts in them.
+# Maps kinds of statements to slots, and slots to fields of `Exam`.
 _STATED: Mapping[str, Mapping[str, str]] = {
     "date": {"date": "day"},
     "date_corrected": {"date": "day"},
@@ -139,7 +139,7 @@ def _update(kind: str, said: Mapping[str, Any], exam: Exam, where: Setting) -> E
     begin, _, anchor = kind.partition("_")
     day = getattr(where, anchor) if anchor else exam.day
     if day is None:
-        raise ValueError(f"the day that {kind!r} counts from is not known; state it first")
+        raise ValueError(f"{kind!r} requires an earlier statement of the reference day")
     sign = 1 if begin in ("after", "later") else -1
     return replace(exam, day=shift_day(day, sign * said["days"]))
 
@@ -157,7 +157,7 @@ def _timed(kind: str, said: Mapping[str, Any], exam: Exam) -> Exam:
 
 
 def resolve(said: Iterable[Said], section: int) -> Exam | None:
-    """Build an exam from statements, oldest first; return None if none concerns an exam."""
+    """Build an exam from statements, oldest first, or return None without exam statements."""
     facts = list(said)
     where = Setting(section)
     for kind, values in facts:

@@ -23,18 +23,18 @@ from agentgym.envs.loca.writing.phrase_book import shift_day
 
 Notice = list[str]
 # Probability that a notice states a fact indirectly: relative to the midterm, as a correction, or
-# for all sections but one.
+# for all sections except one.
 INDIRECT_RATE = 0.5
-# Maximum number of days that a notice counts from another date.
+# Maximum distance in days between an exam and the date that a notice refers to.
 _FAR = 60
-# Maximum shift of an exam in days.
+# Maximum number of days by which an exam is moved.
 _SHIFT = 30
 # Probability that a notice states an obvious fact.
 _ASIDES = 0.15
 
 
 class Timetable:
-    """Free hours after `now`; an hour has at most one exam."""
+    """Free hours after `now`, each for at most one exam."""
 
     def __init__(self, rng: np.random.Generator, now: datetime, days: int) -> None:
         midnight, starts = now.replace(hour=0), [*range(7, 12), *range(13, 19)]
@@ -47,7 +47,7 @@ class Timetable:
         return self.free.popitem()[0]
 
     def move(self, begin: datetime, order: Sequence[int]) -> int | None:
-        """Take the same hour of a free day; return the shift in days."""
+        """Take the same hour on the first free day in `order`, and return the shift in days."""
         for days in order:
             if (hour := begin + timedelta(days=days)) in self.free:
                 del self.free[hour]
@@ -56,9 +56,9 @@ class Timetable:
 
 
 class ExamStory:
-    """Draw successive notices about an exam.
+    """Generator for successive notices about an exam.
 
-    A `sure` exam is in the future and all its facts are known.
+    If `sure` is set, the exam is in the future and all facts are known.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class ExamStory:
         self._sure = sure
 
     def first(self, exam: Exam) -> tuple[Exam, Notice]:
-        """Draw an exam with known proctor and books, and its first notice."""
+        """Draw the remaining facts of an exam, and the first notice."""
         exam = self._arranged(exam)
         return exam, ["opening", *self._all_of(exam), *self._persons(exam), *self._books(exam)]
 
     def change(self, exam: Exam) -> tuple[Exam, list[Notice]]:
-        """Draw a change of an exam and the notices about it."""
+        """Draw a change to an exam, and the notices about the change."""
         changes: list[Callable[[Exam], tuple[Exam, list[Notice]]]] = [self._restate, self._relocate]
         if exam.day and exam.time and self._begin(exam) > self._timetable.now:
             changes.append(self._move)
@@ -232,7 +232,7 @@ def _days_between(first: str, second: str) -> int:
 
 
 def told(rng: np.random.Generator, notice: Notice) -> str:
-    """Write a notice as text, with fillers and remarks."""
+    """Return a notice as a string, with filler phrases and remarks."""
     fillers = fillers_book()
     texts = [fillers.write(part, rng) if part in fillers.kinds else part for part in notice]
     remarks = shuffled(rng, fillers.kinds["remark"])

@@ -1,4 +1,4 @@
-"""Write PDF invoices in several layouts, and read them."""
+"""Write and read PDF invoices in several layouts."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _MAIL = re.compile(
     r"(?:Purchaser|Purchasing manager|Ordered by \(purchaser\)): .{0,200}?(?<![\w.])([\w.]{1,64}@mcp\.com)"
 )
 _TOTAL = re.compile(r"(?:Invoice total|Total with tax|Grand total): (?:\$|USD )?([\d,]+\.\d\d)")
-# Probabilities that an invoice not paid in full is partly paid, and that a box instead of a note
-# states the payment.
+# Probabilities that an unsettled invoice is partly paid, and that the payment is stated in a box
+# instead of a note.
 _PARTIAL_RATE, _BOX_RATE = 0.6, 0.4
-# The slot `money` takes cents.
+# Values of the slot `money` are in cents.
 SLOTS: Mapping[str, PhraseSlot] = {
     **COMMON_SLOTS,
     "money": PhraseSlot(
@@ -36,7 +36,7 @@ SLOTS: Mapping[str, PhraseSlot] = {
     ),
 }
 
-# Kinds of texts by payment status; open balances and returned payments are the hard ones.
+# Kinds of phrases by payment status.
 _BOXES = {"all": ("full",), "part": ("received", "open"), "none": ("nothing",)}
 _NOTES = {
     "all": ("full", "full", "received", "instalments"),
@@ -54,7 +54,7 @@ def payment_books() -> dict[str, PhraseBook]:
 def write_payment(
     rng: np.random.Generator, paid: int, total: int, day: date, boxed: bool
 ) -> str | Box:
-    """Draw an invoice's payment text, a box or notes; amounts are in cents."""
+    """Draw the text about the payment of an invoice. Amounts are in cents."""
     status = "part"
     if paid == total:
         status = "all"
@@ -82,11 +82,11 @@ def write_payment(
 
 
 def read_payment(text: str, total: int) -> int:
-    """Return the cents paid; raise ValueError without a payment."""
+    """Return the paid amount in cents, or raise ValueError if the text mentions no payment."""
     books = payment_books()
     found = [*books["boxes"].find(text), *books["notes"].find(text)]
     if not found:
-        raise ValueError(f"the text mentions no payment; expected a box or a note, got {text!r}")
+        raise ValueError(f"the text must mention a payment in a box or a note, got {text!r}")
     kind, values = found[0]
     if kind == "full":
         return total
@@ -94,7 +94,7 @@ def read_payment(text: str, total: int) -> int:
         return int(total - values["open_money"])
     if kind == "instalments":
         return int(values["first_money"] + values["second_money"])
-    return int(values.get("paid_money", 0))  # 0 if nothing was paid or kept
+    return int(values.get("paid_money", 0))  # 0 if nothing was paid or the payment was returned
 
 
 _TEXTS = load_texts("invoices")
@@ -109,7 +109,7 @@ def draw_invoice(
     other: str,
     paid_rate: float,
 ) -> tuple[dict[str, Any], bytes]:
-    """Draw an invoice; return its facts, with amounts in cents, and its PDF file."""
+    """Draw an invoice, and return the facts (amounts in cents) and the PDF file."""
     goods = [
         (str(name), whole(rng, 1, 41), whole(rng, 250, 90_000))
         for name in rng.choice(_TEXTS["goods"], whole(rng, 2, 7), replace=False)
@@ -154,7 +154,7 @@ def draw_invoice(
 def _draw_part(rng: np.random.Generator, total: int) -> int:
     if rng.random() >= _PARTIAL_RATE:
         return 0
-    # Half of these payments leave only a cent or a dollar open.
+    # In half of the cases, only a cent or a dollar remains unpaid.
     share = total * whole(rng, 10, 81) // 100
     return int(rng.choice([share, share, total - 1, total - 100]))
 
@@ -179,7 +179,7 @@ def _money(cents: int) -> str:
 
 
 def read_invoice(text: str) -> dict[str, Any]:
-    """Return the facts of an invoice, ours or LOCA-bench's, with amounts in cents."""
+    """Return the facts in an invoice from agentgym or LOCA-bench, with amounts in cents."""
     published = read_layout(text)
     if published:
         return published
@@ -188,7 +188,7 @@ def read_invoice(text: str) -> dict[str, Any]:
     for name, pattern in patterns.items():
         match = pattern.search(text)
         if not match:
-            raise ValueError(f"the text has no {name}")
+            raise ValueError(f"the text must contain {name}")
         facts[name] = (match[1] or match[2]).strip()
     facts["day"], facts["cents"] = _read_day(facts["day"]), int(re.sub("[,.]", "", facts["cents"]))
     facts["paid"] = read_payment(text, facts["cents"])
@@ -201,4 +201,4 @@ def _read_day(text: str) -> str:
             return datetime.strptime(text, form).date().isoformat()
         except ValueError:
             continue
-    raise ValueError(f"{text!r} is no day")
+    raise ValueError(f"expected a date, got {text!r}")

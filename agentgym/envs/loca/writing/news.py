@@ -1,4 +1,4 @@
-"""Announcements and emails that do not matter for the task."""
+"""Announcements and emails that are irrelevant to the task."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, whole
 from agentgym.envs.loca.writing.exam_notices import SLOTS, draw_place
 from agentgym.envs.loca.writing.phrase_book import PhraseBook, PhraseSlot
 
-# The task writes the first sentence about these topics.
+# Topics for which the task provides the first sentence.
 ANCHORS = ("midterm", "project")
-# Minimum and maximum number of sentences after the first.
+# Minimum and maximum number of sentences after the first sentence.
 _MORE = (3, 4)
 
 
 class News:
-    """Texts by topic, assembled from senders, titles, and first and further sentences."""
+    """Generator for news texts, assembled from phrases about a topic."""
 
     def __init__(
         self, texts: Mapping[str, Mapping[str, Sequence[str]]], slots: Mapping[str, PhraseSlot]
@@ -35,7 +35,7 @@ class News:
         topic: str = "",
         first: str = "",
     ) -> tuple[str, str, str]:
-        """Draw sender, title and text on a topic."""
+        """Draw the sender, title and text of a news item about a topic."""
         book = self._books[topic or pick(rng, self.topics)]
         more = book.kinds["more"]
         order = rng.permutation(len(more))[: whole(rng, _MORE[0], _MORE[1] + 1)]
@@ -46,7 +46,7 @@ class News:
 
 
 def idle_values(rng: np.random.Generator, now: datetime, names: Sequence[str]) -> Mapping[str, Any]:
-    """Return values for irrelevant sentences that mention people by `names`."""
+    """Return slot values for irrelevant sentences about people called `names`."""
     integers = rng.integers
     return DrawnValues(
         {
@@ -63,11 +63,11 @@ def idle_values(rng: np.random.Generator, now: datetime, names: Sequence[str]) -
 
 @functools.cache
 def course_news() -> News:
-    """Return the course announcements."""
+    """Return the generator for irrelevant course announcements."""
     return News(load_texts("course_news"), SLOTS)
 
 
 @functools.cache
 def inbox_news() -> News:
-    """Return emails from shops, friends and offices."""
+    """Return the generator for irrelevant emails from shops, friends and offices."""
     return News(load_texts("inbox_news"), SLOTS)

@@ -1,4 +1,4 @@
-"""Draw first prompts that vary, because a deterministic policy repeats itself on equal prompts."""
+"""Vary the first prompt, because deterministic policies repeat themselves on equal prompts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from agentgym.envs.loca.draws import DrawnValues, load_texts, people, pick, shuffled, whole
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, PhraseBook, PhraseSlot
 
-# Brackets without `|` belong to the text, for example to JSON.
+# Brackets without `|` are ordinary text, such as JSON.
 _ALTERNATIVES = re.compile(r"\[([^\[\]]*\|[^\[\]]*)\]")
 
 
@@ -27,10 +27,10 @@ def _texts() -> tuple[Mapping[str, Sequence[str]], Mapping[str, PhraseBook]]:
 
 
 def draw_opening(rng: np.random.Generator, task: str, rules: str, now: datetime) -> str:
-    """Draw the first prompt, an introduction and the rules.
+    """Draw the first prompt, which consists of an introduction and the rules.
 
-    Brackets in the rules contain alternatives; consecutive lines that begin with "- " may appear in
-    any order. A task without introductions only gets its rules.
+    Brackets in the rules contain alternatives to choose from. Consecutive lines that begin with
+    "- " are shuffled. If the task has no introductions, the prompt contains only the rules.
     """
     text = _ALTERNATIVES.sub(lambda match: pick(rng, match[1].split("|")), rules)
     parts: list[str] = []
@@ -48,7 +48,7 @@ def _values(
 ) -> Mapping[str, Any]:
     first, second = people(rng, 2)
     draws = {
-        kind: functools.partial(pick, rng, some)  # drawn only if a sentence names it
+        kind: functools.partial(pick, rng, some)  # drawn only if a sentence uses the slot
         for kind, some in names.items()
     }
     return DrawnValues(

@@ -1,4 +1,4 @@
-"""Customer notes on shop orders."""
+"""Customer notes in shop orders."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from agentgym.envs.loca.draws import DrawnValues, load_texts, pick, shuffled, whole
 from agentgym.envs.loca.writing.phrase_book import COMMON_SLOTS, NUMBERS, PhraseBook, PhraseSlot
 
-# Selects the sentences that fit an order's products.
+# Type of shop, which selects the sentences in a note.
 Shop: TypeAlias = Literal["furniture", "services", "books"]
-# A statement: its kind in the phrase book, and the values by slot.
+# A statement, consisting of a kind of phrase and the values by slot.
 Fact: TypeAlias = tuple[str, Mapping[str, Any]]
 
 # Products of the furniture shop that are not furniture.
@@ -22,7 +22,7 @@ SERVICES = {"Gift Card", "Assembly"}
 _REMARKS = (3, 5)
 # Maximum number of irrelevant sentences in a note to the bookshop.
 _MOST_ASIDES = 3
-# Probabilities that a note has irrelevant sentences, and that it changes the order.
+# Probabilities that a note contains irrelevant sentences, and that a note changes the order.
 _ASIDE_RATE, _AMENDED_RATE = 0.95, 0.8
 
 
@@ -43,7 +43,7 @@ SLOTS: Mapping[str, PhraseSlot] = {
 
 @functools.cache
 def notes_book(shop: Shop) -> PhraseBook:
-    """Return the sentences that fit a shop's orders."""
+    """Return the phrase book for orders of a shop."""
     texts = load_texts("order_notes")
     if shop == "books":
         return PhraseBook(texts["books"], SLOTS)
@@ -63,11 +63,11 @@ def _say(rng: np.random.Generator, shop: Shop, fact: Fact) -> str:
 def write_note(
     rng: np.random.Generator, shop: Shop, facts: Iterable[Fact], asides: Iterable[Fact]
 ) -> str:
-    """Write a note with statements in order."""
+    """Write a note that contains the statements `facts` in order."""
     texts: list[str] = []
     for fact in facts:
         text = _say(rng, shop, fact)
-        while text in texts:  # repeated facts use different words
+        while text in texts:  # use different words for a repeated fact
             text = _say(rng, shop, fact)
         texts.append(text)
     if rng.random() < _ASIDE_RATE:
@@ -93,42 +93,42 @@ _ALLOWING: Sequence[Sequence[str]] = (
     ("declined", "resumed"),
     ("declined", "resumed"),
 )
-# Maps kinds of sentences about emails to whether they decline them.
+# Maps kinds of sentences about emails to whether the customer declines emails.
 _WISHES = {"declined": True, "revoked": True, "invited": False, "resumed": False}
 
 
 def draw_mail_wish(rng: np.random.Generator, *, declined: bool) -> str:
-    """Draw the note of a customer who declines or finally allows emails."""
+    """Draw a note in which the customer finally declines or allows emails."""
     story = pick(rng, _DECLINING if declined else _ALLOWING)
     asides: list[Fact] = [("elsewhere", {})] * whole(rng, 1, _MOST_ASIDES + 1)
     return write_note(rng, "books", [(kind, {}) for kind in story], asides)
 
 
 def declines_mails(note: str) -> bool:
-    """Return whether the last sentence about emails declines them."""
+    """Return whether the last sentence about emails in a note declines emails."""
     declined = False
     for kind, _ in notes_book("books").read(note):
         declined = _WISHES.get(kind, declined)
     return declined
 
 
-# Number of pieces by product name.
+# Maps product names to the number of ordered items.
 Order: TypeAlias = Mapping[str, int]
 _CHANGES = set("set drop more fewer double same swap exchange only undo back".split())
-# Changes of a single product.
+# Kinds of changes to a single product.
 _OF_ONE = {"set", "drop", "more", "fewer", "double"}
 _MOST_CHANGES = 5
-# Minimum and maximum number of sentences that mention changes without asking for any.
+# Minimum and maximum number of sentences that mention changes but do not request any.
 _ASIDES = (3, 5)
-# Maximum count that a customer sets or doubles.
+# Maximum number of items in requests to set or double a quantity.
 _MOST_PIECES = 6
-# Probabilities that a note withdraws all changes, that it withdraws one, that it restores a
-# withdrawn order, and that it says that the order stands.
+# Probabilities that a note withdraws all changes, withdraws one change, restores a withdrawn order,
+# or confirms the order.
 _BACK, _UNDO, _RESTORED, _STANDS = 0.2, 0.25, 0.2, 1 / 3
 
 
 def amend(order: Order, facts: Iterable[Fact]) -> dict[str, int]:
-    """Return the pieces after a note; withdrawn orders have none."""
+    """Return an order after the changes in a note, with zero items if the order is withdrawn."""
     now, withdrawn = dict(order), False
     for kind, said in facts:
         if kind in _CHANGES:
@@ -162,7 +162,7 @@ def _change(kind: str, said: Mapping[str, Any], now: Order, order: Order) -> Ord
 
 
 def read_amended(order: Order, note: str) -> dict[str, int]:
-    """Return the pieces of an order after its note."""
+    """Return an order after the changes in the order note."""
     return amend(order, notes_book("furniture").read(note))
 
 
@@ -172,7 +172,7 @@ def draw_order_note(
     *,
     withdrawn: bool,
 ) -> tuple[str, dict[str, int]]:
-    """Draw the note of an order, and the pieces after it."""
+    """Draw an order note, and return the note and the changed order."""
     facts = draw_changes(rng, order) if rng.random() < _AMENDED_RATE else []
     if withdrawn:
         facts.append(("withdrawn", {}))
@@ -184,12 +184,12 @@ def draw_order_note(
 
 
 def draw_changes(rng: np.random.Generator, order: Order) -> list[Fact]:
-    """Draw requested changes; the customer withdraws some of them later."""
+    """Draw the changes that a customer requests, some of which are withdrawn later."""
     facts: list[Fact] = []
     for _ in range(whole(rng, 1, _MOST_CHANGES + 1)):
         facts += _draw_change(rng, amend(order, facts))
         if facts[-1][0] == "same":
-            break  # after later changes, "as many as of the other" would be ambiguous
+            break  # a later change would make "as many as of the other" ambiguous
     if taken_back := _draw_return(rng, order, facts):
         facts += taken_back
         if rng.integers(2):
@@ -223,7 +223,7 @@ def _draw_change(rng: np.random.Generator, now: Order) -> list[Fact]:
 
 
 def _draw_return(rng: np.random.Generator, order: Order, facts: Sequence[Fact]) -> list[Fact]:
-    # A customer withdraws a single change only if no other depends on it.
+    # A single change is withdrawn only if no other change depends on that change.
     roll = rng.random()
     if roll < _BACK:
         return [("back", {})]

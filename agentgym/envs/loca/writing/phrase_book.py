@@ -1,7 +1,7 @@
-"""Phrase books: sentences as data that write facts in words and read them back.
+"""Phrase books, which write facts as sentences and read facts from sentences.
 
-A phrase is a sentence with alternatives in brackets and slots in braces: `[It|The exam] begins at
-{time}.` A book groups phrases by kind; phrases of one kind state the same fact.
+A phrase is a sentence with alternatives in brackets and slots in braces, such as `[It|The exam]
+begins at {time}.` A phrase book groups phrases by kind. Phrases of one kind state the same fact.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from agentgym.envs.loca.draws import pick, shuffled, whole
 
 _PIECE = re.compile(r"\[([^\[\]]*)\]|\{(\w+)\}")
 _BRACKETS = re.compile(r"[\[\]{}]")
-# Separator between sentences. It begins with whitespace, which makes the search fast.
+# Separator between sentences. Starting the pattern with whitespace makes the search fast.
 _SENTENCE = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n)")
 
 
 @dataclass(frozen=True, slots=True)
 class PhraseSlot:
-    """How values of one type are written and read; `pattern` must match every spelling."""
+    """Format of the values of one type. `pattern` must match every spelling of a value."""
 
     pattern: str
     write: Callable[[Any, np.random.Generator], str] = lambda value, rng: str(value)
@@ -34,13 +34,13 @@ class PhraseSlot:
 class Phrase:
     """A sentence with alternatives and slots.
 
-    `slots` maps types to slots; the slot `old_date` has the type `date`. `count` is the number of
-    forms.
+    `slots` maps types to slots. The last word of a slot name is the type, so `old_date` is a
+    `date`. `count` is the number of possible combinations of alternatives.
     """
 
     def __init__(self, text: str, slots: Mapping[str, PhraseSlot]) -> None:
         self._slots: dict[str, PhraseSlot] = {}
-        # Each form is a list of texts that alternate with slot names.
+        # Each form is a list in which strings and slot names alternate.
         self._forms, pattern = [[""]], ""
         for piece in _split(text):
             if isinstance(piece, str):
@@ -58,13 +58,13 @@ class Phrase:
         self._pattern = re.compile(pattern)
 
     def forms(self) -> Iterator[str]:
-        """Yield the sentence with each choice of alternatives; slots stay in braces."""
+        """Yield the sentence for each combination of alternatives, with slots in braces."""
         braces = {name: f"{{{name}}}" for name in self.names}
         for form in self._forms:
             yield "".join(braces.get(part, part) for part in form)
 
     def write(self, rng: np.random.Generator, values: Mapping[str, Any]) -> str:
-        """Draw a form of the sentence with values in its slots."""
+        """Choose alternatives at random, and fill the slots with values."""
         texts = list(self._forms[whole(rng, self.count) if self.count > 1 else 0])
         for place in range(1, len(texts), 2):
             name = texts[place]
@@ -72,7 +72,10 @@ class Phrase:
         return "".join(texts)
 
     def read(self, text: str, *, anywhere: bool = False) -> dict[str, Any] | None:
-        """Return the values in a sentence, or `anywhere` in a text; None without a match."""
+        """Return the slot values in a sentence, or None without a match.
+
+        With `anywhere`, search for the phrase in a longer text.
+        """
         match = self._pattern.search(text) if anywhere else self._pattern.fullmatch(text)
         if match is None:
             return None
@@ -80,13 +83,13 @@ class Phrase:
 
 
 class PhraseBook:
-    """Phrases by kind, created from their texts."""
+    """Phrases, grouped by kind."""
 
     def __init__(
         self, phrases: Mapping[str, Sequence[str]], slots: Mapping[str, PhraseSlot]
     ) -> None:
         self.kinds: dict[str, Sequence[Phrase]] = {}
-        # An index by first and last words, so that reading a sentence tries only a few phrases.
+        # The phrases are indexed by first and last words, so that `read` tries only a few phrases.
         self._by_ends: dict[str, dict[str, list[tuple[str, Phrase]]]] = {}
         for kind, texts in phrases.items():
             self.kinds[kind] = [Phrase(text, slots) for text in texts]
@@ -103,7 +106,7 @@ class PhraseBook:
         /,
         **named: Any,
     ) -> str:
-        """Draw a sentence of a kind with values in its slots, as a mapping or by name."""
+        """Draw a sentence of a kind, with slot values from a mapping or keyword arguments."""
         return pick(rng, self.kinds[kind]).write(rng, named if values is None else values)
 
     def write_some(
@@ -113,18 +116,18 @@ class PhraseBook:
         count: int,
         values: Callable[[], Mapping[str, Any]],
     ) -> list[str]:
-        """Draw sentences of a kind from different phrases; `values` draws the slots of each."""
+        """Draw sentences of a kind from different phrases, with new `values` for each sentence."""
         return [phrase.write(rng, values()) for phrase in shuffled(rng, self.kinds[kind], count)]
 
     def read(self, text: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return kind and values of each matching sentence of a text."""
+        """Return the kind and the values of each sentence that matches a phrase."""
         facts = [self._read_sentence(sentence) for sentence in sentences(text)]
         return [fact for fact in facts if fact is not None]
 
     def find(self, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield kind and values of each phrase that occurs in a text, in the order of the book.
+        """Yield the kind and the values of each phrase in a text, in the order of the book.
 
-        Use it for text without reliable sentence and line ends, as from PDFs.
+        Use this method for text without reliable sentence ends, such as PDF text.
         """
         joined = " ".join(text.split())
         for kind, group in self.kinds.items():
@@ -148,7 +151,7 @@ class PhraseBook:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text at empty lines, and at full stops and the like before whitespace."""
+    """Split a text into sentences, at empty lines and after punctuation marks."""
     parts = [part.strip() for part in _SENTENCE.split(text)]
     return [part for part in parts if part]
 
@@ -158,13 +161,12 @@ def _has_nested_slot(text: str) -> bool:
 
 
 def _split(text: str) -> Iterator[tuple[str, ...] | str]:
-    """Yield the parts of a phrase: tuples of alternatives, and slot names."""
     if _BRACKETS.search(_PIECE.sub("", text)) or _has_nested_slot(text):
         raise ValueError(
-            f"the phrase {text!r} has an open bracket, or a slot inside alternatives; close the "
-            "bracket, or write one phrase for each alternative"
+            f"brackets must be closed and must not contain slots, got the phrase {text!r}; write "
+            "one phrase for each alternative with a slot"
         )
-    # The pattern has two groups, so every third part is a text between pieces.
+    # The pattern has two groups, so every third part is a literal string.
     parts = _PIECE.split(text)
     for k in range(0, len(parts), 3):
         yield (parts[k],)
@@ -173,13 +175,12 @@ def _split(text: str) -> Iterator[tuple[str, ...] | str]:
 
 
 def _ends(text: str) -> tuple[tuple[str, str, str], tuple[str, str]]:
-    """Return the possible keys of a sentence: its first words, longest first, and last word."""
+    """Return the possible first and last keys of a sentence, longest keys first."""
     first, _, rest = text.partition(" ")
     return (f"{first} {rest.partition(' ')[0]}", first, ""), (text.rpartition(" ")[2], "")
 
 
 def _literal_ends(form: str) -> tuple[str, str]:
-    """Return the longest keys of a phrase form that contain no slot."""
     starts, ends = _ends(form)
     start = next(text for text in starts if "{" not in text)
     end = next(text for text in ends if "{" not in text)
@@ -205,7 +206,7 @@ _WEEKDAYS = [f"{date(YEAR, 9, day):%A}" for day in range(1, 8)]
 
 
 def shift_day(day: str, days: int) -> str:
-    """Return the day `days` later, in ISO 8601."""
+    """Return the date `days` days later, in ISO 8601."""
     return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
 
 

@@ -112,7 +112,7 @@ def test_the_truth_in_plain_floating_point(seed: int) -> None:
     }
     both = [student for student in quiz if student in past]
     assert len(past) == len(quiz) == len(both) + 4
-    # Equal formulas that may round differently.
+    # Two equivalent formulas, whose rounding may differ.
     ways = [
         {s: (fmean(past[s]) - float(quiz[s]["score"])) / fmean(past[s]) for s in both},
         {s: 1 - float(quiz[s]["score"]) * len(past[s]) / sum(past[s]) for s in both},

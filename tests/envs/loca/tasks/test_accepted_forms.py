@@ -1,4 +1,4 @@
-"""Alternative final states that a careful person would accept keep the score."""
+"""Check that reasonable alternatives to the correct final state also get the full score."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def test_equivalents_pass(name: str) -> None:
     assert faults_after(TASK, EQUIVALENTS[name], **OPTIONS) == []
 
 
-# Written by hand, with words that the package's parsers do not use.
+# Handwritten pattern, independent of the package's parsers.
 NOT_NOW = re.compile(
     r"nothing to send|wait until I write|application elsewhere|and not I|cannot take you|do not send your papers"
     r"|to give you an idea"
@@ -217,7 +217,7 @@ def positive(text: str) -> bool:
 
 
 def test_sentences_that_ask_for_nothing_are_known_by_other_words() -> None:
-    """`positive` relies on this property."""
+    """Check the pattern `NOT_NOW`, which `positive` uses."""
     phrases = {kind: replies_book().kinds[kind] for kind in ("shown", *ASKING)}
     for kind, group in phrases.items():
         for phrase in group:

@@ -23,13 +23,13 @@ from agentgym.training.rollout import rollout
 from tests.envs.loca.office import TASKS, fresh
 from tests.helpers import calls_of
 
-# The next step sums over all games, so no part suffices.
+# Tasks whose next step needs all records, such as the sum over all games.
 SUMS = {"NhlB2bAnalysis"}
-SMALL = 1_000  # characters of a call that a brief belief should contain in full
+SMALL = 1_000  # maximum length of calls whose arguments the brief state should contain
 
 
 def play_and_look(name: str, length: int, every: int) -> tuple[list[int], list[float]]:
-    """Return the brief states' lengths, and their share of the next call's known content."""
+    """Return the lengths of brief states, and the shares of needed words that they contain."""
     world = fresh(name, length, seed=1)
     sizes, shares, known = [], [], frozenset[str]()
     k = 0
@@ -77,7 +77,7 @@ def test_a_short_belief_is_whole_and_a_long_one_says_that_it_is_not() -> None:
     brief = world.brief_state()
     assert brief.startswith("The known facts that concern the next steps:\n- ")
     assert brief.splitlines()[-1] == world.state().splitlines()[-1]
-    with pytest.raises(ValueError, match="not the state of an office task"):
+    with pytest.raises(ValueError, match="must be that of an office task"):
         fresh("ApplyPhDEmail").read_state(brief)
     assert pickle.loads(pickle.dumps(world)).brief_state() == brief
     other = fresh("ApplyPhDEmail")
@@ -174,7 +174,7 @@ def test_a_belief_is_of_what_was_shown(name: str, length: str) -> None:
     for k in play_beside(world, reader):
         if k % step:
             continue
-        if k == 10 * step:  # the index is not part of the state
+        if k == 10 * step:  # pickling drops the word index
             world = pickle.loads(pickle.dumps(world))
             break
         assert world.brief_state() == reader.brief_state()

@@ -172,7 +172,7 @@ def test_the_truth_by_another_reader(seed: int) -> None:
 
 
 def test_rates_of_more_than_all_courses_are_an_error() -> None:
-    with pytest.raises(ValueError, match="must not be more than 1 together"):
+    with pytest.raises(ValueError, match="must not exceed 1"):
         fresh(TASK, email_rate=0.6, no_exam_rate=0.6)
 
 

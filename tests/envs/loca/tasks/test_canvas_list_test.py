@@ -85,7 +85,7 @@ STAYS = re.compile(
     r"|rumour|not cancel|question hour|it stays|hint for|to print|Nothing has changed|but not this year|still needed"
     r"|look unnecessary"
 )
-# Written by hand, with words that the package's parsers do not use.
+# Handwritten pattern, independent of the package's parsers.
 FOR_ALL = re.compile(
     r"exempts nobody|All of you|exempt anybody|abolished|for you as well|no exceptions|take back the rule"
 )

@@ -157,7 +157,7 @@ test_near_misses_fail, test_equivalents_pass = final_state_tests(
 )
 
 
-# Written by hand, with words that the package's parsers do not use.
+# Handwritten pattern, independent of the package's parsers.
 DRAFT = re.compile(
     r"only a draft|until I have finished|as a first version|not the final|my proposal from|outline; the|an older state"
     r"|This is a draft"

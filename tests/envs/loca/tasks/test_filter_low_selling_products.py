@@ -38,7 +38,7 @@ from tests.envs.loca.office import update_product as update
 
 TASK = "FilterLowSellingProducts"
 World = FilterLowSellingProducts
-# This state has ties and cancelled subscribers.
+# A state with ties and cancelled subscriptions.
 STATE: dict[str, Any] = {"length": 20_000, "seed": 0}
 rewrite = functools.partial(in_csv, TABLE)
 
@@ -168,7 +168,7 @@ def test_an_attachment_is_what_the_file_was_when_it_was_sent() -> None:
     assert not any("attachment" in fault for fault in found)
 
 
-# Written by hand, with words that the package's parsers do not use.
+# Handwritten pattern, independent of the package's parsers.
 EXCLUDED = re.compile(
     r"Never sold in|does not allow|not find it in any|however slowly|By contract|^Excluded|\. Excluded|Do not wait|do not clear it"
     r"|keep it out of|we keep out of|counter only|We have promised|outlet in vain|A reserved"

@@ -13,7 +13,7 @@ from agentgym.envs.loca import LENGTHS, task
 from agentgym.envs.loca.drafts import draw_state
 from tests.envs.loca.office import TASKS, carry_out, fresh, solved
 
-# The paper's table 7; every task also has claim_done and filesystem.
+# The servers of each task in table 7 of the paper, except claim_done and filesystem.
 SHELL = "python_execute terminal"
 SERVERS = {
     "CanvasArrangeExam": "canvas email excel memory python_execute",
@@ -64,7 +64,7 @@ def test_the_ends_of_the_options_are_solved(name: str) -> None:
 @pytest.mark.parametrize("steps", [16, 40])
 @pytest.mark.parametrize("name", ["ApplyPhDEmail", "CanvasArrangeExam", "CourseAssistant"])
 def test_a_horizon_is_about_the_length_of_the_plan(name: str, steps: int) -> None:
-    """This includes plans that read pages and so grow unevenly."""
+    """These plans read pages, so the number of steps does not grow evenly with the size."""
     sizes = TASKS[name].config_for_horizon(steps)
     lengths = [len(carry_out(fresh(name, seed=k, **sizes)).progress.facts) + 1 for k in range(6)]
     assert abs(sum(lengths) / len(lengths) - steps) <= steps / 4, lengths
@@ -115,7 +115,7 @@ def check(name: str, length: int, seed: int) -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_an_opening_follows_from_the_seed_alone(name: str) -> None:
-    """It reveals nothing about the state, which also depends on the length."""
+    """The opening must be the same for all lengths, so that it reveals nothing about the state."""
     texts = {fresh(name, length, seed=1).task() for length in (8_000, 20_000)}
     assert len(texts) == 1
 
@@ -125,7 +125,7 @@ def test_openings_differ_between_seeds_but_not_in_their_rules(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = draw_state(TASKS[name], TASKS[name].Config(size=4), 0)
-    monkeypatch.setattr(task, "draw_state", lambda *_: state)  # the opening must not depend on it
+    monkeypatch.setattr(task, "draw_state", lambda *_: state)  # use the same state for all seeds
     openings = [fresh(name, seed=seed).task() for seed in range(30)]
     assert len(set(openings)) == 30
     rules = [re.escape(line) for line in TASKS[name].text.split("\n")]
@@ -191,7 +191,7 @@ def emptied(fact: Any, leaf: Any) -> Any:
 @pytest.mark.parametrize("leaf", ["", 0, None, []], ids=repr)
 @pytest.mark.parametrize("name", TASKS)
 def test_facts_that_no_state_gives_end_the_plan_and_nothing_else(name: str, leaf: Any) -> None:
-    """An agent may change data before reading it; hints and labels continue without the plan."""
+    """If the agent changes data before reading it, hints and labels still work without the plan."""
     true = {step.label: step for step in solved(name).progress.completed()}
     facts = solved(name).progress.facts
     for label in [label for label in facts if true[label].learn is not None][:3]:

@@ -1,4 +1,4 @@
-"""A mutation of the correct final state fails unless the task lists it as harmless."""
+"""Check that mutations of the final state fail unless the task lists them as harmless."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ CASES = [
     for server in entry.world.servers
     if server not in ("claim_done", "python_execute", "terminal")
 ]
-SIZE = 12  # small states, since each call gets a copy
+SIZE = 12  # small, because each call gets a copy of the state
 TRIES, CHANGES = 40, 4
 """Maximum numbers of calls drawn per tool, and of changes judged."""
 
 _TIMES = ("2025-10-01T00:00:00Z", "2025-10-01T01:00:00Z")
-# Likely values by parameter name, for values that no record contains.
+# Plausible values by parameter name, in addition to the values in the records.
 NAMES: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(
         ("startcell", "endcell", "cell", "targetcell", "targetstart"), ("A1", "B2", "C3", "A9")
@@ -70,7 +70,7 @@ NAMES: Mapping[str, tuple[Any, ...]] = {
 
 WHOLE_YEAR = {"timeMin": "2025-01-01T00:00:00Z", "timeMax": "2026-01-01T00:00:00Z"}
 
-# Names in braces are parts of the server's catalogue.
+# Names in braces are replaced by names from the server's catalog.
 STATEMENTS = {
     "google_cloud": (
         "ALTER TABLE {table} SET OPTIONS (description = 'mutated')",
@@ -156,7 +156,7 @@ def _plain(name: str) -> str:
 
 
 class Arguments:
-    """Tool arguments drawn from schemas and the state's records."""
+    """Generator for tool arguments, which uses the tool schemas and the records of the state."""
 
     def __init__(self, world: Any, server: Any, rng: random.Random) -> None:
         self._rng, self._server = rng, server
@@ -219,9 +219,9 @@ class Arguments:
         return self._object(tool.schema.parameters, tool.schema.parameters.get("$defs", {}))
 
     def another(self, tool: BoundTool, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return arguments with one changed or added.
+        """Return the arguments after changing or adding one argument.
 
-        It skips a file path that a text names, which would mean the same as the text.
+        Return them unchanged if the new value is a path to the file that the old value names.
         """
         schema = tool.schema.parameters
         name = self._rng.choice(list(schema["properties"]))

@@ -154,7 +154,7 @@ def of_mails(task: str) -> Misses:
 
 
 def again(fresh_one: bool = True, **changes: Any) -> Change:
-    """Resend the last email, by default in place of the original."""
+    """Resend the last email with changes, by default after removing the original."""
 
     def apply(world: Any) -> None:
         mail = unsent(world) if fresh_one else world.office.get(Email).sent()[-1]
@@ -176,7 +176,7 @@ def of_received(tool: str, **arguments: Any) -> Change:
         ids = list(own("INBOX")(world))
         if ids:
             world.office.call(tool, {"email_ids": ids[:1], **arguments})
-        else:  # an empty mailbox has nothing to lose
+        else:  # the mailbox is empty
             world.office.call("send_email", {"to": "a@mcp.com", "subject": "x", "body": "y"})
 
     return apply

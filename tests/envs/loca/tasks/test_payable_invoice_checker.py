@@ -48,7 +48,7 @@ def sql(text: str, which: Callable[[Any], str] | None = None) -> Callable[[Any],
 
 
 def in_columns(**changes: Any) -> Callable[[Any], None]:
-    """Return a column change that no statement makes without changing rows."""
+    """Change a column's definition, which no SQL statement can do without changing rows."""
 
     def apply(world: Any) -> None:
         engine = world.office.get(Snowflake).engine
@@ -218,7 +218,7 @@ OPEN = re.compile(
     r"(?:BALANCE DUE:|STILL OPEN:|balance of|All but|owe us|the missing|total,|payment was|Only|Apart from|except"
     rf"|your payment is|deducted|have another) {MONEY}"
 )
-# Written by hand, with words that the package's parsers do not use.
+# Handwritten pattern, independent of the package's parsers.
 RECEIVED = re.compile(
     r"(?:PARTIALLY PAID:|PAID SO FAR:|payment of|progress:|So far|A sum of|you have paid|bank shows|have booked"
     rf"|of the month|for the|cheque for) {MONEY}"
@@ -236,7 +236,7 @@ def paid_by(text: str, total: int) -> int:
 
 
 def test_every_layout_has_all_the_facts() -> None:
-    """The labels are listed by hand, independently of the plan."""
+    """The labels in this test are handwritten, independently of the plan."""
     seen, rng = set(), np.random.default_rng(1)
     for _ in range(100):
         key = f"{rng.choice(list(SUPPLIERS))}-2024-{rng.integers(100, 10_000)}"

@@ -1,7 +1,7 @@
-"""Laws of the plan: hints keep every score, end at 1.0 and never repeat without progress.
+"""Check that hints make progress from any state and lead to the full score.
 
-The states come from correct work in another form (`own_forms`), at any time and in any order, and
-from damage that can be repaired.
+The states result from correct work in another form (`own_forms`), at any time and in any order, and
+from repairable damage.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ REPEATABLE = {
 
 
 def play(world: Any, calls: Iterable[ToolCall]) -> None:
-    """Make calls as the env does, passing on the results of completed calls."""
+    """Make calls as the env does, and pass the results to the world."""
     for call in calls:
-        with suppress(ToolError, KeyError):  # not every task has every tool
+        with suppress(ToolError, KeyError):  # the task may not have this tool
             world.read_result(call, world.office.call(call.name, call.arguments))
 
 
@@ -94,7 +94,7 @@ def test_an_agent_that_keeps_its_own_form_gets_through(name: str, seed: int) -> 
 
 @pytest.mark.family(name=list(TASKS), seed=range(6))
 def test_writes_before_reads_are_not_spoiled(name: str, seed: int) -> None:
-    """The agent's own calls do some or all of the work during the plan."""
+    """Do some or all of the work with off-plan calls, before the plan has finished reading."""
     draw = random.Random(seed)
     world, writes = fresh(name, seed=seed % 3), changes_of(name, seed % 3)
     reads = draw.choice((0, 0, 1, 3, 1_000))
@@ -121,7 +121,6 @@ def test_equivalent_changes_at_the_end_keep_the_score(name: str, seed: int) -> N
 
 @pytest.mark.family(name=list(TASKS), seed=range(6))
 def test_damage_is_repaired(name: str, seed: int) -> None:
-    """Damage each output of the task, unless all are irreversible."""
     draw, changes = random.Random(seed), changes_of(name, seed % 3)
     for damage in DAMAGES:
         if calls := damage(changes, draw):
@@ -132,7 +131,7 @@ def test_damage_is_repaired(name: str, seed: int) -> None:
 
 
 def part_of_the_plan(world: Any, draw: random.Random) -> None:
-    """Take none, some or all steps of the plan before the claim, in any order."""
+    """Play none, some or all of the plan's steps before the claim, in any order."""
     steps = draw.choice((0, 1, draw.randrange(30), 1_000))
     while steps and (pending := world.progress.pending()) != [CLAIM]:
         play(world, [draw.choice(pending).call])
@@ -140,7 +139,7 @@ def part_of_the_plan(world: Any, draw: random.Random) -> None:
 
 
 def check_hints(world: Any) -> bool:
-    """Follow the hints from any state; return whether success is possible."""
+    """Follow the hints, and return whether success was still possible."""
     copy = pickle.loads(pickle.dumps(world))
     if not world.optimal_calls():
         assert claim_now(world) == 0.0
@@ -153,7 +152,7 @@ def check_hints(world: Any) -> bool:
 
 @pytest.mark.family(name=list(TASKS), seed=range(8))
 def test_hints_lead_from_any_living_state_to_the_full_score(name: str, seed: int) -> None:
-    """The state results from damage, or from any tool calls, at any time."""
+    """The initial state results from random damage or random tool calls at a random time."""
     draw = random.Random(f"{name} {seed}")
     world, changes = fresh(name, seed=seed % 3), changes_of(name, seed % 3)
     part_of_the_plan(world, draw)
@@ -176,7 +175,7 @@ def any_calls(world: Any, draw: random.Random) -> list[ToolCall]:
 
 @pytest.mark.family(name=list(TASKS), seed=range(3))
 def test_labels_agree_with_the_plan(name: str, seed: int) -> None:
-    """A step done in another accepted way is productive, and success stays possible."""
+    """Another accepted way to complete a step is productive and keeps success possible."""
     draw, env = random.Random(seed), agentgym.make(name, labels=True, budget_slack=50)
     env.reset(seed=seed)
     world = cast("OfficeTask[Any]", agentgym.tool_env(env).world)
@@ -232,7 +231,7 @@ def test_a_wrong_mail_counts_as_no_step(name: str, changes: dict[str, Any]) -> N
 @pytest.mark.parametrize("name", ["FilterLowSellingProducts", "ApplyPhDEmail"])
 @pytest.mark.parametrize("way", ["elsewhere", "by a program"])
 def test_a_mail_with_a_wrong_attachment_ends_the_hopes(name: str, way: str) -> None:
-    """The wrong file has the right name, and a sent email cannot be withdrawn."""
+    """The attached file has the right name but wrong content."""
     world = fresh(name)
     while (step := world.progress.pending()[0]).call.name != "send_email":
         play(world, [step.call])

@@ -1,4 +1,4 @@
-"""The texts of the offices: each sentence says one thing, and no single word reveals the answer."""
+"""Check that each office text states one fact, and that no single word reveals the answer."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ READINGS: Mapping[str, tuple[PhraseBook, Collection[str]]] = {
     ),
     "notes about books": (notes_book("books"), notes_book("books").kinds.keys() - NOTES),
 }
-# Two opposite kinds of phrases, and words that decide nothing because both use them.
+# Two opposite kinds of phrases, and words that occur in both kinds.
 SHARED: Mapping[str, tuple[PhraseBook, tuple[str, str], str]] = {
     "a file is final": (
         presentations_book(),
@@ -86,7 +86,7 @@ SHARED: Mapping[str, tuple[PhraseBook, tuple[str, str], str]] = {
         "discontinued longer ordered last batch closed line sold ended",
     ),
 }
-# The highest scores of keyword policies on one seed.
+# Keyword policies with their maximum scores on one seed.
 SHORTCUTS: Mapping[str, tuple[Callable[[Any], float], float]] = {
     "ApplyPhDEmail": (text_policies.find_professors, 0.8),
     "CanvasArrangeExam": (text_policies.find_exams, 0.2),
@@ -97,7 +97,7 @@ SHORTCUTS: Mapping[str, tuple[Callable[[Any], float], float]] = {
 # The minimum number of distinct sentences and words in a 128K-token state.
 VARIETY: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "ApplyPhDEmail": {"mails": (300, 600)},
-    # The published texts have 104 sentences and 392 words in announcements, 59 and 220 in emails.
+    # LOCA-bench's announcements have 104 distinct sentences and 392 distinct words.
     "CanvasArrangeExam": {"announcements": (104, 392), "mails": (100, 220)},
     "CanvasListTest": dict.fromkeys(
         ("announcements", "assignments", "quizzes", "questions", "submissions"), (100, 200)
@@ -109,7 +109,7 @@ VARIETY: Mapping[str, Mapping[str, tuple[int, int]]] = {
 
 
 def values_of(phrase: Phrase) -> dict[str, Any]:
-    """Return a value for each slot, by its name or its type."""
+    """Return values for each slot, selected by slot name or slot type."""
     return {name: VALUES.get(name, VALUES[name.rpartition("_")[2]]) for name in phrase.names}
 
 

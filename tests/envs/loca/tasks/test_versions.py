@@ -17,7 +17,7 @@ from tests.laws.test_refusals import PROGRAMS
 SCHEMA = """CREATE TABLE parents (id INTEGER PRIMARY KEY, name TEXT);
 CREATE TABLE children (
   id INTEGER PRIMARY KEY, parent INTEGER REFERENCES parents(id) ON DELETE CASCADE);"""
-TRIES = 3  # calls drawn per tool; more calls make a success more likely
+TRIES = 3  # number of calls drawn per tool, so that some calls succeed
 
 
 def prints(store: Store, anew: bool = False) -> list[str]:
@@ -52,7 +52,7 @@ def undo(store: Store) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda store: store.delete("parents", id=3),  # also deletes its child, by the foreign key
+        lambda store: store.delete("parents", id=3),  # the foreign key also deletes the child
         lambda store: store.delete("children", id=3),
         lambda store: store.delete("children"),
         lambda store: store.insert("children", parent=2),

@@ -61,7 +61,7 @@ def at_threshold(world: WoocommerceStockAlert) -> None:
     more(world, [product["id"], product["name"], product["sku"], stock, stock, "x", "y", "z"])
 
 
-# Written by hand, with words that the package's parsers do not use.
+# Handwritten pattern, independent of the package's parsers.
 GONE = re.compile(
     r"(Discontinued|No longer ordered):|closed, so we can|not order another|not order it any|not ordered any more|do not reorder|"
     r"have stopped ordering|stopped making|not ordering any|order no new|not order it again|ended in spring, and|last delivery|"
