@@ -1,6 +1,6 @@
 """Controls of the oracle method: an agent with a planted deficit, and one that no hint can help.
 
-A credible method finds the planted deficit and nothing in the other agent.
+A credible method finds only the planted deficit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEFICITS: Mapping[str, Deficits] = {
 # error rate that no hint can reduce
 NOISE = 0.1
 
-# the arms without and with the oracle that removes a deficit
+# arms without and with the oracle that removes a deficit
 _ARMS: Mapping[str, Sequence[str]] = {"P": ("", "P"), "S": ("", "S"), "H": ("S", "SH")}
 _NULL_ARMS = ("", "P", "S", "SH")
 # a budget that any error exceeds
@@ -59,8 +59,8 @@ OFFICE: Mapping[str, Any] = {"size": 4, **_TIGHT}
 class Control:
     """Outcome of the controls in a world.
 
-    `planted` has each intervention's effect on the agent with its deficit, by letter and metric;
-    `null` its effect on the agent that no hint can help.
+    `planted` contains each intervention's effect on the agent with the matching deficit, by letter
+    and metric; `null` contains the effect on the agent that no hint can help.
     """
 
     world: str
@@ -71,19 +71,19 @@ class Control:
     null: Mapping[str, Mapping[str, Interval]]
 
     def found(self, letter: str) -> bool:
-        """Report whether a letter's deficit shows in success or step accuracy."""
+        """Report whether success or step accuracy reveals a letter's deficit."""
         return any(interval.low > 0 for interval in self.planted[letter].values())
 
     def false_findings(self) -> tuple[int, int]:
-        """Count the effects on the unhelpable agent that seem to differ from 0, and all of them."""
+        """Return the numbers of significant effects and of all effects in `null`."""
         intervals = [each for metrics in self.null.values() for each in metrics.values()]
         return sum(not each.low <= 0 <= each.high for each in intervals), len(intervals)
 
 
 def run_controls(world: str, seeds: int = 20) -> Control:
-    """Play both agents in a world with its options in `SETTINGS`.
+    """Play both agents in a world with the options in `SETTINGS`.
 
-    Arms draw independently, so no equality holds by construction.
+    Arms use independent random numbers, so no two results are equal by construction.
     """
     check_int("seeds", seeds, 2, 100_000)
     options = SETTINGS.get(world, OFFICE)
@@ -96,7 +96,7 @@ def run_controls(world: str, seeds: int = 20) -> Control:
 
     planted: dict[str, list[Result]] = {letter: [] for letter in DEFICITS}
     null: list[Result] = []
-    # Instances form the outer loop, because offices cache the last states they drew.
+    # The outer loop is over instances, because offices cache recent initial states.
     for seed in range(seeds):
         for letter, deficits in DEFICITS.items():
             planted[letter] += [

@@ -31,7 +31,7 @@ from tests.training.evaluation.studies import small
 from tests.training.rollout.disk import full_disk
 
 MODULE = "tests.training.evaluation.lethal_policies"
-# Not compressed, because the tests duplicate and damage its lines.
+# The log is uncompressed, because the tests duplicate and damage lines.
 TRAJECTORIES = "trajectories.jsonl"
 
 

@@ -1,4 +1,4 @@
-"""Token ids of model families: ours against those of verifiers' training client."""
+"""Token ids of model families, compared with the ids of verifiers' training client."""
 
 from __future__ import annotations
 

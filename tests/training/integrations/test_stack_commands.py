@@ -1,4 +1,4 @@
-"""The first table of docs/stacks.md: each command runs against the real library."""
+"""Check that each command in the first table of docs/stacks.md runs with the real library."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_inspect(tmp_path: Path) -> None:
     read_eval_log: Any = importlib.import_module("inspect_ai.log").read_eval_log
     kind = KINDS["chat"]
     with serving(oracle_of(kind), kind.path) as server:
-        # The last option counts, and this provider calls a server of our own.
+        # The last `--model` option wins, and its provider calls the test's server.
         more = "--model openai-api/local/m -T seeds=1 --display none --log-dir logs"
         run("Inspect", more, tmp_path, LOCAL_BASE_URL=server.url, LOCAL_API_KEY="x")
     (log,) = (tmp_path / "logs").glob("*.eval")

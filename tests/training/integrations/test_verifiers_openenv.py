@@ -1,7 +1,7 @@
 """Worlds on an OpenEnv server, played by verifiers' own `openenv` taskset.
 
-Its client and our server need different releases of mcp, so the server runs with another Python, which
-`make adapters` names.
+The client of `openenv` and our server require different releases of mcp. The server therefore runs
+with another Python, which `make adapters` sets.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def play(url: str, script: Any) -> vf.Trace:
 
 
 class Player:
-    """Server that plays the same instance, and checks that each observation adds up to its chat."""
+    """Server that plays the same instance, and checks that the observations form the same chat."""
 
     def __init__(self, world: str, policy: Any, **options: Any) -> None:
         self.policy, self.env = policy, agentgym.make(world, **options)

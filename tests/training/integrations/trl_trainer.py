@@ -22,7 +22,7 @@ FILTERS = [
 
 
 def call_optimally(environment: Any) -> str:
-    """Return a reply with an environment's optimal call, or one without a call at the end."""
+    """Return a reply with an environment's optimal call, or `Done.` if the episode has ended."""
     calls = tool_env(environment._env).world.optimal_calls()
     return render(calls[0]) if calls else "Done."
 

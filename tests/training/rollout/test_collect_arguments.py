@@ -31,7 +31,7 @@ def play(**options: Any) -> list[int]:
         (
             "seeds",
             ([None], [-1], [2.0], ["1"], [True], [[]]),
-            "seeds must be integers of 0 or more",
+            "seeds must be non-negative integers",
         ),
         (
             "labels",
@@ -39,7 +39,7 @@ def play(**options: Any) -> list[int]:
             "labels must be a mapping",
         ),
         ("ordered", (None, 1, "yes"), "ordered must be True or False"),
-        ("log", ("", *ODD), "log must be the path of a file"),
+        ("log", ("", *ODD), "log must be a file path"),
     ],
 )
 def test_wrong_arguments_are_named(name: str, values: tuple[Any, ...], text: str) -> None:
@@ -56,7 +56,7 @@ def test_wrong_arguments_are_named(name: str, values: tuple[Any, ...], text: str
         (lambda: ToolEnv(f"{FaultyWorld.__module__}:FaultyWorld"), {}, "needs an env with a spec"),
         ("ListWorld", {"engine": "thread"}, "lockstep, threads, asyncio, processes, ray, got"),
         ("ListWorld", {"num_envs": 0}, "num_envs"),
-        ("ListWorld", {"timeout": 1.0}, "lockstep cannot give up a slot that hangs"),
+        ("ListWorld", {"timeout": 1.0}, "lockstep cannot abandon a hung slot"),
         ("ListWorld", {"engine": "threads", "timeout": 0.0}, "timeout"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The remote side of workers, and the encoding of its answers."""
+"""Remote side of workers, and the encoding of answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from agentgym.training.rollout.engines.deltas import Border, ChatDelta
 from agentgym.training.rollout.episode import play_reply
 from agentgym.training.rollout.faults import describe
 
-# The slot's key, the method and its argument.
+# The slot's key, the method's name and the argument.
 Request = tuple[int, str, Any]
 SentStep = tuple[ChatDelta, float, bool, bool, Mapping[str, Any]]
 # Whether a request succeeded, with the result or the failure.
@@ -52,7 +52,7 @@ class EnvServer:
         return self._border.send(self.env.reset(seed=seed)[0])
 
     def step(self, sent: tuple[str, str]) -> SentStep:
-        """Play a reply, sent as `text` and `ended`."""
+        """Play a reply, given by its `text` and `ended`."""
         outcome = play_reply(self.env, Reply(sent[0], ended=sent[1]))
         return (
             self._border.send(outcome.chat),
@@ -72,7 +72,7 @@ class WorkerServer:
         self._load: MakeEnv | None = None
 
     def answer(self, request: Request) -> FarAnswer:
-        """Run a slot's request; return success, and the answer or failure."""
+        """Run a slot's request; return whether it succeeded, and the result or failure."""
         key, method, argument = request
         try:
             if method == "close":
@@ -116,7 +116,7 @@ def encode_answer(method: str, answer: FarAnswer) -> bytes:
 
 
 def decode_answer(data: bytes) -> FarAnswer:
-    """Decode an answer; wrong types become an error."""
+    """Decode an answer; a value of the wrong type becomes a failure."""
     form = data[:1]
     if form == _PICKLED:
         return pickle.loads(data[1:])  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The local side of workers that play many slots each, in other processes or Ray actors.
+"""Local side of workers, which each run many slots in another process or Ray actor.
 
 If a worker dies, or is ended because one episode failed, the dispatcher replays its other episodes
 in a new worker.
@@ -37,7 +37,7 @@ from agentgym.training.rollout.engines.servers import FarAnswer, Request
 from agentgym.training.rollout.episode import StepOutcome
 from agentgym.training.rollout.faults import describe
 
-# Default number of workers; at about 18 MB each, they add about 30 kB per slot at 10,000 slots.
+# Default number of workers. At 18 MB each, they add about 30 kB per slot with 10,000 slots.
 WORKERS = 16
 # After this many consecutive deaths without an answer, all pending requests fail.
 BARREN = 3
@@ -48,7 +48,7 @@ _LOST = Failure("its worker ended", lost=True)
 
 
 class WorkerDied(RuntimeError):
-    """A worker's process or actor is gone; `fatal` if every other worker would die too."""
+    """A worker's process or actor has ended; `fatal` means that all others would end too."""
 
     def __init__(self, cause: str, *, fatal: bool = False) -> None:
         super().__init__(cause)
@@ -73,11 +73,11 @@ class FarEnd(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End the worker once its envs are closed."""
+        """Close the worker's envs, then end the worker."""
 
 
 class WorkerEngine(Engine):
-    """Engine whose workers hold many slots each. Subclasses implement `start`."""
+    """Engine whose workers each run many slots. Subclasses implement `start`."""
 
     def __init__(self, workers: int) -> None:
         check_int("workers", workers, 1, 100_000)
@@ -130,7 +130,7 @@ class WorkerSlot(Slot):
         self._worker.give_up(self)
 
     def lost_in(self, far: FarEnd) -> bool:
-        """Report whether a worker other than this one last played the slot's episode."""
+        """Report whether the slot's running episode was last played in another worker."""
         return self._asked[0] == "step" and self.home is not far
 
     @property
@@ -151,7 +151,7 @@ class WorkerSlot(Slot):
 
 
 class Worker:
-    """Thread that sends a worker requests and restarts it if it dies."""
+    """Thread that sends requests to a worker and restarts the worker if it dies."""
 
     def __init__(self, engine: WorkerEngine, make_env: bytes, answers: Answers) -> None:
         self._engine, self._make_env, self._answers = engine, make_env, answers
@@ -177,7 +177,7 @@ class Worker:
         self._queue.put(slot)
 
     def close(self) -> None:
-        """End when all requests are done."""
+        """End the thread after all pending requests."""
         self._queue.put(None)
 
     def join(self, until: float) -> None:
@@ -261,7 +261,7 @@ class Worker:
             self._far.kill()
 
     def _blame(self, slots: Sequence[WorkerSlot], death: WorkerDied) -> None:
-        # Only the episode that the worker was stepping failed; its other episodes must be restored.
+        # Only the episode being stepped failed; the worker's other episodes must be restored.
         with self._lock:
             self._head, killed_for = None, self._killed_for
             self._killed_for = None

@@ -12,7 +12,7 @@ from agentgym.text.parsing import render
 
 
 def as_text(messages: Iterable[Message]) -> Chat:
-    """Convert messages to plain text, joining adjacent messages of one role."""
+    """Convert messages to plain text and join adjacent messages with the same role."""
     out: list[Message] = []
     for message in messages:
         text = message.raw or "\n".join(filter(None, (message.text, *map(render, message.calls))))
